@@ -177,7 +177,7 @@ def _import() -> None:
 
     import envs_server.client  # noqa: F401
     import learner.reporting.progress
-    import learner.session.run  # noqa: F401
+    import learner.train  # noqa: F401
     import seedrl.agents.r2d2  # noqa: F401
 
     assert not xla_bridge.backends_are_initialized()

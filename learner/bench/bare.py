@@ -8,11 +8,11 @@ import numpy as np
 
 from learner.acting.act_step import example_page, example_timestep
 from learner.bench.workloads import Workload
+from learner.build import plan_geometry, scale
 from learner.learning.device_mapping import map_programs, replicate, stack_shards
 from learner.learning.learn_step import build_learn_programs
 from learner.learning.loop import fetched
 from learner.learning.page_routing import insert_parcels, parcels
-from learner.session.geometry import plan_geometry, scale
 from seedrl.networks.network import NetworkInput
 from seedrl.types import Page
 

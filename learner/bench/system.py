@@ -7,20 +7,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
-from learner.processes import env_servers
-from learner.processes.env_servers import EnvServers, Fleet, socket_address
+from learner.build import build, compile_all, plan_geometry
+from learner.launch import env_servers
+from learner.launch.child import Command
+from learner.launch.env_servers import Fleet, socket_address
+from learner.launch.supervisor import Supervisor
 from learner.reporting.metrics import Metrics
 from learner.serving.batching import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
-from learner.session.components import assemble, compile_all
-from learner.session.geometry import plan_geometry
 from learner.threads.worker import Worker
-from seedrl.config import Config
+from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_checks import check, page_steps
 
 ANY_PORT = "127.0.0.1:0"
@@ -29,6 +30,16 @@ _TICK_SECONDS = 0.002
 # Between starting the threads and counting what they do.
 _RAMP_SECONDS = 0.2
 _DEADLINE_SECONDS = 120.0
+
+
+class Commands(Protocol):
+    """See `learner.launch.env_servers.commands`."""
+
+    def __call__(
+        self, planned: Fleet, environment: EnvironmentConfig, /, *, address: str, logs: Path
+    ) -> list[Command]:
+        """The env servers' command lines."""
+        ...
 
 
 class ServedFleet:
@@ -40,13 +51,21 @@ class ServedFleet:
       hub: where the env servers' steps arrive. Only the caller answers them.
     """
 
-    def __init__(self, config: Config, *, over_tcp: bool = False):
+    def __init__(
+        self, config: Config, commands: Commands = env_servers.commands, *, over_tcp: bool = False
+    ):
         """`over_tcp`: serve on a port of this host, as between hosts, and not on a socket."""
-        self._over_tcp = over_tcp
+        self._over_tcp, self._commands = over_tcp, commands
         launch = config.launch
         num_envs = launch.env_servers * launch.envs_per_server
         self._stack = contextlib.ExitStack()
-        self._fleet = Fleet(launch.env_servers, launch.envs_per_server, launch.groups)
+        self._fleet = Fleet(
+            launch.env_servers,
+            launch.envs_per_server,
+            launch.groups,
+            launch.local_link,
+            group_threads=launch.group_threads,
+        )
         serving = dataclasses.replace(config.serving, training_slots=num_envs, evaluation_slots=0)
         evaluation = dataclasses.replace(config.evaluation, target_return=None)
         self.config = dataclasses.replace(config, serving=serving, evaluation=evaluation)
@@ -70,11 +89,10 @@ class ServedFleet:
             service = Service(self.hub, serving)
             address = service.start()
             stack.callback(service.stop, grace_seconds=0.0)
-            served = dataclasses.replace(
-                self.config, serving=dataclasses.replace(serving, bind=address)
+            commands = self._commands(
+                self._fleet, self.config.environment, address=address, logs=self.folder / "logs"
             )
-            words = env_servers.command(self._fleet, served, logs=self.folder / "logs")
-            stack.enter_context(EnvServers(words))
+            stack.enter_context(Supervisor(commands, restarts=0))
             # A first step of every environment: then all of them are built.
             self.await_rows(serving.training_slots)
             self._stack = stack.pop_all()
@@ -120,8 +138,8 @@ class System:
     servers wait for actions.
     """
 
-    def __init__(self, config: Config):
-        self.served = ServedFleet(config)
+    def __init__(self, config: Config, commands: Commands = env_servers.commands):
+        self.served = ServedFleet(config, commands)
         self._stack = contextlib.ExitStack()
         self._failed = threading.Event()
 
@@ -133,7 +151,7 @@ class System:
             hub, config = self.served.hub, self.served.config
             assert hub.spec is not None
             geometry = plan_geometry(config)
-            self.parts = assemble(config, geometry, hub=hub, spec=hub.spec, metrics=self.metrics)
+            self.parts = build(config, geometry, hub=hub, spec=hub.spec, metrics=self.metrics)
             compile_all(self.parts)
             self._stack = stack.pop_all()
         return self

@@ -20,7 +20,6 @@ from learner.processes import env_servers
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
 from learner.reporting.output import tolerating_lost_output
 from learner.saving.folder_lock import check_free
-from learner.serving.access import with_address
 from seedrl import config_json, config_modules, run_files
 from seedrl.config import Config, ServingConfig
 from seedrl.config_checks import check
@@ -163,6 +162,9 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
     is_new = not workdir.exists()
     if _is_stopped(stop):
         return ExitCode.OK
+    # Imports gRPC: only once the command line is known to be good.
+    from learner.serving.access import with_address
+
     config = with_address(config, workdir)
     with contextlib.ExitStack() as stack:
         stack.enter_context(tolerating_lost_output())
@@ -222,7 +224,7 @@ def _train(
     try:
         # Imports jax: only once the command line is known to be good.
         from learner.reporting.progress import print_summary
-        from learner.session.run import train
+        from learner.train import train
     finally:
         gc.enable()
     place = place_of(None, 1, None)

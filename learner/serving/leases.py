@@ -357,9 +357,10 @@ def deal(
 ) -> list[int]:
     """How many slots of each lane an env server gets: `min(offered, sum(free))` in all.
 
-    Training slots are filled first. Of two environments or more at least one evaluates, as long as
-    a slot is free there: otherwise nothing would be measured before there are more env servers than
-    training needs. So does one of a single environment if others train and none evaluates.
+    Each env server gets its part of training and of evaluation: if one only trained and another
+    only evaluated, each would wait while the other works. Of two environments or more at least one
+    evaluates, as long as a slot is free there; so does one of a single environment if others train
+    and none evaluates. If one role has too few free slots, the other takes the rest.
 
     Of several lanes of a role, a group's worth at a time goes to the one with the most free slots:
     a group has one lane, since it sends one message for one batch, and lanes fill up alike.
@@ -420,7 +421,10 @@ def _of_roles(free: Sequence[int], offered: int, lanes: Sequence[SlotRange]) -> 
     left = by_role(lanes, free)
     trains, evaluates = (size > number for size, number in zip(sizes, left, strict=True))
     least = int(offered > 1 or (trains and not evaluates))
-    training = min(left[0], offered - min(least, left[1]))
+    # Rounded up: an environment more trains, rather than evaluates.
+    share = -(-offered * sizes[0] // max(1, sum(sizes)))
+    share = min(share, offered - min(least, left[1]))
+    training = min(left[0], max(share, offered - left[1]))
     return {"training": training, "evaluation": min(left[1], offered - training)}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from learner.reporting.events import EventSink
 from learner.reporting.status import EvaluationStatus
 from learner.reporting.wording import score, untrained
-from learner.session.session import Session
+from learner.schedule import Session
 from seedrl.config import Config
 
 # Between two events about the same loss.
@@ -153,7 +153,7 @@ class ProgressReporter:
         reaches = self._target is not None and played.mean_return >= self._target
         by = f"{text}, by the parameters of update {played.updates:,}"
         if reaches and played.is_confirmation:
-            remark = untrained(played.updates, begins_untrained=self._session.begins_untrained)
+            remark = untrained(played.updates, begins_untrained=self._session.starts_untrained)
             self._report_round(
                 played, f"target {self._target:g} confirmed: {text}{remark}", "confirmed"
             )

@@ -16,8 +16,8 @@ from learner.reporting.status import (
     EvaluationStatus,
 )
 from learner.reporting.wording import score, untrained
+from learner.schedule import Session
 from learner.serving.server import Service
-from learner.session.session import Session
 from learner.threads.worker import Death, Deaths
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, LearningConfig

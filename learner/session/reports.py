@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from learner.processes.stop import ENV_SERVERS_FAILED
@@ -14,6 +15,8 @@ from learner.reporting.status import ERROR, Status
 from learner.reporting.weights_and_biases import WeightsAndBiases
 from learner.reporting.wording import duration
 from learner.saving.run_folder import RunFolder
+from learner.schedule import Session
+from learner.serving.hub import Hub
 from learner.session.status_writer import StatusWriter
 from learner.threads.watchdog import ExitDeadline
 from seedrl.checkpoints import Checkpoint, best_return, holds_best
@@ -64,7 +67,7 @@ class Reports(NamedTuple):
                 path=str(best.path),
             )
 
-    def begins_with(self, initial: Checkpoint | None) -> None:
+    def starts_with(self, initial: Checkpoint | None) -> None:
         """Reports the checkpoint of another run whose parameters the run starts with, if any."""
         if initial is None:
             return
@@ -77,6 +80,17 @@ class Reports(NamedTuple):
             updates=initial.step,
             path=str(initial.path),
         )
+
+    def started(self, hub: Hub, address: str, folder: Path, devices: str) -> None:
+        """Reports where the run serves, and from now on which env servers there are."""
+        self.live.hub, self.live.address = hub, address
+        text = f"learner: {folder}, serving {address}, {devices}"
+        self.events.report("started", text, address=address, devices=devices, workdir=str(folder))
+
+    def follow(self, session: Session) -> None:
+        """From now on status and events show what this session has done."""
+        self.live.session = session
+        self.events.count_steps = lambda: session.acting.training_steps
 
     def compiling(self, replay_bytes: int) -> None:
         """Reports that compilation starts."""

@@ -21,9 +21,9 @@ from learner.reporting.status import (
     Status,
     write_status,
 )
+from learner.schedule import Session
 from learner.serving.hub import Hub
 from learner.session.announcements import ProgressReporter
-from learner.session.session import Session
 from seedrl.config import Config
 
 _INTERVAL_SECONDS = 1.0

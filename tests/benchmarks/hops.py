@@ -25,7 +25,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from learner.session.run import train
+from learner.train import train
 from seedrl import config_file
 from seedrl.config import Config
 

@@ -35,7 +35,7 @@ from rich.table import Table
 from learner.bench import machine
 from learner.launch import env_servers
 from learner.launch.supervisor import Supervisor
-from learner.session.run import train
+from learner.train import train
 from seedrl import config_file
 from seedrl.agents.agent import Agent, AgentState
 from seedrl.agents.window import WindowSpec

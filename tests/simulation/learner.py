@@ -52,7 +52,7 @@ class Learner(Protocol):
 
 
 def open_hub(world: "World", session: int, page_steps: int = PAGE_STEPS) -> Hub:
-    """A hub as `learner.session.run` builds it, on simulated time."""
+    """A hub as `learner.train` builds it, on simulated time."""
     slots = SlotTable(
         training=TRAINING_SLOTS,
         evaluation=EVALUATION_SLOTS,

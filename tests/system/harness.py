@@ -1,6 +1,6 @@
 """A real learner inside the test's process, and real env servers outside of it.
 
-Service, session and threads are wired as in `learner.session.run`; only the clock-driven reporting
+Service, session and threads are wired as in `learner.train`; only the clock-driven reporting
 and saving are left out. Afterwards a test can look at the learner state and at the replay.
 """
 
@@ -19,20 +19,20 @@ import jax
 import numpy as np
 
 from envs_server.sent_log import SentLog
+from learner.build import build, plan_geometry
 from learner.learning.learn_step import LearnerState
-from learner.reporting.metrics import Metrics, _Distribution
+from learner.reporting.metrics import Metrics
+from learner.schedule import Session
 from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import Role, SlotTable
 from learner.serving.ledger import SentSteps
 from learner.serving.server import Service
-from learner.session.geometry import plan_geometry
-from learner.session.session import Session
 from seedrl.agents.agent import Agent
 from seedrl.config import Config
 from seedrl.config_checks import check, page_steps
-from seedrl.replay.buffer import Replay, ReplayState, paged_replay
+from seedrl.replay.replay import Replay, ReplayState, paged_replay
 from seedrl.types import Sequence as Experience
 from tests import started
 from tests.patience import SECONDS
@@ -66,26 +66,11 @@ class RecordingMetrics(Metrics):
     def __init__(self, workdir: Path) -> None:
         super().__init__(workdir)
         self.observed: dict[str, list[float]] = defaultdict(list)
-        self._distributions = _Recorded(self.observed)
 
-
-class _Recorded(dict[str, _Distribution]):
-    """The distributions of an interval, whose values are also appended to `observed`."""
-
-    def __init__(self, observed: dict[str, list[float]]) -> None:
-        super().__init__()
-        self._observed = observed
-
-    def __missing__(self, name: str) -> _Distribution:
-        values = self._observed[name]
-
-        class Recorded(_Distribution):
-            def add(self, value: float) -> None:
-                values.append(value)
-                super().add(value)
-
-        self[name] = made = Recorded()
-        return made
+    def observe(self, name: str, value: float) -> None:
+        """See Metrics."""
+        self.observed[name].append(value)
+        super().observe(name, value)
 
 
 @dataclass(frozen=True)
@@ -199,7 +184,8 @@ class LearnerRun:
         spec = self.hub.wait_for_spec(SECONDS)
         assert spec is not None, self.logs()
         self.agent: Agent = self.config.agent.build(spec)
-        self.session = Session(self.config, self.geometry, self.hub, spec, self.metrics)
+        system = build(self.config, self.geometry, hub=self.hub, spec=spec, metrics=self.metrics)
+        self.session = Session(self.config, system, self.hub, self.metrics)
         self.session.start()
 
     def run_until(self, condition: Callable[[], bool], what: str) -> None:

@@ -18,7 +18,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 
 if TYPE_CHECKING:  # imports jax
-    from learner.session.offline_evaluation import Evaluation
+    from learner.evaluate import Evaluation
 
 PROG = "seedrl evaluate"
 

@@ -21,7 +21,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.run_files import LOGS
 
 if TYPE_CHECKING:  # imports jax
-    from learner.session.offline_evaluation import Evaluation
+    from learner.evaluate import Evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ def play(
         stack.callback(supervisor.stop)
         watcher.start()
         try:
-            from learner.session.offline_evaluation import evaluate
+            from learner.evaluate import evaluate
             from seedrl import checkpoints
 
             evaluation = evaluate(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import learner.session.run
+import learner.train
 from learner.cli.main import main
 from learner.saving.run_folder import RunFolder
 from seedrl import config_modules
@@ -79,7 +79,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     # Configurations that other tests have read in this process are none of this user's.
     monkeypatch.setattr(config_modules, "_folders", [])
     stage = Stage(tmp_path)
-    monkeypatch.setattr(learner.session.run, "train", stage.train)
+    monkeypatch.setattr(learner.train, "train", stage.train)
     return stage
 
 
@@ -132,7 +132,7 @@ def test_the_new_folder_of_a_run_that_never_began_is_removed(
             (workdir / "config.json").touch()
             played(config, **arguments)
 
-        learner.session.run.train = train  # type: ignore[assignment]  # undone by the fixture
+        learner.train.train = train  # type: ignore[assignment]  # undone by the fixture
     assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 2
     assert workdir.exists() == is_kept
 
@@ -166,7 +166,7 @@ def test_the_token_is_readable_only_by_its_user(stage: Stage) -> None:
         seen.append((bool(read_token(path)), path.stat().st_mode & 0o777))
         played(config, **arguments)
 
-    learner.session.run.train = train  # type: ignore[assignment]  # undone by the fixture
+    learner.train.train = train  # type: ignore[assignment]  # undone by the fixture
     assert main(["train", "cartpole_r2d2", "--workdir", "w", "--bind", "127.0.0.1:8686"]) == 0
     assert seen == [(True, 0o600)]
 

@@ -170,9 +170,10 @@ def test_a_new_lease_starts_a_page_and_an_episode() -> None:
 @pytest.mark.parametrize(
     ("sizes", "offered", "expected"),
     [
-        # Training first, and at least one of two environments or more evaluates.
-        ((32, 100), [32, 32, 32], [(31, 1), (1, 31), (0, 32)]),
-        ((64, 8), [18] * 4, [(17, 1), (17, 1), (17, 1), (13, 5)]),
+        # Each has its part of both, and at least one of two environments or more evaluates.
+        ((32, 100), [66, 66], [(16, 50), (16, 50)]),
+        ((32, 100), [32, 32, 32], [(8, 24), (8, 24), (8, 24)]),
+        ((64, 8), [18] * 4, [(16, 2)] * 4),
         ((9, 2), [4] * 3, [(3, 1), (3, 1), (3, 0)]),
         ((32, 1), [2], [(1, 1)]),
         # A single environment trains, or evaluates if others train and none evaluates.
@@ -184,7 +185,7 @@ def test_a_new_lease_starts_a_page_and_an_episode() -> None:
         ((0, 3), [2], [(0, 2)]),
     ],
 )
-def test_training_slots_are_filled_first_and_evaluation_is_not_forgotten(
+def test_each_env_server_gets_its_part_of_training_and_evaluation(
     sizes: tuple[int, int], offered: list[int], expected: list[tuple[int, int]]
 ) -> None:
     table = _table(*sizes)

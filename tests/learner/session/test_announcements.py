@@ -33,7 +33,7 @@ class Watched:
         self.has_failed = False
         self.session: Any = SimpleNamespace(
             is_compiling=True,
-            begins_untrained=True,
+            starts_untrained=True,
             failed=SimpleNamespace(is_set=lambda: self.has_failed),
             acting=SimpleNamespace(
                 training_steps=100, rounds=collections.deque(), totals=self.totals
@@ -159,7 +159,7 @@ def test_metrics_that_no_episode_reports_are_named_once(watched: Watched) -> Non
 def test_a_target_confirmed_without_an_update_has_a_remark_in_a_new_run(
     watched: Watched, begins_untrained: bool
 ) -> None:
-    watched.session.begins_untrained = begins_untrained
+    watched.session.starts_untrained = begins_untrained
     watched.session.acting.rounds.append(played(0.96, is_confirmation=True, updates=0))
     ((_, text, *_),) = watched.look(1.0)
     assert ("untrained" in text) == begins_untrained

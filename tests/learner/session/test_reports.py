@@ -24,9 +24,9 @@ def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
         reports.resumed(Checkpoint(4540, tmp_path, {"env_steps": 90_000, **meta}))
     best = Checkpoint(3, tmp_path, {"evaluation": {"mean_return": 7.5, "episodes": 20}})
     reports.resumed(None, best)
-    reports.begins_with(best)
+    reports.starts_with(best)
     reports.resumed(None)
-    reports.begins_with(None)
+    reports.starts_with(None)
     empty, restored, beside, initialized = heard.take()
     assert {event.kind for event in (empty, restored, beside, initialized)} == {"resumed"}
     assert "replay starts empty" in empty.text and "its replay is restored" in restored.text

@@ -91,7 +91,7 @@ MUTANTS = (
     ),
     Mutant(
         "shards_of_the_first_host_for_all",
-        "learner/session/sharing/replay.py",
+        "learner/build.py",
         "first = geometry.place.host_index * len(geometry.devices)",
         "first = 0 * len(geometry.devices)",
         "After a resume all hosts have the first one's experience.",

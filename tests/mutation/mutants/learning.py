@@ -10,7 +10,7 @@ _GRADIENT = "seedrl/agents/gradient_update.py"
 _LEARNING = "learner/learning/loop.py"
 _MAPPING = "learner/learning/device_mapping.py"
 _PAGE_ROUTING = "learner/learning/page_routing.py"
-_ASSEMBLY = "learner/session/components.py"
+_ASSEMBLY = "learner/build.py"
 
 MUTANTS = (
     Mutant(

@@ -201,7 +201,7 @@ MUTANTS = (
     ),
     Mutant(
         "rounds_act_before_they_publish",
-        "learner/session/rounds.py",
+        "learner/schedule.py",
         """        while self._learning.run_once():
             # At once, so that the next round is acted with what was learned.
             self._learning.finish_update()

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import learner.session.offline_evaluation
+import learner.evaluate
 from learner.cli.main import main
+from learner.evaluate import Evaluation
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.saving.run_records import FinalScore, read_final_score
-from learner.session.offline_evaluation import Evaluation
 from seedrl import checkpoints, config_file
 from seedrl.config import Config
 from seedrl.config_json import to_json
@@ -60,7 +60,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any] = lambda: R
         result: Evaluation = act()
         return result
 
-    monkeypatch.setattr(learner.session.offline_evaluation, "evaluate", evaluate)
+    monkeypatch.setattr(learner.evaluate, "evaluate", evaluate)
     monkeypatch.setattr(checkpoints, "choose", lambda workdir, **which: which)
     return calls
 

@@ -5,8 +5,8 @@ from typing import Any
 import jax
 import pytest
 
+from learner.build import plan_geometry, scale
 from learner.hosts.place import Place
-from learner.session.geometry import plan_geometry, scale
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.errors import ConfigError
@@ -71,10 +71,10 @@ def test_devices_that_act_are_no_more_than_there_are() -> None:
         (
             4,
             0,
-            "learning.num_devices: expected at most 4, the devices of this machine, got 0 beside"
+            "learning.num_devices: expected at most 4, the devices of this machine, got 0 and"
             r" 4 that only act \(serving.inference_devices\)",
         ),
-        (3, 2, "got 2 beside 3 that only act"),
+        (3, 2, "got 2 and 3 that only act"),
     ):
         config = _config(num_devices=num_devices)
         serving = dataclasses.replace(config.serving, inference_devices=inference)

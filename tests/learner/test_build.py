@@ -12,8 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from learner import build
 from learner.acting.act_step import example_page
 from learner.acting.actor import build_actor
+from learner.build import (
+    StartFrom,
+    _exploration,
+    _gauge_constants,
+    _learner_state,
+    _replay,
+    plan_geometry,
+    resumed_key,
+    scale,
+)
 from learner.learning import learn_step
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import Snapshot
@@ -21,10 +32,6 @@ from learner.learning.page_routing import ShardedReplay
 from learner.saving.restoring import initial_checkpoint
 from learner.saving.saver import Saver
 from learner.serving.leases import lanes_of
-from learner.session.components import _exploration, _gauge_constants, _learner_state, resumed_key
-from learner.session.geometry import plan_geometry, scale
-from learner.session.sharing import replay
-from learner.session.sharing.replay import sharded_replay
 from seedrl import checkpoints
 from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config
@@ -69,7 +76,7 @@ def _build(config: Config, checkpoint: Checkpoint | None) -> ShardedReplay:
         initial_priorities=agent.initial_priorities,
         scale=scale(config, geometry),
     )
-    return sharded_replay(config, geometry, experience, page, checkpoint, rungs=3)
+    return _replay(config, geometry, experience, page, checkpoint)
 
 
 def _saved(directory: Path) -> Checkpoint:
@@ -101,13 +108,13 @@ def test_a_saved_replay_takes_the_place_of_the_empty_one(
 ) -> None:
     checkpoint = _saved(tmp_path)
     empty: list[Any] = []
-    stack_shards = replay.stack_shards
+    stack_shards = build.stack_shards
 
     def kept(*arguments: Any) -> Any:
         empty.append(stack_shards(*arguments))
         return empty[0]
 
-    monkeypatch.setattr(replay, "stack_shards", kept)
+    monkeypatch.setattr(build, "stack_shards", kept)
     restored = jax.tree.leaves(_build(CONFIG, checkpoint).memory)
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(empty))
     assert not any(leaf.is_deleted() for leaf in restored)
@@ -136,12 +143,10 @@ def test_a_saved_replay_of_another_geometry_is_refused_by_field(
 
 def _fresh_state(config: Config, initial: Checkpoint | None) -> LearnerState:
     geometry, agent = plan_geometry(config), config.agent.build(SPEC)
-    given: Any = SimpleNamespace(
-        config=config, geometry=geometry, agent=agent, checkpoint=None, initial=initial
-    )
     programs: Any = SimpleNamespace(init=functools.partial(learn_step.initial_state, agent))
-    state = _learner_state(given, programs, jax.random.PRNGKey(0), scale(config, geometry))
-    return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), state)
+    start, sizes = StartFrom(initial=initial), scale(config, geometry)
+    state = _learner_state(config, agent, programs, jax.random.PRNGKey(0), sizes, start)
+    return jax.tree.map(np.asarray, state)
 
 
 def test_a_run_begins_with_the_parameters_of_another_and_nothing_else_of_it(
@@ -209,7 +214,7 @@ def test_training_slots_explore_as_the_agent_says_and_evaluation_slots_all_alike
             SPEC,
             example_page(agent, SPEC, 4),
             lanes=lanes,
-            exploration=_exploration(geometry, config, agent),
+            exploration=_exploration(config, geometry, agent),
             key=jax.random.PRNGKey(0),
             device=jax.local_devices()[device],
             rungs=1,
@@ -234,12 +239,8 @@ def test_a_learning_rate_that_decays_is_no_constant(
         CONFIG.agent, learning_rate=0.5, learning_rate_decay_updates=decay_updates
     )
     gauges: dict[str, float] = {}
-    given: Any = SimpleNamespace(
-        config=dataclasses.replace(CONFIG, agent=agent),
-        agent=agent.build(SPEC),
-        metrics=SimpleNamespace(gauge=gauges.__setitem__),
-    )
-    _gauge_constants(given)
+    metrics: Any = SimpleNamespace(gauge=gauges.__setitem__)
+    _gauge_constants(dataclasses.replace(CONFIG, agent=agent), agent.build(SPEC), metrics)
     assert gauges.pop("exploration_mean") > 0
     assert gauges == shown
 

@@ -11,13 +11,13 @@ import jax.monitoring
 import numpy as np
 import pytest
 
+from learner.build import build, plan_geometry
 from learner.reporting.metrics import Metrics
+from learner.schedule import Session
 from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import Role, SlotTable
-from learner.session.geometry import plan_geometry
-from learner.session.session import Session
 from learner.threads.exchange import FilledPages
 from seedrl.agents.gradient_update import GradientUpdate
 from seedrl.agents.window import WindowSpec
@@ -68,7 +68,8 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]
     slots = SlotTable(training=num_slots, evaluation=0, seed=0, num_devices=len(geometry.inference))
     serving = Serving(slots, page_steps=geometry.page_steps, rule=free_running(0.0))
     hub = AskedHub(serving, config.environment, spec=SPEC)
-    yield Session(config, geometry, hub, SPEC, metrics)
+    system = build(config, geometry, hub=hub, spec=SPEC, metrics=metrics)
+    yield Session(config, system, hub, metrics)
     metrics.close()
 
 
@@ -107,9 +108,9 @@ def test_acting_does_not_wait_for_the_update_to_be_compiled(
 
 
 def test_an_update_that_the_device_has_no_memory_for_refuses_the_run(session: Session) -> None:
-    parts = session._regime._parts  # type: ignore[attr-defined]
+    parts = session._schedule._system  # type: ignore[attr-defined]
     tiny = parts._replace(scale=parts.scale._replace(device_bytes=1000))
-    session._regime._parts = tiny  # type: ignore[attr-defined]
+    session._schedule._system = tiny  # type: ignore[attr-defined]
     session.start()
     assert session.failed.wait(SECONDS)
     assert session.stop(SECONDS)
@@ -164,10 +165,10 @@ def test_a_stop_does_not_compile_insertion_for_pages_that_wait(
     session.start()
     try:
         assert is_compiling.wait(SECONDS)
-        page = session._parts.page
+        page = session.system.page
         pages = jax.tree.map(lambda x: np.zeros((1, *x.shape), x.dtype), page)
         filled = FilledPages(jax.device_put(pages), (0,), (0,), (), [0])
-        session._parts.exchange.pages.put(filled, 0.0)
+        session.system.exchange.pages.put(filled, 0.0)
         compiled.clear()
         assert session.stop(SECONDS)
         assert compiled == []
@@ -190,7 +191,7 @@ def test_what_is_compiled_ahead_is_what_runs(
         return original(*arguments, **keywords)
 
     monkeypatch.setattr(GradientUpdate, "__call__", counted)
-    learning, parts = session.learning, session._parts
+    learning, parts = session.learning, session.system
     learning.compile_insertion(parts.page, parts.page_rows)
     compiled.clear()
     learning.trace_update()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from learner.cli.main import main
-from learner.session.offline_evaluation import _actor, _Player
+from learner.evaluate import _actor, _Player
 from learner.threads.exchange import FrozenParams
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config

@@ -8,8 +8,8 @@ import pytest
 from learner.hosts.agenda import Agenda
 from learner.hosts.agreed_limiter import AgreedLimiter
 from learner.hosts.peers import Peers
-from learner.session.sharing import stuck
-from learner.session.sharing.stuck import end_if_stuck
+from learner.hosts import stuck
+from learner.hosts.stuck import end_if_stuck
 from learner.threads.worker import Worker
 from seedrl.exit_codes import ExitCode
 from seedrl.replay.rate_limiter import ratio_limiter

@@ -17,20 +17,21 @@ from learner.session.sharing.joining import joined
 from seedrl.errors import CheckpointError, NotFiniteError
 from seedrl.exit_codes import ExitCode
 from tests.learner.hosts.linked import linked
-from tests.learner.session.supervised_run import TOTAL_STEPS, SupervisedRun, config_of
+from tests.learner.supervised_run import TOTAL_STEPS, SupervisedRun, config_of
 from tests.patience import wait_until
 
 
 def test_a_run_reports_until_its_last_step_then_saves_and_lets_env_servers_go() -> None:
     run = SupervisedRun(config_of())
-    run.supervision.run()
+    run.loop.run()
     assert run.calls == [f"report {step}" for step in range(1, TOTAL_STEPS + 1)]
     run.calls.clear()
     run.acting.training_steps = 6  # what the threads still had in hand
-    run.supervision.end()
+    run.loop.end()
     assert run.calls == [
         "stop threads",
         "save at the end",
+        "record checkpoint",
         "report 6",
         "finish serving: training is over",
         "saved",
@@ -38,36 +39,19 @@ def test_a_run_reports_until_its_last_step_then_saves_and_lets_env_servers_go() 
     ]
     assert run.said["ended"] == "the run ends: all 5 steps taken, target 475 not reached"
     # Of what the last report lacks, the one before counts; no earlier one.
-    assert run.supervision.last == {"env_steps": 6, "only at 5": 1.0, "only at 6": 1.0}
-
-
-def test_a_last_report_that_fails_comes_after_the_save_and_ends_nothing_early() -> None:
-    run = SupervisedRun(config_of(report_seconds=1e9))
-    run.supervision.run()
-
-    def fail(values: object) -> None:
-        raise OSError("nobody reads this")
-
-    run.supervision._progress.update = fail  # type: ignore[method-assign]
-    with pytest.raises(OSError, match="nobody reads this"):
-        run.supervision.end()
-    assert run.calls == [
-        "stop threads",
-        "save at the end",
-        "finish serving: training is over",
-        "saved",
-    ]
+    assert run.loop.last == {"env_steps": 6, "only at 5": 1.0, "only at 6": 1.0}
 
 
 def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
     run = SupervisedRun(config_of())
     run.at_step[2] = run.stop.set
-    run.supervision.run()
-    run.supervision.end()
+    run.loop.run()
+    run.loop.end()
     assert run.acting.training_steps == 2
-    assert run.calls[-6:] == [
+    assert run.calls[-7:] == [
         "stop threads",
         "save at the end",
+        "record checkpoint",
         "report 2",
         "stop serving",
         "saved",
@@ -77,12 +61,12 @@ def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
 
 def test_a_confirmed_target_ends_the_run() -> None:
     run = SupervisedRun(config_of())
-    frozen = SimpleNamespace(version=7)
+    frozen = SimpleNamespace(version=7, params={})
     score = SimpleNamespace(mean=500.0, returns=[500.0] * 100, frozen=frozen)
     run.at_step[3] = lambda: setattr(run.evaluator, "confirmed", score)
-    run.supervision.run()
+    run.loop.run()
     assert run.acting.training_steps == 3
-    run.supervision.end()
+    run.loop.end()
     assert run.ends == ["target 475 confirmed: 500.0 over 100 episodes"]
 
 
@@ -93,7 +77,7 @@ def test_saves_wait_until_they_are_due_and_for_compilation() -> None:
     run.at_step[2] = lambda: setattr(run, "is_compiling", False)
     run.at_step[3] = lambda: setattr(run.saver, "take_turn", lambda has_learned: has_learned)
     run.at_step[5] = lambda: setattr(run.learning, "num_applied", 1)
-    run.supervision.run()
+    run.loop.run()
     assert run.calls == ["save while it runs", "record checkpoint"] * 2
 
 
@@ -110,8 +94,8 @@ def test_what_is_saved_already_is_not_saved_again() -> None:
             run.stop.set()
 
     run.failed.wait = step
-    run.supervision.run()
-    run.supervision.end()
+    run.loop.run()
+    run.loop.end()
     saves = [call for call in run.calls if call.startswith("save ")]
     assert saves == ["save while it runs"] * 3  # and none at the end
 
@@ -121,12 +105,10 @@ def test_a_save_that_hangs_stops_neither_this_thread_nor_what_it_reports() -> No
         run = SupervisedRun(config_of(), Hosts(first, Agenda()))
         run.saver.is_busy, looks = True, []
         run.saver.look = looks.append
-        run.hosts.agenda.snapshots.put(
-            run.supervision._session.snapshot(with_replay=False).result()
-        )
+        run.hosts.agenda.snapshots.put(run.loop.session.snapshot(with_replay=False).result())
         run.at_step[3] = lambda: setattr(run.saver, "is_busy", False)
         run.at_step[5] = lambda: run.hosts.agenda.finish("ALL_STEPS all steps taken")
-        run.supervision.run()
+        run.loop.run()
     assert run.calls == [
         *["report 1", "report 2", "report 3", "save while it runs", "record checkpoint"],
         *["report 4", "report 5"],
@@ -139,30 +121,30 @@ def test_a_score_that_no_saved_parameters_reach_is_saved_at_once() -> None:
     run.is_compiling = True
 
     def scores(mean: float) -> Callable[[], None]:
-        best = SimpleNamespace(score=SimpleNamespace(mean=mean))
+        best = _best(mean)
         return lambda: setattr(run.acting, "best_score", best)
 
     run.at_step = {1: scores(5.0), 2: lambda: setattr(run, "is_compiling", False), 3: scores(4.0)}
-    run.supervision.run()
-    assert run.calls == ["save the best while it runs"]
+    run.loop.run()
+    assert run.calls == ["save the best"]
 
 
 def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> None:
     run = SupervisedRun(config_of())
     run.at_step[2] = lambda: run.residues.append("ledger: 3 rows too many")
-    run.supervision.run()
+    run.loop.run()
     assert run.acting.training_steps == 2
     with pytest.raises(RuntimeError, match="ledger: 3 rows too many"):
-        run.supervision.end()
+        run.loop.end()
 
 
 def test_a_thread_that_died_ends_the_run_unsaved_and_is_raised() -> None:
     run = SupervisedRun(config_of())
     run.at_step[1] = lambda: setattr(run, "failure", RuntimeError("acting died"))
-    run.supervision.run()
+    run.loop.run()
     assert run.acting.training_steps == 1
     with pytest.raises(RuntimeError, match="acting died"):
-        run.supervision.end()
+        run.loop.end()
     assert run.calls[-4:] == ["stop threads", "report 1", "stop serving", "saved"]
 
 
@@ -171,9 +153,9 @@ def test_a_thread_that_died_ends_the_other_hosts_which_say_of_what() -> None:
     with linked(2, losses) as (first, _):
         run = SupervisedRun(config_of(), Hosts(first, Agenda()))
         run.at_step[1] = lambda: setattr(run, "failure", RuntimeError("acting died"))
-        run.supervision.run()
+        run.loop.run()
         with pytest.raises(RuntimeError, match="acting died"):
-            run.supervision.end()
+            run.loop.end()
         wait_until(lambda: losses, "that the other host hears of it")
     assert losses == ["host 0 of 2 is lost: it has failed: RuntimeError: acting died"]
 
@@ -197,29 +179,21 @@ def test_a_thread_that_does_not_stop_does_not_hide_what_the_run_ends_of(
         run.service.failure = OSError("no more sockets")
     else:
         look = mock.Mock(side_effect=ValueError("a defect"))
-        run.supervision.announcements.look = look  # type: ignore[method-assign]
+        run.loop.progress.look = look  # type: ignore[method-assign]
     with pytest.raises((RuntimeError, ValueError), match=reason):
-        run.supervision.end()
+        run.loop.end()
     text = "learner: error: a thread of the learner did not stop within 120 seconds"
     assert capsys.readouterr().err.splitlines() == [text]
     assert run.calls == ["stop threads", "saved"]
 
 
-def test_a_thread_that_does_not_stop_is_a_failure_where_there_is_no_other() -> None:
-    run = SupervisedRun(config_of())
-    run.stops = False
-    run.supervision.run()
-    with pytest.raises(RuntimeError, match="a thread of the learner did not stop within 120 s"):
-        run.supervision.end()
-
-
 def test_a_service_that_died_ends_the_run_saved_and_is_raised() -> None:
     run = SupervisedRun(config_of())
     run.at_step[1] = lambda: setattr(run.service, "failure", OSError("no more sockets"))
-    run.supervision.run()
+    run.loop.run()
     assert run.acting.training_steps == 1
     with pytest.raises(RuntimeError, match="a thread of the service died: no more sockets"):
-        run.supervision.end()
+        run.loop.end()
     assert "save at the end" in run.calls
 
 
@@ -238,10 +212,10 @@ def test_a_thread_that_nobody_watches_ends_the_run_saved_and_is_raised(
 
     run.at_step[1] = start
     with run.deaths:
-        run.supervision.run()
+        run.loop.run()
     assert run.acting.training_steps == 1
     with pytest.raises(RuntimeError, match="the thread status died: a defect"):
-        run.supervision.end()
+        run.loop.end()
     assert "save at the end" in run.calls
     assert "OSError: a defect" in capsys.readouterr().err
 
@@ -252,44 +226,25 @@ def test_a_run_that_is_not_finite_any_more_ends_saved_and_with_a_code_of_its_own
     run.at_step[2] = lambda: setattr(run.learning, "num_applied", 4)
     run.at_step[3] = lambda: setattr(run.learning, "num_skipped", 1998)
     run.at_step[4] = lambda: setattr(run.learning, "num_skipped", 1999)
-    run.supervision.run()
+    run.loop.run()
     assert run.acting.training_steps == 4
     with pytest.raises(NotFiniteError, match="got 1,000 in a row") as caught:
-        run.supervision.end()
+        run.loop.end()
     assert caught.value.exit_code == ExitCode.NOT_FINITE == 7
     assert run.ends == ["too many updates in a row were not finite"]
     assert run.calls[-3:] == ["stop serving", "saved", "record ledger"]
     assert "save at the end" in run.calls
 
 
-def test_a_finite_update_while_a_run_ends_for_want_of_one_does_not_take_the_end_back() -> None:
-    run = SupervisedRun(config_of())
-    run.at_step[2] = lambda: setattr(run.learning, "num_skipped", 1000)
-    run.supervision.run()
-    run.learning.num_applied = 1
-    with pytest.raises(NotFiniteError, match="got 1,000 in a row"):
-        run.supervision.end()
-    assert run.ends == ["too many updates in a row were not finite"]
-
-
-def test_experience_that_was_mixed_up_is_raised_also_if_it_looks_right_at_the_end() -> None:
-    run = SupervisedRun(config_of())
-    run.at_step[2] = lambda: run.residues.append("ledger: 3 rows too many")
-    run.supervision.run()
-    run.residues = []
-    with pytest.raises(RuntimeError, match="ledger: 3 rows too many"):
-        run.supervision.end()
-
-
 def test_a_target_that_the_last_piece_of_work_confirms_is_said_to_be() -> None:
     run = SupervisedRun(config_of())
-    frozen = SimpleNamespace(version=7)
+    frozen = SimpleNamespace(version=7, params={})
     score = SimpleNamespace(mean=500.0, returns=[500.0] * 100, frozen=frozen)
-    run.supervision.run()
+    run.loop.run()
     run.at_stop = lambda: setattr(run.evaluator, "confirmed", score)
-    run.supervision.end()
+    run.loop.end()
     assert run.ends[-1] == "target 475 confirmed: 500.0 over 100 episodes"
-    assert run.supervision.reason == run.ends[-1]
+    assert run.loop.reason == run.ends[-1]
 
 
 @pytest.mark.parametrize("is_saved", [True, False])
@@ -311,28 +266,26 @@ def test_an_end_that_all_hosts_have_agreed_on_is_no_loss_to_others_whatever_it_r
             run = SupervisedRun(config, hosts)
             run.saver.failure = None if is_saved else CheckpointError("disk full")
             hosts.agenda.finish("NOT_FINITE too many updates in a row were not finite")
-            run.supervision.run()
-            run.supervision.end()
+            run.loop.run()
+            run.loop.end()
         wait_until(lambda: losses or first.left, "that the other host hears of it")
         assert (losses, first.left) == ([], {1: "too many updates in a row were not finite"})
-
-
-def test_what_is_being_saved_is_waited_for_whatever_else_fails() -> None:
-    run = SupervisedRun(config_of())
-    run.service.finish = mock.Mock(side_effect=OSError("a defect"))
-    run.supervision.run()
-    with pytest.raises(OSError, match="a defect"):
-        run.supervision.end()
-    assert run.calls[-1] == "saved"
 
 
 def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
     run = SupervisedRun(config_of())
     run.saver.failure = OSError("disk full")
-    run.supervision.run()
+    run.loop.run()
     with pytest.raises(OSError, match="disk full"):
-        run.supervision.end()
+        run.loop.end()
     assert run.calls[-1] == "record ledger"
+
+
+def _best(mean: float) -> SimpleNamespace:
+    frozen = SimpleNamespace(version=7, params={})
+    return SimpleNamespace(
+        score=SimpleNamespace(mean=mean, returns=[mean], frozen=frozen), env_steps=3
+    )
 
 
 class Unanswered(Future[Any]):
@@ -354,7 +307,7 @@ def test_a_save_that_waits_for_a_thread_ends_with_the_run(is_stopped: bool) -> N
 
     dies = lambda: setattr(run, "failure", RuntimeError("learning died"))  # noqa: E731
     run.answer = Unanswered(run.stop.set if is_stopped else dies)
-    run.supervision.run()
+    run.loop.run()
     assert (run.acting.training_steps, run.calls) == (1, [])
 
 
@@ -364,9 +317,10 @@ def test_a_main_thread_that_fails_has_saved_before_it_says_so() -> None:
     def fail() -> None:
         raise ValueError("a defect")
 
-    run.supervision.announcements.look = fail  # type: ignore[method-assign]
+    run.loop.progress.look = fail  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="a defect"):
-        run.supervision.run()
+        run.loop.run()
     with pytest.raises(ValueError, match="a defect"):
-        run.supervision.end()
-    assert run.calls == ["stop threads", "save at the end", "report 1", "stop serving", "saved"]
+        run.loop.end()
+    assert run.calls[:2] == ["stop threads", "save at the end"]
+    assert run.calls[-1] == "saved"

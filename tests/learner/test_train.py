@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +16,14 @@ from learner.hosts.place import Place
 from learner.processes.stop import StopRequest
 from learner.saving.run_folder import Resume, RunFolder
 from learner.session.end_of_run import raise_death
-from learner.session.reports import Reports, open_reports
-from learner.session.run import _best, _end_early, _refusing, train, wait_for
+from learner.session.reports import open_reports
 from learner.threads.worker import Deaths
+from learner.train import _best, _refusing, _wait_for, train
 from seedrl import checkpoints, config_file
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory, best_return
 from seedrl.config_json import to_json
-from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
+from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests import own_process
@@ -36,25 +35,6 @@ def process() -> Iterator[None]:
     """Puts back what a run changes of its process."""
     with own_process.restored():
         yield
-
-
-@pytest.mark.parametrize("keeps_freed_memory", [True, False])
-@pytest.mark.usefixtures("process")
-def test_the_config_says_whether_freed_memory_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps_freed_memory: bool
-) -> None:
-    class TunedError(Exception):
-        """Nothing after it is of interest here."""
-
-    def tune_process(**settings: bool) -> None:
-        raise TunedError(settings)
-
-    monkeypatch.setattr("learner.session.run.tune_process", tune_process)
-    config = config_file.load("cartpole_r2d2")
-    learning = dataclasses.replace(config.learning, keep_freed_memory=keeps_freed_memory)
-    with pytest.raises(TunedError) as caught:
-        train(dataclasses.replace(config, learning=learning), workdir=tmp_path)
-    assert caught.value.args == ({"keeps_freed_memory": keeps_freed_memory},)
 
 
 def test_a_resumed_run_keeps_its_best_checkpoint_until_a_score_is_higher(
@@ -115,79 +95,6 @@ def test_a_run_that_cannot_start_lets_others_have_its_folder(
 
 
 @pytest.mark.usefixtures("process")
-def test_a_run_that_is_refused_says_why_unless_there_was_one_before(tmp_path: Path) -> None:
-    config = config_file.load("cartpole_r2d2")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        bind = f"127.0.0.1:{taken.getsockname()[1]}"
-        serving = dataclasses.replace(config.serving, bind=bind, insecure=True)
-        config = dataclasses.replace(config, serving=serving)
-        for status in (None, '{"state": "finished", "reason": "all 100 steps taken"}'):
-            if status is not None:
-                (tmp_path / "status.json").write_text(status)
-            with pytest.raises(AddressInUseError):
-                train(config, workdir=tmp_path)
-            written = (tmp_path / "status.json").read_text()
-            if status is None:
-                assert json.loads(written)["reason"].startswith(f"an error: cannot serve on {bind}")
-            else:
-                assert written == status
-    # What TensorBoard shows of the run before is not hidden.
-    assert {path.stat().st_size for path in (tmp_path / "tb").iterdir()} == {0}
-
-
-@pytest.mark.parametrize("is_refused", [True, False])
-@pytest.mark.usefixtures("process")
-def test_a_run_whose_update_is_refused_once_it_acts_has_not_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_refused: bool
-) -> None:
-    class Ends:
-        def run(self) -> None:
-            """Nothing to watch."""
-
-        def end(self) -> None:
-            raise ConfigError("agent.update.loss: expected float32[]")
-
-    acting = SimpleNamespace(training_steps=0)
-    session: Any = SimpleNamespace(
-        is_refused=is_refused, acting=acting, replay_bytes=0, start=lambda: None
-    )
-    reports = Reports(*(mock.Mock() for _ in Reports._fields))
-    service = SimpleNamespace(address="127.0.0.1:1")
-    for name, stand_in in {
-        "Session": lambda *arguments: session,
-        "Supervision": lambda *arguments, **named: Ends(),
-        "_served": lambda *arguments: contextlib.nullcontext(service),
-        "open_recorder": lambda *arguments: contextlib.nullcontext(),
-        "wait_for": lambda condition, stop, look: True,
-        "open_reports": lambda *arguments: contextlib.nullcontext(reports),
-    }.items():
-        monkeypatch.setattr(f"learner.session.run.{name}", stand_in)
-    earlier, new = tmp_path / "earlier", tmp_path / "new"
-    earlier.mkdir()
-    (earlier / "config.json").write_text("earlier")
-    for folder in (earlier, new):
-        with pytest.raises(ConfigError, match="agent.update.loss"):
-            train(config_file.load("cartpole_r2d2"), workdir=folder)
-    assert new.exists() != is_refused
-    assert ((earlier / "config.json").read_text() == "earlier") == is_refused
-
-
-@pytest.mark.parametrize(
-    ("by", "is_explained"), [("SIGINT", True), ("the env servers failed: env server 0", False)]
-)
-def test_a_run_that_is_stopped_before_it_begins_says_how_to_start_it(
-    by: str, is_explained: bool
-) -> None:
-    stop, said = StopRequest(), mock.Mock()
-    stop.by, stop.command = by, "seedrl train x"
-    reports = Reports(mock.Mock(), mock.Mock(), said, mock.Mock())
-    _end_early(mock.Mock(), reports, stop)
-    _, text = said.report.call_args.args
-    assert text.startswith("the run ends: ")
-    assert text.endswith("nothing was saved; this starts it again: seedrl train x") == is_explained
-
-
-@pytest.mark.usefixtures("process")
 def test_a_host_that_is_stopped_before_the_others_are_there_is_not_done(tmp_path: Path) -> None:
     stop = StopRequest("python -m learner x")
     stop.set("SIGTERM")
@@ -199,7 +106,6 @@ def test_a_host_that_is_stopped_before_the_others_are_there_is_not_done(tmp_path
     with pytest.raises(UserError, match="SIGTERM, before training started") as caught:
         train(config, workdir=tmp_path / "run", place=Place(coordinator, 2, 0), stop=stop)
     assert caught.value.exit_code == 143
-    assert not (tmp_path / "run").exists()
 
 
 class OtherR2D2Config(R2D2Config):
@@ -226,16 +132,9 @@ def test_what_the_checkpoint_does_not_hold_is_refused_before_the_run_serves(
     spec = encode_spec(EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2)))
     meta = {"config": to_json(config), "env_steps": 1, "totals": {}, "env_spec": spec}
     checkpoints.save(tmp_path / "checkpoints", 3, {}, meta, keep=2)
-    monkeypatch.setattr("learner.session.run._train", mock.Mock(side_effect=AssertionError))
+    monkeypatch.setattr("learner.train.open_reports", mock.Mock(side_effect=AssertionError))
     with pytest.raises(CheckpointError, match="params/.* checkpoint has nothing.*start a new work"):
         train(config, workdir=tmp_path)
-
-
-def test_waiting_ends_with_what_was_found_or_with_the_run() -> None:
-    stop, looks = StopRequest(), iter([None, None, "found"])
-    assert wait_for(lambda timeout: next(looks), stop) == "found"
-    stop.set()
-    assert wait_for(lambda timeout: None, stop) is None
 
 
 def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> None:
@@ -247,7 +146,7 @@ def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> 
         service.failure = OSError("no more sockets")
 
     with pytest.raises(RuntimeError, match="a thread of the service died: no more sockets"):
-        wait_for(look, StopRequest(), lambda: raise_death(service, deaths))
+        _wait_for(look, StopRequest(), lambda: raise_death(service, deaths))
     assert next(looks) is None
 
 

@@ -10,10 +10,11 @@ from typing import Any, cast
 from learner.hosts.agenda import Hosts, alone
 from learner.processes.stop import StopRequest
 from learner.session.reports import Reports
-from learner.session.supervision import Supervision
 from learner.threads.worker import Deaths
+from learner.train import TrainLoop
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
 from seedrl.config_file import load
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 TOTAL_STEPS = 5
 
@@ -26,6 +27,20 @@ def config_of(*, report_seconds: float = 0.0) -> Config:
         learning=dataclasses.replace(config.learning, total_steps=TOTAL_STEPS),
         logging=LoggingConfig(interval_seconds=report_seconds, stuck_seconds=60.0),
     )
+
+
+SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
+
+
+class Snapshot:
+    """As much of one as is saved."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.meta = name, dict[str, Any]()
+        self.state = SimpleNamespace(updates=7, params={})
+
+    def _replace(self, **changed: Any) -> "Snapshot":
+        return self
 
 
 class SupervisedRun:
@@ -77,7 +92,7 @@ class SupervisedRun:
         )
         self.saver = self._saver()
         self.deaths = Deaths()
-        self.supervision = Supervision(
+        self.loop = TrainLoop(
             config,
             self._session(),
             stop=self.stop,
@@ -94,7 +109,7 @@ class SupervisedRun:
             look=lambda seconds: None,
             take_turn=lambda has_learned: False,
             wants=lambda mean_return: mean_return > 4.0,
-            start_best=lambda best: self.calls.append(f"save {best}"),
+            start_best=lambda best: self.calls.append("save the best"),
             start=lambda snapshot, meta, best: self.calls.append(f"save {snapshot.name}"),
             wait=lambda: self.calls.append("saved"),
         )
@@ -103,6 +118,7 @@ class SupervisedRun:
         metrics = SimpleNamespace(
             flush=lambda env_steps, updates: {"env_steps": env_steps, f"only at {env_steps}": 1.0},
             record=lambda kind, **fields: self.calls.append(f"record {kind}"),
+            totals=dict,
         )
         return Reports(
             metrics=cast(Any, metrics),
@@ -130,7 +146,7 @@ class SupervisedRun:
             return self.stops
 
         def snapshot(name: str) -> Any:
-            return SimpleNamespace(name=name, state=SimpleNamespace(updates=7))
+            return Snapshot(name)
 
         def answered(name: str) -> Future[Any]:
             answer: Future[Any] = Future()
@@ -146,20 +162,23 @@ class SupervisedRun:
                 run.learning,
                 run.evaluator,
             )
-            begins_untrained = True
-            hosts = run.hosts
+            starts_untrained = True
+            system = SimpleNamespace(
+                hosts=run.hosts,
+                spec=SPEC,
+                exchange=SimpleNamespace(limiter=SimpleNamespace(now=SimpleNamespace(counts=dict))),
+                agent=SimpleNamespace(actor_params=lambda params: params),
+            )
             is_compiling = property(lambda self: run.is_compiling)
 
             def __getattr__(self, name: str) -> Any:
                 return {
                     "failure": run.failure,
-                    "gauges": lambda: None,
+                    "set_gauges": lambda: None,
                     "accounts": dict,
-                    "meta": lambda snapshot: {},
-                    "best": lambda snapshot: f"the best {snapshot.name}",
                     "residues": lambda at_rest=False: run.residues,
                     "snapshot": lambda with_replay: run.answer or answered("while it runs"),
-                    "final_snapshot": lambda: snapshot("at the end"),
+                    "last_snapshot": lambda: snapshot("at the end"),
                     "stop": stop,
                     "raise_failure": raise_failure,
                 }[name]

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
+from learner.build import Geometry, _own_shards, replay_text, resumption
 from learner.hosts.place import Place
-from learner.session.geometry import Geometry
-from learner.session.sharing.replay import _own, replay_text, resumption
 from seedrl import config_file
 from seedrl.checkpoints import Checkpoint
 
@@ -63,10 +62,10 @@ def test_a_queue_is_filled_again_on_another_number_of_hosts(
     found = checkpoint(hosts, 2)
     assert resumption(found, geometry(count, devices), QUEUE) == expected
     text = replay_text(found, geometry(count, devices), QUEUE)
-    again = f"its queue is filled again, for each host has one of its own ({SAVED[hosts]})"
+    again = f"its queue is filled again, because each host has its own ({SAVED[hosts]})"
     assert text == again * (expected == "filled again")
 
 
 def test_each_host_takes_its_own_shards() -> None:
-    assert _own(geometry(1, 4)) is None
-    assert [_own(geometry(2, 2, index)) for index in range(2)] == [slice(0, 2), slice(2, 4)]
+    assert _own_shards(geometry(1, 4)) is None
+    assert [_own_shards(geometry(2, 2, index)) for index in range(2)] == [slice(0, 2), slice(2, 4)]

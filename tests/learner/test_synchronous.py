@@ -1,4 +1,4 @@
-"""Rounds: every row that is trained was acted by the parameters that its round began with.
+"""Synchronous: every row that is trained was acted by the parameters that its round began with.
 
 Real serving and a real queue, whatever env servers do; acting writes down who acted on what, and
 learning looks at it.
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from learner.schedule import Synchronous
 from learner.serving.batching import Lane, Pending, free_running, rounds
 from learner.serving.core import Batch, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, SlotTable
 from learner.serving.ledger import ALWAYS, residues
-from learner.session.rounds import Rounds
-from seedrl.replay.index import QueueIndex
+from seedrl.replay.queue_index import QueueIndex
 from seedrl.types import StepType, TimeStep
 
 SLOTS, EVALUATION, K = 5, 2, 4
@@ -142,9 +142,9 @@ def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(
     learning = Learning(acting)
     exchange = SimpleNamespace(wake_acting=lambda: None)
     parts: Any = SimpleNamespace(acting=[acting], learning=learning, exchange=exchange)
-    regime = Rounds(parts)
+    regime = Synchronous(parts)
     for _ in range(1000):
-        regime.run_once()
+        regime._run_once()
         assert len(learning.pages) < SLOTS
     assert set(learning.lags) == {0}
     assert learning.updates > 30

@@ -1,0 +1,600 @@
+"""From a configuration, a spec and a checkpoint to what a run consists of.
+
+Read from top to bottom: which devices do what (`plan_geometry`), what meets env servers
+(`build_hub`), and everything that needs the environment's spec (`build`). Nothing here runs.
+"""
+
+import os
+import secrets
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from learner.acting.act_step import example_page
+from learner.acting.actor import build_actor, over_slots, page_rows
+from learner.acting.evaluator import Evaluator
+from learner.acting.loop import Acting
+from learner.acting.totals import Totals
+from learner.hosts.agenda import Hosts, alone
+from learner.hosts.agreed_limiter import AgreedLimiter
+from learner.hosts.jax_processes import devices_of, require_as_many
+from learner.hosts.place import ALONE, Place
+from learner.learning.allocation import require_state_memory, require_update_memory
+from learner.learning.device_mapping import map_programs, replicate, stack_shards
+from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
+from learner.learning.loop import POLL_SECONDS, Learning
+from learner.learning.page_routing import ShardedReplay
+from learner.reporting.env_servers import EnvServerRegistry
+from learner.reporting.events import Events
+from learner.reporting.metrics import Metrics
+from learner.saving.restoring import (
+    by_field,
+    restore_acting,
+    restore_params,
+    restore_replay,
+    restore_state,
+    restore_streams,
+    streams_can_resume,
+)
+from learner.serving.batching import free_running, lock_step, rounds
+from learner.serving.core import Serving
+from learner.serving.hub import Hub
+from learner.serving.leases import SlotRange, SlotTable, lanes_of, session_seed
+from learner.threads.exchange import MOST_BYTES, Exchange, FrozenParams, open_exchange
+from learner.threads.rate_limiter import RateLimiter
+from seedrl.agents.agent import Agent
+from seedrl.agents.check import build_agent
+from seedrl.checkpoints import Checkpoint
+from seedrl.config import Config
+from seedrl.config_checks import page_steps
+from seedrl.errors import CheckpointError, ConfigError
+from seedrl.replay.experience import Experience, Scale
+from seedrl.spec_json import saved_spec
+from seedrl.specs import EnvSpec
+from seedrl.types import Array, Page
+
+Resumption = Literal["none", "restored", "redistributed", "filled again"]
+
+
+class Geometry(NamedTuple):
+    """Sizes of a run, of which this host has a part.
+
+    Attributes:
+      devices: those of this host that learn.
+      inference: those of this host that act: the same ones, or others.
+      lanes: which of these acts for which slots of this host.
+      page_steps: K, time steps of a page.
+      batch_per_device: B/n, sequences of an update on each device.
+      everywhere: the n devices of all hosts that learn.
+      place: this host among them.
+      training_slots, evaluation_slots: of this host. Of several the first evaluates; training slot
+        s of the run is slot s // H of host s modulo H.
+    """
+
+    devices: Sequence[jax.Device]
+    inference: Sequence[jax.Device]
+    lanes: Sequence[SlotRange]
+    page_steps: int
+    batch_per_device: int
+    everywhere: Sequence[jax.Device]
+    place: Place
+    training_slots: int
+    evaluation_slots: int
+
+    def __str__(self) -> str:
+        """The devices, for a person."""
+        devices = f"{len(self.devices)} x {self.devices[0].device_kind}"
+        if self.place.num_hosts > 1:
+            devices += f" of {len(self.everywhere)}, {self.place.name}"
+        if self.inference[0] in self.devices:
+            return devices
+        return f"{devices} to learn, {len(self.inference)} to act"
+
+
+def plan_geometry(config: Config, place: Place = ALONE) -> Geometry:
+    """Derives the sizes. Raises ConfigError if they do not fit the devices of this run."""
+    if not config.learning.num_devices:
+        require_as_many(place)
+    devices, inference = split_devices(config, jax.local_devices(), place)
+    everywhere = devices if place.num_hosts == 1 else devices_of(place, len(devices))
+    batch, slots = config.learning.batch_sequences, config.serving.training_slots
+    if batch % len(everywhere):
+        raise ConfigError(
+            f"learning.batch_sequences: expected a multiple of the {len(everywhere)} learning "
+            f"devices, got {batch}; change it or set learning.num_devices"
+        )
+    if slots < len(everywhere):
+        raise ConfigError(
+            f"serving.training_slots: expected at least one for each of the {len(everywhere)} "
+            f"learning devices, got {slots}; raise it or set learning.num_devices"
+        )
+    num_inference = len(inference) * place.num_hosts
+    if slots < num_inference:
+        raise ConfigError(
+            f"serving.training_slots: expected at least one for each of the {num_inference} "
+            f"inference devices, got {slots}; raise it or lower serving.inference_devices"
+        )
+    training = place.part(slots)
+    evaluation = config.serving.evaluation_slots if place.is_first else 0
+    return Geometry(
+        devices=devices,
+        inference=inference,
+        lanes=lanes_of(training, evaluation, len(inference)),
+        page_steps=page_steps(config),
+        batch_per_device=batch // len(everywhere),
+        everywhere=everywhere,
+        place=place,
+        training_slots=training,
+        evaluation_slots=evaluation,
+    )
+
+
+def split_devices(
+    config: Config, local: Sequence[jax.Device], place: Place = ALONE
+) -> tuple[Sequence[jax.Device], Sequence[jax.Device]]:
+    """The devices of this host that learn, and those that act.
+
+    Raises ConfigError if there are too few, or the hosts cannot have as many each.
+    """
+    only_act = _part_of_host("serving.inference_devices", config.serving.inference_devices, place)
+    num_devices = _part_of_host("learning.num_devices", config.learning.num_devices, place)
+    num_devices = num_devices or len(local) - only_act
+    if num_devices + only_act > len(local) or num_devices < 1:
+        others = f" and {only_act} that only act (serving.inference_devices)" if only_act else ""
+        raise ConfigError(
+            f"learning.num_devices: expected at most {len(local)}, the devices of this machine, "
+            f"got {num_devices}{others}"
+        )
+    learning = local[:num_devices]
+    if only_act:
+        return learning, local[num_devices : num_devices + only_act]
+    # Unless both run at once a batch has all slots: one device computes it.
+    return learning, learning if config.learning.schedule == "asynchronous" else learning[:1]
+
+
+def _part_of_host(name: str, number: int, place: Place) -> int:
+    if number % place.num_hosts:
+        raise ConfigError(
+            f"{name}: expected a multiple of {place.num_hosts}, as many for each host "
+            f"(--hosts), got {number}"
+        )
+    return number // place.num_hosts
+
+
+def scale(config: Config, geometry: Geometry) -> Scale:
+    """What a replay has to fit. On CPUs all shards share the machine's memory."""
+    device = geometry.devices[0]
+    limit = (device.memory_stats() or {}).get("bytes_limit")
+    if limit is None:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        limit = memory // len(geometry.devices)
+    return Scale(
+        num_devices=len(geometry.everywhere),
+        batch_per_device=geometry.batch_per_device,
+        training_slots=config.serving.training_slots,
+        device_bytes=limit,
+        device_name=device.device_kind,
+        publish_every_updates=config.learning.publish_every_updates,
+        num_hosts=geometry.place.num_hosts,
+    )
+
+
+class StartFrom(NamedTuple):
+    """What a session starts from; nothing for a new run.
+
+    Attributes:
+      checkpoint: the run's own, which it resumes from.
+      initial: another run's, whose parameters a new run takes over.
+    """
+
+    checkpoint: Checkpoint | None = None
+    initial: Checkpoint | None = None
+
+
+def build_hub(
+    config: Config,
+    geometry: Geometry,
+    *,
+    session_number: int,
+    checkpoint: Checkpoint | None,
+    events: Events,
+) -> Hub:
+    """Where env servers and acting meet on this host; streams resume if they can.
+
+    `session_number`: of this host's sessions in this run.
+    """
+    host = "" if geometry.place.is_first else f" host {geometry.place.host_index}"
+    slots = SlotTable(
+        training=geometry.training_slots,
+        evaluation=geometry.evaluation_slots,
+        # Nothing that a killed session has not saved may decide on seeds: its own would recur.
+        seed=session_seed(config.seed, f"session {session_number}{host}"),
+        num_devices=len(geometry.inference),
+    )
+    free = free_running(config.serving.batch_deadline_seconds)
+    rule = {"asynchronous": free, "synchronous": rounds(), "deterministic": lock_step()}
+    serving = Serving(
+        slots,
+        page_steps=geometry.page_steps,
+        rule=rule[config.learning.schedule],
+        evaluation_rule=free,
+    )
+    spec = None
+    if checkpoint is not None:
+        restore_streams(checkpoint, serving, config)
+        if "env_spec" in checkpoint.meta:
+            spec = saved_spec(checkpoint.meta["env_spec"])
+    registry = EnvServerRegistry(
+        events,
+        training_slots=geometry.training_slots,
+        evaluation_slots=geometry.evaluation_slots,
+        step_deadline_seconds=config.serving.step_deadline_seconds,
+    )
+    return Hub(serving, config.environment, spec=spec, attendance=registry)
+
+
+class System(NamedTuple):
+    """What a run consists of, once the environment's spec is known. Built here, run by a schedule.
+
+    Attributes:
+      acting: one for each inference device; the first evaluates. Each belongs to its thread.
+      learning: owns learner state and replay; belongs to the learning thread.
+      exchange: the only thing that both of them touch: pages one way, parameters the other.
+      agent, spec, geometry, scale: what it was built for.
+      page: a page's shapes and dtypes.
+      page_rows: the numbers of pages that may be sent at once, ascending.
+      replay_bytes: size of one device's replay.
+      pages_bytes: what pages on their way to replay may take of a device that learns.
+      hosts: that share the run.
+    """
+
+    acting: Sequence[Acting]
+    learning: Learning
+    exchange: Exchange
+    agent: Agent
+    spec: EnvSpec
+    geometry: Geometry
+    scale: Scale
+    page: Page
+    page_rows: tuple[int, ...]
+    replay_bytes: int
+    pages_bytes: int
+    hosts: Hosts
+
+
+def build(
+    config: Config,
+    geometry: Geometry,
+    *,
+    hub: Hub,
+    spec: EnvSpec,
+    metrics: Metrics,
+    start: StartFrom = StartFrom(),  # noqa: B008 - immutable
+    hosts: Hosts | None = None,
+) -> System:
+    """Builds acting, learning and replay; each continues from what a checkpoint holds of it.
+
+    Raises ConfigError if the devices cannot hold the replay or the initial parameters do not fit,
+    CheckpointError if the checkpoint does not fit the config.
+    """
+    hosts = hosts or alone()
+    agent = build_agent(config.agent, spec)
+    page = example_page(agent, spec, geometry.page_steps)
+    sizes = scale(config, geometry)
+    experience: Experience = config.replay.build(
+        agent.window, page=page, initial_priorities=agent.initial_priorities, scale=sizes
+    )
+    shards = _replay(config, geometry, experience, page, start.checkpoint)
+    programs = build_learn_programs(
+        agent, experience.memory, batch_per_device=geometry.batch_per_device
+    )
+    acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
+    if not geometry.place.is_first:
+        # All learn with one key, and none explores as another does.
+        acting_key = jax.random.fold_in(acting_key, geometry.place.host_index)
+    state = _learner_state(config, agent, programs, learning_key, sizes, start)
+    # Copies, which belong to the learn step alone.
+    state = LearnerState(*replicate(state, geometry.devices, geometry.everywhere))
+    mapped = map_programs(programs, geometry.devices, geometry.inference, geometry.everywhere)
+    limiter = (
+        RateLimiter(experience.limiter)
+        if hosts.is_alone
+        else AgreedLimiter(experience.limiter, *hosts)
+    )
+    if start.checkpoint is not None:
+        limiter.restore(start.checkpoint.meta["limiter"])
+    published = mapped.publish(jax.tree.map(mapped.local_part, state.params))
+    exchange = open_exchange(
+        limiter,
+        [FrozenParams(params, int(state.updates)) for params in published],
+        wake_acting=hub.wake,
+        clock=hub.clock,
+    )
+    acting = _acting(
+        config, geometry, agent, spec, page, hub, exchange, metrics, acting_key, start.checkpoint
+    )
+    learning = Learning(
+        programs=mapped,
+        state=state,
+        replay=shards,
+        exchange=exchange,
+        metrics=metrics,
+        publish_every_updates=config.learning.publish_every_updates,
+        poll_seconds=POLL_SECONDS if config.learning.schedule == "asynchronous" else 0.0,
+    )
+    _gauge_constants(config, agent, metrics)
+    if isinstance(limiter, AgreedLimiter):
+        _share(config, hosts, limiter, acting[0].totals, learning, metrics)
+    replay_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
+    return System(
+        acting=acting,
+        learning=learning,
+        exchange=exchange,
+        agent=agent,
+        spec=spec,
+        geometry=geometry,
+        scale=sizes,
+        page=page,
+        page_rows=tuple(shards.page_rows),
+        replay_bytes=replay_bytes // len(geometry.devices),
+        # Devices that only act hold them elsewhere.
+        pages_bytes=MOST_BYTES if set(geometry.inference) & set(geometry.devices) else 0,
+        hosts=hosts,
+    )
+
+
+def compile_all(system: System) -> None:
+    """Compiles what acting and learning run, at the same time.
+
+    Raises ConfigError if a device has too little memory for an update, before the first one runs.
+    """
+
+    def compile_learning() -> None:
+        require_update_memory(system.learning.compile_update(), system.scale, system.pages_bytes)
+        system.learning.warm_up(system.page, system.page_rows)
+
+    with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
+        for compiled in (
+            *(pool.submit(acting.warm_up) for acting in system.acting),
+            pool.submit(compile_learning),
+        ):
+            compiled.result()
+
+
+def _learner_state(
+    config: Config,
+    agent: Agent,
+    programs: LearnPrograms,
+    key: Array,
+    sizes: Scale,
+    start: StartFrom,
+) -> LearnerState:
+    """Fresh, the checkpoint's, or fresh but for the parameters of another run."""
+    init = jax.jit(programs.init).lower(key)
+    # Of an absurd observation it could take all memory, and the kernel would end this process.
+    require_state_memory(init.out_info, sizes)
+    state: LearnerState = init.compile()(key)
+    if start.checkpoint is not None:
+        return restore_state(start.checkpoint, state, config)
+    if start.initial is not None:
+        params = restore_params(start.initial, state.params, config)
+        return LearnerState._make((*jax.jit(agent.init_state)(params), state.key))
+    return state
+
+
+def resumed_key(key: Array, schedule: str, version: int) -> Array:
+    """The acting key of a session that resumed at `version`; consumes the run's.
+
+    Neither the checkpoint's session nor another one that resumed from it has the same: they would
+    explore alike. In deterministic mode the same bits follow from the same checkpoint.
+    """
+    salt = version if schedule == "deterministic" else secrets.randbits(32)
+    return jax.random.fold_in(key, salt)
+
+
+def _acting(
+    config: Config,
+    geometry: Geometry,
+    agent: Agent,
+    spec: EnvSpec,
+    page: Page,
+    hub: Hub,
+    exchange: Exchange,
+    metrics: Metrics,
+    key: Array,
+    checkpoint: Checkpoint | None,
+) -> list[Acting]:
+    """One for each inference device, from the checkpoint's step on."""
+    if checkpoint is not None:
+        key = resumed_key(key, config.learning.schedule, exchange.params[0].version)
+    exploration = _exploration(config, geometry, agent)
+    totals = Totals(
+        config.environment.metrics,
+        config.learning.total_steps,
+        earlier_steps=0 if checkpoint is None else int(checkpoint.meta["env_steps"]),
+        num_devices=len(geometry.inference),
+    )
+    acting = [
+        Acting(
+            hub=hub,
+            # All have the same key: no two batches have the same number.
+            actor=build_actor(
+                agent,
+                spec,
+                page,
+                lanes=[lane for lane in geometry.lanes if lane.device == number],
+                exploration=exploration,
+                key=key,
+                device=device,
+                rungs=_num_sizes(config),
+            ),
+            exchange=exchange,
+            evaluator=Evaluator(config.evaluation, hub.clock()),
+            metrics=metrics,
+            totals=totals,
+            frames_per_step=config.environment.frames_per_step,
+        )
+        for number, device in enumerate(geometry.inference)
+    ]
+    if checkpoint is not None and streams_can_resume(config, checkpoint):
+        (only,) = acting  # in deterministic mode
+        only.restore(restore_acting(checkpoint, only.snapshot(), config))
+    return acting
+
+
+def _exploration(config: Config, geometry: Geometry, agent: Agent) -> np.ndarray:
+    """How much each slot of this host explores, `[S] float32`: spread over those of all hosts."""
+    rungs = np.asarray(agent.exploration(config.serving.training_slots), np.float32)
+    evaluation = np.full(geometry.evaluation_slots, agent.evaluation_exploration, np.float32)
+    return np.concatenate([geometry.place.own(over_slots(rungs)), evaluation])
+
+
+def _num_sizes(config: Config) -> int:
+    """Number of batch sizes, and of page counts, that programs are compiled for."""
+    # Unless both run at once every batch has all slots, and their pages fill up together.
+    return 3 if config.learning.schedule == "asynchronous" else 1
+
+
+def _gauge_constants(config: Config, agent: Agent, metrics: Metrics) -> None:
+    """Numbers of the agent that no update changes, for whoever compares runs."""
+    exploration = agent.exploration(config.serving.training_slots)
+    metrics.gauge("exploration_mean", float(np.mean(exploration)))
+    learning_rate = getattr(config.agent, "learning_rate", None)
+    # If it decays, each update reports the rate that it used.
+    decays = bool(getattr(config.agent, "learning_rate_decay_updates", 0))
+    if isinstance(learning_rate, float) and not decays:
+        metrics.gauge("learning_rate", learning_rate)
+
+
+def _share(
+    config: Config,
+    hosts: Hosts,
+    limiter: AgreedLimiter,
+    totals: Totals,
+    learning: Learning,
+    metrics: Metrics,
+) -> None:
+    """Lets this host count what the others act, and take snapshots where all do."""
+    totals.steps.append(0)  # of the other hosts; the learning thread adds to it
+    frames_per_step, is_reported = config.environment.frames_per_step, hosts.peers.place.is_first
+
+    def on_others(steps: int) -> None:
+        totals.steps[-1] += steps
+        if steps and is_reported:  # what the first host reports is the run's
+            metrics.count("env_steps", steps)
+            metrics.count("frames", steps * frames_per_step)
+
+    limiter.on_others = on_others
+    hosts.agenda.take = lambda: learning.final_snapshot(config.checkpoint.replay)
+
+
+def resumption(checkpoint: Checkpoint, geometry: Geometry, config: Config) -> Resumption:
+    """What becomes of the replay of a checkpoint, if it has one.
+
+    Shards stay as they are, whichever host has them. Of several hosts that is possible where there
+    are as many devices in all, each of which has one; else replay begins empty. So does a queue on
+    another number of hosts: each has one of its own, whose size depends on their number.
+    """
+    if "replay_indices" not in checkpoint.meta:
+        return "none"
+    fits = len(checkpoint.meta["replay_indices"]) == len(geometry.everywhere)
+    if saved_hosts(checkpoint) == geometry.place.num_hosts:
+        # Alone it is refused if it does not fit, by the field that has changed.
+        return "restored" if fits or geometry.place.num_hosts == 1 else "filled again"
+    return "redistributed" if fits and not _is_of_host(config) else "filled again"
+
+
+def replay_text(checkpoint: Checkpoint | None, geometry: Geometry, config: Config) -> str:
+    """What becomes of the replay, for a person; empty if it is restored as it was saved."""
+    if checkpoint is None:
+        return ""
+    of, saved = geometry.place.num_hosts, saved_hosts(checkpoint)
+    hosts = f"saved by {saved} host{'s' * (saved > 1)}, now of {of}"
+    match resumption(checkpoint, geometry, config):
+        case "redistributed":
+            return f"its replay is redistributed: {hosts}"
+        case "filled again" if of != saved and _is_of_host(config):
+            return f"its queue is filled again, because each host has its own ({hosts})"
+        case "filled again":
+            shards = len(checkpoint.meta["replay_indices"])
+            return (
+                f"its replay is filled again, because its {shards} shards ({hosts}) do not fit "
+                f"{len(geometry.everywhere)} devices"
+            )
+    return ""
+
+
+def _is_of_host(config: Config) -> bool:
+    return bool(getattr(config.replay, "is_of_host", False))
+
+
+def saved_hosts(checkpoint: Checkpoint) -> int:
+    """Number of hosts that wrote it."""
+    return int(checkpoint.meta.get("hosts", 1))
+
+
+def _replay(
+    config: Config,
+    geometry: Geometry,
+    experience: Experience,
+    page: Page,
+    checkpoint: Checkpoint | None,
+) -> ShardedReplay:
+    """The replay on this host's devices and its indices: empty, or the checkpoint's if it has one.
+
+    The memory is a device array with one owner, the learning thread, which donates it to every
+    insertion and update.
+    """
+    memory = stack_shards(lambda: experience.memory.init(page), geometry.devices)
+    indices = [experience.index() for _ in geometry.devices]
+    lanes = [lane for lane in geometry.lanes if lane.role == "training"]
+    sizes = _num_sizes(config)
+    shards = ShardedReplay(
+        memory,
+        indices,
+        geometry.page_steps,
+        most_pages=geometry.training_slots,
+        page_rows=sorted({rows for lane in lanes for rows in page_rows(lane.size, sizes)}),
+        is_mixed=any(
+            len(set(experience.shard_of(lane.slots, 0, len(indices)))) > 1 for lane in lanes
+        ),
+        starts_in_page=config.agent.window.starts_in_page(geometry.page_steps),
+        example_draw=experience.example_draw,
+        shard_of=experience.shard_of,
+        accounts=experience.accounts,
+        stale=experience.stale,
+    )
+    if checkpoint is None or resumption(checkpoint, geometry, config) in ("none", "filled again"):
+        return shards
+    try:
+        own = _own_shards(geometry)
+        saved = restore_replay(checkpoint, memory, own)
+        states = checkpoint.meta["replay_indices"]
+        for index, state in zip(indices, states if own is None else states[own], strict=True):
+            # Otherwise streams resume only under new leases, which have new names.
+            index.restore(
+                state if streams_can_resume(config, checkpoint) else {**state, "streams": []}
+            )
+    except (CheckpointError, ValueError) as error:
+        sections = ("agent", "replay", "learning.num_devices")
+        refusal = CheckpointError(str(error))
+        raise by_field(refusal, checkpoint, config, sections) from error
+    return shards._replace(memory=jax.tree.map(_in_place_of, saved, memory))
+
+
+def _in_place_of(saved: np.ndarray, empty: jax.Array) -> jax.Array:
+    """The saved leaf where the empty one was: a device need not have memory for both."""
+    sharding = empty.sharding
+    empty.delete()
+    return jax.device_put(saved, sharding)
+
+
+def _own_shards(geometry: Geometry) -> slice | None:
+    """Which of the shards of all hosts are this one's; None for all, if it is alone."""
+    if geometry.place.num_hosts == 1:
+        return None
+    first = geometry.place.host_index * len(geometry.devices)
+    return slice(first, first + len(geometry.devices))

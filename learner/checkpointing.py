@@ -1,0 +1,145 @@
+"""When a session is saved, and what a checkpoint of it consists of."""
+
+from collections.abc import Callable
+from concurrent.futures import wait
+from typing import Any
+
+import jax
+import numpy as np
+
+from learner.acting.evaluator import Score
+from learner.learning.loop import Snapshot
+from learner.reporting.metrics import Metrics
+from learner.saving.saver import Best, Saver
+from learner.schedule import Session
+from seedrl.agents.agent import replace_actor_params
+from seedrl.config import Config
+from seedrl.config_json import to_json
+from seedrl.spec_json import encode_spec
+from seedrl.types import Tree
+
+_TICK_SECONDS = 0.1
+
+
+class Checkpointer:
+    """Takes snapshots of a session and hands them to the saver. Used by the main thread.
+
+    A snapshot is taken by the thread that owns the state, between two updates; the saver's thread
+    writes it. So neither acting nor learning waits for a disk.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        session: Session,
+        saver: Saver,
+        metrics: Metrics,
+        *,
+        is_over: Callable[[], bool],
+    ):
+        """`is_over`: called while a snapshot is waited for: True if the run is over; may raise."""
+        self._config, self._session, self._saver = config, session, saver
+        self._metrics, self._is_over = metrics, is_over
+        self._hosts = session.system.hosts
+        # Updates and environment steps of the run when it was last saved in this session.
+        self._saved: tuple[int, int] | None = None
+
+    def save_what_is_due(self) -> None:
+        """Starts a save if one is due, of everything or only of the best parameters."""
+        acting, learning = self._session.acting, self._session.learning
+        # A snapshot waits while a save is under way: a save that hangs must not stop this thread.
+        if not self._saver.is_busy and (agreed := self._hosts.agenda.taken()) is not None:
+            self._start(agreed)
+        elif self._saver.take_turn(has_learned=learning.num_applied > 0):
+            if not self._is_saved():
+                self._save()
+        # At once: what is reported as the best score must outlive a learner that is killed.
+        elif acting.best_score is not None and self._saver.wants(acting.best_score.score.mean):
+            snapshot = self._snapshot(with_replay=False)
+            if snapshot is not None:
+                self._saver.start_best(self._best_of(snapshot))
+
+    def save_the_end(self) -> None:
+        """Starts the last save, after the session has stopped."""
+        while (agreed := self._hosts.agenda.taken()) is not None:
+            self._start(agreed)  # as the other hosts do
+        if self._session.failed.is_set():
+            return
+        # At the end replay has taken in what was on its way, and the parameters may be others.
+        changes = self._config.checkpoint.replay or self._session.evaluator.confirmed
+        if changes or not self._hosts.is_alone or not self._is_saved():
+            self._start(self._last_snapshot())
+
+    def _counts(self) -> tuple[int, int]:
+        return self._session.learning.updates, self._session.acting.training_steps
+
+    def _is_saved(self) -> bool:
+        """True if nothing has been acted or learned since the last save."""
+        return self._saver.failure is None and self._saved == self._counts()
+
+    def _save(self) -> None:
+        # Before the snapshot: what happens meanwhile is to be saved again.
+        counts = self._counts()
+        if not self._hosts.is_alone:
+            # All take a snapshot before the same update.
+            self._hosts.agenda.wants_save, self._saved = True, counts
+            return
+        snapshot = self._snapshot(with_replay=self._config.checkpoint.replay)
+        if snapshot is not None:
+            self._start(snapshot)
+            self._saved = counts
+
+    def _snapshot(self, *, with_replay: bool) -> Snapshot | None:
+        """A copy of the state between two updates; None if the run is over before there is one."""
+        answer = self._session.snapshot(with_replay=with_replay)
+        while not answer.done():
+            if self._is_over():
+                return None
+            wait([answer], _TICK_SECONDS)
+        return answer.result()
+
+    def _start(self, snapshot: Snapshot) -> None:
+        system = self._session.system
+        meta: dict[str, Any] = {
+            "config": to_json(self._config),
+            "env_spec": encode_spec(system.spec),
+            "env_steps": self._session.acting.training_steps,
+            "totals": self._metrics.totals(),
+            "limiter": dict(system.exchange.limiter.now.counts()),
+            **snapshot.meta,
+        }
+        best = None if self._session.acting.best_score is None else self._best_of(snapshot)
+        self._saver.start(snapshot, meta, best)
+        self._metrics.record("checkpoint", updates=int(snapshot.state.updates))
+
+    def _best_of(self, snapshot: Snapshot) -> Best:
+        """What scored highest in this session, on the host."""
+        best = self._session.acting.best_score
+        assert best is not None
+        meta = {
+            "config": to_json(self._config),
+            "env_spec": encode_spec(self._session.system.spec),
+            "env_steps": best.env_steps,
+            "evaluation": {"mean_return": best.score.mean, "episodes": len(best.score.returns)},
+        }
+        params = self._scored(best.score, snapshot.state.params)
+        return Best(best.score.mean, best.score.frozen.version, params, meta)
+
+    def _last_snapshot(self) -> Snapshot:
+        """The state at the end; with the confirmed parameters, if there are any.
+
+        So a run that has reached its target is played, and trained on, from what has reached it.
+        """
+        snapshot = self._session.last_snapshot()
+        confirmed = self._session.evaluator.confirmed
+        if confirmed is None:
+            return snapshot
+        return snapshot._replace(
+            confirmed=self._scored(confirmed, snapshot.state.params),
+            meta={**snapshot.meta, "params_updates": confirmed.frozen.version},
+        )
+
+    def _scored(self, score: Score, params: Tree) -> Tree:
+        """The parameters that were scored, on the host; those that do not act are from `params`."""
+        actor_params = jax.tree.map(np.asarray, score.frozen.params)
+        return replace_actor_params(self._session.system.agent.actor_params, params, actor_params)

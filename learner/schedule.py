@@ -1,0 +1,418 @@
+"""How acting and learning share time, and the threads that do it.
+
+| schedule | threads | for |
+|---|---|---|
+| asynchronous | one that learns, one for each inference device | speed: both sides at once |
+| synchronous | one: a round of acting, then learning from all of it | policy lag 0 |
+| deterministic | one: a batch of all slots, then what is owed | the same bits twice |
+
+Device arrays have one owner: recurrent state and open pages belong to the thread that acts on that
+device, learner state and replay to the thread that learns. What crosses is in `System.exchange`.
+"""
+
+import functools
+import gc
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, Protocol
+
+import numpy as np
+
+from learner.acting.actor import over_slots
+from learner.build import StartFrom, System, compile_all
+from learner.hosts.stuck import end_if_stuck
+from learner.learning.allocation import require_update_memory
+from learner.learning.loop import POLL_SECONDS
+from learner.learning.loop import Snapshot
+from learner.reporting.metrics import Metrics
+from learner.saving.recorder import Recorder
+from learner.serving.hub import Hub
+from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, QUEUED, residues
+from learner.threads.exchange import Requests
+from learner.threads.watchdog import Watchdog
+from learner.threads.worker import Worker
+from seedrl.config import Config
+from seedrl.errors import ConfigError, UserError
+
+
+class Schedule(Protocol):
+    """What each thread repeats.
+
+    Attributes:
+      bodies: one for each thread, by the thread's name.
+      snapshots: taken by one of them while they run, or by any thread after they have ended.
+    """
+
+    bodies: Mapping[str, Callable[[], object]]
+    snapshots: Requests[bool, Snapshot]
+
+    @property
+    def is_compiling(self) -> bool:
+        """True while something is being compiled; that may take as long as it likes."""
+        ...
+
+    @property
+    def can_insert(self) -> bool:
+        """True once the program that puts pages into replay is compiled."""
+        ...
+
+    def warm_up(self) -> None:
+        """Compiles what must be compiled before the threads start."""
+        ...
+
+    def end_waits(self) -> None:
+        """Wakes threads that wait for each other, so that they can end."""
+        ...
+
+
+class Asynchronous:
+    """Acting and learning at the same time, each in a thread of its own.
+
+    Acting starts as soon as its program for the largest batch is compiled. The programs of learning
+    take longer, and replay has to fill anyway: learning inserts pages once insertion is compiled.
+    The rate limiter bounds how far acting gets ahead meanwhile.
+
+    Owns the thread that compiles for learning; the process does not end before that thread has.
+    """
+
+    def __init__(self, system: System):
+        self._system = system
+        self._learning = system.learning
+        self._totals = system.acting[0].totals
+        self._first_step = self._own_steps
+        names = ["acting", *(f"acting {number}" for number in range(1, len(system.acting)))]
+        self.bodies: Mapping[str, Callable[[], object]] = {
+            **{name: each.run_once for name, each in zip(names, system.acting, strict=True)},
+            "learning": self._learn_once,
+        }
+        self.snapshots = system.learning.snapshots
+        self._insertion: Future[None] = Future()
+        self._update: Future[None] = Future()
+
+    def warm_up(self) -> None:
+        """Compiles what acting needs to start, and lets a thread compile everything else."""
+        # One after the other: both would share the interpreter, and acting start later.
+        self._system.acting[0].warm_up_largest()
+        # The others have the same programs on their devices: XLA compiles them side by side.
+        others = self._system.acting[1:]
+        with ThreadPoolExecutor(max(1, len(others)), thread_name_prefix="compile") as pool:
+            for compiled in [pool.submit(each.warm_up_largest) for each in others]:
+                compiled.result()
+        pool = ThreadPoolExecutor(1, thread_name_prefix="compile")
+        self._insertion = pool.submit(self._compile_insertion)
+        self._update = pool.submit(self._compile_update)
+        pool.shutdown(wait=False)
+
+    def _compile_insertion(self) -> None:
+        # An error in a user's own loss shows here, and not after a minute of compiling.
+        self._learning.trace_update()
+        # What acting is waiting for first: until then it pads every batch to the largest.
+        for acting in self._system.acting:
+            acting.compile_others()
+        self._learning.compile_insertion(self._system.page, self._system.page_rows)
+
+    def _compile_update(self) -> None:
+        # If insertion failed the run ends, and the process would only end after this.
+        if self._insertion.exception() is None:
+            compiled = self._learning.compile_update()
+            require_update_memory(compiled, self._system.scale, self._system.pages_bytes)
+
+    def end_waits(self) -> None:
+        """Wakes both threads for the last time; a compilation that has not started is dropped."""
+        self._update.cancel()
+        exchange = self._system.exchange
+        exchange.limiter.close()
+        exchange.is_closed = True
+        exchange.wake_acting()
+
+    @property
+    def is_compiling(self) -> bool:
+        """True until learning can do all of its work.
+
+        True for good if it never will, because the run has ended or compilation failed: then the
+        learning thread raises the error.
+        """
+        if not self._update.done() or self._update.cancelled():
+            return True
+        # `exception` of a future that is not done would wait, of a cancelled one raise.
+        done = [each for each in (self._insertion, self._update) if each.done()]
+        return any(not each.cancelled() and each.exception() is not None for each in done)
+
+    @property
+    def can_insert(self) -> bool:
+        """True once insertion is compiled."""
+        return self._insertion.done() and self._insertion.exception() is None
+
+    @property
+    def _own_steps(self) -> int:
+        """Without those of other hosts."""
+        return sum(self._totals.steps[: len(self._system.acting)])
+
+    def _learn_once(self) -> None:
+        """Does what of learning's work is compiled. Raises what compiling it has raised."""
+        limiter = self._system.exchange.limiter
+        if not _is_over(self._insertion):
+            self._learning.snapshots.answer()
+            steps = self._own_steps - self._first_step
+            # As if what was sent had been inserted: otherwise acting would owe nothing for it.
+            limiter.holds(self._learning.sequences_of_shards(steps))
+            limiter.abstain()
+        elif not _is_over(self._update):
+            self._learning.run_without_update()
+            limiter.abstain()
+        else:
+            self._learning.run_once()
+
+
+def _is_over(compilation: Future[None]) -> bool:
+    if not compilation.done() or compilation.cancelled():
+        wait([compilation], POLL_SECONDS)
+        return False
+    compilation.result()
+    return True
+
+
+class Synchronous:
+    """Rounds in one thread: act until every training slot has filled a page, then learn from them.
+
+    Acting waits while a round is learned from, and then acts with the new parameters. Serving
+    starts the pages of all slots together, and again when an env server was lost, so nothing is
+    open between two rounds: every time step was acted by the parameters that its round began with.
+
+    Attributes:
+      is_compiling: until `warm_up` is over: everything is compiled before the thread starts.
+      can_insert: True then.
+    """
+
+    can_insert = True
+
+    def __init__(self, system: System):
+        self._system = system
+        self.is_compiling = True
+        (self._acting,) = system.acting
+        self._learning = system.learning
+        self.bodies: Mapping[str, Callable[[], object]] = {"synchronous": self._run_once}
+        self.snapshots = system.learning.snapshots
+
+    def warm_up(self) -> None:
+        """Compiles everything."""
+        compile_all(self._system)
+        self.is_compiling = False
+
+    def end_waits(self) -> None:
+        """Limiter and exchange stay open: a round that is complete is learned from."""
+        self._system.exchange.wake_acting()
+
+    def _run_once(self) -> None:
+        """Acts on the next batch, if one is due soon, and learns from a round that it completes."""
+        self._acting.run_once()
+        while self._learning.run_once():
+            # At once, so that the next round is acted with what was learned.
+            self._learning.finish_update()
+
+
+class Deterministic:
+    """Acting and learning by turns in one thread, so that seed and inputs decide everything.
+
+    Each turn acts on one batch of all training slots and then learns what is owed then. The number
+    of a batch, counted from the run's start, decides its random numbers; nothing depends on time,
+    threads, or which env server has which slot. A snapshot between two turns holds everything, so a
+    run that is killed and resumed continues as if nothing had happened, if its env servers do so
+    too: those that play a recording do.
+
+    Attributes:
+      is_compiling: until `warm_up` is over: everything is compiled before the thread starts.
+      can_insert: True then.
+    """
+
+    can_insert = True
+
+    def __init__(self, system: System, hub: Hub, recorder: Recorder | None):
+        """`recorder`: takes each batch with its actions."""
+        self._system = system
+        self.is_compiling = True
+        (self._acting,) = system.acting
+        self._learning = system.learning
+        self._hub = hub
+        self._recorder = recorder
+        self.bodies: Mapping[str, Callable[[], object]] = {"deterministic": self._run_once}
+        self.snapshots = Requests(self._snapshot)  # taken between two turns
+
+    def warm_up(self) -> None:
+        """Compiles everything."""
+        compile_all(self._system)
+        self.is_compiling = False
+
+    def end_waits(self) -> None:
+        """Limiter and exchange stay open: a turn that has started is finished, and then saved."""
+        self._system.exchange.wake_acting()
+
+    def _run_once(self) -> None:
+        """Acts on the next batch, if one is due soon, and learns what it owes."""
+        acted = self._acting.run_once()
+        if acted is not None and self._recorder is not None:
+            self._recorder.append(*acted)
+        while self._learning.run_once():
+            # At once, so that the next batch knows whether the update was applied.
+            self._learning.finish_update()
+        if self.snapshots.request_made is not None:
+            self.snapshots.answer()
+
+    def _snapshot(self, with_replay: bool) -> Snapshot:
+        """A copy of everything. For the owning thread, or after it has ended."""
+        if self._recorder is not None:
+            # A checkpoint must not be ahead of what was recorded.
+            self._recorder.sync()
+        meta: dict[str, Any] = {
+            "env_steps": self._acting.training_steps,
+            "limiter": dict(self._system.exchange.limiter.now.counts()),
+            "streams": self._hub.streams_state(),
+        }
+        learned = self._learning.final_snapshot(with_replay)
+        return learned._replace(acting=self._acting.snapshot(), meta=meta)
+
+
+class Session:
+    """The threads of a run, from `start` to `stop`. Owned by the main thread.
+
+    Attributes:
+      system: what they run.
+      acting, learning, evaluator: of the system; other threads may read their counters.
+      failed: set when a thread has died.
+      watchdog: ends the process if one of the threads hangs.
+      starts_untrained: True if the first parameters are neither resumed nor another run's.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        system: System,
+        hub: Hub,
+        metrics: Metrics,
+        start: StartFrom = StartFrom(),  # noqa: B008 - immutable
+        recorder: Recorder | None = None,
+    ):
+        self._config, self.system, self._hub, self._metrics = config, system, hub, metrics
+        self.acting, self.learning = system.acting[0], system.learning
+        self.evaluator = self.acting.evaluator
+        self.starts_untrained = start == StartFrom()
+        self.failed = threading.Event()
+        self._schedule: Schedule
+        match config.learning.schedule:
+            case "deterministic":
+                self._schedule = Deterministic(system, hub, recorder)
+            case "synchronous":
+                self._schedule = Synchronous(system)
+            case _:
+                self._schedule = Asynchronous(system)
+        peers = system.hosts.peers
+        self.watchdog = Watchdog(
+            functools.partial(end_if_stuck, peers, config.logging.stuck_seconds),
+            is_compiling=lambda: self.is_compiling,
+        )
+        self._workers = [
+            Worker(name, peers.blamed(body), self.failed, self.watchdog.heartbeat(name))
+            for name, body in self._schedule.bodies.items()
+        ]
+
+    def start(self) -> None:
+        """Compiles what must be compiled first, and starts the threads."""
+        self.watchdog.start()
+        # Looking for garbage in all that is traced would take a tenth of that time.
+        gc.disable()
+        try:
+            self._schedule.warm_up()
+        finally:
+            gc.enable()
+        for worker in self._workers:
+            worker.start()
+
+    @property
+    def is_compiling(self) -> bool:
+        """True while learning waits for its programs."""
+        return self._schedule.is_compiling
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What a thread has died of."""
+        return next((worker.failure for worker in self._workers if worker.failure), None)
+
+    @property
+    def is_refused(self) -> bool:
+        """True if it died, before the first update, of an error that the user can fix.
+
+        An error in a user's agent is one: a thread that compiles finds it after the start.
+        """
+        num_learned = self.learning.num_applied + self.learning.num_skipped
+        return isinstance(self.failure, ConfigError) and num_learned == 0
+
+    def raise_failure(self) -> None:
+        """Raises what a thread has died of: a UserError as it is, any other as a defect of ours."""
+        failure = self.failure
+        if isinstance(failure, UserError):
+            raise failure
+        if failure is not None:
+            raise RuntimeError(f"a thread of the learner died: {failure}") from failure
+
+    def snapshot(self, *, with_replay: bool) -> Future[Snapshot]:
+        """A copy of the state between two updates; never, if the thread that takes it ends."""
+        return self._schedule.snapshots.request(with_replay)
+
+    def stop(self, timeout: float) -> bool:
+        """Ends the threads after their present piece of work; True if they ended in time."""
+        self._schedule.end_waits()
+        has_stopped = all([worker.stop(timeout) for worker in self._workers])
+        self.watchdog.stop()
+        if has_stopped and not self.failed.is_set():
+            self.learning.finish_update()  # what is reported and saved knows whether it counts
+            if self._schedule.can_insert:  # otherwise this thread would compile that, to end
+                self.learning.insert_pages()
+            self.learning.abandon_pages()
+        return has_stopped
+
+    def last_snapshot(self) -> Snapshot:
+        """The state after `stop`."""
+        return self._schedule.snapshots.take(self._config.checkpoint.replay)
+
+    def set_gauges(self) -> None:
+        """Sets the metrics that are states rather than events."""
+        system = self.system
+        if (live := self._hub.live_slots("training")).size:
+            rungs = system.agent.exploration(self._config.serving.training_slots)
+            own = system.geometry.place.own(over_slots(np.asarray(rungs)))
+            self._metrics.gauge("exploration_live_mean", float(np.mean(own[live])))
+        for name, value in system.exchange.limiter.now.metrics().items():
+            self._metrics.gauge(name, value)
+        self._metrics.gauge("replay_sequences", self.learning.num_sequences)
+        self._metrics.gauge("replay_fill", self.learning.replay_fill)
+        for account, rows in self.accounts().items():
+            self._metrics.gauge(f"ledger/{account}", rows)
+
+    def accounts(self) -> dict[str, int]:
+        """Time steps in every account of the ledger; see `learner.serving.ledger`."""
+        # Replay first: it only holds what had been completed before.
+        stored = self.learning.stored_rows
+        abandoned = self.acting.totals.abandoned_rows + self.learning.abandoned_rows
+        learned = self.learning.accounts()
+        accounts = {
+            **self._hub.ledger(),
+            **learned,
+            "stored": stored,
+            "stale": self.learning.stale_rows,
+            "abandoned": abandoned,
+        }
+        return dict.fromkeys(ACCOUNTS, 0) | accounts
+
+    def residues(self, *, at_rest: bool = False) -> list[str]:
+        """What the ledger does not explain, one a line; see `learner.serving.ledger`.
+
+        Args:
+          at_rest: the session has stopped: nothing is on its way any more.
+        """
+        accounts = self.accounts()
+        equations = [*AT_REST, *([QUEUED] if self.learning.accounts() else [])]
+        broken = residues(accounts, equations if at_rest else ALWAYS)
+        if accounts["stored"] > accounts.get("completed", 0):
+            broken.append(f"ledger: stored {accounts['stored']}, more than were completed")
+        return broken

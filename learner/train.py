@@ -1,0 +1,486 @@
+"""One run of a learner, from top to bottom.
+
+`train` opens the run's folder, serves, waits for the first env server, builds what its environment
+needs (`learner.build`), starts the threads (`learner.schedule`), supervises them (`TrainLoop`), and
+ends with everything saved. This thread, the main one, owns the folder, the reports and the saver;
+it never touches a device array while the others run.
+"""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from learner.build import StartFrom, build, build_hub, plan_geometry, replay_text
+from learner.checkpointing import Checkpointer
+from learner.hosts.agenda import Hosts
+from learner.hosts.jax_processes import leave as leave_jax_service
+from learner.hosts.place import ALONE, Place
+from learner.hosts.waiting import StoppedError
+from learner.processes.stop import StopRequest
+from learner.processes.tuning import tune_process
+from learner.reporting.status import EvaluationStatus
+from learner.reporting.summary import Summary, why_nothing_learned
+from learner.saving.recorder import open_recorder
+from learner.saving.restoring import fitting, same_agent
+from learner.saving.run_folder import Resume, RunFolder
+from learner.saving.run_records import played_rounds, rounds_until
+from learner.saving.saver import Saver, open_saver
+from learner.schedule import Session
+from learner.serving.access import with_address
+from learner.serving.hub import Hub
+from learner.serving.peer import refusal
+from learner.serving.server import Service
+from learner.session.announcements import ProgressReporter
+from learner.session.end_of_run import EndOfRun, confirmed_earlier, end_of_run, raise_death, why
+from learner.session.reports import Reports, open_reports
+from learner.session.sharing.end import SharedEnd
+from learner.session.sharing.joining import (
+    CommonSpec,
+    common_checkpoint,
+    common_word,
+    joined,
+    own_folder,
+    require_shared,
+)
+from learner.threads.worker import Deaths
+from learner.threads.watchdog import ExitDeadline
+from seedrl.checkpoints import Checkpoint, best_return
+from seedrl.config import Config
+from seedrl.config_checks import check
+from seedrl.config_json import to_allow, to_json
+from seedrl.config_tree import fields_of
+from seedrl.errors import ConfigError, NotFiniteError
+from seedrl.exit_codes import ExitCode
+
+_TICK_SECONDS = 0.1
+_STOP_SECONDS = 120.0
+
+Found = TypeVar("Found")
+
+
+def train(
+    config: Config,
+    *,
+    workdir: Path,
+    resume: Resume = "auto",
+    init_from: Path | None = None,
+    name: str = "",
+    stop: StopRequest | None = None,
+    place: Place = ALONE,
+) -> Summary | None:
+    """Trains until the configured end or a stop request; blocks. Writes the run folder.
+
+    Args:
+      config, workdir, resume: what, where, and whether from what is there.
+      init_from: folder of another run, whose parameters a new one starts with.
+      name: of the configuration, where the run is shown.
+      stop: ends the run when it is set; its `command` is what the user typed.
+      place: of this process among those that share the run. The first one writes the folder, the
+        others below it, in hosts/I.
+
+    Returns how it went; None if it was over, or stopped, before an env server had joined. Raises
+    a UserError for what the user can fix, StoppedError if it was stopped while it waited for other
+    hosts to start, RuntimeError if a thread died.
+    """
+    started = time.monotonic()
+    folder_path = own_folder(workdir, place)
+    check(config := with_address(config, folder_path))
+    stop = stop or StopRequest()
+    tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
+    with contextlib.ExitStack() as stack:
+        # 1. The folder, the other hosts, and what to start from.
+        try:
+            hosts = stack.enter_context(joined(place, config, stop, init_from))
+            folder = stack.enter_context(contextlib.closing(RunFolder(folder_path)))
+            start = _start_from(config, workdir, folder, hosts, stop, resume, init_from)
+        except StoppedError as error:
+            raise StoppedError(f"stopped by {stop.by}{stop.before_start()}") from error
+        if start is None:
+            return None  # an earlier session has confirmed the target
+        geometry = plan_geometry(config, place)
+        session_number = folder.record_command(stop.command)
+        reports = stack.enter_context(open_reports(config, name, folder, start.checkpoint))
+        reports.resumed(
+            start.checkpoint,
+            None if start.checkpoint else _best(folder),
+            replay=replay_text(start.checkpoint, geometry, config),
+        )
+
+        # 2. Serving. Its threads answer env servers from here on.
+        deaths = stack.enter_context(Deaths())
+        hub = build_hub(
+            config,
+            geometry,
+            session_number=session_number,
+            checkpoint=start.checkpoint,
+            events=reports.events,
+        )
+        service = stack.enter_context(_served(hub, config))
+        reports.started(hub, service.address, folder.path, str(geometry))
+
+        def check_threads() -> None:
+            raise_death(service, deaths)
+
+        # 3. The first env server, or the checkpoint, says what the environment looks like.
+        specs = CommonSpec(hub, hosts, stop, check_threads)
+        spec = _wait_for(specs.wait, stop, check_threads)
+        # A checkpoint names the spec: nothing is compiled before an env server is there. Of several
+        # hosts, which wait for each other, one may have none for long.
+        if spec is None or (
+            hosts.is_alone and not _wait_for(hub.wait_for_env_server, stop, check_threads)
+        ):
+            reports.end(why(EndOfRun.STOPPED, stopped_by=stop.by), stop.before_start())
+            service.stop()
+            return None
+
+        # 4. Acting, learning and replay, and the threads that run them.
+        recorder = stack.enter_context(open_recorder(config, folder.path, spec, hub.num_batches))
+        with _refusing(hub):
+            system = build(
+                config,
+                geometry,
+                hub=hub,
+                spec=spec,
+                metrics=reports.metrics,
+                start=start,
+                hosts=hosts,
+            )
+        session = Session(config, system, hub, reports.metrics, start, recorder)
+        reports.starts_with(start.initial)
+        folder.record_config(config)
+        reports.metrics.describe(fields_of(config))
+        steps = session.acting.training_steps
+        reports.metrics.record("session", env_steps=steps, is_begun_anew=folder.is_begun_anew)
+        reports.follow(session)
+        reports.compiling(system.replay_bytes)
+        session.start()
+
+        # 5. Until it is over.
+        loop = TrainLoop(
+            config,
+            session,
+            service=service,
+            saver=_open_saver(config, workdir, folder, start.checkpoint, reports, hosts),
+            reports=reports,
+            stop=stop,
+            deaths=deaths,
+            earlier=[] if folder.is_begun_anew else played_rounds(folder.metrics),
+        )
+        try:
+            loop.run()
+        finally:
+            seconds = _STOP_SECONDS + config.logging.stuck_seconds
+            text = "the run was not stopped and saved"
+            with ExitDeadline(seconds, text, code=ExitCode.STUCK):
+                loop.end()
+        if place.is_first:
+            reports.draw_curve(config, folder, stop.seconds_to_end())
+        return _summary(config, loop, folder, time.monotonic() - started, stop.command)
+
+
+def _start_from(
+    config: Config,
+    workdir: Path,
+    folder: RunFolder,
+    hosts: Hosts,
+    stop: StopRequest,
+    resume: Resume,
+    init_from: Path | None,
+) -> StartFrom | None:
+    """What the run starts from; None if an earlier session has confirmed the target."""
+    place = hosts.peers.place
+    require_shared(workdir, hosts, stop)
+    plan_geometry(config, place)  # what it refuses, nothing in the folder can fix
+    found = folder.checkpoint(resume) if place.is_first else None
+    checkpoint = same_agent(common_checkpoint(found, workdir, hosts, stop), config)
+    is_confirmed = False
+    if checkpoint and place.is_first:  # by the steps that have not been lost since
+        rounds = rounds_until(folder.metrics, checkpoint.meta["env_steps"])
+        is_confirmed = confirmed_earlier(rounds, checkpoint, config)
+    if common_word("confirmed", is_confirmed, hosts, stop):
+        return None
+    return StartFrom(checkpoint, fitting(checkpoint, init_from, config))
+
+
+def _wait_for(
+    condition: Callable[[float], Found | None],
+    stop: StopRequest,
+    check_threads: Callable[[], object],
+) -> Found | None:
+    """What `condition(timeout)` finds; None if `stop` is set before. `check_threads` may raise."""
+    while not stop.is_set():
+        check_threads()
+        if found := condition(_TICK_SECONDS):
+            return found
+    return None
+
+
+@contextlib.contextmanager
+def _served(hub: Hub, config: Config) -> Iterator[Service]:
+    """A started service. `TrainLoop.end` stops it; if anything is raised, it stops at once."""
+    service = Service(hub, config.serving)
+    try:
+        service.start()
+        yield service
+    except BaseException:
+        service.stop(grace_seconds=0.0)
+        raise
+
+
+@contextlib.contextmanager
+def _refusing(hub: Hub) -> Iterator[None]:
+    """An environment that the agent or the devices cannot use ends its env servers, too."""
+    try:
+        yield
+    except ConfigError as error:
+        hub.close(refusal(str(error)))
+        raise
+
+
+def _best(folder: RunFolder) -> Checkpoint | None:
+    """What the next score must exceed to be saved; another attempt's does not count.
+
+    A session that was killed before its first checkpoint may leave only its best parameters: they
+    are kept although nothing can be resumed.
+    """
+    return None if folder.is_begun_anew else folder.best()
+
+
+def _open_saver(
+    config: Config,
+    workdir: Path,
+    folder: RunFolder,
+    resumed: Checkpoint | None,
+    reports: Reports,
+    hosts: Hosts,
+) -> Saver:
+    peers = hosts.peers
+    path = folder.path if peers.place.is_first else workdir
+    best = _best(folder)
+    return open_saver(
+        config, path, best=best, resumed=resumed, listener=reports.events, peers=peers
+    )
+
+
+class TrainLoop:
+    """Supervises a session that has started: reports, saves, decides that it is over, and ends it.
+
+    Used by the main thread.
+
+    Attributes:
+      progress: what the session has reached.
+      reason: why the run has ended, in words.
+      last: the metrics of the last report, completed by those of the one before.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        session: Session,
+        *,
+        service: Service,
+        saver: Saver,
+        reports: Reports,
+        stop: StopRequest,
+        deaths: Deaths,
+        earlier: Iterable[EvaluationStatus] = (),
+    ):
+        """Uses what it is given; whoever gave it closes it.
+
+        Args:
+          stop: the run is to end.
+          deaths: of threads that neither session nor service supervises.
+          earlier: rounds of evaluation of the sessions before this one.
+        """
+        self._config = config
+        self.session = session
+        self._service = service
+        self._saver = saver
+        self._reports = reports
+        self._stop = stop
+        self._deaths = deaths
+        self.progress = ProgressReporter(
+            config,
+            session,
+            reports.events,
+            earlier=earlier,
+            compiling_since=reports.live.compiling_since,
+        )
+        reports.live.announcements = self.progress
+        self._next_report = time.monotonic() + config.logging.interval_seconds
+        self.last: dict[str, float] = {}
+        self.reason = ""
+        self._residues: list[str] = []  # what has ended the run
+        self._hosts = session.system.hosts
+        self._shared_end = SharedEnd(self._hosts)
+        self._checkpointer = Checkpointer(
+            config, session, saver, reports.metrics, is_over=self._is_over
+        )
+
+    def run(self) -> None:
+        """Reports and saves at their intervals until the run is over."""
+        while not self._is_over():
+            self.session.failed.wait(_TICK_SECONDS)
+            self._saver.look(self._config.logging.stuck_seconds)
+            self.progress.look()
+            if not self._hosts.is_alone and _num_updates(self.session):
+                leave_jax_service()  # not possible before the first update
+            now = time.monotonic()
+            if now >= self._next_report:
+                self._next_report = now + self._config.logging.interval_seconds
+                self.last = self._report()
+                self._residues = self.session.residues()
+                if self._residues:
+                    break  # experience may be mixed up: no more learning from it
+            # While learning is compiled nothing changes that is worth another save.
+            if not self.session.is_compiling:
+                self._checkpointer.save_what_is_due()
+
+    def end(self) -> None:
+        """Stops the threads, saves, and lets the env servers go: for good if training is over.
+
+        The last report follows the start of the save, which nothing that is only shown may prevent.
+        Raises what has gone wrong in the run; RuntimeError for a defect of ours.
+        """
+        ended = None
+        try:
+            self.progress.look()
+            ended = self._outcome()
+            self._report_end(ended)
+        finally:
+            try:
+                self._stop_and_save(ended)
+            finally:
+                self._saver.wait()  # its thread would end with the process
+        # The threads' last piece of work may have reached the target.
+        self.progress.look()
+        if ended is EndOfRun.ALL_STEPS and self._outcome() is EndOfRun.CONFIRMED:
+            self._report_end(EndOfRun.CONFIRMED)
+        self._raise_failure(ended)
+
+    def _end_of_run(self) -> EndOfRun | None:
+        return end_of_run(
+            self.session,
+            self._service,
+            self._stop,
+            self._config.learning,
+            skipped_in_a_row=self.progress.skipped_in_a_row,
+            death=self._deaths.first,
+        )
+
+    def _is_over(self) -> bool:
+        return self._shared_end.is_over(self._end_of_run(), self._why)
+
+    def _outcome(self) -> EndOfRun | None:
+        """Why the run is over, for all hosts if they have agreed on it."""
+        return self._shared_end.outcome() or self._end_of_run()
+
+    def _why(self, ended: EndOfRun | None) -> str:
+        return why(
+            ended,
+            self._config.evaluation.target_return,
+            self.session.evaluator.confirmed,
+            self._config.learning.total_steps,
+            stopped_by=self._stop.by,
+            begins_untrained=self.session.starts_untrained,
+            confirming=self.session.evaluator.confirmation,
+        )
+
+    def _report_end(self, ended: EndOfRun | None) -> None:
+        self.reason = self._shared_end.reason or self._why(ended)
+        self._reports.end(self.reason)
+
+    def _report(self) -> dict[str, float]:
+        self.session.set_gauges()
+        values = self._reports.metrics.flush(
+            env_steps=self.session.acting.training_steps, updates=self.session.learning.updates
+        )
+        self._reports.live.metrics = self._reports.live.metrics | values
+        self._reports.progress.update(values)
+        return values
+
+    def _stop_and_save(self, ended: EndOfRun | None) -> None:
+        can_save = self._shared_end.can_save()
+        if not can_save:
+            self._shared_end.go_alone(self._failure())  # no other host waits for this one then
+        if not self.session.stop(_STOP_SECONDS):
+            self._raise_unstopped()
+        try:
+            if can_save:
+                self._checkpointer.save_the_end()
+            self.last |= self._report()
+        finally:
+            if ended in (EndOfRun.CONFIRMED, EndOfRun.ALL_STEPS) and not self._stop.is_set():
+                self._service.finish("training is over")
+            else:
+                self._service.stop()
+
+    def _failure(self) -> BaseException | None:
+        """What this host ends of, if that is known: of a thread, or of this one."""
+        death = self._deaths.first
+        died = None if death is None else death.error
+        return self.session.failure or self._service.failure or died or sys.exception()
+
+    def _raise_unstopped(self) -> NoReturn:
+        """Nothing can be saved. The known reason of the end is raised, if there is one."""
+        text = f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
+        if (failure := self._failure()) is None:
+            raise RuntimeError(text)
+        print(f"learner: error: {text}", file=sys.stderr, flush=True)
+        self.session.raise_failure()
+        raise_death(self._service, self._deaths)
+        raise failure
+
+    def _raise_failure(self, ended: EndOfRun | None) -> None:
+        """Raises what has gone wrong in a run that has ended; writes its last accounts."""
+        self.session.raise_failure()
+        raise_death(self._service, self._deaths)
+        self._shared_end.leave()
+        self._reports.metrics.record("ledger", **self.session.accounts())
+        if broken := self._residues or self.session.residues(at_rest=True):
+            raise RuntimeError("; ".join(broken))
+        if self._saver.failure is not None:
+            raise self._saver.failure
+        if ended is EndOfRun.NOT_FINITE:
+            raise NotFiniteError(
+                f"expected finite updates, got {self.progress.skipped_in_a_row:,} in a row with a "
+                "non-finite loss, gradient, optimizer step or running moment "
+                "(learning.max_skipped_updates). hint: check rewards, observations and the "
+                "learning rate; everything learned before is saved"
+            )
+
+
+def _num_updates(session: Session) -> int:
+    return session.learning.num_applied + session.learning.num_skipped
+
+
+def _summary(
+    config: Config, loop: TrainLoop, folder: RunFolder, wall_seconds: float, command: str
+) -> Summary:
+    session, best = loop.session, folder.best()
+    confirmed = session.evaluator.confirmed
+    return Summary(
+        reason=loop.reason,
+        last=loop.progress.last,
+        best=loop.progress.best,
+        env_steps=session.acting.training_steps,
+        total_steps=config.learning.total_steps,
+        target_return=config.evaluation.target_return,
+        wall_seconds=wall_seconds,
+        metrics=loop.last,
+        updates=session.learning.updates,
+        workdir=folder.path,
+        confirmed_updates=None if confirmed is None else confirmed.frozen.version,
+        best_return=None if best is None else best_return(best),
+        best_updates=0 if best is None else best.step,
+        command=command,
+        nothing_learned=why_nothing_learned(
+            is_confirmed=confirmed is not None,
+            is_compiling=loop.progress.is_compiling,
+            num_skipped=session.learning.num_skipped,
+        ),
+        to_allow=tuple(to_allow(to_json(config))),
+    )

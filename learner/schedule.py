@@ -23,8 +23,7 @@ from learner.acting.actor import over_slots
 from learner.build import StartFrom, System, compile_all
 from learner.hosts.stuck import end_if_stuck
 from learner.learning.allocation import require_update_memory
-from learner.learning.loop import POLL_SECONDS
-from learner.learning.loop import Snapshot
+from learner.learning.loop import POLL_SECONDS, Snapshot
 from learner.reporting.metrics import Metrics
 from learner.saving.recorder import Recorder
 from learner.serving.hub import Hub

@@ -45,8 +45,8 @@ from learner.session.sharing.joining import (
     own_folder,
     require_shared,
 )
-from learner.threads.worker import Deaths
 from learner.threads.watchdog import ExitDeadline
+from learner.threads.worker import Deaths
 from seedrl.checkpoints import Checkpoint, best_return
 from seedrl.config import Config
 from seedrl.config_checks import check

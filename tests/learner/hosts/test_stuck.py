@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from learner.hosts import stuck
 from learner.hosts.agenda import Agenda
 from learner.hosts.agreed_limiter import AgreedLimiter
 from learner.hosts.peers import Peers
-from learner.hosts import stuck
 from learner.hosts.stuck import end_if_stuck
 from learner.threads.worker import Worker
 from seedrl.exit_codes import ExitCode

@@ -148,11 +148,11 @@ def watched(run: LearnerRun) -> tuple[dict[jax.Device, set[int]], Counter[jax.De
     insert, pages = learning._programs.insert, learning._exchange.pages
     put = pages.put
 
-    def watched_put(item: FilledPages, timeout: float) -> None:
+    def watched_put(item: FilledPages, timeout: float) -> bool:
         if item.streams:
             (device,) = jax.tree.leaves(item.pages)[0].devices()
             acted[device].update(item.slots)
-        put(item, timeout=timeout)
+        return put(item, timeout=timeout)
 
     def watched_insert(shard: Any, own: Any, plan: Any) -> Any:
         places = {device for leaf in jax.tree.leaves(own) for device in leaf.devices()}
@@ -160,7 +160,7 @@ def watched(run: LearnerRun) -> tuple[dict[jax.Device, set[int]], Counter[jax.De
         received[device] += len(jax.tree.leaves(own)[0])
         return insert(shard, own, plan)
 
-    pages.put = watched_put  # type: ignore[method-assign, assignment]
+    pages.put = watched_put  # type: ignore[method-assign]
     learning._programs = learning._programs._replace(insert=watched_insert)
     return acted, received
 

@@ -7,13 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from learner.build import build, compile_all, plan_geometry
-from learner.launch import env_servers
-from learner.launch.child import Command
-from learner.launch.env_servers import Fleet, socket_address
-from learner.launch.supervisor import Supervisor
+from learner.processes import env_servers
+from learner.processes.env_servers import EnvServers, Fleet, socket_address
 from learner.reporting.metrics import Metrics
 from learner.serving.batching import free_running
 from learner.serving.core import Serving
@@ -21,7 +19,7 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from learner.threads.worker import Worker
-from seedrl.config import Config, EnvironmentConfig
+from seedrl.config import Config
 from seedrl.config_checks import check, page_steps
 
 ANY_PORT = "127.0.0.1:0"
@@ -30,16 +28,6 @@ _TICK_SECONDS = 0.002
 # Between starting the threads and counting what they do.
 _RAMP_SECONDS = 0.2
 _DEADLINE_SECONDS = 120.0
-
-
-class Commands(Protocol):
-    """See `learner.launch.env_servers.commands`."""
-
-    def __call__(
-        self, planned: Fleet, environment: EnvironmentConfig, /, *, address: str, logs: Path
-    ) -> list[Command]:
-        """The env servers' command lines."""
-        ...
 
 
 class ServedFleet:
@@ -51,21 +39,13 @@ class ServedFleet:
       hub: where the env servers' steps arrive. Only the caller answers them.
     """
 
-    def __init__(
-        self, config: Config, commands: Commands = env_servers.commands, *, over_tcp: bool = False
-    ):
+    def __init__(self, config: Config, *, over_tcp: bool = False):
         """`over_tcp`: serve on a port of this host, as between hosts, and not on a socket."""
-        self._over_tcp, self._commands = over_tcp, commands
+        self._over_tcp = over_tcp
         launch = config.launch
         num_envs = launch.env_servers * launch.envs_per_server
         self._stack = contextlib.ExitStack()
-        self._fleet = Fleet(
-            launch.env_servers,
-            launch.envs_per_server,
-            launch.groups,
-            launch.local_link,
-            group_threads=launch.group_threads,
-        )
+        self._fleet = Fleet(launch.env_servers, launch.envs_per_server, launch.groups)
         serving = dataclasses.replace(config.serving, training_slots=num_envs, evaluation_slots=0)
         evaluation = dataclasses.replace(config.evaluation, target_return=None)
         self.config = dataclasses.replace(config, serving=serving, evaluation=evaluation)
@@ -89,10 +69,11 @@ class ServedFleet:
             service = Service(self.hub, serving)
             address = service.start()
             stack.callback(service.stop, grace_seconds=0.0)
-            commands = self._commands(
-                self._fleet, self.config.environment, address=address, logs=self.folder / "logs"
+            served = dataclasses.replace(
+                self.config, serving=dataclasses.replace(serving, bind=address)
             )
-            stack.enter_context(Supervisor(commands, restarts=0))
+            words = env_servers.command(self._fleet, served, logs=self.folder / "logs")
+            stack.enter_context(EnvServers(words))
             # A first step of every environment: then all of them are built.
             self.await_rows(serving.training_slots)
             self._stack = stack.pop_all()
@@ -138,8 +119,8 @@ class System:
     servers wait for actions.
     """
 
-    def __init__(self, config: Config, commands: Commands = env_servers.commands):
-        self.served = ServedFleet(config, commands)
+    def __init__(self, config: Config):
+        self.served = ServedFleet(config)
         self._stack = contextlib.ExitStack()
         self._failed = threading.Event()
 

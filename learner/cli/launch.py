@@ -80,7 +80,7 @@ def run(argv: Sequence[str]) -> int:
     name, command = Path(argv[0]).stem, shlex.join([*PROG.split(), *argv])
     workdir = workdir_of(options.workdir, address, name, config.seed)
     folders = config_modules.import_folders()
-    words = ["--workdir", str(workdir), "--env-servers", str(fleet.num_servers), "--name", name]
+    words = ["--workdir", str(workdir), "--name", name]
     words += ["--user-command", command, *(("--allow", *folders) if folders else ())]
     work = ray_launch.Work(
         learner=learner_words(words),

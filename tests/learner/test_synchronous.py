@@ -16,7 +16,7 @@ from learner.serving.batching import Lane, Pending, free_running, rounds
 from learner.serving.core import Batch, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, SlotTable
 from learner.serving.ledger import ALWAYS, residues
-from seedrl.replay.queue_index import QueueIndex
+from seedrl.replay.index import QueueIndex
 from seedrl.types import StepType, TimeStep
 
 SLOTS, EVALUATION, K = 5, 2, 4

@@ -21,7 +21,7 @@ import numpy as np
 from envs_server.sent_log import SentLog
 from learner.build import build, plan_geometry
 from learner.learning.learn_step import LearnerState
-from learner.reporting.metrics import Metrics
+from learner.reporting.metrics import Metrics, _Distribution
 from learner.schedule import Session
 from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
@@ -32,7 +32,7 @@ from learner.serving.server import Service
 from seedrl.agents.agent import Agent
 from seedrl.config import Config
 from seedrl.config_checks import check, page_steps
-from seedrl.replay.replay import Replay, ReplayState, paged_replay
+from seedrl.replay.buffer import Replay, ReplayState, paged_replay
 from seedrl.types import Sequence as Experience
 from tests import started
 from tests.patience import SECONDS
@@ -66,11 +66,26 @@ class RecordingMetrics(Metrics):
     def __init__(self, workdir: Path) -> None:
         super().__init__(workdir)
         self.observed: dict[str, list[float]] = defaultdict(list)
+        self._distributions = _Recorded(self.observed)
 
-    def observe(self, name: str, value: float) -> None:
-        """See Metrics."""
-        self.observed[name].append(value)
-        super().observe(name, value)
+
+class _Recorded(dict[str, _Distribution]):
+    """The distributions of an interval, whose values are also appended to `observed`."""
+
+    def __init__(self, observed: dict[str, list[float]]) -> None:
+        super().__init__()
+        self._observed = observed
+
+    def __missing__(self, name: str) -> _Distribution:
+        values = self._observed[name]
+
+        class Recorded(_Distribution):
+            def add(self, value: float) -> None:
+                values.append(value)
+                super().add(value)
+
+        self[name] = made = Recorded()
+        return made
 
 
 @dataclass(frozen=True)
@@ -283,7 +298,7 @@ class LearnerRun:
             lambda: (
                 self.num_inserted_pages() * self.geometry.page_steps
                 == self.hub.ledger().get("completed", 0)
-                and session._limiter.now.owed_steps < batch_steps
+                and session.system.exchange.limiter.now.owed_steps < batch_steps
             ),
             "end of what was owed",
         )

@@ -97,7 +97,7 @@ def test_programs_accept_the_commands_of_the_processes(tmp_path: Path) -> None:
         assert found[:3] == ["-P", "-m", module]
         return [word.replace("{address}", "127.0.0.1:1") for word in found[3:]]
 
-    of_run = ["--workdir", str(tmp_path), "--env-servers", "3", "--name", "pong"]
+    of_run = ["--workdir", str(tmp_path), "--name", "pong"]
     options, placed = parse(
         LearnerOptions, words(launch.learner_words(of_run), "learner"), prog="learner"
     )

@@ -62,7 +62,7 @@ _LIBRARIES = frozenset(
 _LONGEST_TEXT = 300
 
 
-def own_place(error: Exception) -> str:
+def own_place(error: BaseException) -> str:
     """The innermost line of a user's own code that led to an error; empty if there is none."""
     places = [
         f"{frame.f_code.co_filename}:{line}"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seedrl import config_json, config_modules
+from seedrl import config_io
 from seedrl.programs import extras
 
 try:
@@ -235,8 +235,8 @@ def load(
     if best and step is not None:
         raise ConfigError("step and best: expected one of them, got both")
     folder = Path(workdir)
-    config_modules.allow(*allow)
-    config = config_json.of_run(folder)
+    config_io.allow(*allow)
+    config = config_io.of_run(folder)
     found = checkpoints.choose(folder, step=step, is_best=best, parts=checkpoints.PARAMS)
     spec = saved_spec(found.meta["env_spec"])
     agent = build_agent(config.agent, spec)

@@ -18,15 +18,15 @@ import envs_server.__main__
 import envs_server.check.__main__
 import learner.cli.main
 import learner.cli.train
-from seedrl import config_file, config_json
+from seedrl import config_io
 from seedrl.programs.outcome import exit_code
 
 # A config file that spoils one field of a bundled configuration.
 _SPOILT = """
 import dataclasses
-from seedrl import config_file
+from seedrl import config_io
 def config():
-    return dataclasses.replace(config_file.load("cartpole_r2d2"), {})
+    return dataclasses.replace(config_io.load("cartpole_r2d2"), {})
 """
 # One with an agent of one's own, which checks a field of its own.
 _OWN = """
@@ -210,11 +210,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "waiting" / "status.json").touch()
     for name in ("binary.py", "binary.json"):
         (tmp_path / name).write_bytes(b"\xff\x00\xfe")
-    saved = config_json.to_json(config_file.load("cartpole_r2d2"))
+    saved = config_io.to_json(config_io.load("cartpole_r2d2"))
     (tmp_path / "untrained" / "config.json").write_text(saved)
     (tmp_path / "newer.json").write_text(saved.replace('"seed": 0', '"seed": 0, "future": 3'))
     (tmp_path / "typed.json").write_text(saved.replace('"seed": 0', '"seed": "zero"'))
-    own = config_json.to_json(config_file.load(tmp_path / "own.py"))
+    own = config_io.to_json(config_io.load(tmp_path / "own.py"))
     (tmp_path / "own.json").write_text(own.replace('"number": 3', '"number": 0'))
     foreign = saved.replace("seedrl.agents.r2d2:R2D2Config", "other.agents:Agent")
     (tmp_path / "foreign.json").write_text(foreign)

@@ -15,7 +15,7 @@ from envs_server.options import read_options
 from learner.cli import launch, main, train
 from learner.cli.arguments import parse
 from learner.cli.experiment import checked_runs
-from seedrl.config_checks import check
+from seedrl.config import check
 from tests.tools.documented import scratch
 from tests.tools.documented.commands import (
     ROOT,

@@ -15,7 +15,7 @@ from envs_server.check.learner import Process
 from envs_server.check.server import check
 from envs_server.check.server_options import Options
 from learner.cli.main import main as seedrl
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.networks.network import NetworkInput
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests import started
@@ -34,7 +34,7 @@ _SHORT = (
 
 @pytest.mark.parametrize("name", ["own_environment", "own_network", "own_agent"])
 def test_the_agent_of_an_example_has_q_values_for_every_row(name: str) -> None:
-    agent = config_file.load(EXAMPLES / name / "config.py").agent
+    agent = config_io.load(EXAMPLES / name / "config.py").agent
     agent.build(_SPEC)
     network = agent.network.build(_SPEC)
     inputs = NetworkInput(

@@ -16,10 +16,10 @@ from learner.acting.act_step import build_act_programs, example_page
 from learner.cli import train
 from learner.cli.arguments import parse
 from learner.learning.learn_step import AXIS, build_learn_programs
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.agents.agent import Agent
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config_json import to_json
+from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network, NetworkInput
@@ -194,4 +194,4 @@ def test_every_field_of_ones_own_is_a_flag_and_is_saved(tmp_path: Path) -> None:
     assert (config.agent.burn_in, config.agent.network.core) == (1, "gru")
     saved = json.loads(to_json(config))["config"]["agent"]
     assert {field.name for field in dataclasses.fields(config.agent)} <= set(saved)
-    assert config_file.load(tmp_path / "my_config.py").agent.window.length == 17
+    assert config_io.load(tmp_path / "my_config.py").agent.window.length == 17

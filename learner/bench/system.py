@@ -19,8 +19,7 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from learner.threads.worker import Worker
-from seedrl.config import Config
-from seedrl.config_checks import check, page_steps
+from seedrl.config import Config, check, page_steps
 
 ANY_PORT = "127.0.0.1:0"
 _START_SECONDS = 300.0

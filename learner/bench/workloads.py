@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
@@ -34,18 +34,18 @@ class Workload:
 
 def pong() -> Workload:
     """Pong with the fast settings of `pong_r2d2`."""
-    return Workload(name="Pong", config=config_file.load("pong_r2d2"), spec=_frames(6))
+    return Workload(name="Pong", config=config_io.load("pong_r2d2"), spec=_frames(6))
 
 
 def atari() -> Workload:
     """Any Atari game with the settings of the R2D2 paper."""
-    return Workload(name="Atari", config=config_file.load("atari_r2d2"), spec=_frames(18))
+    return Workload(name="Atari", config=config_io.load("atari_r2d2"), spec=_frames(18))
 
 
 def cartpole() -> Workload:
     """CartPole with the settings of `cartpole_r2d2`."""
     spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
-    return Workload(name="CartPole", config=config_file.load("cartpole_r2d2"), spec=spec)
+    return Workload(name="CartPole", config=config_io.load("cartpole_r2d2"), spec=spec)
 
 
 def on_policy(workload: Workload, agent: Any, *, batch_rows: int, launch: LaunchConfig) -> Workload:

@@ -10,7 +10,7 @@ import tyro
 
 from learner.cli import flags
 from learner.cli.flags import Flag
-from seedrl import config_file, config_modules
+from seedrl import config_io
 from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.programs.command_line import naming_the_help, read
@@ -64,8 +64,8 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Argument
     """
     if not argv or argv[0].startswith("-"):
         _explain(options, argv, prog)
-    config_modules.allow(*_allowed(argv))
-    config = config_file.load(argv[0])
+    config_io.allow(*_allowed(argv))
+    config = config_io.load(argv[0])
     prog, words = f"{prog} {argv[0]}", argv[1:]
     if "-h" in words or "--help" in words:
         _print_help(options, config, prog)
@@ -103,15 +103,15 @@ def parse_flags(kind: type[Options], argv: Sequence[str], *, prog: str) -> Optio
 
 
 def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:
-    names = config_file.bundled_names()
+    names = config_io.bundled_names()
     if argv and argv[0] in ("-h", "--help"):
         print(
             "CONFIG: a Python file with config(), the config.json of a run, or the name of one of"
         )
         for name in names:
-            print(f"  {name:<24}{config_file.summary(name)}")
+            print(f"  {name:<24}{config_io.summary(name)}")
         print(f"\nEvery field of a configuration is an option too: {prog} CONFIG --help\n")
-        _print_common_help(options, config_file.load(names[0]), f"{prog} CONFIG")
+        _print_common_help(options, config_io.load(names[0]), f"{prog} CONFIG")
     found = repr(argv[0]) if argv else "nothing"
     raise ConfigError(
         f"expected a CONFIG first, got {found}: the path of a .py or .json file or one of "

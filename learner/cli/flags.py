@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import tyro
 
-from seedrl.config_json import RENAMED
+from seedrl.config_io import RENAMED
 from seedrl.errors import ConfigError
 from seedrl.programs.command_line import flag_of, unknown
 

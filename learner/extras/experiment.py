@@ -22,7 +22,7 @@ from learner.reporting.wording import score
 from learner.saving.folder_lock import check_free
 from learner.saving.run_records import read_final_score, read_run
 from seedrl import run_files
-from seedrl.config_json import to_allow
+from seedrl.config_io import to_allow
 from seedrl.errors import AddressInUseError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.run_files import read_regular

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from learner.launch.child import Command
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
-from seedrl.config_modules import path_for_children
+from seedrl.config_io import path_for_children
 from seedrl.errors import ConfigError
 from seedrl.programs.abandoned import holding, remove_abandoned
 from seedrl.wire.version import MOST_GROUPS

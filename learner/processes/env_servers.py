@@ -15,7 +15,7 @@ from typing import IO, NamedTuple, Self
 
 from learner.processes import parent_death
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
-from seedrl.config_modules import path_for_children
+from seedrl.config_io import path_for_children
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.abandoned import holding, remove_abandoned

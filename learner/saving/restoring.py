@@ -15,8 +15,7 @@ from seedrl import checkpoints, stored_arrays
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import choose, run_of_best
 from seedrl.config import Config
-from seedrl.config_json import agent_classes, from_json, is_same_class, to_json
-from seedrl.config_tree import difference
+from seedrl.config_io import changed_classes, difference, from_json, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.buffer import ReplayState
 from seedrl.spec_json import saved_spec
@@ -52,12 +51,7 @@ def same_agent(
     """
     if checkpoint is None:
         return None
-    present = agent_classes(to_json(config))
-    differences = [
-        (path, expected, present.get(path, "nothing"))
-        for path, expected in agent_classes(checkpoint.meta["config"]).items()
-        if not is_same_class(expected, present.get(path, "nothing"))
-    ]
+    differences = changed_classes(checkpoint.meta["config"], config)
     if not differences:
         return checkpoint
     # Another class of network hardly ever has parameters of the same names and shapes.

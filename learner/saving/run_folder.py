@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from learner.saving.folder_lock import lock
-from seedrl import config_json, run_files
+from seedrl import config_io, run_files
 from seedrl.checkpoints import Checkpoint, best, take_over
 from seedrl.config import Config
 from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
@@ -88,7 +88,7 @@ class RunFolder:
 
     def record_config(self, config: Config) -> None:
         """Writes the resolved configuration: once it is known to fit what the folder holds."""
-        _replace(self.path / run_files.CONFIG, f"{config_json.to_json(config)}\n".encode())
+        _replace(self.path / run_files.CONFIG, f"{config_io.to_json(config)}\n".encode())
 
     def record_command(self, command: str) -> int:
         """Appends a command line to those before; returns the number of this session, from 1."""
@@ -158,7 +158,7 @@ def _require_sound(checkpoint: Checkpoint) -> None:
     meta = checkpoint.meta
     limiter = meta.get("limiter", {})
     try:
-        config_json.check_names(meta["config"])
+        config_io.check_names(meta["config"])
         for name, value in {**limiter, **meta.get("totals", {})}.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
                 raise ValueError(f"{name} is {value!r:.80}")

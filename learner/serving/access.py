@@ -1,6 +1,6 @@
 """The way to a learner: its address, the lock on it, and the token that a call must carry.
 
-An address that other machines reach needs TLS and a token (`seedrl.config_checks` requires both);
+An address that other machines reach needs TLS and a token (`seedrl.config` requires both);
 without an address a learner serves on a socket that only its own user can reach.
 """
 

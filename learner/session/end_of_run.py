@@ -21,7 +21,7 @@ from learner.serving.server import Service
 from learner.threads.worker import Death, Deaths
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, LearningConfig
-from seedrl.config_json import from_json
+from seedrl.config_io import from_json
 from seedrl.errors import UserError
 
 

@@ -27,7 +27,7 @@ from seedrl.agents.gradient_update import (
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.r2d2 import act, q_metrics
 from seedrl.agents.window import WindowSpec
-from seedrl.config_types import check_ranges, check_types
+from seedrl.config import check_ranges, check_types
 from seedrl.errors import ConfigError
 from seedrl.networks.build import NetworkCarry
 from seedrl.networks.config import QNetworkConfig

@@ -35,7 +35,7 @@ from seedrl.agents.inputs import (
 )
 from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
-from seedrl.config_types import check_ranges, check_types
+from seedrl.config import check_ranges, check_types
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.networks.network import GaussianAndValue, Network, PolicyAndValue
 from seedrl.rl import surrogate

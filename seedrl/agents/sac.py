@@ -24,7 +24,7 @@ from seedrl.agents.inputs import (
     unrolled_after_burn_in,
 )
 from seedrl.agents.window import WindowSpec
-from seedrl.config_types import check_ranges, check_types
+from seedrl.config import check_ranges, check_types
 from seedrl.errors import ConfigError
 from seedrl.networks.config import BoxNetworkConfig
 from seedrl.networks.sac import BoxNetwork, CriticParams

@@ -11,7 +11,7 @@ import pytest
 from learner.reporting import panel
 from learner.reporting.metric_table import METRICS, lines
 from learner.serving.ledger import ACCOUNTS, APART, AT_REST, QUEUED
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.config import Config, EnvironmentConfig
 from tests.architecture import documents
 
@@ -89,10 +89,10 @@ def test_every_field_that_a_document_names_exists(document: Path) -> None:
     named = set(re.findall(r"--([a-z]+\.[a-z._-]*[a-z])", text))
     named |= set(re.findall(r"`([a-z]+\.[a-z_]+)`", text))
     own = ROOT / "docs" / "examples" / "own_network" / "config.py"
-    known = {*field_paths("", config_file.load("cartpole_r2d2"))}
-    known |= {*field_paths("", config_file.load(own))}
+    known = {*field_paths("", config_io.load("cartpole_r2d2"))}
+    known |= {*field_paths("", config_io.load(own))}
     if document.parent == ROOT / "configs":
-        known |= {*field_paths("", config_file.load(document.stem))}
+        known |= {*field_paths("", config_io.load(document.stem))}
     spelled = {
         name.replace("_", "-").replace(".no-", ".")
         for name in named

@@ -8,8 +8,7 @@ from learner.acting.actor import Actor, BatchShapes
 from learner.bench.workloads import Workload
 from learner.serving.core import Batch
 from learner.threads.exchange import FrozenParams
-from seedrl.config import ServingConfig
-from seedrl.config_checks import page_steps
+from seedrl.config import ServingConfig, page_steps
 from seedrl.types import Page
 
 

@@ -12,7 +12,7 @@ from learner.learning.device_mapping import map_programs, replicate, stack_shard
 from learner.learning.learn_step import build_learn_programs
 from learner.learning.loop import fetched
 from learner.learning.page_routing import Parcel, insert_parcels, parcels
-from seedrl.config_checks import page_steps
+from seedrl.config import page_steps
 from seedrl.replay.buffer import paged_replay, prioritized_memory
 from seedrl.replay.index import PageIndex
 from seedrl.types import Page

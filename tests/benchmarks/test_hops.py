@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from learner.acting.loop import EpisodeTracker
-from seedrl.config_checks import check
+from seedrl.config import check
 from tests.benchmarks import hops
 from tests.benchmarks.hops import Watch, configuration
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.config import Config
 from seedrl.replay.index import QueueIndex, stale_pages
 from seedrl.replay.rate_limiter import QueueLimiter
@@ -35,7 +35,7 @@ class _Played(NamedTuple):
 
 
 def _config(case: _Case, max_lag: int | None = None) -> Config:
-    config = config_file.load("cartpole_impala")
+    config = config_io.load("cartpole_impala")
     return dataclasses.replace(
         config,
         serving=dataclasses.replace(config.serving, training_slots=case.slots),

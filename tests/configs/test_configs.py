@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from seedrl import config_file
-from seedrl.config_checks import check
+from seedrl import config_io
+from seedrl.config import check
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 NAMES = [
@@ -38,16 +38,16 @@ NAMES = [
 
 
 def test_the_bundled_configs_are_those_that_are_documented() -> None:
-    assert config_file.bundled_names() == NAMES
+    assert config_io.bundled_names() == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_config_passes_the_checks(name: str) -> None:
-    check(config_file.load(name))
+    check(config_io.load(name))
 
 
 def test_atari_has_the_settings_of_the_paper() -> None:
-    config = config_file.load("atari_r2d2")
+    config = config_io.load("atari_r2d2")
     agent = config.agent
     assert tuple(agent.window) == (40, 80, 5, 40)
     assert (agent.gamma, agent.learning_rate, agent.adam_epsilon) == (0.997, 1e-4, 1e-3)
@@ -57,7 +57,7 @@ def test_atari_has_the_settings_of_the_paper() -> None:
 
 
 def test_apex_on_atari_has_the_settings_of_the_paper_and_can_be_built() -> None:
-    config = config_file.load("atari_apex")
+    config = config_io.load("atari_apex")
     agent, replay = config.agent, config.replay
     assert tuple(agent.window) == (3, 1, 3, 1)
     assert (agent.reward_clip, agent.learning_rate, agent.rmsprop_decay) == (1, 0.00025 / 4, 0.95)
@@ -69,7 +69,7 @@ def test_apex_on_atari_has_the_settings_of_the_paper_and_can_be_built() -> None:
 
 
 def test_impala_on_atari_has_the_settings_of_the_paper_and_can_be_built() -> None:
-    config = config_file.load("atari_impala")
+    config = config_io.load("atari_impala")
     agent, rows = config.agent, 20 * 32
     assert tuple(agent.window) == (0, 20, 1, 21)
     assert config.learning.batch_sequences == 32
@@ -83,7 +83,7 @@ def test_impala_on_atari_has_the_settings_of_the_paper_and_can_be_built() -> Non
 
 
 def test_ppo_on_pong_can_be_built_for_its_small_frames() -> None:
-    config = config_file.load("pong_ppo")
+    config = config_io.load("pong_ppo")
     size = json.loads(config.environment.arguments)
     spec = EnvSpec(ArraySpec((size["img_height"], size["img_width"]), "uint8"), DiscreteSpec(6))
     assert config.agent.build(spec).window == config.agent.window

@@ -23,8 +23,8 @@ from envs_server.options import read_options
 from learner.cli.arguments import parse
 from learner.cli.train import LearnerOptions
 from learner.hosts.place import place_of
-from seedrl import config_file
-from seedrl.config_checks import check
+from seedrl import config_io
+from seedrl.config import check
 from seedrl.exit_codes import ExitCode
 from tests.configs.placed_processes import (
     ENV_SERVER,
@@ -176,7 +176,7 @@ def test_programs_accept_their_commands_and_all_slots_are_filled(name: str) -> N
         )
         logging = dataclasses.replace(config.logging, health_bind="")
         bare = dataclasses.replace(config, serving=serving, logging=logging)
-        assert bare == config_file.load(words[0])
+        assert bare == config_io.load(words[0])
     (coordinator,) = coordinators
     first = next(iter(hosts.learners)).rpartition(":")[0]
     expected = {"sky": "10.0.0.1", "compose": "learner-0"}.get(name.split("-")[0], first)

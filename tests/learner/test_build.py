@@ -37,7 +37,7 @@ from seedrl.agents.agent import ActOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
-from seedrl.config_json import to_json
+from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec

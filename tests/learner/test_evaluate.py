@@ -16,7 +16,7 @@ from learner.threads.exchange import FrozenParams
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
-from seedrl.config_json import to_json
+from seedrl.config_io import to_json
 from seedrl.networks.config import QNetworkConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl import checkpoints, config_json, policy
+from seedrl import checkpoints, config_io, policy
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import best_directory
@@ -52,11 +52,11 @@ def _params(seed: int) -> Any:
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
-    (folder / "config.json").write_text(config_json.to_json(_CONFIG))
+    (folder / "config.json").write_text(config_io.to_json(_CONFIG))
     for step in (1, 2):
         # A learner's checkpoint also holds a target and more, in which a policy has no interest.
         arrays = {"params": _params(step), "target": (), "updates": np.int64(step)}
-        meta = {"env_spec": encode_spec(_SPEC), "config": config_json.to_json(_CONFIG)}
+        meta = {"env_spec": encode_spec(_SPEC), "config": config_io.to_json(_CONFIG)}
         checkpoints.save(folder / "checkpoints", step, arrays, meta, keep=2)
     return folder
 
@@ -185,7 +185,7 @@ def test_a_carry_that_is_none_is_refused(loaded: policy.Policy) -> None:
 def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="expected the folder of a run, but there is no .*absent"):
         policy.load(tmp_path / "absent")
-    (tmp_path / "config.json").write_text(config_json.to_json(_CONFIG))
+    (tmp_path / "config.json").write_text(config_io.to_json(_CONFIG))
     with pytest.raises(CheckpointError, match="found none; train first"):
         policy.load(tmp_path)
 
@@ -195,7 +195,7 @@ def test_a_config_that_does_not_fit_is_refused_by_path(workdir: Path, tmp_path: 
         torso="mlp", torso_sizes=(8,), core_size=5, head_sizes=(8,), frame_stack=1
     )
     changed = Config(environment=_CONFIG.environment, agent=R2D2Config(network=network))
-    (tmp_path / "config.json").write_text(config_json.to_json(changed))
+    (tmp_path / "config.json").write_text(config_io.to_json(changed))
     (tmp_path / "checkpoints").symlink_to(workdir / "checkpoints")
     with pytest.raises(CheckpointError, match=r"params/.*expected float32\[.*checkpoint has"):
         policy.load(tmp_path)

@@ -30,8 +30,7 @@ from learner.serving.leases import Role, SlotTable
 from learner.serving.ledger import SentSteps
 from learner.serving.server import Service
 from seedrl.agents.agent import Agent
-from seedrl.config import Config
-from seedrl.config_checks import check, page_steps
+from seedrl.config import Config, check, page_steps
 from seedrl.replay.buffer import Replay, ReplayState, paged_replay
 from seedrl.types import Sequence as Experience
 from tests import started

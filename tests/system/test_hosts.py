@@ -27,14 +27,14 @@ pytestmark = pytest.mark.slow
 CONFIG = """
 import dataclasses
 
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.config import CheckpointConfig, Config, ReplayConfig, ServingConfig
 from seedrl_plugin.dqn import DQNConfig
 
 
 def config() -> Config:
     return dataclasses.replace(
-        config_file.load("cartpole_r2d2"),
+        config_io.load("cartpole_r2d2"),
         agent=DQNConfig(),
         serving=ServingConfig(training_slots=2, evaluation_slots=1),
         replay=ReplayConfig(capacity_steps=256, min_steps=64, page_steps=2),

@@ -19,7 +19,7 @@ from seedrl import checkpoints, policy
 from seedrl.agents.normalization import RunningStatistics
 from seedrl.agents.ppo import PpoConfig
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
-from seedrl.config_json import to_json
+from seedrl.config_io import to_json
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 from seedrl.spec_json import encode_spec

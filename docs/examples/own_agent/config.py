@@ -8,12 +8,12 @@ from pathlib import Path
 
 from penalized_r2d2 import PenalizedR2D2Config
 
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.config import Config
 
 
 def config() -> Config:
-    other = config_file.load(Path(__file__).parents[1] / "own_environment" / "config.py")
+    other = config_io.load(Path(__file__).parents[1] / "own_environment" / "config.py")
     settings = {
         field.name: getattr(other.agent, field.name) for field in dataclasses.fields(other.agent)
     }

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from minimal_gru import MinimalGRUConfig
 
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.config import Config
 
 
 def config() -> Config:
-    other = config_file.load(Path(__file__).parents[1] / "own_environment" / "config.py")
+    other = config_io.load(Path(__file__).parents[1] / "own_environment" / "config.py")
     agent = dataclasses.replace(other.agent, network=MinimalGRUConfig(size=32))
     return dataclasses.replace(other, agent=agent)

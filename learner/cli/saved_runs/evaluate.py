@@ -11,8 +11,7 @@ from learner.cli.arguments import parse_flags
 from learner.cli.saved_runs.playing import PlayOptions, config_of, make_logs, play
 from learner.launch import env_servers
 from learner.launch.supervisor import Supervisor
-from seedrl.config import Config
-from seedrl.config_checks import check
+from seedrl.config import Config, check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from learner.launch.supervisor import Supervisor
-from seedrl import config_modules
+from seedrl import config_io
 from seedrl.config import Config
-from seedrl.config_json import of_run, require_factories
+from seedrl.config_io import of_run, require_factories
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.run_files import LOGS
@@ -62,7 +62,7 @@ def config_of(options: PlayOptions) -> Config:
 
     Raises ConfigError if it names code that is not allowed.
     """
-    config_modules.allow(*options.allow)
+    config_io.allow(*options.allow)
     config = of_run(options.workdir)
     require_factories((config.environment.id, *config.environment.wrappers))
     return each_seeded(config)

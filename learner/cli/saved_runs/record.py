@@ -20,7 +20,7 @@ import tyro
 
 from learner.cli.arguments import parse_flags
 from learner.cli.saved_runs.playing import PlayOptions, config_of
-from seedrl import config_modules
+from seedrl import config_io
 from seedrl.config import EnvironmentConfig
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
@@ -137,7 +137,7 @@ def _staged(config: EnvironmentConfig) -> Iterator[Stage]:
     from seedrl.wire.seedrl_pb2 import Environment
 
     # Modules of the run's own; `config_of` has refused those that are not allowed.
-    sys.path.extend(config_modules.path_for_children().split(os.pathsep))
+    sys.path.extend(config_io.path_for_children().split(os.pathsep))
     asked = Environment(id=config.id, arguments=config.arguments, wrappers=config.wrappers)
     recipe = read_recipe(asked, (config.id, *config.wrappers))
     if recipe.is_atari and not recipe.wrappers:

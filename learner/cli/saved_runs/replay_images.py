@@ -8,9 +8,9 @@ from typing import Annotated
 import tyro
 
 from learner.cli.arguments import parse_flags, require_file
-from seedrl import config_modules
+from seedrl import config_io
 from seedrl.config import Config
-from seedrl.config_json import from_json
+from seedrl.config_io import from_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.exit_codes import ExitCode
 
@@ -65,7 +65,7 @@ def run(argv: Sequence[str]) -> int:
         raise ConfigError(
             f"--observation: expected one of {', '.join(map(repr, named))}, got {name!r}"
         )
-    config_modules.allow(*options.allow)
+    config_io.allow(*options.allow)
     config: Config = from_json(found.meta["config"])
     strips = sampled_frames(
         saved,

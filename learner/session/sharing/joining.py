@@ -29,7 +29,7 @@ from learner.threads.worker import ClosedError
 from seedrl import checkpoints, run_files
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import OWN_SERVING, Config
-from seedrl.config_json import to_json
+from seedrl.config_io import to_json
 from seedrl.errors import ConfigError, UserError
 from seedrl.programs.version import describe
 from seedrl.spec_json import encode_spec, saved_spec

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.bench.measuring import Pace, Result, interleave, network_name
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.exit_codes import ExitCode
 from tests.benchmarks.peers import sb3_process, virtual_environment
 
@@ -112,7 +112,7 @@ def results(runs: Mapping[str, list[Learned]]) -> Iterator[Result]:
 
 
 def _result(each: _Comparison, runs: Mapping[str, list[Learned]]) -> Result:
-    config = config_file.load(each.ours)
+    config = config_io.load(each.ours)
     serving = config.serving
     return Result(
         name=f"CartPole to 475, {each.ours} / {each.other}: {each.figure.name}",

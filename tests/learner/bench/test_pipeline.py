@@ -12,8 +12,7 @@ from learner.bench.measuring import Pace
 from learner.bench.processes import RawStepping
 from learner.bench.system import Interval, ServedFleet, System
 from learner.bench.workloads import Workload
-from seedrl.config import LaunchConfig
-from seedrl.config_checks import check
+from seedrl.config import LaunchConfig, check
 
 pytestmark = pytest.mark.slow
 SLOTS = 2

@@ -8,8 +8,8 @@ import pytest
 
 from learner.cli.arguments import parse, parse_flags
 from learner.cli.train import LearnerOptions, TrainOptions
-from seedrl import config_file
-from seedrl.config_tree import difference
+from seedrl import config_io
+from seedrl.config_io import difference
 from seedrl.errors import ConfigError
 
 
@@ -36,7 +36,7 @@ def mistake(*flags: str) -> str:
 def test_without_flags_the_config_is_that_of_the_file() -> None:
     options, config = parse(Options, ["cartpole_r2d2"], prog="test")
     assert options == Options()
-    assert config == config_file.load("cartpole_r2d2")
+    assert config == config_io.load("cartpole_r2d2")
 
 
 def test_flags_override_fields_at_every_depth() -> None:
@@ -44,7 +44,7 @@ def test_flags_override_fields_at_every_depth() -> None:
     flags += " --agent.network.torso-sizes 8 9 --evaluation.target-return None"
     options, config = parse(Options, ["cartpole_r2d2", *flags.split()], prog="test")
     assert options.number == 4
-    lines = difference(config_file.load("cartpole_r2d2"), config)
+    lines = difference(config_io.load("cartpole_r2d2"), config)
     assert [line.split(":")[0] for line in lines] == [
         "agent.network.torso_sizes",
         "agent.network.core_size",
@@ -188,7 +188,7 @@ def test_every_flag_has_a_help_text(
 
 
 def test_options_of_the_learner_stand_for_fields() -> None:
-    config = config_file.load("cartpole_r2d2")
+    config = config_io.load("cartpole_r2d2")
     options = LearnerOptions(workdir=Path("x"))
     assert options.apply(config) == config
     changed = dataclasses.replace(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from learner.cli import flags
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.errors import ConfigError
 
 
@@ -83,7 +83,7 @@ def test_values_reach_their_fields_together() -> None:
 
 
 def test_every_field_of_a_bundled_config_has_one_flag() -> None:
-    known = flags.of_fields(config_file.load("cartpole_r2d2"))
+    known = flags.of_fields(config_io.load("cartpole_r2d2"))
     assert "--agent.network.torso-sizes" in known and "--agent.network" not in known
     assert len({flag.path for flag in known.values()}) == len(known) > 50
 

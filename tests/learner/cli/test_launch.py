@@ -10,8 +10,8 @@ from learner.cli import launch
 from learner.cli.arguments import parse
 from learner.cli.main import main
 from learner.cli.train import LearnerOptions
-from seedrl import config_json
-from seedrl.config_checks import check
+from seedrl import config_io
+from seedrl.config import check
 from seedrl.errors import ConfigError
 
 
@@ -90,7 +90,7 @@ def test_an_authority_is_valid_for_each_host_of_a_learner(tmp_path: Path) -> Non
 
 def test_programs_accept_the_commands_of_the_processes(tmp_path: Path) -> None:
     _, config, fleet = launch.read(["pong_r2d2", "--on", "ray", "--env-servers", "3"])
-    (tmp_path / "config.json").write_text(config_json.to_json(config))
+    (tmp_path / "config.json").write_text(config_io.to_json(config))
 
     def words(command: list[str], module: str) -> list[str]:
         found = [word.replace("{folder}", str(tmp_path)) for word in command]

@@ -48,9 +48,9 @@ def test_a_signal_ends_a_run_that_reads_its_config_in_words_and_leaves_nothing(
 ) -> None:
     path = tmp_path / "my_config.py"
     path.write_text(
-        "import os, signal\nfrom seedrl import config_file\n"
+        "import os, signal\nfrom seedrl import config_io\n"
         "def config():\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n    return config_file.load('catch_r2d2')\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n    return config_io.load('catch_r2d2')\n"
     )
     code, out, error = run("-m", "learner.cli.main", "train", str(path))
     assert (code, out) == (0, "") and error.endswith(f"again: seedrl train {path}\n")

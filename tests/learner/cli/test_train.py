@@ -17,9 +17,9 @@ import pytest
 import learner.train
 from learner.cli.main import main
 from learner.saving.run_folder import RunFolder
-from seedrl import config_modules
+from seedrl import config_io
 from seedrl.config import Config
-from seedrl.config_json import to_json
+from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 from seedrl.wire.credentials import read_token
 from tests.patience import wait_until
@@ -77,7 +77,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     (tmp_path / "envs_server" / "__main__.py").write_text(ENV_SERVERS)
     monkeypatch.chdir(tmp_path)
     # Configurations that other tests have read in this process are none of this user's.
-    monkeypatch.setattr(config_modules, "_folders", [])
+    monkeypatch.setattr(config_io, "_folders", [])
     stage = Stage(tmp_path)
     monkeypatch.setattr(learner.train, "train", stage.train)
     return stage
@@ -139,9 +139,9 @@ def test_the_new_folder_of_a_run_that_never_began_is_removed(
 
 def test_an_address_of_a_flag_or_a_config_file_is_kept_and_has_a_token(stage: Stage) -> None:
     (stage.path / "own.py").write_text(
-        "import dataclasses\nfrom seedrl import config_file\n"
+        "import dataclasses\nfrom seedrl import config_io\n"
         "def config():\n"
-        "    config = config_file.load('catch_r2d2')\n"
+        "    config = config_io.load('catch_r2d2')\n"
         "    serving = dataclasses.replace(config.serving, bind='127.0.0.1:8701')\n"
         "    return dataclasses.replace(config, serving=serving)\n"
     )
@@ -200,7 +200,7 @@ def test_env_servers_compute_in_one_thread_and_import_from_the_folder_of_the_con
     folder.mkdir()
     for place in (folder, stage.path):
         (place / "own_twin.py").touch()
-    source = "from seedrl import config_file\ndef config(): return config_file.load('catch_r2d2')\n"
+    source = "from seedrl import config_io\ndef config(): return config_io.load('catch_r2d2')\n"
     (folder / "own_config.py").write_text(source)
     words = ["--environment.id", "own_twin:make", "--workdir", "w"]
     assert main(["train", str(folder / "own_config.py"), *words]) == 0

@@ -13,7 +13,7 @@ import pytest
 from envs_server.options import read_options
 from learner.launch import env_servers
 from learner.launch.env_servers import Fleet
-from seedrl import config_modules
+from seedrl import config_io
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig, ServingConfig
 from seedrl.errors import ConfigError
 
@@ -132,11 +132,11 @@ def test_children_find_the_modules_beside_a_config_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", "/before")
-    monkeypatch.setattr(config_modules, "_folders", [str(tmp_path)])
+    monkeypatch.setattr(config_io, "_folders", [str(tmp_path)])
     folders = [str(tmp_path), os.getcwd(), "/before"]
     assert env_servers.child_environment()["PYTHONPATH"] == os.pathsep.join(folders)
     monkeypatch.delenv("PYTHONPATH")
-    monkeypatch.setattr(config_modules, "_folders", [])
+    monkeypatch.setattr(config_io, "_folders", [])
     assert env_servers.child_environment()["PYTHONPATH"] == os.getcwd()
 
 

@@ -9,7 +9,7 @@ import optax
 from learner.learning.learn_step import LearnerState
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
-from seedrl.config_json import to_json
+from seedrl.config_io import to_json
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.buffer import ReplayState
 from seedrl.types import Page, StoredStep, TimeStep

@@ -29,7 +29,7 @@ from learner.serving.leases import SlotTable
 from seedrl import checkpoints, stored_arrays
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ReplayConfig
-from seedrl.config_json import to_json
+from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.buffer import ReplayState

@@ -14,7 +14,7 @@ from learner.saving.run_folder import RunFolder
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
-from seedrl.config_json import from_json, to_json
+from seedrl.config_io import from_json, to_json
 from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
 
 CONFIG = to_json(Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config()))

@@ -10,7 +10,7 @@ import pytest
 
 from learner.reporting.status import EvaluationStatus
 from learner.session.announcements import ProgressReporter
-from seedrl.config_file import load
+from seedrl.config_io import load
 from tests.learner.reporting.listener import Heard, Taken
 
 

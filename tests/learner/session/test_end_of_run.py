@@ -11,9 +11,9 @@ from learner.acting.evaluator import Confirmation
 from learner.reporting.status import EvaluationStatus
 from learner.session.end_of_run import EndOfRun, confirmed_earlier, end_of_run, why
 from learner.threads.worker import Death
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.config import Config, LearningConfig
-from seedrl.config_json import to_json
+from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 
 _TOTAL_STEPS = 100
@@ -132,7 +132,7 @@ def test_a_run_that_has_confirmed_its_target_is_over(
 
 
 def _config(target: float | None) -> Config:
-    config = config_file.load("catch_r2d2")
+    config = config_io.load("catch_r2d2")
     evaluation = dataclasses.replace(config.evaluation, target_return=target)
     return dataclasses.replace(config, evaluation=evaluation)
 

@@ -10,7 +10,7 @@ import pytest
 
 from learner.saving.run_folder import RunFolder
 from learner.session.reports import Reports
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.checkpoints import Checkpoint
 from tests.learner.reporting.listener import Heard
 from tests.patience import SECONDS
@@ -43,7 +43,7 @@ def test_a_picture_that_cannot_be_drawn_costs_a_line_and_is_not_tried_unless_wan
     progress: Any = SimpleNamespace(log=lines.append)
     live: Any = SimpleNamespace(name="some")
     nobody: Any = None
-    config = config_file.load("cartpole_r2d2")
+    config = config_io.load("cartpole_r2d2")
     logging = dataclasses.replace(config.logging, learning_curve=is_wanted)
     config = dataclasses.replace(config, logging=logging)
     with contextlib.closing(RunFolder(tmp_path)) as folder:

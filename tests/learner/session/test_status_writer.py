@@ -16,7 +16,7 @@ from learner.reporting.metrics import Metrics
 from learner.reporting.status import EnvServerStatus, Slots, Status
 from learner.session import status_writer
 from learner.session.status_writer import StandStill, StatusWriter, UnfilledSlots, waited_for
-from seedrl.config_file import load
+from seedrl.config_io import load
 from tests.learner.reporting.listener import Heard
 from tests.learner.reporting.test_panel import env_server
 from tests.patience import SECONDS

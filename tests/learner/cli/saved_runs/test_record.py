@@ -14,8 +14,8 @@ import pytest
 
 from learner.cli.main import main
 from learner.cli.saved_runs.record import VideoError, rgb
-from seedrl import config_file, policy
-from seedrl.config_json import to_json
+from seedrl import config_io, policy
+from seedrl.config_io import to_json
 from seedrl.exit_codes import ExitCode
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
@@ -60,7 +60,7 @@ def make_without_pictures() -> Pictured:
 @pytest.fixture
 def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of a run whose policy always takes its second action."""
-    config = config_file.load("cartpole_r2d2")
+    config = config_io.load("cartpole_r2d2")
     environment = dataclasses.replace(config.environment, id=_FACTORY)
     (tmp_path / "config.json").write_text(
         to_json(dataclasses.replace(config, environment=environment))

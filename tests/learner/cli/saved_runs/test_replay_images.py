@@ -8,8 +8,7 @@ import pytest
 from learner.cli.main import main
 from learner.reporting.replay_images import observations, sampled_frames
 from seedrl import checkpoints
-from seedrl.config_file import load
-from seedrl.config_json import to_json
+from seedrl.config_io import load, to_json
 from seedrl.errors import CheckpointError
 
 NUM_PAGES, PAGE_STEPS = 8, 10

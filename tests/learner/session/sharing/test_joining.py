@@ -19,7 +19,7 @@ from learner.processes.stop import StopRequest
 from learner.serving.hub import Hub
 from learner.session.sharing import joining
 from learner.session.sharing.joining import CommonSpec, joined, require_shared
-from seedrl import config_file, run_files
+from seedrl import config_io, run_files
 from seedrl.errors import ConfigError, HostLostError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.learner.hosts.linked import at_once, linked
@@ -164,7 +164,7 @@ def test_whoever_is_stopped_before_the_run_begins_leaves_and_is_not_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     losses: list[str] = []
-    stop, config = StopRequest(), config_file.load("cartpole_r2d2")
+    stop, config = StopRequest(), config_io.load("cartpole_r2d2")
     stop.by = "SIGTERM"
     config = dataclasses.replace(config, serving=dataclasses.replace(config.serving, insecure=True))
     with linked(2, losses) as peers:
@@ -185,7 +185,7 @@ def test_hosts_that_begin_with_other_parameters_are_refused(
     monkeypatch.setattr(joining, "Peers", lambda *_: pytest.fail("they have met"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
-    config = config_file.load("cartpole_r2d2")
+    config = config_io.load("cartpole_r2d2")
     serving = dataclasses.replace(config.serving, insecure=True)
     config = dataclasses.replace(config, serving=serving)
 
@@ -204,7 +204,7 @@ def test_hosts_that_begin_with_other_parameters_are_refused(
 
 
 def test_hosts_need_a_token_or_a_network_that_is_trusted(tmp_path: Path) -> None:
-    config = config_file.load("cartpole_r2d2")
+    config = config_io.load("cartpole_r2d2")
     token = tmp_path / "token"
     token.write_text("one that is much too short")
 
@@ -222,7 +222,7 @@ def test_hosts_need_a_token_or_a_network_that_is_trusted(tmp_path: Path) -> None
 
 def test_what_hosts_compare_is_short_however_long_a_configuration_is() -> None:
     def compared(end: str) -> dict[str, str]:
-        config = config_file.load("cartpole_r2d2")
+        config = config_io.load("cartpole_r2d2")
         arguments = f'{{"text": "{"x" * 100_000}{end}"}}'
         environment = dataclasses.replace(config.environment, arguments=arguments)
         return joining._common(dataclasses.replace(config, environment=environment))

@@ -1,0 +1,525 @@
+"""Configurations as files: the Python that makes one, or the JSON that is saved with a run.
+
+What a command line names is code that its user wants to run. What a run's folder names is not: that
+folder may be somebody else's. Its classes are looked up in seedrl and in what is imported already;
+all other code needs `allow`.
+"""
+
+import ast
+import dataclasses
+import difflib
+import fnmatch
+import importlib.util
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import seedrl
+from seedrl import run_files
+from seedrl.config import Config, check_types
+from seedrl.errors import ConfigError, own_place
+from seedrl.programs import extras
+
+# Fields of earlier versions, and their names of today.
+RENAMED = {
+    "agent.earlier_rows": "agent.earlier_steps",
+    "agent.kl_stop": "agent.target_kl",
+    "agent.piece_rows": "agent.chunk_steps",
+    "agent.priority_mix": "agent.priority_eta",
+    "agent.target_rate": "agent.tau",
+    "agent.trace_lambda": "agent.gae_lambda (PPO), agent.vtrace_lambda (IMPALA)",
+    "learning.replay_ratio": "replay.ratio",
+    "learning.tolerance_updates": "replay.tolerance_updates",
+    "learning.lock_step": 'learning.schedule ("deterministic" for true, "asynchronous" for false)',
+    "learning.regime": 'learning.schedule ("deterministic" for "lock_step")',
+    "launch.restarts": "automatic: env servers are restarted with a growing pause",
+}
+_FILE_PREFIX = "config-file:"  # start of the module names of configuration files
+_OWN_FACTORIES = "envs_server.envs.*"
+_MOST_BYTES = 2**24  # of a saved config
+_ABSENT = object()
+
+# Folders of the config files loaded so far, in the order in which they are on the path.
+_folders: list[str] = []
+_allowed_folders: set[Path] = set()
+_allowed_names: set[str] = set()
+
+
+# Files.
+
+
+def load(name_or_path: str | Path) -> Config:
+    """The configuration of a Python file with `config() -> Config`, or of a run's `config.json`.
+
+    The Python file may import from its own folder, like a script.
+
+    Args:
+      name_or_path: the path of such a file (it ends in `.py` or `.json`), or the name of a bundled
+        one.
+
+    Raises:
+      ConfigError: there is no such file or name, the file raises or has no fitting `config()`, or a
+        field of what it gives holds a value of another type.
+    """
+    path = _resolve(str(name_or_path))
+    if path.suffix == ".json":
+        try:
+            return from_json(run_files.read_regular(path, most_bytes=_MOST_BYTES).decode())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path}: {error}") from error
+    if path.parent != bundled_folder():
+        import_from(path.parent)
+    function = getattr(_module_of(path), "config", None)
+    if not callable(function):
+        raise ConfigError(f"{path}: expected a function `config()` that returns a Config, got none")
+    try:
+        config = function()
+    except (Exception, SystemExit) as error:
+        raise ConfigError(_in_one_line(path, error)) from error
+    if not isinstance(config, Config):
+        raise ConfigError(f"{path}: expected a Config from config(), got {type(config).__name__}")
+    try:
+        check_types("", config)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return config
+
+
+def bundled_folder() -> Path:
+    """The folder of the bundled configurations, in a checkout and in an installed wheel."""
+    package = Path(seedrl.__file__).resolve().parent
+    installed = package / "configs"
+    return installed if installed.is_dir() else package.parent / "configs"
+
+
+def bundled_names() -> list[str]:
+    """The names of the bundled configurations, sorted."""
+    return sorted(path.stem for path in bundled_folder().glob("*.py") if path.stem[0] != "_")
+
+
+def summary(name: str) -> str:
+    """The first line of a bundled configuration's docstring, without a stop; nothing is run."""
+    source = (bundled_folder() / f"{name}.py").read_text()
+    docstring = ast.get_docstring(ast.parse(source)) or ""
+    return docstring.partition("\n")[0].rstrip(".")
+
+
+def _resolve(name_or_path: str) -> Path:
+    if name_or_path.endswith((".py", ".json")):
+        path = Path(name_or_path).resolve()
+        if not path.is_file():
+            raise ConfigError(f"expected a config file, but there is no {name_or_path}")
+        return path
+    names = bundled_names()
+    if name_or_path in names:
+        return bundled_folder() / f"{name_or_path}.py"
+    saved = Path(name_or_path) / run_files.CONFIG
+    if len(name_or_path) < 255 and saved.is_file():
+        raise ConfigError(
+            f"expected a config file, got the folder of a run; pass {saved}, with --workdir "
+            f"{name_or_path} to resume it"
+        )
+    close = difflib.get_close_matches(name_or_path, names, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    raise ConfigError(
+        f"unknown config {name_or_path!r}: {hint}expected the path of a .py or .json file, or "
+        f"one of {', '.join(names)}"
+    )
+
+
+# JSON.
+
+
+def to_json(config: Config) -> str:
+    """A readable text from which `from_json` makes an equal configuration.
+
+    A dataclass is an object with its class (`module:qualname`, or `path.py:qualname` for a class of
+    the configuration file itself) under "type"; a tuple is a list.
+
+    Raises:
+      ConfigError: a field is neither a dataclass, tuple, list, dict with text keys, text, number,
+        bool nor None.
+    """
+    document = {"import_from": _folders, "config": _encode("config", config)}
+    return json.dumps(document, indent=2) + "\n"
+
+
+def from_json(text: str) -> Config:
+    """Inverse of `to_json`. Imports no module but seedrl's own, and what is allowed.
+
+    Raises:
+      ConfigError: not such a text, a class that is not there or not allowed (`allow`), an unknown
+        or a missing field, or a value of another type.
+    """
+    folders, tree = _document(text)
+    passed_over = [folder for folder in folders if not _is_allowed(Path(folder))]
+    for folder in folders:
+        if folder not in passed_over:
+            import_from(Path(folder))
+    check_names(text)
+    config = _decode("config", tree, passed_over)
+    if not isinstance(config, Config):
+        raise ConfigError(f"expected a saved Config, got a {type(config).__name__}")
+    check_types("config.", config)
+    return config
+
+
+def of_run(folder: Path) -> Config:
+    """The configuration of the run in this folder, which may be anybody's.
+
+    Raises ConfigError if there is none, or it names code that is not allowed (`allow`).
+    """
+    try:
+        content = run_files.read_regular(folder / run_files.CONFIG, most_bytes=_MOST_BYTES)
+    except OSError as error:
+        raise ConfigError(_absent(folder, error)) from error
+    return from_json(content.decode(errors="replace"))
+
+
+def check_names(text: str) -> None:
+    """Raises ConfigError for a saved config of an earlier version, whose fields had other names."""
+    _, tree = _document(text)
+    sections = dict(tree) if isinstance(tree, dict) else {}
+    agent = sections.get("agent")
+    if not (isinstance(agent, dict) and str(agent.get("type")).startswith("seedrl.")):
+        sections.pop("agent", None)  # a user's own agent may have a field of any name
+    renamed = [
+        f"{old} is now {new}"
+        for old, new in RENAMED.items()
+        for section, _, name in [old.partition(".")]
+        if isinstance(sections.get(section), dict) and name in sections[section]
+    ]
+    if renamed:
+        raise ConfigError(
+            f"expected a config of this version, got fields with earlier names: "
+            f"{', '.join(renamed)}; rename them in config.json or, to train on, start a new workdir"
+        )
+
+
+def changed_classes(text: str, config: Config) -> list[tuple[str, str, str]]:
+    """(path, saved, present) of each class of an agent and its parts that is another one now.
+
+    Imports none of them. A class of a config file stays the same if that file moves.
+    """
+    _, tree = _document(text)
+    saved = tree.get("agent") if isinstance(tree, dict) else None
+    present = dict(_classes("agent", _encode("agent", config.agent)))
+
+    def short(name: str) -> str:
+        module, _, kind = name.rpartition(":")
+        return f"*.py:{kind}" if module.endswith(".py") else name
+
+    return [
+        (path, kind, present.get(path, "nothing"))
+        for path, kind in _classes("agent", saved)
+        if short(kind) != short(present.get(path, "nothing"))
+    ]
+
+
+def difference(expected: Any, got: Any) -> list[str]:
+    """One line per field that differs: `agent.unroll: expected 80, got 100`; empty if equal."""
+    left, right = dict(_leaves("", expected)), dict(_leaves("", got))
+    return [
+        f"{path}: expected {_show(left.get(path, _ABSENT))}, got {_show(right.get(path, _ABSENT))}"
+        for path in left | right
+        if left.get(path, _ABSENT) != right.get(path, _ABSENT)
+    ]
+
+
+def fields_of(config: Any) -> dict[str, Any]:
+    """The values of all fields by their paths, `agent.unroll`; those of dataclasses one by one."""
+    return {path: value for path, value in _leaves("", config) if not isinstance(value, type)}
+
+
+def _document(text: Any) -> tuple[list[str], Any]:
+    """The folders and the tree of a saved config."""
+    try:
+        document = json.loads(text)
+        folders, tree = document["import_from"], document["config"]
+        if not all(isinstance(folder, str) for folder in folders):
+            raise ValueError
+        return list(folders), tree
+    except (ValueError, TypeError, KeyError, RecursionError):
+        short = repr(text)[:80]
+        raise ConfigError(f"expected a saved config in JSON, got {short}") from None
+
+
+def _encode(path: str, value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value) if field.init]
+        if "type" in names:
+            raise ConfigError(
+                f"{path}.type: expected another name, `kind` say: saved configurations have the "
+                f"class {type(value).__name__} under this one"
+            )
+        fields = {name: _encode(f"{path}.{name}", getattr(value, name)) for name in names}
+        return {"type": _name_of(type(value)), **fields}
+    if type(value) is tuple:
+        return [_encode(f"{path}.{index}", item) for index, item in enumerate(value)]
+    if isinstance(value, list):
+        return {"type": "list", "items": _encode(path, tuple(value))}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        items = {key: _encode(f"{path}.{key}", item) for key, item in value.items()}
+        return {"type": "dict", "items": items}
+    if value is None or type(value) in (str, bool, int, float):
+        return value
+    raise ConfigError(
+        f"{path}: expected a dataclass, tuple, list, dict, text, number, bool or None, which can "
+        f"be saved with the run, got a {type(value).__name__}"
+    )
+
+
+def _decode(path: str, tree: Any, passed_over: Sequence[str]) -> Any:
+    if isinstance(tree, list):
+        return _decode_items(path, tree, passed_over)
+    if not isinstance(tree, dict):
+        return tree
+    fields = dict(tree)
+    kind = fields.pop("type", None)
+    if kind in ("list", "dict"):
+        items = _decode_items(path, fields.get("items"), passed_over)
+        return list(items) if kind == "list" else items
+    found = _find_type(path, kind, passed_over)
+    return _construct(path, found, _decode_items(path, fields, passed_over))
+
+
+def _decode_items(path: str, items: Any, passed_over: Sequence[str]) -> Any:
+    if isinstance(items, list):
+        return tuple(_decode(f"{path}.{i}", item, passed_over) for i, item in enumerate(items))
+    if isinstance(items, dict):
+        return {k: _decode(f"{path}.{k}", item, passed_over) for k, item in items.items()}
+    raise ConfigError(f"{path}: expected items, got {items!r:.80}")
+
+
+def _construct(path: str, kind: type, fields: dict[str, Any]) -> Any:
+    known = {field.name for field in dataclasses.fields(kind) if field.init}
+    for name in fields:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else "another version may have saved it"
+            raise ConfigError(f"{path}.{name}: {kind.__name__} has no such field; {hint}")
+    try:
+        return kind(**fields)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    except Exception as error:  # such as an AssertionError of a user's own class
+        raise ConfigError(f"{path}: {type(error).__name__}: {error}") from error
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__.removeprefix(_FILE_PREFIX)}:{kind.__qualname__}"
+
+
+def _find_type(path: str, name: Any, passed_over: Sequence[str]) -> type:
+    """The dataclass of a saved name. Importing runs code, so only trusted modules are imported."""
+    if not isinstance(name, str):
+        raise ConfigError(f'{path}: expected a class under "type", got {name!r:.80}')
+    module_name, _, qualname = name.rpartition(":")
+    try:
+        found: Any = _trusted_module(module_name, name, passed_over)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot import its class {name}: {error}") from error
+    for part in qualname.split("."):
+        # Not getattr: a module may import others for a name that is asked of it.
+        found = getattr(found, "__dict__", {}).get(part)
+    if not (isinstance(found, type) and dataclasses.is_dataclass(found)):
+        raise ConfigError(f"{path}: expected its class {name} to be a dataclass")
+    return found
+
+
+def _trusted_module(name: str, class_name: str, passed_over: Sequence[str]) -> ModuleType:
+    if name.endswith(".py"):
+        path = Path(name)
+        if not _is_allowed(path.parent):
+            raise ConfigError(
+                f"{path} is code that is not installed; if you trust it, add --allow {path.parent}"
+            )
+        if not path.is_file():
+            raise ConfigError(f"expected the config file of a class, but there is no {path}")
+        return _module_of(path)
+    is_ours = name.startswith("seedrl.") and not name.endswith("__main__")
+    if name in sys.modules:
+        return sys.modules[name]
+    if is_ours or _is_named(class_name) or _lies_in(name, [*_folders, *_allowed_folders]):
+        return importlib.import_module(name)
+    words = " ".join([each for each in passed_over if _lies_in(name, [each])] or [class_name])
+    raise ConfigError(
+        f"{name} is code of neither seedrl nor an allowed folder; if you trust it, add --allow "
+        f"{words}"
+    )
+
+
+def _classes(path: str, tree: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(tree, dict):
+        return
+    kind = tree.get("type")
+    if isinstance(kind, str) and ":" in kind:  # neither a list nor a dict
+        yield f"{path}.type", kind
+    for name, item in tree.items():
+        yield from _classes(f"{path}.{name}", item)
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if not dataclasses.is_dataclass(value):
+        yield path, value
+        return
+    yield f"{path}.type" if path else "type", type(value)
+    for field in dataclasses.fields(value):
+        yield from _leaves(f"{path}.{field.name}".lstrip("."), getattr(value, field.name))
+
+
+def _show(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    return value.__name__ if isinstance(value, type) else repr(value)
+
+
+def _absent(folder: Path, error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return f"may not read {error.filename}: it belongs to another user; ask for permission"
+    if not folder.exists():
+        return f"expected the folder of a run, but there is no {folder}"
+    if (folder / run_files.STATUS).exists() and isinstance(error, FileNotFoundError):
+        return (
+            f"the run in {folder} has not begun to train, so nothing is saved yet; its "
+            f"{run_files.STATUS} says how far it came"
+        )
+    return (
+        f"expected the folder of a run with its {run_files.CONFIG}, got {folder} ({error.strerror})"
+    )
+
+
+# Code.
+
+
+def allow(*allowed: str | Path) -> None:
+    """Admits, in this process, code that the files of a run name.
+
+    Args:
+      allowed: folders, of which the Python files directly in them are meant, or one of such files;
+        or patterns (`*`, `?`) for names of environments' factories and of classes,
+        `package.module:name`.
+    """
+    for each in allowed:
+        path = Path(each)
+        if path.exists():
+            _allowed_folders.add(path.resolve() if path.is_dir() else path.resolve().parent)
+        else:
+            _allowed_names.add(str(each))
+
+
+def to_allow(text: str) -> list[str]:
+    """What `--allow` needs for a saved config: folders, and names of code from elsewhere."""
+    folders, tree = _document(text)
+    try:
+        environment = tree["environment"]
+        factories = [name for name in (environment["id"], *environment["wrappers"]) if ":" in name]
+    except (TypeError, KeyError):
+        raise ConfigError("expected a saved config with the factories of environments") from None
+    kinds = [kind for _, kind in _classes("config", tree) if not kind.startswith("seedrl.")]
+    names = [*factories, *(kind for kind in kinds if ".py:" not in kind)]
+    outside = [name for name in names if not _lies_in(name, folders)]
+    return [*folders, *dict.fromkeys(outside)]
+
+
+def require_factories(names: Iterable[str]) -> None:
+    """Refuses factories of environments that a saved run names, unless they are allowed.
+
+    An installed one too: some that are installed run what they are given.
+    """
+    refused = [
+        name
+        for name in names
+        if ":" in name and not (_is_named(name) or _lies_in(name, _allowed_folders))
+    ]
+    if refused:
+        words = " ".join(dict.fromkeys(refused))
+        raise ConfigError(
+            f"the run's {run_files.CONFIG} names {words}, which is code; if you trust it, add "
+            f"--allow {words}"
+        )
+
+
+def import_folders() -> tuple[str, ...]:
+    """The folders of the files loaded so far, in the order in which they are on the path."""
+    return tuple(_folders)
+
+
+def import_from(folder: Path) -> None:
+    """Puts `folder` on the path of imports: before all but the folders that it was given before.
+
+    So a configuration's own folder comes before those of the configurations that it loads, and
+    before the current folder, whatever PYTHONPATH says. `path_for_children` has the same order.
+    """
+    text = str(folder)
+    if text not in _folders:
+        _folders.append(text)
+    sys.path[:] = [*_folders, *(entry for entry in sys.path if entry not in _folders)]
+
+
+def path_for_children() -> str:
+    """PYTHONPATH of a process that finds what this one finds, and then what the current folder has.
+
+    It has to be started with `python -P`, which puts no folder before it.
+    """
+    folders = [*_folders, os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.pathsep.join(dict.fromkeys(folders))
+
+
+def _is_allowed(folder: Path) -> bool:
+    """Whether the Python files of a folder may be run: it was allowed, or is the command line's."""
+    return folder.resolve() in _allowed_folders or str(folder) in _folders
+
+
+def _is_named(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _allowed_names)
+
+
+def _lies_in(name: str, folders: Iterable[str | Path]) -> bool:
+    """Whether code comes with seedrl, or its module lies directly in one of the folders."""
+    top = name.partition(":")[0].partition(".")[0]
+    return fnmatch.fnmatchcase(name, _OWN_FACTORIES) or any(
+        (Path(folder) / f"{top}.py").is_file() or (Path(folder) / top).is_dir()
+        for folder in folders
+        if top
+    )
+
+
+def _module_of(path: Path) -> ModuleType:
+    """The module of a Python file, which runs once. Raises ConfigError if it raises anything."""
+    # The path makes the name unique: a/config.py and b/config.py can be loaded side by side. A file
+    # runs once, so that the classes in it stay the same classes.
+    name = f"{_FILE_PREFIX}{path}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None, f"{path} is not a Python file"
+    module = importlib.util.module_from_spec(spec)
+    # Before the file runs: dataclasses look up the module in which they stand.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise ConfigError(_in_one_line(path, error)) from error
+    return module
+
+
+def _in_one_line(path: Path, error: BaseException) -> str:
+    """One line for what a config file has raised: the error and its place in a user's own file."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}: {error.msg}"
+    place = own_place(error) or str(path)
+    if isinstance(error, ImportError) and (missing := extras.describe(error)):
+        return f"{place}: {missing}"
+    text = " ".join(str(error).split())
+    if unknown := re.search(r"unexpected keyword argument '(\w+)'", text):
+        renamed = [old for old in RENAMED if old.endswith(f".{unknown[1]}")]
+        text += "".join(f"; {old} is now {RENAMED[old]}" for old in renamed)
+    kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
+    return f"{place}: {kind}{text}"

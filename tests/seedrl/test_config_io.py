@@ -1,0 +1,377 @@
+"""Configurations as files: loaded, saved without loss, and run only if that is allowed."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seedrl import config_io
+from seedrl.config import Config, EnvironmentConfig
+from seedrl.errors import ConfigError
+from tests.seedrl.own_config import write_own
+
+CARTPOLE = config_io.load("cartpole_r2d2")
+SAVED = config_io.to_json(CARTPOLE)
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(config_io, "_folders", [])
+    monkeypatch.setattr(config_io, "_allowed_folders", set())
+    monkeypatch.setattr(config_io, "_allowed_names", set())
+
+
+def refused(text: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        config_io.from_json(text)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def change(*path: str, to: object) -> str:
+    """The saved config of CartPole with another value."""
+    tree: Any = json.loads(SAVED)
+    node = tree
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = to
+    return json.dumps(tree)
+
+
+# Files.
+
+
+def test_a_bundled_config_is_loaded_by_name() -> None:
+    assert CARTPOLE.environment.id == "CartPole-v1"
+    assert config_io.import_folders() == ()
+
+
+def test_an_installed_wheel_has_its_configs_inside_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "seedrl"
+    (package / "configs").mkdir(parents=True)
+    monkeypatch.setattr(config_io.seedrl, "__file__", str(package / "__init__.py"))
+    assert config_io.bundled_folder() == package / "configs"
+    (package / "configs").rmdir()
+    assert config_io.bundled_folder() == tmp_path / "configs"
+
+
+def test_two_files_of_one_name_do_not_mix_and_import_from_beside_them(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        path = write_own(tmp_path / name, f"own_{name}")
+        path.write_text(path.read_text().replace("own_env:make", name))
+    configs = [config_io.load(tmp_path / name / "own.py") for name in ("one", "two")]
+    assert [config.environment.id for config in configs] == ["one", "two"]
+    assert configs[0].agent.unroll == 7
+    assert config_io.import_folders() == (str(tmp_path / "one"), str(tmp_path / "two"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = (\n", "own.py:1: '(' was never closed"),
+        ("\nimport no_such_module_at_all\n", "own.py:2: ModuleNotFoundError"),
+        ("x = 1\n", "expected a function `config()`"),
+        ("def config():\n  return 3\n", "expected a Config from config"),
+        ("def config():\n  return undefined\n", "own.py:2: NameError"),
+        ("from seedrl.config import *\nLearningConfig(regime=3)", "is now learning.schedule"),
+        ("from seedrl.config import *\nLearningConfig(slots=3)", "own.py:2: TypeError"),
+        # An error in an imported module is placed there.
+        ("import helper_a", "helper_a.py:2: NameError"),
+        ("import helper_b", "helper_b.py:2: invalid syntax"),
+        ("import helper_c", "helper_c.py:3: JSONDecodeError"),
+    ],
+)
+def test_a_file_that_cannot_work_is_one_line_with_its_place(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    (tmp_path / "helper_a.py").write_text("\ndef rate(): return missing\nRATE = rate()")
+    (tmp_path / "helper_b.py").write_text("x = 1\ndef f(:")
+    (tmp_path / "helper_c.py").write_text("\nimport json\njson.loads('[')")
+    path = tmp_path / "own.py"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        config_io.load(path)
+    line = str(caught.value)
+    assert message in line and line.startswith(str(tmp_path)) and "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cartpole_r2d3", "did you mean cartpole_r2d2"),
+        ("nowhere/own.py", "nowhere/own.py"),
+        ("x" * 3000, "unknown config"),
+    ],
+)
+def test_a_name_that_is_none_is_refused(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config_io.load(name)
+
+
+def test_the_config_that_a_run_has_saved_is_loaded_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(SAVED)
+    assert config_io.load(path) == CARTPOLE
+    path.write_text("{}")
+    with pytest.raises(ConfigError, match=str(path)):
+        config_io.load(path)
+
+
+def test_only_a_regular_file_of_bounded_size_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(ConfigError, match="regular file"):
+        config_io.of_run(tmp_path)
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").write_text(SAVED)
+    monkeypatch.setattr(config_io, "_MOST_BYTES", 100)
+    with pytest.raises(ConfigError, match="at most 100 bytes"):
+        config_io.of_run(tmp_path)
+
+
+# JSON.
+
+
+@pytest.mark.parametrize("name", config_io.bundled_names())
+def test_bundled_configs_survive_json(name: str) -> None:
+    config = config_io.load(name)
+    assert config_io.from_json(config_io.to_json(config)) == config
+
+
+def test_another_process_can_reload_what_a_users_file_makes(tmp_path: Path) -> None:
+    path = write_own(tmp_path, "own_sibling_c")
+    config = config_io.load(path)
+    text = config_io.to_json(config)
+    assert json.loads(text)["config"]["agent"]["type"] == f"{path}:OwnAgent"
+    assert config_io.from_json(text) == config
+    for name in [name for name in sys.modules if str(tmp_path) in name or name == "own_sibling_c"]:
+        del sys.modules[name]
+    sys.path.remove(str(tmp_path))
+    config_io._folders.clear()
+    assert refused(text).endswith(f"add --allow {tmp_path}")
+    assert str(tmp_path) not in sys.path
+    config_io.allow(path)
+    reloaded = config_io.from_json(text)
+    assert reloaded.agent.sizes == (1, 2) and reloaded.agent.names == ((), ("a",))
+    assert reloaded.agent.table == {"type": [1, None, True, 0.5]}
+    assert type(reloaded.agent).__qualname__ == "OwnAgent"
+
+
+@dataclasses.dataclass(frozen=True)
+class Typed:
+    type: str = "gru"
+
+
+@pytest.mark.parametrize(
+    ("value", "field"),
+    [((print,), "config.agent.0: "), (Typed(), "config.agent.type: "), ({3: 4}, "config.agent: ")],
+)
+def test_a_value_that_cannot_be_saved_is_named(value: object, field: str) -> None:
+    config = Config(environment=EnvironmentConfig(id="x"), agent=value)
+    with pytest.raises(ConfigError, match=f"^{field}"):
+        config_io.to_json(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *(
+            (text, "expected a saved")
+            for text in (
+                *("", "[]", "{}", "3", "null", '"x"', '{"import_from": [], "config": 3}', None, 3),
+                *('{"import_from": 3, "config": {}}', '{"import_from": [3], "config": {}}'),
+                *("[" * 100_000, '{"config": {}}'),
+            )
+        ),
+        ('{"import_from": [], "config": {}}', "config: "),
+        (change("config", "agent", "unrol", to=3), "config.agent.unrol: "),
+        (change("config", "agent", "type", to=3), "config.agent"),
+        (change("config", "agent", "type", to={"a": 1}), "config.agent"),
+        (change("config", "agent", to={"type": "list", "items": 3}), "config.agent"),
+        (change("config", "agent", to={"type": "dict"}), "config.agent"),
+        (change("config", "agent", to={"type": "list"}), "config.agent"),
+        (change("config", "environment", to=[]), "config.environment"),
+        (change("config", "environment", "wrappers", to=[3]), "config.environment.wrappers"),
+        (change("config", "seed", to="zero"), "config.seed: "),
+        (change("config", "seed", to={"type": "list", "items": []}), "config.seed: "),
+        (change("config", "learning", to="x"), "config.learning"),
+    ],
+)
+def test_a_saved_config_of_wrong_types_or_shapes_is_one_line(text: Any, message: str) -> None:
+    assert message in refused(text)
+    if message == "expected a saved":
+        for function in (config_io.check_names, config_io.to_allow):
+            if "config" not in str(text):
+                with pytest.raises(ConfigError):
+                    function(text)
+
+
+@pytest.mark.parametrize(
+    ("section", "old", "new"),
+    [
+        ("agent", "priority_mix", "agent.priority_eta"),
+        ("learning", "replay_ratio", "replay.ratio"),
+        ("learning", "lock_step", "learning.schedule"),
+        ("learning", "regime", "learning.schedule"),
+        ("launch", "restarts", "automatic"),
+    ],
+)
+def test_a_field_of_an_earlier_version_is_refused_with_its_new_name(
+    section: str, old: str, new: str
+) -> None:
+    assert f"{section}.{old} is now {new}" in refused(change("config", section, old, to=3))
+
+
+def test_a_difference_names_each_field() -> None:
+    agent = dataclasses.replace(CARTPOLE.agent, unroll=100)
+    other = dataclasses.replace(CARTPOLE, seed=3, agent=agent)
+    assert config_io.difference(CARTPOLE, CARTPOLE) == []
+    assert config_io.difference(CARTPOLE, other) == [
+        f"agent.unroll: expected {CARTPOLE.agent.unroll}, got 100",
+        "seed: expected 0, got 3",
+    ]
+    other = dataclasses.replace(CARTPOLE, agent=CARTPOLE.environment)
+    lines = config_io.difference(CARTPOLE, other)
+    assert lines[0] == "agent.type: expected R2D2Config, got EnvironmentConfig"
+    assert "agent.gamma: expected 0.99, got nothing" in lines
+    fields = config_io.fields_of(CARTPOLE)
+    assert fields["seed"] == 0 and fields["environment.id"] == "CartPole-v1"
+    assert isinstance(fields["agent.network.torso_sizes"], tuple)
+    assert not {"agent", "agent.type", "agent.network"} & fields.keys()
+
+
+def test_a_changed_class_of_an_agent_is_known_without_importing_it() -> None:
+    assert config_io.changed_classes(SAVED, CARTPOLE) == []
+    for name in ("/gone/config.py:Own", "other.agents:R2D2Config", "seedrl.agents.r2d2:Other"):
+        moved = change("config", "agent", "type", to=name)
+        present = "seedrl.agents.r2d2:R2D2Config"
+        assert config_io.changed_classes(moved, CARTPOLE) == [("agent.type", name, present)]
+
+
+# Code.
+
+MARKER = "import pathlib; pathlib.Path(__file__).with_name('has_run').touch()\n"
+
+
+@pytest.mark.parametrize("kind", ["{folder}/evil.py:Agent", "evil:Agent"])
+@pytest.mark.parametrize("imports", [[], ["{folder}"]])
+def test_a_run_of_somebody_else_runs_no_code(tmp_path: Path, kind: str, imports: list[str]) -> None:
+    (tmp_path / "evil.py").write_text(MARKER)
+    document = json.loads(change("config", "agent", "type", to=kind.format(folder=tmp_path)))
+    document["import_from"] = [path.format(folder=tmp_path) for path in imports]
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    with pytest.raises(ConfigError, match=r"^config\.agent: .*--allow ") as caught:
+        config_io.of_run(tmp_path)
+    assert not (tmp_path / "has_run").exists()
+    is_found = kind.startswith("{") or bool(imports)
+    assert (f"--allow {tmp_path}" in str(caught.value)) == is_found
+    config_io.allow(tmp_path)
+    sys.modules.pop("evil", None)
+    with pytest.raises((ConfigError, ImportError)):  # it has no such class
+        config_io.of_run(tmp_path)
+    assert (tmp_path / "has_run").exists() == is_found
+
+
+NOT_IMPORTED = """
+import sys
+from seedrl import config_io
+from seedrl.errors import ConfigError
+before = set(sys.modules)
+for name in sys.argv[2:]:
+    text = open(sys.argv[1]).read().replace("seedrl.agents.r2d2:R2D2Config", name)
+    try:
+        config_io.from_json(text)
+    except ConfigError as error:
+        assert str(error).startswith("config.agent: "), error
+        print("refused")
+print(sorted(name for name in set(sys.modules) - before if not name.startswith("seedrl.")))
+"""
+
+
+def test_no_module_is_imported_because_a_saved_config_names_it(tmp_path: Path) -> None:
+    (tmp_path / "test_evil.py").write_text(MARKER)
+    (tmp_path / "sitting_here.py").write_text(MARKER)
+    (tmp_path / "config.json").write_text(SAVED)
+    names = [
+        *("unittest.__main__:X", "numpy.f2py.__main__:X", "antigravity:X", "sitting_here:X"),
+        *("subprocess:Popen", "os:system", "seedrl.no_such:X", "seedrl.config:NoSuch", "X", ":X"),
+        *("seedrl.config:dataclasses.Field", "pathlib:Path", "..a:X", "seedrl.:X"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", NOT_IMPORTED, "config.json", *names],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines() == [*["refused"] * len(names), "[]"], done.stderr
+    assert not (tmp_path / "has_run").exists()
+
+
+def test_factories_of_a_run_are_allowed_by_name_or_with_their_folder(tmp_path: Path) -> None:
+    config_io.require_factories(["CartPole-v1", "envs_server.envs.catch:make"])
+    (tmp_path / "recall.py").touch()
+    names = ["recall:make", "subprocess:run"]
+    with pytest.raises(ConfigError, match="add --allow recall:make subprocess:run$"):
+        config_io.require_factories(names)
+    config_io.allow(tmp_path)
+    with pytest.raises(ConfigError, match="add --allow subprocess:run$"):
+        config_io.require_factories(names)
+    config_io.allow("subprocess:*")
+    config_io.require_factories(names)
+
+
+def test_the_arguments_of_allow_follow_from_a_saved_config(tmp_path: Path) -> None:
+    assert config_io.to_allow(SAVED) == []
+    assert config_io.to_allow(change("config", "agent", "type", to="p.q:Own")) == ["p.q:Own"]
+    (tmp_path / "own_env.py").touch()
+    text = config_io.to_json(config_io.load(write_own(tmp_path, "own_sibling_d")))
+    assert config_io.to_allow(text) == [str(tmp_path), "a:b", "c:d"]
+
+
+def test_a_file_that_an_allowed_module_misses_is_not_a_folder_without_a_config(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "own_weights.py").write_text("open('/no/such/weights')")
+    document = json.loads(change("config", "agent", "type", to="own_weights:Agent"))
+    (tmp_path / "config.json").write_text(json.dumps(document | {"import_from": [str(tmp_path)]}))
+    config_io.allow(tmp_path)
+    with pytest.raises(FileNotFoundError, match="/no/such/weights"):
+        config_io.of_run(tmp_path)
+
+
+def test_a_configs_folder_comes_before_the_current_one_here_and_in_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside, current = tmp_path / "beside", tmp_path / "current"
+    for folder in (beside, current):
+        folder.mkdir()
+        (folder / "twin_of_two.py").touch()
+    (current / "only_here.py").touch()
+    monkeypatch.chdir(current)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    # As in a learner: Python has put the current folder there, and then PYTHONPATH.
+    sys.path[:] = [str(current), str(beside), "others"]
+    config_io.import_from(beside)
+    assert sys.path == [str(beside), str(current), "others"]
+    path = config_io.path_for_children()
+    assert path == os.pathsep.join(map(str, (beside, current, tmp_path)))
+    source = "import twin_of_two, only_here; print(twin_of_two.__file__, only_here.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-P", "-S", "-c", source],
+        env={"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.split() == [f"{beside}/twin_of_two.py", f"{current}/only_here.py"]

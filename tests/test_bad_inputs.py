@@ -74,8 +74,7 @@ _FILES = {
 
 
 def _env_server(words: Sequence[str]) -> int:
-    serve = envs_server.__main__._serve
-    return exit_code(lambda: serve(words), prog=envs_server.__main__.PROG)
+    return exit_code(lambda: envs_server.__main__._run(words), prog=envs_server.__main__.PROG)
 
 
 _PROGRAMS: dict[str, tuple[str, Callable[[list[str]], int]]] = {

@@ -194,7 +194,7 @@ def test_a_new_run_has_a_folder_of_its_own(stage: Stage) -> None:
 
 
 def test_env_servers_compute_in_one_thread_and_import_from_the_folder_of_the_config(
-    stage: Stage, capfd: pytest.CaptureFixture[str]
+    stage: Stage,
 ) -> None:
     folder = stage.path / "own"
     folder.mkdir()
@@ -204,7 +204,6 @@ def test_env_servers_compute_in_one_thread_and_import_from_the_folder_of_the_con
     (folder / "own_config.py").write_text(source)
     words = ["--environment.id", "own_twin:make", "--workdir", "w"]
     assert main(["train", str(folder / "own_config.py"), *words]) == 0
-    assert "imports own_twin from" in capfd.readouterr().err
     variables = stage.calls[0].variables
     assert variables["OMP_NUM_THREADS"] == "1"
     assert variables["PYTHONPATH"].split(":")[:2] == [str(folder), str(stage.path)]

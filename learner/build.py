@@ -48,8 +48,7 @@ from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import Checkpoint
-from seedrl.config import Config
-from seedrl.config_checks import page_steps
+from seedrl.config import Config, page_steps
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.spec_json import saved_spec

@@ -14,7 +14,7 @@ from learner.saving.saver import Best, Saver
 from learner.schedule import Session
 from seedrl.agents.agent import replace_actor_params
 from seedrl.config import Config
-from seedrl.config_json import to_json
+from seedrl.config_io import to_json
 from seedrl.spec_json import encode_spec
 from seedrl.types import Tree
 

@@ -48,10 +48,8 @@ from learner.session.sharing.joining import (
 from learner.threads.watchdog import ExitDeadline
 from learner.threads.worker import Deaths
 from seedrl.checkpoints import Checkpoint, best_return
-from seedrl.config import Config
-from seedrl.config_checks import check
-from seedrl.config_json import to_allow, to_json
-from seedrl.config_tree import fields_of
+from seedrl.config import Config, check
+from seedrl.config_io import fields_of, to_allow, to_json
 from seedrl.errors import ConfigError, NotFiniteError
 from seedrl.exit_codes import ExitCode
 

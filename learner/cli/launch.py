@@ -15,9 +15,8 @@ from learner.cli import certificates
 from learner.cli.arguments import parse
 from learner.processes import env_servers
 from learner.reporting.summary import resuming
-from seedrl import config_json, config_modules
-from seedrl.config import Config
-from seedrl.config_checks import check
+from seedrl import config_io
+from seedrl.config import Config, check
 from seedrl.errors import ConfigError
 from seedrl.programs import extras
 
@@ -79,13 +78,13 @@ def run(argv: Sequence[str]) -> int:
     address = options.address or os.environ.get("RAY_ADDRESS", "auto")
     name, command = Path(argv[0]).stem, shlex.join([*PROG.split(), *argv])
     workdir = workdir_of(options.workdir, address, name, config.seed)
-    folders = config_modules.import_folders()
+    folders = config_io.import_folders()
     words = ["--workdir", str(workdir), "--name", name]
     words += ["--user-command", command, *(("--allow", *folders) if folders else ())]
     work = ray_launch.Work(
         learner=learner_words(words),
         env_server=env_server_words(config, fleet),
-        files={_CONFIG: config_json.to_json(config), **make_secrets()},
+        files={_CONFIG: config_io.to_json(config), **make_secrets()},
         issue=issue,
         port=secrets.choice(_PORTS),
         num_env_servers=fleet.num_servers,
@@ -129,7 +128,7 @@ def read(argv: Sequence[str]) -> tuple[LaunchOptions, Config, env_servers.Fleet]
     """The options, the configuration and its env servers. Raises ConfigError as they do."""
     options, config = parse(LaunchOptions, argv, prog=PROG)
     if argv[0].endswith(".json"):
-        config_json.require_factories((config.environment.id, *config.environment.wrappers))
+        config_io.require_factories((config.environment.id, *config.environment.wrappers))
     for name in ("learner_cpus", "env_server_cpus"):
         if not getattr(options, name) > 0:
             flag = name.replace("_", "-")

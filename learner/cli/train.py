@@ -20,9 +20,8 @@ from learner.processes import env_servers
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
 from learner.reporting.output import tolerating_lost_output
 from learner.saving.folder_lock import check_free
-from seedrl import config_json, config_modules, run_files
-from seedrl.config import Config, ServingConfig
-from seedrl.config_checks import check
+from seedrl import config_io, run_files
+from seedrl.config import Config, ServingConfig, check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
@@ -153,15 +152,16 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
     options, config = parse(TrainOptions, argv, prog=PROG)
     extras.require("learner")
     if argv[0].endswith(".json"):
-        config_json.require_factories((config.environment.id, *config.environment.wrappers))
+        config_io.require_factories((config.environment.id, *config.environment.wrappers))
     config, fleet = plan(options, config)
-    _name_passed_over(config)
     workdir = options.workdir or _new_workdir(argv[0], config)
     run_files.keep_private()
     check_free(workdir)
     is_new = not workdir.exists()
     if _is_stopped(stop):
         return ExitCode.OK
+    # Imports gRPC: only once the command line is known to be good.
+
     # Imports gRPC: only once the command line is known to be good.
     from learner.serving.access import with_address
 
@@ -274,14 +274,6 @@ def _remove_unbegun(workdir: Path) -> None:
     """Removes the folder that this command made for a run which never began."""
     if workdir.is_dir() and not (workdir / run_files.CONFIG).exists():
         shutil.rmtree(workdir, ignore_errors=True)
-
-
-def _name_passed_over(config: Config) -> None:
-    factories = (config.environment.id, *config.environment.wrappers)
-    names = [name.partition(":")[0] for name in factories if ":" in name]
-    for module in config_modules.passed_over(names):
-        text = f"imports {module} from the folder of the config, not from the current folder"
-        print(f"{PROG}: {text}", file=sys.stderr)
 
 
 def _new_workdir(config_name: str, config: Config) -> Path:

@@ -26,7 +26,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from learner.train import train
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.config import Config
 
 _ROOT = Path(__file__).parents[2]
@@ -121,7 +121,7 @@ def _owner(frame: FrameType, code: CodeType) -> type | None:
 
 def configuration(address: str) -> Config:
     """CartPole in lock step, with eight environments and an end after the watched passes."""
-    config = config_file.load("cartpole_r2d2")
+    config = config_io.load("cartpole_r2d2")
     return dataclasses.replace(
         config,
         environment=dataclasses.replace(config.environment, vectorization="sync"),

@@ -36,7 +36,7 @@ from learner.bench import machine
 from learner.launch import env_servers
 from learner.launch.supervisor import Supervisor
 from learner.train import train
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.agents.agent import Agent, AgentState
 from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, Schedule
@@ -170,7 +170,7 @@ def judged(given: Mapping[int, Given], bounds: Bounds) -> dict[str, int]:
 
 def measured(name: str, schedule: Schedule, updates: int, is_starved: bool) -> Lag:
     """Trains for about `updates` updates, which this process must not have done before."""
-    config = config_file.load(name)
+    config = config_io.load(name)
     window, batch = config.agent.window, config.learning.batch_sequences
     ahead = config.replay.ahead_updates + config.learning.publish_every_updates
     config = dataclasses.replace(

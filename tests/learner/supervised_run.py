@@ -13,7 +13,7 @@ from learner.session.reports import Reports
 from learner.threads.worker import Deaths
 from learner.train import TrainLoop
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
-from seedrl.config_file import load
+from seedrl.config_io import load
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 TOTAL_STEPS = 5

@@ -7,10 +7,10 @@ import pytest
 
 from learner.build import Geometry, _own_shards, replay_text, resumption
 from learner.hosts.place import Place
-from seedrl import config_file
+from seedrl import config_io
 from seedrl.checkpoints import Checkpoint
 
-REPLAY, QUEUE = config_file.load("cartpole_r2d2"), config_file.load("cartpole_impala")
+REPLAY, QUEUE = config_io.load("cartpole_r2d2"), config_io.load("cartpole_impala")
 SAVED = {1: "saved by 1 host, now of 2", 2: "saved by 2 hosts, now of 1"}
 
 

@@ -19,10 +19,10 @@ from learner.session.end_of_run import raise_death
 from learner.session.reports import open_reports
 from learner.threads.worker import Deaths
 from learner.train import _best, _refusing, _wait_for, train
-from seedrl import checkpoints, config_file
+from seedrl import checkpoints, config_io
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory, best_return
-from seedrl.config_json import to_json
+from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -65,7 +65,7 @@ def test_time_and_counts_of_a_run_continue_when_it_is_resumed(
     folder = RunFolder(tmp_path)
     with (
         contextlib.closing(folder),
-        open_reports(config_file.load("cartpole_r2d2"), "mine", folder, checkpoint) as reports,
+        open_reports(config_io.load("cartpole_r2d2"), "mine", folder, checkpoint) as reports,
     ):
         reports.metrics.count("frames", 4)
         values = reports.metrics.flush(env_steps=110, updates=2)
@@ -86,7 +86,7 @@ def test_time_and_counts_of_a_run_continue_when_it_is_resumed(
 def test_a_run_that_cannot_start_lets_others_have_its_folder(
     tmp_path: Path, resume: Resume, num_devices: int, message: str
 ) -> None:
-    config = config_file.load("cartpole_r2d2")
+    config = config_io.load("cartpole_r2d2")
     learning = dataclasses.replace(config.learning, num_devices=num_devices)
     config = dataclasses.replace(config, learning=learning)
     with pytest.raises(UserError, match=message):
@@ -100,7 +100,7 @@ def test_a_host_that_is_stopped_before_the_others_are_there_is_not_done(tmp_path
     stop.set("SIGTERM")
     with socket.create_server(("127.0.0.1", 0)) as free:
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
-    config = config_file.load("cartpole_r2d2")
+    config = config_io.load("cartpole_r2d2")
     serving = dataclasses.replace(config.serving, bind="127.0.0.1:0", insecure=True)
     config = dataclasses.replace(config, serving=serving)
     with pytest.raises(UserError, match="SIGTERM, before training started") as caught:
@@ -114,7 +114,7 @@ class OtherR2D2Config(R2D2Config):
 
 @pytest.mark.usefixtures("process")
 def test_a_run_of_another_agent_is_left_as_it_is(tmp_path: Path) -> None:
-    config = config_file.load("cartpole_r2d2")
+    config = config_io.load("cartpole_r2d2")
     checkpoints.save(tmp_path / "checkpoints", 3, {}, {"config": to_json(config)}, keep=2)
     before = sorted(path.name for path in tmp_path.iterdir())
     replay = dataclasses.replace(config.replay, min_steps=10_000)
@@ -128,7 +128,7 @@ def test_a_run_of_another_agent_is_left_as_it_is(tmp_path: Path) -> None:
 def test_what_the_checkpoint_does_not_hold_is_refused_before_the_run_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = config_file.load("cartpole_r2d2")
+    config = config_io.load("cartpole_r2d2")
     spec = encode_spec(EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2)))
     meta = {"config": to_json(config), "env_steps": 1, "totals": {}, "env_spec": spec}
     checkpoints.save(tmp_path / "checkpoints", 3, {}, meta, keep=2)

@@ -16,9 +16,9 @@ from learner.evaluate import Evaluation
 from learner.launch import env_servers
 from learner.launch.child import Command
 from learner.saving.run_records import FinalScore, read_final_score
-from seedrl import checkpoints, config_file
+from seedrl import checkpoints, config_io
 from seedrl.config import Config
-from seedrl.config_json import to_json
+from seedrl.config_io import to_json
 
 RESULT = Evaluation(
     mean=2.0,
@@ -43,7 +43,7 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "envs_server" / "__main__.py").write_text(PAUSE)
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / "config.json").write_text(to_json(config_file.load("cartpole_r2d2")))
+    (folder / "config.json").write_text(to_json(config_io.load("cartpole_r2d2")))
     monkeypatch.chdir(tmp_path)
     return folder
 
@@ -97,7 +97,7 @@ def test_the_saved_config_is_served_on_a_socket_of_its_own(
     assert episodes == 8
     assert config.serving.bind.startswith("unix:/")
     assert config.launch.env_servers == 1
-    saved = config_file.load("cartpole_r2d2")
+    saved = config_io.load("cartpole_r2d2")
     assert config.serving.training_slots == saved.serving.training_slots
     assert not [*(run_folder / "logs").iterdir()]
 

@@ -13,8 +13,6 @@ import pytest
 from learner.launch import restarts
 from learner.launch.child import Command
 from learner.launch.supervisor import LateReceiver, Supervisor, forward_signals
-from learner.session.supervision import STOP_SECONDS
-from seedrl.config import LoggingConfig
 
 PAUSE = "signal.pause()"
 SAVING = (
@@ -426,11 +424,3 @@ def test_a_program_that_is_not_there_is_an_exit_like_any_other(stage: Stage) -> 
     supervisor = Supervisor([], learner=missing, restarts=0, say=stage.said.append)
     with supervisor:
         assert supervisor.wait() == 1
-
-
-@pytest.mark.parametrize("seconds", [10.0, 600.0, 3600.0])
-def test_a_learner_whose_env_servers_fail_has_the_time_to_save_that_it_gives_itself(
-    seconds: float,
-) -> None:
-    config = LoggingConfig(stuck_seconds=seconds)
-    assert STOP_SECONDS + config.stuck_seconds < config.grace_seconds

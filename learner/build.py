@@ -232,7 +232,7 @@ def build_hub(
         evaluation_slots=geometry.evaluation_slots,
         step_deadline_seconds=config.serving.step_deadline_seconds,
     )
-    return Hub(serving, config.environment, spec=spec, attendance=registry)
+    return Hub(serving, config.environment, spec=spec, registry=registry)
 
 
 class System(NamedTuple):

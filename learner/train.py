@@ -157,11 +157,14 @@ def train(
         session.start()
 
         # 5. Until it is over.
+        saver = _open_saver(config, workdir, folder, start.checkpoint, reports, hosts)
+        stuck_seconds = config.logging.stuck_seconds
+        session.watchdog.watch(saver.heartbeat, stuck_seconds, saver.report_hang)
         loop = TrainLoop(
             config,
             session,
             service=service,
-            saver=_open_saver(config, workdir, folder, start.checkpoint, reports, hosts),
+            saver=saver,
             reports=reports,
             stop=stop,
             deaths=deaths,
@@ -170,9 +173,8 @@ def train(
         try:
             loop.run()
         finally:
-            seconds = _STOP_SECONDS + config.logging.stuck_seconds
             text = "the run was not stopped and saved"
-            with ExitDeadline(seconds, text, code=ExitCode.STUCK):
+            with ExitDeadline(_STOP_SECONDS + stuck_seconds, text, code=ExitCode.STUCK):
                 loop.end()
         if place.is_first:
             reports.draw_curve(config, folder, stop.seconds_to_end())
@@ -322,7 +324,6 @@ class TrainLoop:
         """Reports and saves at their intervals until the run is over."""
         while not self._is_over():
             self.session.failed.wait(_TICK_SECONDS)
-            self._saver.look(self._config.logging.stuck_seconds)
             self.progress.look()
             if not self._hosts.is_alone and _num_updates(self.session):
                 leave_jax_service()  # not possible before the first update

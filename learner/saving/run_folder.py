@@ -1,10 +1,7 @@
 """The folder of a run: which process owns it, and what is written there at its start."""
 
-import contextlib
 import logging
 import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -20,9 +17,6 @@ Resume = Literal["auto", "never", "must"]
 
 # Acting continues between the moments at which a checkpoint reads the two counts of its steps.
 _STEPS_UNDER_WAY = 1_000_000
-# What a refused session puts back as it was: else a run that was confirmed would be shown as failed
-# by another try to train it, under a configuration that it never had.
-_OF_A_SESSION = (run_files.CONFIG, run_files.COMMANDS, run_files.STATUS)
 
 
 class RunFolder:
@@ -32,15 +26,12 @@ class RunFolder:
 
     Attributes:
       path: of the folder, absolute and without `..`.
-      has_begun: whether this session trains, or did; the run sets it.
       is_begun_anew: whether what the folder holds is of another attempt, as the user has said.
     """
 
     def __init__(self, path: Path):
         self.path = _normal(path)
-        self.has_begun = False
         self.is_begun_anew = False
-        self._is_new = not self.path.exists()
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = lock(self.path)
@@ -99,55 +90,9 @@ class RunFolder:
             file.seek(0)
             return len(file.readlines())
 
-    @contextlib.contextmanager
-    def unchanged_until_begun(self) -> Iterator[None]:
-        """A session that ends inside before it has begun leaves the run's files as they were.
-
-        A folder that was made for a run which is then refused, or stopped, is removed. Raises
-        ConfigError if what is there cannot be read.
-        """
-        before = {name: self._content(name) for name in _OF_A_SESSION}
-        is_defect = True
-        try:
-            yield
-            is_defect = False
-        except UserError:
-            is_defect = False
-            raise
-        finally:
-            if not self.has_begun:
-                if self._is_new and not is_defect:
-                    shutil.rmtree(self.path, ignore_errors=True)
-                else:
-                    self._put_back(before, keeps_status=is_defect or self._is_new)
-
     def close(self) -> None:
         """Lets others have the folder."""
         os.close(self._descriptor)
-
-    def _put_back(self, before: dict[str, bytes | None], *, keeps_status: bool) -> None:
-        for name, content in before.items():
-            if name == run_files.STATUS and (keeps_status or content is None):
-                continue  # the only place that says why a first session has ended
-            try:
-                if content is None:
-                    (self.path / name).unlink(missing_ok=True)
-                elif content != self._content(name):
-                    _replace(self.path / name, content)
-            # What ended the run is the error to raise.
-            except (OSError, ConfigError) as error:
-                _logger.error("%s could not be put back as it was: %s", self.path / name, error)
-
-    def _content(self, name: str) -> bytes | None:
-        try:
-            return run_files.read_regular(self.path / name)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ConfigError(
-                f"--workdir: cannot read {self.path / name} ({error.strerror}); choose another "
-                "folder"
-            ) from error
 
 
 def _require_sound(checkpoint: Checkpoint) -> None:

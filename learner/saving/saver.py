@@ -17,7 +17,7 @@ from learner.processes.tuning import returns_freed_memory
 from learner.reporting.events import NO_SINK, EventSink
 from learner.saving.restoring import leaves_by_name
 from learner.saving.shared_save import SharedSave
-from learner.threads.watchdog import AwakeClock
+from learner.threads.watchdog import Heartbeat
 from seedrl import checkpoints
 from seedrl.checkpoints import best_directory, best_return
 from seedrl.config import Config
@@ -27,8 +27,6 @@ from seedrl.types import Tree
 _logger = logging.getLogger(__name__)
 
 _FIRST_SAVE_SECONDS = 30.0
-# How long a save waits for the one before it. Only the end of a run waits for that at all.
-_BEFORE_SECONDS = 600.0
 _THREAD = "saver"
 
 _Kind = Literal["state", "best"]
@@ -54,6 +52,9 @@ class Saver:
     """Decides when to save, and writes snapshots in the background, one at a time.
 
     The main thread owns it.
+
+    Attributes:
+      heartbeat: beats while a save is under way.
     """
 
     def __init__(
@@ -94,8 +95,7 @@ class Saver:
         self._next_save = clock() + interval_seconds
         self._thread: threading.Thread | None = None
         self._failures: dict[_Kind, Exception | None] = {"state": None, "best": None}
-        self._awake = AwakeClock()
-        self._seen_since: float | None = None  # since when a save is under way, for `look`
+        self.heartbeat = Heartbeat(_THREAD)
 
     @property
     def failure(self) -> Exception | None:
@@ -118,18 +118,10 @@ class Saver:
         self._next_save = now + self._interval_seconds
         return True
 
-    def look(self, seconds: float) -> None:
-        """Reports once a save that takes longer than `seconds`; called several times a second."""
-        now = self._awake.tick()
-        if not self.is_busy:
-            return
-        if self._seen_since is None:
-            self._seen_since = now
-        if now - self._seen_since <= seconds:
-            return
-        self._seen_since = math.inf
+    def report_hang(self) -> None:
+        """Reports that the save takes very long; called by the watchdog's thread."""
         hosts = [] if self._shared is None else self._shared.waited_for(_THREAD)
-        reason = f"a save has not ended for {seconds:.0f} s (logging.stuck_seconds), and " + (
+        reason = "a save has not ended within logging.stuck_seconds, and " + (
             f"waits for {named(hosts)}" if hosts else f"may wait for the disk of {self._workdir}"
         )
         self._listener.report(
@@ -152,7 +144,7 @@ class Saver:
         """Starts a save; waits for the one before it.
 
         `best` is saved before the rest, if it scored higher than the best checkpoint that there is.
-        The rest is saved even if that fails. Raises CheckpointError if the one before it hangs.
+        The rest is saved even if that fails.
         """
         self._start("state", self._save, snapshot, dict(meta), best)
 
@@ -162,23 +154,18 @@ class Saver:
             self._thread.join()
 
     def _start(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
-        if self._thread is not None:
-            self._thread.join(_BEFORE_SECONDS)
-        if self.is_busy:
-            raise CheckpointError(
-                f"expected the save before this one to end within {_BEFORE_SECONDS:.0f} s; does "
-                f"the disk of {self._workdir} still take what is written?"
-            )
-        self._seen_since = None
+        self.wait()  # the end of a run has a deadline of its own
         self._thread = threading.Thread(
             target=self._run, args=(kind, write, *arguments), name=_THREAD, daemon=True
         )
         self._thread.start()
 
     def _run(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
+        self.heartbeat.beat()
         self._guarded(kind, write, *arguments)
         if self._after is not None:
             self._after()
+        self.heartbeat.rest()
 
     def _guarded(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
         try:

@@ -49,7 +49,7 @@ class Hub:
         *,
         spec: EnvSpec | None = None,
         clock: Callable[[], float] = time.monotonic,
-        attendance: EnvServerRegistry | None = None,
+        registry: EnvServerRegistry | None = None,
         idle_seconds: float = IDLE_SECONDS,
     ):
         """`spec`: a checkpoint's; without one, the first env server that is ready decides."""
@@ -61,7 +61,7 @@ class Hub:
         self._due = [threading.Condition(lock) for _ in range(serving.slots.num_devices)]
         self._woken: set[int] = set()
         self._serving = serving
-        self._attendance = attendance or EnvServerRegistry()
+        self._registry = registry or EnvServerRegistry()
         self._spec = spec
         self._has_spec = False  # whether an env server has built that
         self._is_open = True
@@ -87,7 +87,7 @@ class Hub:
                 resumed_at=first_row(self._serving) if offer.plays_recording else None,
                 holder=connection,
             )
-            self._attendance.admitted(lease.number, arrival_of(lease, offer), self.clock())
+            self._registry.admitted(lease.number, arrival_of(lease, offer), self.clock())
             return Admission(lease, [self._serving.seeds(group) for group in lease.groups])
 
     def ready(self, lease: Lease, spec: EnvSpec) -> None:
@@ -101,7 +101,7 @@ class Hub:
             self._spec, self._has_spec = spec, True
             if not lease.ended:
                 self._serving.ready(lease)
-                self._attendance.ready(lease.number, self.clock())
+                self._registry.ready(lease.number, self.clock())
             self._notify_all()
 
     def _refusal(self, difference: str) -> EndError:
@@ -113,7 +113,7 @@ class Hub:
         """Notes that an environment has failed; how its connection ends."""
         with self._changed:
             if not lease.ended:
-                self._attendance.failed(lease.number, reason, self.clock())
+                self._registry.failed(lease.number, reason, self.clock())
         return EndError(grpc.StatusCode.UNAVAILABLE, f"an environment failed: {reason}")
 
     def deliver(self, steps: Sequence[Pending]) -> None:
@@ -124,7 +124,7 @@ class Hub:
                 self._due[lane.device].notify_all()
             for lease, slot in self._serving.take_restarted():
                 reason = f"that of slot {slot} was restarted in an episode (its log says why)"
-                self._attendance.failed(lease.number, reason, self.clock(), leaves=False)
+                self._registry.failed(lease.number, reason, self.clock(), leaves=False)
 
     def reject(self, group: Group, sequence: int) -> None:
         """A step of `group` has arrived that cannot be read."""
@@ -140,15 +140,15 @@ class Hub:
     def turn_away(self, peer: str, error: EndError, number: int = 1) -> None:
         """Notes why the connection of an env server without a lease ends, or a `number` of them."""
         with self._changed:
-            self._attendance.turned_away(peer, error.details, number)
+            self._registry.turned_away(peer, error.details, number)
 
     def env_servers(self) -> EnvServers:
         """Who is there, and who is waited for; to be called once a second."""
         with self._changed:
-            now, attendance = self.clock(), self._attendance
+            now, registry = self.clock(), self._registry
             turns = {key: turns_of(lease) for key, lease in self._serving.slots.leases.items()}
-        attendance.look(turns, now)  # takes longer, and has a lock of its own
-        return attendance.found(now)
+        registry.look(turns, now)  # takes longer, and has a lock of its own
+        return registry.found(now)
 
     def rebalance(self) -> None:
         """Ends a connection whose env server would fill idle slots if it came back.
@@ -164,7 +164,7 @@ class Hub:
                 self._idle_since = self.clock()
             elif self.clock() - self._idle_since >= self._idle_seconds:
                 self._idle_since = None
-                self._attendance.called_back(lease.number)
+                self._registry.called_back(lease.number)
                 self._end(lease, unavailable("slots are rebalanced"))
 
     def wake(self) -> None:
@@ -267,7 +267,7 @@ class Hub:
         """Admits nobody any more, and ends every connection with `error`, or quietly."""
         with self._changed:
             self._is_open = False
-            self._attendance.closing("training is over" if error is None else error.details)
+            self._registry.closing("training is over" if error is None else error.details)
             for lease in self._serving.slots.leases.values():
                 lease.holder.end(error)
             self._notify_all()
@@ -284,8 +284,8 @@ class Hub:
         # Else the env server's next step, which is fenced, could be what the connection ends with.
         self._serving.end(lease)
         if error is not None and error.is_refusal:
-            self._attendance.refused(lease.number, error.details)
-        self._attendance.left(lease.number, error.details if error else why, self.clock())
+            self._registry.refused(lease.number, error.details)
+        self._registry.left(lease.number, error.details if error else why, self.clock())
         lease.holder.end(error)
         lease.holder = None  # the lease is kept until it is reported, its connection is not
         self._notify_all()

@@ -6,6 +6,7 @@ to be saved. So all stacks are printed and the process ends; whoever started it 
 
 import contextlib
 import faulthandler
+import math
 import os
 import sys
 import threading
@@ -109,6 +110,8 @@ class Watchdog:
         self._beats: list[Heartbeat] = []
         # Of each heartbeat the piece of work that was seen last, and since when.
         self._seen: dict[Heartbeat, tuple[int, float]] = {}
+        # Of those that may be late: after how many seconds that is reported, and how.
+        self._reports: dict[Heartbeat, tuple[float, Callable[[], object]]] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
@@ -116,6 +119,14 @@ class Watchdog:
         """That of a thread, which is watched from now on."""
         self._beats.append(beat := Heartbeat(name))
         return beat
+
+    def watch(self, beat: Heartbeat, seconds: float, report: Callable[[], object]) -> None:
+        """Watches a thread whose hang is reported, once, and does not end the process.
+
+        `report` is called by the watchdog's thread when a piece of work has taken `seconds`.
+        """
+        self._reports[beat] = seconds, report
+        self._beats.append(beat)
 
     def start(self) -> None:
         """Begins to watch."""
@@ -147,6 +158,11 @@ class Watchdog:
                 f"compiling has not ended within {self._compile_seconds / 60:.0f} minutes",
                 ExitCode.STUCK,
             )
+        for beat, (seconds, report) in list(self._reports.items()):
+            piece, since = self._seen.get(beat, (0, now))
+            if piece and now - since > seconds:
+                self._seen[beat] = piece, math.inf
+                report()
         self._end(self)
 
     def late(self, seconds: float) -> list[str]:
@@ -155,7 +171,7 @@ class Watchdog:
         return [
             beat.name
             for beat, (piece, since) in self._seen.items()
-            if piece and now - since > seconds
+            if piece and now - since > seconds and beat not in self._reports
         ]
 
 

@@ -106,7 +106,6 @@ class SupervisedRun:
         return SimpleNamespace(
             failure=None,
             is_busy=False,
-            look=lambda seconds: None,
             take_turn=lambda has_learned: False,
             wants=lambda mean_return: mean_return > 4.0,
             start_best=lambda best: self.calls.append("save the best"),

@@ -103,8 +103,7 @@ def test_what_is_saved_already_is_not_saved_again() -> None:
 def test_a_save_that_hangs_stops_neither_this_thread_nor_what_it_reports() -> None:
     with linked(2) as (first, _):
         run = SupervisedRun(config_of(), Hosts(first, Agenda()))
-        run.saver.is_busy, looks = True, []
-        run.saver.look = looks.append
+        run.saver.is_busy = True
         run.hosts.agenda.snapshots.put(run.loop.session.snapshot(with_replay=False).result())
         run.at_step[3] = lambda: setattr(run.saver, "is_busy", False)
         run.at_step[5] = lambda: run.hosts.agenda.finish("ALL_STEPS all steps taken")
@@ -113,7 +112,6 @@ def test_a_save_that_hangs_stops_neither_this_thread_nor_what_it_reports() -> No
         *["report 1", "report 2", "report 3", "save while it runs", "record checkpoint"],
         *["report 4", "report 5"],
     ]
-    assert looks == [60.0] * 5
 
 
 def test_a_score_that_no_saved_parameters_reach_is_saved_at_once() -> None:

@@ -34,7 +34,7 @@ def _serve(address: str, environment: EnvironmentConfig) -> Service:
         SlotTable(training=3, evaluation=0, seed=3), page_steps=2, rule=free_running(0.001)
     )
     service = Service(
-        Hub(serving, environment, attendance=EnvServerRegistry(training_slots=3)), config
+        Hub(serving, environment, registry=EnvServerRegistry(training_slots=3)), config
     )
     service.start()
     return service

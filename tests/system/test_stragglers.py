@@ -54,10 +54,8 @@ class Fleet:
             page_steps=8,
             rule=free_running(0.0),
         )
-        attendance = EnvServerRegistry(
-            training_slots=slots, step_deadline_seconds=_DEADLINE_SECONDS
-        )
-        self.hub = Hub(serving, environment, attendance=attendance)
+        registry = EnvServerRegistry(training_slots=slots, step_deadline_seconds=_DEADLINE_SECONDS)
+        self.hub = Hub(serving, environment, registry=registry)
         config = ServingConfig(
             training_slots=slots,
             evaluation_slots=0,

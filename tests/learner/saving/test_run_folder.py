@@ -1,4 +1,4 @@
-"""The folder of a run: one learner's, and left as it was by a run that never begins."""
+"""The folder of a run: it belongs to one learner, which resumes from what is there."""
 
 import errno
 import fcntl
@@ -128,39 +128,6 @@ def test_the_config_is_the_last_one_and_all_command_lines_are_kept(tmp_path: Pat
     assert [shlex.split(line) for line in lines] == commands
 
 
-def _refuse(folder: RunFolder) -> None:
-    with pytest.raises(UserError), folder.unchanged_until_begun():
-        for name in ("config.json", "status.json"):
-            (folder.path / name).write_text("mine")
-        folder.record_command("mine")
-        raise UserError("no")
-    folder.close()
-
-
-def test_a_folder_that_was_made_for_a_run_which_never_begins_is_removed(tmp_path: Path) -> None:
-    _refuse(RunFolder(tmp_path / "refused"))
-    folder = RunFolder(tmp_path / "stopped")
-    with folder.unchanged_until_begun():
-        folder.record_command("mine")
-    folder.close()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_refused_session_leaves_what_was_said_of_the_one_before(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    assert folder.record_command("first") == 1
-    (tmp_path / "status.json").write_text("finished")
-    _refuse(folder)
-    assert (tmp_path / "status.json").read_text() == "finished"
-    assert not (tmp_path / "config.json").exists()  # it was never a run of that configuration
-    folder = RunFolder(tmp_path)
-    assert folder.record_command("second") == 2  # the seeds of environments depend on it
-    folder.has_begun = True
-    _refuse(folder)  # once it has begun, it keeps what it says
-    assert (folder.path / "status.json").read_text() == "mine"
-    assert (folder.path / "config.json").read_text() == "mine"
-
-
 def test_a_disk_that_refuses_the_config_keeps_the_one_that_was_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,16 +139,8 @@ def test_a_disk_that_refuses_the_config_keeps_the_one_that_was_there(
     folder = RunFolder(tmp_path)
     (tmp_path / "config.json").write_text("as before")
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space"), folder.unchanged_until_begun():
+    with pytest.raises(OSError, match="No space"):
         folder.record_config(config)
     assert (tmp_path / "config.json").read_text() == "as before"
     folder.close()
     assert {path.name for path in tmp_path.iterdir()} == {".lock", "config.json"}
-
-
-def test_a_config_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "config.json").mkdir()
-    folder = RunFolder(tmp_path)
-    with pytest.raises(ConfigError, match=r"cannot read .*config\.json"):
-        folder.unchanged_until_begun().__enter__()
-    folder.close()

@@ -14,47 +14,47 @@ from learner.learning.loop import Snapshot
 from learner.processes import tuning as malloc_settings
 from learner.reporting.events import NO_SINK
 from learner.saving.saver import Best, Saver, open_saver
+from learner.threads.watchdog import Watchdog
 from seedrl import checkpoints
 from seedrl.errors import CheckpointError
 from tests.learner.saving.snapshots import CONFIG, META, replay, state
-from tests.patience import SECONDS
+from tests.patience import SECONDS, wait_until
 
 
-def test_a_save_that_hangs_is_reported_once_and_keeps_the_next_one_from_waiting_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_save_that_hangs_is_an_event_and_names_the_hosts_that_it_waits_for(
+    tmp_path: Path,
 ) -> None:
-    release, said, now = threading.Event(), [], 0.0
-    monkeypatch.setattr("learner.saving.saver._BEFORE_SECONDS", 0.0)
-    listener: Any = SimpleNamespace(report=lambda kind, text, **fields: said.append((kind, text)))
-    missing: list[int] = []
+    release, missing, said = threading.Event(), list[int](), list[str]()
+
+    def hear(kind: str, text: str, **fields: Any) -> None:
+        if kind == "save_failed":
+            said.append(text)
+
+    listener: Any = SimpleNamespace(report=hear)
     shared: Any = SimpleNamespace(
         waited_for=lambda thread: missing,
         require_equal=lambda *_: None,
         save=lambda *_, **__: release.wait(SECONDS),
     )
     saver = Saver(tmp_path, keep=2, listener=listener, shared=shared)
-    monkeypatch.setattr(saver, "_awake", SimpleNamespace(tick=lambda: now))
-    saver.look(60.0)
-    for expected in (f"may wait for the disk of {tmp_path}", "waits for hosts 1, 3"):
+    # Its own thread would do that several times a second.
+    watchdog = Watchdog(lambda _: None, clock=iter(np.arange(0.0, 100.0, 0.5)).__next__)
+    watchdog.watch(saver.heartbeat, 5.0, saver.report_hang)
+    for words in (str(tmp_path), "hosts 1, 3"):
+        said.clear()
         saver.start(Snapshot(state(), [], ()), META)
-        for seconds, times in ((0.0, 0), (60.0, 0), (1.0, 1), (60.0, 1)):
-            now += seconds
-            saver.look(60.0)
-            assert len(said) == times
-        assert said == [
-            (
-                "save_failed",
-                f"a save has not ended for 60 s (logging.stuck_seconds), and {expected}; until it "
-                "ends there is no other",
-            )
-        ]
-        with pytest.raises(CheckpointError, match="expected the save before this one to end"):
-            saver.start(Snapshot(state(), [], ()), META)
+        wait_until(lambda: saver.heartbeat.piece)
+        for _ in range(20):
+            watchdog.look()
+        (text,) = said
+        assert words in text
+        missing[:] = [1, 3]
         release.set()
         saver.wait()
         release.clear()
-        said.clear()
-        missing[:] = [1, 3]
+    for _ in range(20):
+        watchdog.look()
+    assert len(said) == 1  # nothing is saved now
 
 
 def test_a_save_is_due_once_an_interval_and_never_while_one_is_written(

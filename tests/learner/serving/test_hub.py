@@ -239,9 +239,9 @@ def _timed(now: list[float]) -> Hub:
     """With that clock; env servers have a minute for a step."""
     slots = SlotTable(training=4, evaluation=0, seed=3)
     serving = Serving(slots, page_steps=2, rule=free_running(0.0))
-    attendance = EnvServerRegistry(training_slots=4, step_deadline_seconds=60.0)
+    registry = EnvServerRegistry(training_slots=4, step_deadline_seconds=60.0)
     environment = EnvironmentConfig(id="Some-v0")
-    return Hub(serving, environment, clock=lambda: now[0], attendance=attendance)
+    return Hub(serving, environment, clock=lambda: now[0], registry=registry)
 
 
 def test_a_group_owes_nothing_while_its_actions_are_packed(
@@ -319,7 +319,7 @@ def test_who_is_turned_away_is_named_with_the_reason(hub: Hub) -> None:
         def report(self, kind: str, text: str, **fields: object) -> None:
             said.append((kind, text))
 
-    hub._attendance = EnvServerRegistry(EventSink())
+    hub._registry = EnvServerRegistry(EventSink())
     _join(hub, 6)
     _join(hub, 1)
     assert said == [("server_refused", "env server h:7 refused: all 6 slots are leased")]

@@ -57,7 +57,7 @@ class _Site(NamedTuple):
 def _service(said: _Said, config: ServingConfig) -> Service:
     slots = SlotTable(training=4, evaluation=0, seed=3)
     serving = Serving(slots, page_steps=2, rule=free_running(0.005))
-    hub = Hub(serving, EnvironmentConfig(id="Some-v0"), attendance=EnvServerRegistry(said))
+    hub = Hub(serving, EnvironmentConfig(id="Some-v0"), registry=EnvServerRegistry(said))
     service = Service(hub, config)
     service.start()
     return service

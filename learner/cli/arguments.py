@@ -1,37 +1,36 @@
 """Command lines of the form `CONFIG [options] [overrides]`, made from dataclasses."""
 
 import dataclasses
+import typing
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING
 from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, NoReturn, TypeVar
 
 import tyro
 
-from learner.cli import flags
-from learner.cli.flags import Flag
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.errors import ConfigError
-from seedrl.programs.command_line import naming_the_help, read
+from seedrl.programs.command_line import (
+    Flag,
+    flag_of,
+    flags_of,
+    name_of,
+    naming_the_help,
+    parse_words,
+    print_help,
+    read,
+)
 
 Options = TypeVar("Options")
+Value = TypeVar("Value", bound=Any)
 
 # The fields that most users set, in the order of what they do with them.
 _COMMON = (
-    "--seed",
-    "--environment.id",
-    "--environment.arguments",
-    "--learning.total-steps",
-    "--learning.batch-sequences",
-    "--evaluation.target-return",
-    "--evaluation.interval-seconds",
-    "--serving.training-slots",
-    "--serving.evaluation-slots",
-    "--replay.capacity-steps",
-    "--replay.ratio",
-    "--checkpoint.interval-seconds",
-    "--agent.learning-rate",
+    *("--seed", "--environment.id", "--environment.arguments", "--learning.total-steps"),
+    *("--learning.batch-sequences", "--evaluation.target-return", "--serving.training-slots"),
+    *("--serving.evaluation-slots", "--replay.capacity-steps", "--replay.ratio"),
+    *("--checkpoint.interval-seconds", "--agent.learning-rate"),
 )
 
 
@@ -43,7 +42,7 @@ class Arguments(NamedTuple, Generic[Options]):
 
 
 def require_file(flag: str, path: Path | None) -> None:
-    """Raises ConfigError unless a file can be written there, before what takes long is begun."""
+    """Raises ConfigError unless a file can be written there, before a long computation starts."""
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
         raise ConfigError(f"{flag}: expected a file in an existing folder, got {path}")
 
@@ -65,25 +64,57 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Argument
     if not argv or argv[0].startswith("-"):
         _explain(options, argv, prog)
     config_io.allow(*_allowed(argv))
-    config = config_io.load(argv[0])
+    loaded = config_io.load(argv[0])
     prog, words = f"{prog} {argv[0]}", argv[1:]
     if "-h" in words or "--help" in words:
-        _print_help(options, config, prog)
-    own, fields = flags.of_options(options), flags.of_fields(config)
-    values = _values(own | fields, words, prog)
+        _print_help(options, loaded, prog)
+    own, fields = flags_of(options), flags_of_fields(loaded)
     with naming_the_help(prog):
+        _require_present_names(words, own | fields)
+        values = parse_words(words, own | fields)
+        by_path = {fields[name].path: values[name] for name in fields.keys() & values.keys()}
         return Arguments(
-            options(
-                **{flag.path[-1]: values[name] for name, flag in own.items() if name in values}
-            ),
-            flags.with_values(
-                config, {flag.path: values[name] for name, flag in fields.items() if name in values}
-            ),
+            options(**{own[name].path[0]: values[name] for name in own.keys() & values.keys()}),
+            with_values(loaded, by_path),
         )
 
 
+def parse_flags(kind: type[Options], argv: Sequence[str], *, prog: str) -> Options:
+    """A dataclass from flags alone. Raises as `parse` does."""
+    return read(kind, argv, prog=prog)
+
+
+def flags_of_fields(value: Any, path: tuple[str, ...] = ()) -> dict[str, Flag]:
+    """The flags of all fields in a tree of dataclasses: `--agent.network.core-size`."""
+    try:
+        hints = typing.get_type_hints(type(value))
+    except NameError:  # names that only type checkers know, in a user's own class
+        hints = {}
+    found: dict[str, Flag] = {}
+    for field in dataclasses.fields(value):
+        item, place = getattr(value, field.name), (*path, field.name)
+        if dataclasses.is_dataclass(item):
+            found |= flags_of_fields(item, place)
+        elif field.init:
+            kind = hints.get(field.name, Any)
+            found[name_of(".".join(place))] = Flag(place, type(item) if kind is Any else kind, item)
+    return found
+
+
+def with_values(value: Value, values: Mapping[tuple[str, ...], Any]) -> Value:
+    """A tree of dataclasses with these values at their paths. Raises what its own checks raise.
+
+    All values of one dataclass change together: one after the other could break its rules.
+    """
+    changed = {path[0]: new for path, new in values.items() if len(path) == 1}
+    for name in dict.fromkeys(path[0] for path in values if len(path) > 1):
+        below = {path[1:]: new for path, new in values.items() if path[0] == name}
+        changed[name] = with_values(getattr(value, name), below)
+    return dataclasses.replace(value, **changed) if changed else value
+
+
 def _allowed(argv: Sequence[str]) -> Iterator[str]:
-    """The values of --allow, which CONFIG itself needs before the flags are read that it has."""
+    """The values of --allow, which loading CONFIG needs before its flags are known."""
     is_value = False
     for word in argv:
         if word.startswith("--"):
@@ -95,11 +126,12 @@ def _allowed(argv: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def parse_flags(kind: type[Options], argv: Sequence[str], *, prog: str) -> Options:
-    """A dataclass from flags alone. Raises as `parse` does."""
-    parsed = read(flags.quick(kind), argv, prog=prog)
-    with naming_the_help(prog):
-        return kind(**vars(parsed))
+def _require_present_names(words: Sequence[str], known: Mapping[str, Flag]) -> None:
+    """Refuses a field's earlier name by a line with the new one."""
+    for word in words:
+        old = flag_of(word).removeprefix("--").replace("-", "_")
+        if old in config_io.RENAMED and flag_of(word) not in known:
+            raise ConfigError(f"unknown option {word}: {old} is now {config_io.RENAMED[old]}")
 
 
 def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:
@@ -110,8 +142,9 @@ def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:
         )
         for name in names:
             print(f"  {name:<24}{config_io.summary(name)}")
-        print(f"\nEvery field of a configuration is an option too: {prog} CONFIG --help\n")
-        _print_common_help(options, config_io.load(names[0]), f"{prog} CONFIG")
+        print(f"\nEvery field of a configuration is an option too, such as {', '.join(_COMMON)}.")
+        print(f"All of them, explained: {prog} CONFIG --help\n")
+        print_help(options, f"{prog} CONFIG")
     found = repr(argv[0]) if argv else "nothing"
     raise ConfigError(
         f"expected a CONFIG first, got {found}: the path of a .py or .json file or one of "
@@ -119,53 +152,12 @@ def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:
     )
 
 
-def _print_common_help(options: type, config: Config, prog: str) -> None:
-    """Prints the options of a command, and those fields that most configurations share."""
-    known = flags.of_fields(config)
-    fields = [
-        (name.removeprefix("--"), known[name].described(name, "as in CONFIG"), known[name].field())
-        for name in _COMMON
-    ]
-    common = dataclasses.make_dataclass(
-        "Common", [(f"field_{number}", *field[1:]) for number, field in enumerate(fields)]
-    )
-    parts = [
-        ("options", flags.quick(options), dataclasses.field()),
-        ("common", common, dataclasses.field()),
-    ]
-    _help_of(parts, prog)
-
-
-def _print_help(options: type, config: Config, prog: str) -> None:
-    parts = [
-        ("options", options, dataclasses.field()),
-        ("config", Config, dataclasses.field(default=config)),
-    ]
-    _help_of(parts, prog)
-
-
-def _help_of(parts: Sequence[tuple[str, type, Any]], prog: str) -> None:
+def _print_help(options: type, config: Config, prog: str) -> NoReturn:
     # Without a prefix of their own: all flags are on one page.
-    unprefixed = [
-        (name, Annotated[kind, tyro.conf.arg(name="")], field) for name, kind, field in parts
+    kinds = {"options": options, "config": Config}
+    defaults = {"options": dataclasses.field(), "config": dataclasses.field(default=config)}
+    parts: Any = [
+        (name, Annotated[kind, tyro.conf.arg(name="")], defaults[name])
+        for name, kind in kinds.items()
     ]
-    read(dataclasses.make_dataclass("CommandLine", unprefixed), ["--help"], prog=prog)
-
-
-def _values(known: Mapping[str, Flag], words: Sequence[str], prog: str) -> dict[str, Any]:
-    """The values of the flags in a command line, by their names.
-
-    The parser is shown only these flags, and those that must not miss: all of them, with their help
-    texts, would take several times as long.
-    """
-    needed = [name for name, flag in known.items() if flag.default is MISSING]
-    with naming_the_help(prog):
-        names = list(dict.fromkeys([*flags.given(words, known), *needed]))
-    fields = [
-        (f"field_{number}", known[name].annotation(name), known[name].field())
-        for number, name in enumerate(names)
-    ]
-    # By keyword: a flag that must not miss may stand behind others.
-    given = dataclasses.make_dataclass("Given", fields, kw_only=True)
-    values: Any = read(given, words, prog=prog, known=known)
-    return dict(zip(names, vars(values).values(), strict=True))
+    print_help(dataclasses.make_dataclass("CommandLine", parts), prog)

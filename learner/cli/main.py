@@ -44,17 +44,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    # Imports tyro, which takes longer than a person needs for Ctrl-C.
-    from seedrl.programs.command_line import print_version_if_asked
-
-    print_version_if_asked(argv)
-    if argv and argv[0] in ("-h", "--help"):
+    if not argv or argv[0] in ("-h", "--help"):
         print("usage: seedrl COMMAND ...\n")
         for name, purpose in COMMANDS.items():
             print(f"  {name:<16} {purpose}")
         print("\nEach explains itself: seedrl COMMAND --help; seedrl --version says which this is")
         return 0
-    name = argv[0] if argv else ""
+    # Imports tyro, which takes longer than a person needs for Ctrl-C.
+    from seedrl.programs.command_line import print_version_if_asked
+
+    print_version_if_asked(argv)
+    name = argv[0]
     if name not in COMMANDS:
         import difflib
 

@@ -161,8 +161,6 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
     if _is_stopped(stop):
         return ExitCode.OK
     # Imports gRPC: only once the command line is known to be good.
-
-    # Imports gRPC: only once the command line is known to be good.
     from learner.serving.access import with_address
 
     config = with_address(config, workdir)

@@ -1,70 +1,126 @@
-"""Command lines made from dataclasses by tyro, whose mistakes are one line."""
+"""Command lines made from dataclasses: a mistake is one line with the flag and the value.
 
-import ast
+Help is printed by tyro. Values are read here: tyro reports a mistake in a box for people, while a
+program's error is one line, and making its parser of a hundred fields takes longer than all else.
+"""
+
 import contextlib
 import dataclasses
 import difflib
-import io
 import itertools
-import re
+import platform
 import sys
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, TypeVar
+import types
+import typing
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import tyro
 
 from seedrl.errors import ConfigError, own_place
-from seedrl.programs.version import describe
+from seedrl.wire.version import MAJOR, MINOR
 
 Options = TypeVar("Options")
 
-_UNION = re.compile(
-    r"no type matching (\S+) could be instantiated from \['(.*?)'\]\. Got errors: .*"
-)
-_TUPLE = re.compile(r"(?<=Error parsing )(\S+): Could not find valid parse for arguments: (\[.*\])")
 _BOOLS = frozenset({"true", "false", "yes", "no", "on", "off"})
-_NUMBER = {
-    re.compile(r"invalid literal for int\(\) with base 10: ('.*')"): "INT",
-    re.compile(r"could not convert string to float: ('.*')"): "FLOAT",
-}
+_NAMES = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH", type(None): "None"}
 
 
-def read(
-    kind: type[Options],
-    argv: Sequence[str] | None,
-    *,
-    prog: str,
-    known: Collection[str] | None = None,
-) -> Options:
+class Flag(NamedTuple):
+    """A flag, or a positional argument, that sets one field.
+
+    Attributes:
+      path: names of fields, from the root of a tree of dataclasses down to this one.
+      kind: the field's type, without annotations.
+      default: the value without the flag; `dataclasses.MISSING` if there must be one.
+      is_positional: whether it is given by its place instead of its name.
+      appends: whether each time that it is given adds to the tuple.
+    """
+
+    path: tuple[str, ...]
+    kind: Any
+    default: Any = MISSING
+    is_positional: bool = False
+    appends: bool = False
+
+
+def read(kind: type[Options], argv: Sequence[str] | None, *, prog: str) -> Options:
     """The dataclass `kind` from a command line, by default this process's own.
 
     Args:
       prog: how the command is called, for messages.
-      known: the names of all flags, to guess which one was meant; by default those of `kind`.
 
     Raises:
       ConfigError: an unknown flag, a value that does not fit, or one that is missing: one line.
       SystemExit: help was printed.
     """
-    message = io.StringIO()
     words = sys.argv[1:] if argv is None else list(argv)
-    try:
-        with contextlib.redirect_stderr(message), naming_the_help(prog):
-            parsed: tuple[Options, list[str]] = tyro.cli(
-                kind, args=words, prog=prog, return_unknown_args=True
-            )
-    except SystemExit as end:
-        if end.code in (0, None):
-            raise
-        with naming_the_help(prog):
-            raise ConfigError(_message(message.getvalue(), kind)) from None
-    result, rest = parsed
+    if "-h" in words or "--help" in words:
+        print_help(kind, prog)
+    known = flags_of(kind)
+    with naming_the_help(prog):
+        values = parse_words(words, known)
+        return kind(**{known[name].path[-1]: value for name, value in values.items()})
+
+
+def print_help(kind: type, prog: str) -> typing.NoReturn:
+    """Prints the help of a dataclass's flags. Raises SystemExit."""
+    tyro.cli(kind, args=["--help"], prog=prog)
+    raise SystemExit(0)  # tyro has done so
+
+
+def flags_of(options: type) -> dict[str, Flag]:
+    """The flags of a command's own options, a dataclass: `--workdir`."""
+    hints = typing.get_type_hints(options, include_extras=True)
+    flags = {}
+    for field in dataclasses.fields(options):
+        hint = hints[field.name]
+        marks = getattr(hint, "__metadata__", ())
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        flags[name_of(field.name)] = Flag(
+            (field.name,),
+            get_args(hint)[0] if marks else hint,
+            default,
+            tyro.conf.Positional in marks,
+            tyro.conf.UseAppendAction in marks,
+        )
+    return flags
+
+
+def name_of(path: str) -> str:
+    """The flag of a field: `--agent.learning-rate` for `agent.learning_rate`."""
+    return f"--{path.replace('_', '-')}"
+
+
+def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, Any]:
+    """The values of a command line by the names of their flags; of a flag given twice the last.
+
+    Raises:
+      ConfigError: an unknown flag, a value that does not fit, or one that is missing.
+    """
+    values: dict[str, Any] = {}
+    rest: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if not word.startswith("--"):
+            rest.append(word)
+            continue
+        name = _positive(flag_of(word), known)
+        if name not in known or known[name].is_positional:
+            raise ConfigError(_unknown(word, known))
+        values[name] = _value(word, name, known[name], left, values.get(name, ()))
+    for name, flag in known.items():
+        if flag.is_positional and rest:
+            taken, rest = rest[: _most_words(flag.kind)], rest[_most_words(flag.kind) :]
+            values[name] = _converted(_shown(name, flag), flag.kind, taken)
+        elif flag.default is MISSING and name not in values:
+            raise ConfigError(f"expected {_shown(name, flag)}, got none")
     if rest:
-        first = next((word for word in rest if word.startswith("--")), rest[0])
-        with naming_the_help(prog):
-            fault = _valued_bool(first, words)
-            raise ConfigError(fault or unknown(first, _flags(kind) if known is None else known))
-    return result
+        raise ConfigError(_unknown(rest[0], known))
+    return values
 
 
 @contextlib.contextmanager
@@ -82,7 +138,31 @@ def naming_the_help(prog: str) -> Iterator[None]:
         raise ConfigError(text) from error
 
 
-def unknown(word: str, known: Collection[str]) -> str:
+def flag_of(word: str) -> str:
+    """The flag of a word such as `--max_size=3`, as it is written in help."""
+    return word.partition("=")[0].replace("_", "-")
+
+
+def describe() -> str:
+    """The versions of seedrl, of its wire and of Python, in one line."""
+    # Here: it takes as long to import as all else that reading a command line needs.
+    from importlib import metadata
+
+    try:
+        version = metadata.version("seedrl")
+    except metadata.PackageNotFoundError:
+        version = "(not installed)"
+    return f"seedrl {version}, wire {MAJOR}.{MINOR}, Python {platform.python_version()}"
+
+
+def print_version_if_asked(argv: Sequence[str]) -> None:
+    """Ends the process after printing the version, if `--version` comes first."""
+    if argv and argv[0] == "--version":
+        print(describe())
+        sys.exit(0)
+
+
+def _unknown(word: str, known: Collection[str]) -> str:
     """One line about a word that is no flag, with the flag that may be meant."""
     name = flag_of(word)
     # A field whose section was forgotten is as likely as a slip of the finger.
@@ -93,61 +173,100 @@ def unknown(word: str, known: Collection[str]) -> str:
     return f"unknown option {word}{hint}"
 
 
-def _valued_bool(word: str, words: Sequence[str]) -> str:
-    """How a bool is written, if `word` is left over since it is the value of one; or ""."""
-    # A flag of another kind would have taken the word that follows it.
-    pairs = itertools.pairwise(part for item in words for part in item.split("=", 1))
-    flag = next((flag_of(flag) for flag, value in pairs if value == word), "")
-    if word.lower() not in _BOOLS or not flag.startswith("--"):
-        return ""
-    section, dot, name = flag.removeprefix("--").rpartition(".")
-    name = name.removeprefix("no-")
-    return (
-        f"{flag}: expected no value, got {word!r}; a bool is --{section}{dot}{name} for true, "
-        f"--{section}{dot}no-{name} for false"
-    )
+def _positive(name: str, known: Mapping[str, Flag]) -> str:
+    """`--checkpoint.replay` for `--checkpoint.no-replay`."""
+    section, dot, last = name.removeprefix("--").rpartition(".")
+    positive = f"--{section}{dot}{last.removeprefix('no-')}"
+    return positive if positive in known and known[positive].kind is bool else name
 
 
-def flag_of(word: str) -> str:
-    """The flag of a word such as `--max_size=3`, as it is written in help."""
-    return word.partition("=")[0].replace("_", "-")
+def _shown(name: str, flag: Flag) -> str:
+    return name.removeprefix("--").upper() if flag.is_positional else name
 
 
-def print_version_if_asked(argv: Sequence[str]) -> None:
-    """Ends the process after printing the version, if `--version` comes first."""
-    if argv and argv[0] == "--version":
-        print(describe())
-        sys.exit(0)
+def _value(word: str, name: str, flag: Flag, left: list[str], before: Any) -> Any:
+    """The value of the flag in `word`; takes its words from the front of `left`."""
+    _, equals, text = word.partition("=")
+    if flag.kind is bool:
+        got = text if equals else left[0] if left and left[0].lower() in _BOOLS else None
+        if got is not None:
+            section, dot, last = name.removeprefix("--").rpartition(".")
+            raise ConfigError(
+                f"{flag_of(word)}: expected no value, got {got!r}; a bool is {name} for true, "
+                f"--{section}{dot}no-{last} for false"
+            )
+        return flag_of(word) == name
+    kind = get_args(flag.kind)[0] if flag.appends else flag.kind
+    following = list(itertools.takewhile(lambda each: not each.startswith("--"), left))
+    taken = [text] if equals else following[: _most_words(kind)]
+    if not equals:
+        del left[: len(taken)]
+    value = _converted(name, kind, taken)
+    return (*before, value) if flag.appends else value
 
 
-def _flags(kind: Any) -> list[str]:
-    return [flag_of(f"--{field.name}") for field in dataclasses.fields(kind)]
+def _kinds(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, None first; of another type this one."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return tuple(sorted(kinds, key=lambda kind: kind is not type(None)))
 
 
-def _message(box: str, kind: type) -> str:
-    """What the box that tyro draws is about, without its title and the help texts that follow.
-
-    A terminal without the characters for a frame gets a title over a rule.
-    """
-    sections = re.split(r"^(?:[╭╰].*|[│ ]*[─-]{3,}.*)$", box, flags=re.MULTILINE)
-    lines = [line.strip("│ ") for line in sections[1].splitlines()]
-    text = " ".join(" ".join(lines).split()).removeprefix(f"Error parsing {kind.__name__}: ")
-    text = _TUPLE.sub(_expected_several, _UNION.sub(_expected_one, text))
-    for pattern, name in _NUMBER.items():
-        text = pattern.sub(rf"expected {name}, got \1", text)
-    return text
+def _most_words(hint: Any) -> int:
+    counts = [1]
+    for kind in _kinds(hint):
+        if get_origin(kind) in (tuple, list):
+            items = get_args(kind)
+            is_any_length = get_origin(kind) is list or items[-1] is ...
+            counts.append(sys.maxsize if is_any_length else len(items))
+    return max(counts)
 
 
-def _expected_one(found: re.Match[str]) -> str:
-    """What a field of several types takes; tyro tells how it has failed with each of them."""
-    kinds = [kind.strip("{}") for kind in found[1].split("|")]
-    hint = "; did you mean None?" if "None" in kinds and found[2].lower() == "none" else ""
-    return f"expected {' or '.join(kinds)}, got {found[2]!r}{hint}"
+def _converted(name: str, hint: Any, words: Sequence[str]) -> Any:
+    """The value of a type in these words."""
+    for kind in _kinds(hint):
+        with contextlib.suppress(ValueError):
+            return _of_kind(kind, words)
+    expected, got = " or ".join(map(_name, _kinds(hint))), " ".join(words)
+    if get_origin(_kinds(hint)[-1]) in (tuple, list):
+        plain = got.translate(str.maketrans("[](),;", "      ")).split()
+        example = f", such as {name} {' '.join(plain)}" if plain != list(words) else ""
+        raise ConfigError(f"{name}: expected values with spaces between them{example}, got {got!r}")
+    is_none = type(None) in _kinds(hint) and got.lower() == "none"
+    told = f"got {got!r}" + "; did you mean None?" * is_none if words else "got nothing"
+    raise ConfigError(f"{name}: expected {expected}, {told}")
 
 
-def _expected_several(found: re.Match[str]) -> str:
-    """How a tuple is written; the shell hands out its words, and tyro knows no commas."""
-    flag, words = found[1], ast.literal_eval(found[2])
-    plain = re.findall(r"[^][(),;\s]+", " ".join(words))
-    hint = f", such as {flag} {' '.join(plain)}" if plain != words else ""
-    return f"{flag}: expected values with spaces between them{hint}, got {' '.join(words)!r}"
+def _of_kind(kind: Any, words: Sequence[str]) -> Any:
+    """Raises ValueError for words that do not fit."""
+    origin, items = get_origin(kind), get_args(kind)
+    if origin in (tuple, list):
+        is_any_length = origin is list or items[-1] is ...
+        kinds = [items[0]] * len(words) if is_any_length else items
+        return origin(_of_kind(each, [word]) for each, word in zip(kinds, words, strict=True))
+    (text,) = words
+    if origin is Literal or kind is type(None):
+        choices = {str(choice): choice for choice in items or (None,)}
+        if text not in choices:
+            raise ValueError
+        return choices[text]
+    if kind is int:
+        return _whole(text)
+    if kind in (float, str, Path):
+        return kind(text)
+    raise ValueError  # such as a dict, which is set in the config file
+
+
+def _whole(text: str) -> int:
+    """`1e5` is a whole number too. Raises ValueError if it is none."""
+    with contextlib.suppress(ValueError):
+        return int(text)
+    number = float(text)
+    if not number.is_integer():  # nor are inf and nan
+        raise ValueError
+    return int(number)
+
+
+def _name(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return " or ".join(map(str, get_args(kind)))
+    return _NAMES.get(kind) or f"no flag but a {getattr(kind, '__name__', kind)} in the config file"

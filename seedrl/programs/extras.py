@@ -9,7 +9,7 @@ EXTRA_OF = {
     **dict.fromkeys(
         (
             *("chex", "flatbuffers", "flax", "jax", "matplotlib", "optax", "orbax", "rich"),
-            *("prometheus_client", "tensorboardX"),
+            *("grpc_health", "prometheus_client", "scipy", "tensorboardX"),
         ),
         "learner",
     ),

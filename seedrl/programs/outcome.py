@@ -46,6 +46,8 @@ def exit_code(command: Callable[[], int], *, prog: str) -> int:
     except Exception as error:
         if isinstance(error, ImportError) and (missing := extras.describe(error)):
             return _fail(prog, missing, ExitCode.USAGE)
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            return _fail(prog, f"the path {error.filename} is too long", ExitCode.USAGE)
         if isinstance(error, OSError) and error.errno in _UNWRITABLE:
             return _fail(prog, f"cannot write: {error}", ExitCode.UNREADABLE_CHECKPOINT)
         _print_error(f"{traceback.format_exc()}{prog}: internal error, see the traceback above")

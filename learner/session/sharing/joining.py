@@ -31,7 +31,7 @@ from seedrl.checkpoints import Checkpoint
 from seedrl.config import OWN_SERVING, Config
 from seedrl.config_io import to_json
 from seedrl.errors import ConfigError, UserError
-from seedrl.programs.version import describe
+from seedrl.programs.command_line import describe
 from seedrl.spec_json import encode_spec, saved_spec
 from seedrl.specs import EnvSpec
 from seedrl.wire.credentials import read_token

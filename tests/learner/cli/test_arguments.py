@@ -1,16 +1,19 @@
-"""Command lines: what they set, what their help says, and how mistakes are reported."""
+"""Command lines that begin with a CONFIG: what they set, and how mistakes are reported."""
 
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from learner.cli.arguments import parse, parse_flags
+from learner.cli.arguments import flags_of_fields, parse, parse_flags, with_values
 from learner.cli.train import LearnerOptions, TrainOptions
 from seedrl import config_io
 from seedrl.config_io import difference
 from seedrl.errors import ConfigError
+
+CARTPOLE = config_io.load("cartpole_r2d2")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,53 +29,57 @@ class Options:
     number: int = 3
 
 
-def mistake(*flags: str) -> str:
-    with pytest.raises(ConfigError) as caught:
-        parse(Options, ["cartpole_r2d2", *flags], prog="test")
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    low: int = 0
+    high: int = 1
+    is_open: bool = False
+
+    def __post_init__(self) -> None:
+        if self.low >= self.high:
+            raise ValueError("low must be below high")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    pair: Any = dataclasses.field(default_factory=Pair)
+    folder: Path | None = None
+    names: list[str] = dataclasses.field(default_factory=list)
 
 
 def test_without_flags_the_config_is_that_of_the_file() -> None:
-    options, config = parse(Options, ["cartpole_r2d2"], prog="test")
-    assert options == Options()
-    assert config == config_io.load("cartpole_r2d2")
+    assert parse(Options, ["cartpole_r2d2"], prog="test") == (Options(), CARTPOLE)
 
 
 def test_flags_override_fields_at_every_depth() -> None:
-    flags = "--number 4 --seed 5 --learning.batch-sequences 48 --agent.network.core-size 16"
-    flags += " --agent.network.torso-sizes 8 9 --evaluation.target-return None"
+    flags = "--number 4 --seed 1 --learning.batch-sequences 48 --agent.network.core-size 16 "
+    flags += "--agent.network.torso-sizes 8 9 --evaluation.target-return None --seed 5"
+    flags += " --learning.total-steps 1e5"
     options, config = parse(Options, ["cartpole_r2d2", *flags.split()], prog="test")
     assert options.number == 4
-    lines = difference(config_io.load("cartpole_r2d2"), config)
-    assert [line.split(":")[0] for line in lines] == [
+    assert [line.split(":")[0] for line in difference(CARTPOLE, config)] == [
         "agent.network.torso_sizes",
         "agent.network.core_size",
         "learning.batch_sequences",
+        "learning.total_steps",
         "evaluation.target_return",
         "seed",
     ]
-    assert config.agent.network.torso_sizes == (8, 9)
+    assert config.agent.network.torso_sizes == (8, 9) and config.seed == 5
+    assert config.learning.total_steps == 100_000
+
+
+def test_a_switch_of_a_section_can_be_turned_off() -> None:
+    words = ["cartpole_r2d2", "--checkpoint.replay", "--checkpoint.no-replay"]
+    assert not parse(Options, words, prog="test").config.checkpoint.replay
+    assert parse(Options, words[:2], prog="test").config.checkpoint.replay
 
 
 def test_a_flag_that_must_not_miss_may_stand_behind_others() -> None:
-    @dataclass(frozen=True, kw_only=True)
-    class Needing:
-        """Options of a test.
-
-        Attributes:
-          workdir: some folder.
-        """
-
-        workdir: Path
-
     words = ["cartpole_r2d2", "--seed", "5", "--workdir", "w"]
-    assert parse(Needing, words, prog="test").options == Needing(workdir=Path("w"))
-
-
-def test_of_a_flag_given_twice_the_last_one_holds() -> None:
-    _, config = parse(Options, ["cartpole_r2d2", "--seed", "1", "--seed", "2"], prog="test")
-    assert config.seed == 2
+    assert parse(LearnerOptions, words, prog="test").options.workdir == Path("w")
+    with pytest.raises(ConfigError, match=r"--workdir.* \(see test cartpole_r2d2 --help\)"):
+        parse(LearnerOptions, words[:3], prog="test")
 
 
 def test_an_own_agent_has_flags_of_its_own(tmp_path: Path) -> None:
@@ -85,55 +92,45 @@ def test_an_own_agent_has_flags_of_its_own(tmp_path: Path) -> None:
         "  depth: int = 2\n"
         "def config(): return Config(environment=EnvironmentConfig(id='x'), agent=Agent())\n"
     )
-    _, config = parse(Options, [str(path), "--agent.depth", "5"], prog="test")
-    assert config.agent.depth == 5
+    assert parse(Options, [str(path), "--agent.depth", "5"], prog="test").config.agent.depth == 5
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         ("--agent.unrol 40", "unknown option --agent.unrol; did you mean --agent.unroll?"),
-        ("--agent.unrol=40", "unknown option --agent.unrol=40; did you mean --agent.unroll?"),
         ("--agent.unrol=4000000000000000000000", "did you mean --agent.unroll?"),
         ("--nunber 4", "unknown option --nunber; did you mean --number?"),
         ("--unroll 40", "unknown option --unroll; did you mean --agent.unroll?"),
+        ("--agent.no-unroll", "unknown option --agent.no-unroll; did you mean --agent.unroll?"),
         ("--qwertyuiop 1", "unknown option --qwertyuiop (see"),
-        ("--agent.priority-mix 1", "agent.priority_mix is now agent.priority_eta"),
         ("40", "unknown option 40"),
-        ("--agent.unroll many", "Error parsing --agent.unroll: expected INT, got 'many' (see"),
+        ("--agent.priority-mix 1", "agent.priority_mix is now agent.priority_eta"),
+        ("--learning.regime lock_step", "learning.regime is now learning.schedule"),
+        ("--launch.restarts 3", "launch.restarts is now automatic"),
+        ("--agent.unroll many", "--agent.unroll: expected INT, got 'many' (see"),
+        ("--agent.unroll 1.5", "--agent.unroll: expected INT, got '1.5' (see"),
+        ("--agent.unroll inf", "--agent.unroll: expected INT, got 'inf' (see"),
+        ("--agent.unroll 0", "agent.unroll: expected at least 1, got 0"),
+        ("--agent.unroll", "--agent.unroll: expected INT, got nothing"),
         ("--agent.learning-rate x", "--agent.learning-rate: expected FLOAT, got 'x' (see"),
-        (
-            "--agent.network.torso-sizes 64,64",
-            "--agent.network.torso-sizes: expected values with spaces between them, such as "
-            "--agent.network.torso-sizes 64 64, got '64,64' (see",
-        ),
+        ("--agent.network.torso-sizes 64,64", "such as --agent.network.torso-sizes 64 64, got '64"),
         ("--agent.network.torso-sizes [64, 32]", "such as --agent.network.torso-sizes 64 32, got"),
-        (
-            "--agent.network.torso-sizes 64 x",
-            "--agent.network.torso-sizes: expected values with spaces between them, got '64 x'",
-        ),
-        (
-            "--agent.network.dueling False --number 1",
-            "--agent.network.dueling: expected no value, got 'False'; a bool is "
-            "--agent.network.dueling for true, --agent.network.no-dueling for false (see",
-        ),
+        ("--agent.network.torso-sizes 64 x", "--agent.network.torso-sizes: expected values with"),
+        ("--agent.network.core rnn", "--agent.network.core: expected lstm or gru or none, got 'rn"),
+        ("--agent.network.dueling False --number 1", "--agent.network.dueling: expected no value"),
         ("--checkpoint.no_replay=true", "is --checkpoint.replay for true, --checkpoint.no-replay"),
         ("--agent.network.dueling right", "unknown option right"),
         ("--evaluation.target-return none", "expected None or FLOAT, got 'none'; did you mean"),
-        ("--agent.unroll 0", "agent.unroll: expected at least 1, got 0"),
-        ("--agent.unroll", "--agent.unroll"),
-        ("--agent.network.core rnn", "invalid choice 'rnn' for argument '--agent.network.core'"),
-        ("--number x", "Error parsing --number"),
+        ("--number x", "--number: expected INT, got 'x'"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_where_to_look(flags: str, message: str) -> None:
-    line = mistake(*flags.split())
-    assert message in line
+    with pytest.raises(ConfigError) as caught:
+        parse(Options, ["cartpole_r2d2", *flags.split()], prog="test")
+    line = str(caught.value)
+    assert message in line and "\n" not in line
     assert line.endswith("(see test cartpole_r2d2 --help)")
-
-
-def test_the_message_of_a_bad_value_leaves_the_help_texts_out() -> None:
-    assert mistake("--agent.unroll", "many").count("--agent.unroll") == 1
 
 
 @pytest.mark.parametrize("argv", [[], ["--seed", "3"]])
@@ -150,27 +147,10 @@ def test_help_without_a_config_lists_the_bundled_ones_and_the_options(
     assert end.value.code == 0
     out = capsys.readouterr().out
     assert "cartpole_masked_r2d2    R2D2 on CartPole-v1 without its two velocities" in out
-    assert "usage: test CONFIG" in out and "--number INT" in out
-    # And the fields that most users set, explained.
-    assert "--learning.total-steps INT" in out and "(as in" in out
-    assert "training environment steps after which the run" in out
-
-
-def test_an_option_that_must_be_given_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"--workdir.* \(see test cartpole_r2d2 --help\)"):
-        parse(LearnerOptions, ["cartpole_r2d2"], prog="test")
-
-
-def test_a_switch_of_a_section_can_be_turned_off() -> None:
-    words = ["cartpole_r2d2", "--checkpoint.replay", "--checkpoint.no-replay"]
-    assert not parse(Options, words, prog="test").config.checkpoint.replay
-    assert parse(Options, words[:2], prog="test").config.checkpoint.replay
-
-
-def test_flags_alone_are_checked_too() -> None:
-    assert parse_flags(Options, ["--number", "5"], prog="test").number == 5
-    with pytest.raises(ConfigError, match="unknown option --numbr; did you mean --number?"):
-        parse_flags(Options, ["--numbr", "5"], prog="test")
+    assert "usage: test CONFIG" in out and "--number INT" in out and "some folder" in out
+    # Those fields that most users set.
+    for name in out.partition("such as ")[2].partition(".\nAll")[0].split(", "):
+        assert name in flags_of_fields(CARTPOLE)
 
 
 @pytest.mark.parametrize("options", [LearnerOptions, TrainOptions])
@@ -183,18 +163,41 @@ def test_every_flag_has_a_help_text(
     lines = [line.strip("│ ") for line in capsys.readouterr().out.splitlines()]
     flags = [index for index, line in enumerate(lines) if line.startswith("--")]
     assert len(flags) > 50
-    without = [lines[index] for index in flags if lines[index + 1].startswith("(")]
-    assert without == []
+    assert [lines[index] for index in flags if lines[index + 1].startswith("(")] == []
+
+
+def test_flags_alone_are_checked_too() -> None:
+    assert parse_flags(Options, ["--number", "5"], prog="test").number == 5
+    with pytest.raises(ConfigError, match="unknown option --numbr; did you mean --number?"):
+        parse_flags(Options, ["--numbr", "5"], prog="test")
+
+
+def test_each_leaf_of_a_tree_has_one_flag() -> None:
+    known = flags_of_fields(Tree())
+    assert list(known) == ["--pair.low", "--pair.high", "--pair.is-open", "--folder", "--names"]
+    assert known["--pair.is-open"][:3] == (("pair", "is_open"), bool, False)
+    known = flags_of_fields(CARTPOLE)
+    assert "--agent.network.torso-sizes" in known and "--agent.network" not in known
+    assert len({flag.path for flag in known.values()}) == len(known) > 50
+
+
+def test_values_reach_their_fields_together() -> None:
+    tree = Tree()
+    both = {("pair", "low"): 5, ("pair", "high"): 6, ("names",): ["a"]}
+    # One after the other they would break the rule of a pair on the way.
+    assert with_values(tree, both) == Tree(pair=Pair(low=5, high=6), names=["a"])
+    assert tree == Tree() and with_values(tree, {}) is tree
+    with pytest.raises(ValueError, match="low must be below high"):
+        with_values(tree, {("pair", "low"): 5})
 
 
 def test_options_of_the_learner_stand_for_fields() -> None:
-    config = config_io.load("cartpole_r2d2")
     options = LearnerOptions(workdir=Path("x"))
-    assert options.apply(config) == config
+    assert options.apply(CARTPOLE) == CARTPOLE
     changed = dataclasses.replace(
         options, checkpoint_replay=True, bind="unix:/x", token_file="token"
-    ).apply(config)
-    assert difference(config, changed) == [
+    ).apply(CARTPOLE)
+    assert difference(CARTPOLE, changed) == [
         "serving.bind: expected '', got 'unix:/x'",
         "serving.token_file: expected '', got 'token'",
         "checkpoint.replay: expected False, got True",

@@ -60,6 +60,7 @@ def test_a_signal_ends_a_run_that_reads_its_config_in_words_and_leaves_nothing(
 
 HELP_AND_MISTAKES = {
     "--help": 0,
+    "train --help": 0,
     "train carpole_r2d2": 2,
     "evaluate no/such/run": 2,
     "--version": 0,
@@ -87,23 +88,14 @@ def test_help_and_mistakes_import_neither_jax_nor_numpy() -> None:
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
+    assert main(["--help"]) == main([]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in COMMANDS)
+    assert out.count("usage:") == 2 and all(name in out for name in COMMANDS)
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["trian"], "unknown command 'trian': did you mean train? expected train, evaluate"),
-        ([], "unknown command '': expected train, evaluate"),
-    ],
-)
-def test_an_unknown_command_gets_a_suggestion(
-    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(argv) == 2
-    assert message in capsys.readouterr().err
+def test_an_unknown_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trian"]) == 2
+    assert "unknown command 'trian': did you mean train?" in capsys.readouterr().err
 
 
 def test_serving_others_must_be_asked_for(

@@ -17,6 +17,12 @@ from typing import NamedTuple
 
 from tests.mutation.mutant import Mutant, mutated
 
+ROOT = Path(__file__).parents[2]
+# Not the command line, packaging and reports: no mutant touches them.
+_FOLDERS = ("seedrl", "learner", "envs_server", "simulation")
+_LEFT_OUT = ("bench", "cli", "extras", "launch", "processes", "programs", "reporting", "watch")
+_SYSTEM = ("experience", "devices", "balance", "frozen")
+_REPLAYED = ("replayed_q_values", "replayed_policy", "replayed_transitions")
 _NOT_COPIED = {"__pycache__", "build", "dist", "runs"}
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) ([\w/]+\.py.*?)(?: - .*)?$", re.MULTILINE)
 _PASSED, _FAILED, _INTERRUPTED = 0, 1, 2
@@ -149,25 +155,19 @@ def _killer(returncode: int, output: str) -> str:
     return found[1] if found else " ".join(output.split()[-20:])
 
 
+def tests() -> list[str]:
+    """The tests that all mutants are tried against, as paths from the root."""
+    tree = ROOT / "tests"
+    found = [path for folder in _FOLDERS for path in sorted((tree / folder).rglob("test_*.py"))]
+    found = [path for path in found if not set(path.parts).intersection(_LEFT_OUT)]
+    found += [tree / "system" / f"test_{name}.py" for name in (*_SYSTEM, *_REPLAYED)]
+    return [str(path.relative_to(ROOT)) for path in found]
+
+
 def own_test(file: str) -> str:
     """Where the test of a module lies, if it has one of its own."""
     path = Path(file)
     return f"tests/{path.parent}/test_{path.name}"
-
-
-def representatives(
-    mutants: Sequence[Mutant], tests: Sequence[str], left_out: Sequence[str] = ()
-) -> list[Mutant]:
-    """The first mutant that counts of each module whose own test is among `tests`.
-
-    `left_out`: names of mutants that only other tests find.
-    """
-    first: dict[str, Mutant] = {}
-    for mutant in mutants:
-        is_counted = not mutant.equivalent and mutant.name not in left_out
-        if is_counted and own_test(mutant.file) in tests:
-            first.setdefault(mutant.file, mutant)
-    return list(first.values())
 
 
 def tiers(tests: Sequence[str], file: str) -> list[list[str]]:
@@ -192,12 +192,11 @@ def tiers(tests: Sequence[str], file: str) -> list[list[str]]:
     return [tier for tier in ([own] if own in tests else [], near, far) if tier]
 
 
-def check_unmutated(copies: Sequence[Copy], tests: Sequence[str], timeout_seconds: float) -> float:
-    """Runs all tests once, shared out over the copies; the seconds that took.
+def check_unmutated(copies: Sequence[Copy], tests: Sequence[str], timeout_seconds: float) -> None:
+    """Runs all tests once, shared out over the copies, which then share their compiled programs.
 
-    Raises BrokenHarnessError if one fails. Afterwards all copies have compiled what all have.
+    Raises BrokenHarnessError if one fails.
     """
-    start = time.monotonic()
     with ThreadPoolExecutor(len(copies)) as pool:
         # Without a file pytest would run the whole suite.
         shares = [share for n in range(len(copies)) if (share := tests[n :: len(copies)])]
@@ -212,7 +211,6 @@ def check_unmutated(copies: Sequence[Copy], tests: Sequence[str], timeout_second
         for other in copies:
             if other is not copy:
                 shutil.copytree(other.cache, copy.cache, dirs_exist_ok=True)
-    return time.monotonic() - start
 
 
 def try_mutants(
@@ -233,10 +231,3 @@ def try_mutants(
     with ThreadPoolExecutor(len(copies)) as pool:
         for done in as_completed([pool.submit(attempt, mutant) for mutant in mutants]):
             yield done.result()
-
-
-def score(results: Sequence[Result]) -> float:
-    """The share of mutants that were killed; those that are equivalent do not count."""
-    counted = [result for result in results if not result.mutant.equivalent]
-    killed = [result for result in counted if result.verdict is Verdict.KILLED]
-    return len(killed) / len(counted) if counted else 1.0

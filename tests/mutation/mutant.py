@@ -1,20 +1,23 @@
 """A mutant: one planted bug, as the text that it replaces."""
 
+import importlib
+import pkgutil
 from pathlib import Path
 from typing import NamedTuple
+
+_FOLDER = Path(__file__).parent / "mutants"
 
 
 class Mutant(NamedTuple):
     """A bug of a kind that was made before, here or elsewhere.
 
     Attributes:
-      name: what it is called in reports.
-      file: which file it changes, from the root of the tree.
+      name: of the mutant in reports.
+      file: that it changes, from the root of the tree.
       old: the text that it replaces; occurs once.
-      new: what stands there instead.
-      bug: what is wrong then, in a sentence.
-      breaks: which promise that breaks.
-      equivalent: why no test can tell it from the original; such a mutant is not counted.
+      new: the text with the bug.
+      bug: the mistake, in a sentence.
+      breaks: the promise that it breaks.
     """
 
     name: str
@@ -23,7 +26,13 @@ class Mutant(NamedTuple):
     new: str
     bug: str
     breaks: str
-    equivalent: str = ""
+
+
+def all_mutants() -> list[Mutant]:
+    """Those of all modules in tests/mutation/mutants."""
+    names = sorted(each.name for each in pkgutil.iter_modules([str(_FOLDER)]))
+    modules = [importlib.import_module(f"tests.mutation.mutants.{name}") for name in names]
+    return [mutant for module in modules for mutant in module.MUTANTS]
 
 
 def mutated(mutant: Mutant, root: Path) -> str:
@@ -33,11 +42,9 @@ def mutated(mutant: Mutant, root: Path) -> str:
     """
     text = (root / mutant.file).read_text()
     count = text.count(mutant.old)
-    if count != 1:
+    if count != 1 or mutant.old == mutant.new:
         raise ValueError(
-            f"mutant {mutant.name}: expected its old text once in {mutant.file}, found it {count} "
-            "times; the code has changed, so write the mutant again"
+            f"mutant {mutant.name}: expected its old text once in {mutant.file} and a new text, "
+            f"found it {count} times; the code has changed, so write the mutant again"
         )
-    if mutant.old == mutant.new:
-        raise ValueError(f"mutant {mutant.name}: expected another text than the old one")
     return text.replace(mutant.old, mutant.new)

@@ -34,14 +34,6 @@ MUTANTS = (
         "nothing crosses the end of an episode (DESIGN 4)",
     ),
     Mutant(
-        "sac_reward_of_the_row_itself",
-        _TRANSITIONS,
-        "reward=after(timestep.reward)",
-        "reward=before(timestep.reward)",
-        "An action is credited with the reward of the one before it.",
-        "the reward of an action is in the next row (DESIGN 4)",
-    ),
-    Mutant(
         "soft_target_without_entropy",
         _TARGETS,
         "values = jnp.min(q_t, axis=0) - temperature * log_probability_t",
@@ -72,22 +64,6 @@ MUTANTS = (
         "network.q_values(params.critics, trained.memory",
         "The critics learn to be high where the actor goes.",
         "the actor's loss has a gradient for the actor alone",
-    ),
-    Mutant(
-        "memory_trained_by_the_actor",
-        _SAC,
-        "seen = jax.lax.stop_gradient(trained)",
-        "seen = trained",
-        "The memory follows the loss of the actor, too.",
-        "the memory has a gradient of the critics' loss alone",
-    ),
-    Mutant(
-        "memory_without_a_moving_target",
-        _SAC,
-        "return polyak_average(tau, params.critics, target)",
-        "return polyak_average(tau, params.critics, target)._replace(memory=target.memory)",
-        "The memory of the target critics stays what it was at the start.",
-        "the memory has a target, as the critics have",
     ),
     Mutant(
         "sac_trains_burn_in_rows",

@@ -20,14 +20,6 @@ MUTANTS = (
         "n-step sums stop at LAST (DESIGN 4)",
     ),
     Mutant(
-        "truncation_as_termination",
-        _RETURNS,
-        "gamma * timesteps.discount[following] * ahead",
-        "gamma * jnp.where(is_last[following], 0.0, timesteps.discount[following]) * ahead",
-        "A truncated episode is worth nothing after its end.",
-        "truncation bootstraps (DESIGN 4)",
-    ),
-    Mutant(
         "termination_as_truncation",
         _RETURNS,
         "gamma * timesteps.discount[following] * ahead",
@@ -50,14 +42,6 @@ MUTANTS = (
         "jnp.argmax(q_target, axis=-1)",
         "The target network chooses the action that it values.",
         "double Q-learning (DESIGN 8)",
-    ),
-    Mutant(
-        "value_not_unscaled",
-        _Q_LEARNING,
-        "values = scaling.invert(double_q_values(q_online, q_target))",
-        "values = double_q_values(q_online, q_target)",
-        "Bootstrap values stay in scaled space.",
-        "value rescaling (DESIGN 8)",
     ),
     Mutant(
         "textbook_inverse_scaling",
@@ -145,14 +129,6 @@ MUTANTS = (
         "reset inside the unroll, on FIRST (DESIGN 8, 9.3)",
     ),
     Mutant(
-        "previous_action_is_greedy",
-        _R2D2,
-        "carry=AgentCarry(network_carry, action)",
-        "carry=AgentCarry(network_carry, jnp.argmax(q_values, axis=-1).astype(jnp.int32))",
-        "The core is shown the greedy action instead of the executed one.",
-        "the previous executed action (DESIGN 4, 9.3)",
-    ),
-    Mutant(
         "initial_priority_of_executed_action",
         _R2D2,
         """    td = _td_errors(config, q_acting, q_acting, steps)
@@ -164,14 +140,6 @@ MUTANTS = (
 """,
         "Initial priorities bootstrap from the executed action.",
         "initial priorities with the true argmax (DESIGN 8)",
-    ),
-    Mutant(
-        "priority_mix_swapped",
-        "seedrl/rl/priorities.py",
-        "eta * jnp.max(sizes, axis=0) + (1 - eta) * mean",
-        "eta * mean + (1 - eta) * jnp.max(sizes, axis=0)",
-        "The mean has the weight of the maximum.",
-        "priority 0.9 max + 0.1 mean (DESIGN 8)",
     ),
     Mutant(
         "epsilon_ladder_reversed",

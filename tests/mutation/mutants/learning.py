@@ -38,14 +38,6 @@ MUTANTS = (
         "nothing non-finite reaches parameters (DESIGN 9.7)",
     ),
     Mutant(
-        "infinite_step_applied",
-        _GRADIENT,
-        "(loss, gradient_norm, optax.tree.norm(deltas))",
-        "(loss, gradient_norm)",
-        "Nobody looks at what the optimizer makes of a finite gradient.",
-        "nothing non-finite reaches parameters (DESIGN 9.7)",
-    ),
-    Mutant(
         "skipped_batch_keeps_its_priorities",
         _FINITE_GUARD,
         "jnp.where(is_enabled, 0.0, kept)",
@@ -70,14 +62,6 @@ MUTANTS = (
         "per-device sampling (DESIGN 7)",
     ),
     Mutant(
-        "one_device_skips_alone",
-        _OVER_DEVICES,
-        "return jax.lax.pmin((value | ~is_filled).astype(jnp.int32), axis_name) > 0",
-        "return value | ~is_filled",
-        "A device whose own loss is not finite skips an update that the others apply.",
-        "parameters are updated identically (DESIGN 7)",
-    ),
-    Mutant(
         "every_minibatch_is_the_first",
         _PASSES,
         """        columns, key = drawn
@@ -86,22 +70,6 @@ MUTANTS = (
 """,
         "All passes train the same part of a batch.",
         "each epoch goes through the whole batch (HOUSE, seams)",
-    ),
-    Mutant(
-        "target_one_update_late",
-        _GRADIENT,
-        "state.target, state.updates + 1)",
-        "state.target, state.updates)",
-        "The target is copied one update late.",
-        "hard target copies (DESIGN 8)",
-    ),
-    Mutant(
-        "lag_of_burn_in_rows",
-        _LEARN_STEP,
-        "lag = (updates - versions[start:stop]).astype(jnp.float32)",
-        "lag = (updates - versions[: stop - start]).astype(jnp.float32)",
-        "Policy lag is that of the burn-in.",
-        "policy lag is measured (DESIGN 7)",
     ),
     Mutant(
         "parameters_published_by_reference",
@@ -134,14 +102,6 @@ MUTANTS = (
         "kept = list(streams)",
         "Pages that are too old are trained all the same.",
         "no row is trained with a lag above `replay.max_lag_updates`",
-    ),
-    Mutant(
-        "all_shards_draw_alike",
-        _LEARNING,
-        "_stacked([index.draw() for index in self._shards.indices])",
-        "_stacked([self._shards.indices[0].draw()] * len(self._shards.indices))",
-        "What the host draws from one shard is trained on every device.",
-        "each device draws from its shard (HOUSE, seams)",
     ),
     Mutant(
         "evaluation_explores",

@@ -7,14 +7,6 @@ _NORMALIZED = "seedrl/agents/normalization.py"
 
 MUTANTS = (
     Mutant(
-        "moments_of_one_device",
-        _MOMENTS,
-        "rest, squares = mean((average(distances), average(jnp.square(distances))))",
-        "rest, squares = average(distances), average(jnp.square(distances))",
-        "Each device has a variance of its own.",
-        "the state is the same on every device",
-    ),
-    Mutant(
         "variance_between_batches_left_out",
         _MOMENTS,
         " + (1.0 - weight) * jnp.square(distance)",

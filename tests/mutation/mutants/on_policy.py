@@ -37,24 +37,6 @@ MUTANTS = (
         "on policy the advantage is GAE(λ)",
     ),
     Mutant(
-        "behaviour_is_the_greedy_action",
-        _IMPALA,
-        """extras=policy.log_probability(action),
-    )
-
-
-def _loss(
-    config: ImpalaConfig""",
-        """extras=policy.log_probability(jnp.argmax(policy.logits, -1).astype(jnp.int32)),
-    )
-
-
-def _loss(
-    config: ImpalaConfig""",
-        "The log-probability of the likeliest action is stored, not of the executed one.",
-        "with unchanged parameters every ratio is 1",
-    ),
-    Mutant(
         "ratio_upside_down",
         _IMPALA,
         "log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_steps]",
@@ -71,14 +53,6 @@ def _loss(
         "the entropy of the policy is maximised (Espeholt et al. 2018, section 4.2)",
     ),
     Mutant(
-        "ignored_actions_trained",
-        _IMPALA,
-        "entropy = jnp.mean(trained * policy.entropy())",
-        "entropy = jnp.mean(weights[None] * policy.entropy())",
-        "The entropy of rows counts whose action is ignored.",
-        "an action taken on LAST is ignored (DESIGN 4)",
-    ),
-    Mutant(
         "gae_bootstraps_past_last",
         _GAE,
         "advantage = jnp.where(is_trained, delta + decay * later, 0.0)",
@@ -93,14 +67,6 @@ def _loss(
         "discount = gamma * (timesteps.step_type[1:] != StepType.LAST)",
         "A truncated episode is taken for one that terminated.",
         "truncation bootstraps (DESIGN 4)",
-    ),
-    Mutant(
-        "advantage_normalized_over_the_wrong_axis",
-        _SURROGATE,
-        "centred = advantages - mean_of(advantages, is_trained)",
-        "centred = advantages - jnp.mean(advantages, axis=0, where=is_trained, keepdims=True)",
-        "Advantages of each sequence are centred apart.",
-        "advantages are normalised over all rows of a minibatch",
     ),
     Mutant(
         "clipped_gain_is_the_larger",
@@ -125,30 +91,6 @@ def _loss(
         "return carry, carry",
         "Every piece has the carry that its sequence began with.",
         "with unchanged parameters every ratio is 1",
-    ),
-    Mutant(
-        "pieces_bootstrap_at_their_ends",
-        _PPO,
-        "gae_lambda=config.gae_lambda,",
-        "gae_lambda=0.0,",
-        "An advantage ends with the row it begins with.",
-        "advantages are those of whole sequences, GAE(λ)",
-    ),
-    Mutant(
-        "gaussian_without_its_deviation",
-        "seedrl/rl/distributions.py",
-        "square + self.log_std + 0.5",
-        "square + 0.5",
-        "The density of an action is that of a deviation of 1.",
-        "ln N(a; μ, σ²) has -ln σ",
-    ),
-    Mutant(
-        "stopped_minibatch_keeps_the_learning_rate",
-        _PPO,
-        "optimizer = with_schedule_of(state.optimizer, updated.optimizer)",
-        "optimizer = state.optimizer",
-        "The learning rate falls only where no minibatch is stopped.",
-        "a learning rate falls by updates",
     ),
     Mutant(
         "sequence_trained_twice",
@@ -180,14 +122,6 @@ def _loss(
         "self._versions[batch.slots[batch.positions == 0]] = frozen.version",
         "self._versions[batch.slots] = frozen.version",
         "A sequence is as old as its last row: one that took for ever to fill is trained.",
-        "no row is trained with a lag above `replay.max_lag_updates`",
-    ),
-    Mutant(
-        "lag_without_what_waits",
-        _INDEX,
-        "due = updates + (num_waiting + position - len(stale)) // batch",
-        "due = updates",
-        "A sequence is judged as if it were trained at once.",
         "no row is trained with a lag above `replay.max_lag_updates`",
     ),
 )

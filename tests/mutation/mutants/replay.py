@@ -34,14 +34,6 @@ MUTANTS = (
         "sampleable when the last row lands (DESIGN 6)",
     ),
     Mutant(
-        "completed_one_page_late",
-        _INDEX,
-        "entry.serials[0] if starts_on_stride else None",
-        "entry.serials[min(1, len(entry.serials) - 1)] if starts_on_stride else None",
-        "The page after the start of a sequence is named as its start.",
-        "sequences start on stride boundaries (DESIGN 6)",
-    ),
-    Mutant(
         "starts_off_the_stride",
         _INDEX,
         "first_page % self._pages_per_stride == 0",
@@ -64,14 +56,6 @@ MUTANTS = (
         "mass = state.mass",
         "What was overwritten can still be sampled.",
         "evicting a page invalidates what starts in it (DESIGN 6)",
-    ),
-    Mutant(
-        "evicted_page_keeps_link",
-        _REPLAY,
-        'link = state.next.at[index].set(capacity, mode="drop")',
-        "link = state.next",
-        "A new page is linked to the successor of the page that it overwrites.",
-        "a page knows the page that follows it (DESIGN 6)",
     ),
     Mutant(
         "padding_page_inserted",
@@ -122,14 +106,6 @@ MUTANTS = (
         "nothing is sampled before a priority exists (DESIGN 6)",
     ),
     Mutant(
-        "refused_priority_hides_sequence",
-        _REPLAY,
-        "    new_mass = jnp.where(new_mass > 0, new_mass, mean)\n",
-        "",
-        "A sequence whose initial priority is refused can never be sampled.",
-        "a sequence becomes sampleable when its last row lands (DESIGN 6)",
-    ),
-    Mutant(
         "alpha_not_applied",
         _PRIORITIES,
         "mass = jnp.power(jnp.where(is_positive, priority, 1.0), exponent)",
@@ -146,28 +122,12 @@ MUTANTS = (
         "nothing non-finite reaches priorities (DESIGN 9.7)",
     ),
     Mutant(
-        "zero_priority_refused",
-        _PRIORITIES,
-        "is_valid = jnp.isfinite(priority) & (priority >= 0)",
-        "is_valid = jnp.isfinite(priority) & (priority > 0)",
-        "A sequence without a trained row keeps the mass that it had.",
-        "what nothing can be learned from has the smallest mass (DESIGN 6)",
-    ),
-    Mutant(
         "weight_exponent_sign",
         _IMPORTANCE,
         "is_drawn, -exponent * jnp.log(",
         "is_drawn, exponent * jnp.log(",
         "Importance weights grow with the probability.",
         "sampling stays unbiased (DESIGN 9.4)",
-    ),
-    Mutant(
-        "weights_normalised_per_device",
-        _IMPORTANCE,
-        "        highest = largest(highest)\n",
-        "        highest = highest * 1.0\n",
-        "Each device divides by its own largest weight.",
-        "weights are normalised over all shards (DESIGN 6)",
     ),
     Mutant(
         "probability_of_one_shard",

@@ -10,14 +10,6 @@ _ACTOR = "learner/acting/actor.py"
 
 MUTANTS = (
     Mutant(
-        "nobody_measures_unnoticed",
-        _SLOTS,
-        "return largest if for_roles and can_share and self._has_idle_role() else None",
-        "return None",
-        "When the env servers that measured have left, nothing is measured any more.",
-        "evaluation roles stay with those present",
-    ),
-    Mutant(
         "ended_lease_not_fenced",
         _SERVING,
         '        if group.lease.ended:\n            self.ledger["fenced"]',
@@ -57,14 +49,6 @@ MUTANTS = (
         "        if sequence < group.sequence:\n",
         "A stream continues after one of its steps was lost.",
         "a step that is lost cuts the stream (DESIGN 9.1)",
-    ),
-    Mutant(
-        "second_step_in_flight",
-        _SERVING,
-        "        if group.queued or group.dispatched:\n            self.ledger",
-        "        if group.queued and group.dispatched:\n            self.ledger",
-        "A group may send a step before it has the actions for the one before.",
-        "one request in flight per group (DESIGN 5)",
     ),
     Mutant(
         "first_not_checked",
@@ -120,14 +104,6 @@ MUTANTS = (
         "a slot is leased again once its dispatched rows have returned (DESIGN 5)",
     ),
     Mutant(
-        "page_of_old_lease_continued",
-        _SLOTS,
-        "        self.rows[slots] = 0\n",
-        "",
-        "A new lease continues the page of the one before.",
-        "a new lease starts a new page (DESIGN 5)",
-    ),
-    Mutant(
         "reconnect_without_first",
         _SLOTS,
         "last_step_type = bytes([StepType.LAST]) * len(slots)",
@@ -144,60 +120,12 @@ MUTANTS = (
         "a stream is cut when its env server disconnects (DESIGN 4)",
     ),
     Mutant(
-        "seeds_repeat_after_reconnect",
-        _SLOTS,
-        'return _hash(f"{seed}/{slot}/{epoch}")',
-        'return _hash(f"{seed}/{slot}")',
-        "An env server that returns plays the same episodes again.",
-        "a reconnect must not replay the same episodes (DESIGN 5)",
-    ),
-    Mutant(
-        "env_server_without_evaluation",
-        _SLOTS,
-        "least = int(offered > 1 or (trains and not evaluates))",
-        "least = 0",
-        "Nothing is measured before there are more environments than training takes.",
-        "training slots first, and evaluation what was configured (DESIGN 5)",
-    ),
-    Mutant(
-        "group_in_one_lane_after_the_other",
-        _SLOTS,
-        "lane = max(own, key=lambda lane: free[lane] - dealt[lane])",
-        "lane = next(lane for lane in own if free[lane] > dealt[lane])",
-        "The first inference device acts for all, and the others' shards stay empty.",
-        "slots are dealt to lanes alike (HOUSE, seams)",
-    ),
-    Mutant(
-        "batch_of_another_device",
-        "learner/serving/core.py",
-        "if lane.device == device and lane.role in roles",
-        "if lane.role in roles",
-        "A device acts on slots whose carry is another's.",
-        "a slot's carry never moves (HOUSE, seams)",
-    ),
-    Mutant(
-        "lock_step_does_not_wait",
-        "learner/serving/batching.py",
-        "target_rows=lambda _, num_slots, __: max(1, num_slots)",
-        "target_rows=lambda num_live, _, __: max(1, num_live)",
-        "In lock step a batch is due without an env server that has left.",
-        "deterministic mode repeats bit for bit (DESIGN 9.4)",
-    ),
-    Mutant(
         "rounds_are_not_aligned",
         "learner/serving/core.py",
         "        if lane.rule.is_aligned:\n",
         "        if lane.rule.is_complete:\n",
         "In rounds a stream that begins fills its pages later than the others.",
         "in rounds every row was acted with the version that its round began with",
-    ),
-    Mutant(
-        "rounds_lose_count_of_rows",
-        "learner/serving/core.py",
-        'self.ledger["discarded"] += int(positions.sum())',
-        'self.ledger["discarded"] += int(positions.max())',
-        "Rows of pages that a round begins anew are in no account.",
-        "every row is in exactly one account (DESIGN 5)",
     ),
     Mutant(
         "rounds_act_before_they_publish",
@@ -216,14 +144,6 @@ MUTANTS = (
         "return max(0.0, self._queue[0].arrival + self.rule.deadline_seconds - now)",
         "return None",
         "A batch that is not full is never computed: SEED RL's bug.",
-        "the batcher flushes on size or deadline (DESIGN 5)",
-    ),
-    Mutant(
-        "first_step_wakes_nobody",
-        "learner/serving/batching.py",
-        "return len(self._queue) == 1 or self.num_rows >= self.target_rows",
-        "return self.num_rows >= self.target_rows",
-        "Who waits for a batch does not hear of the step whose deadline it has to keep.",
         "the batcher flushes on size or deadline (DESIGN 5)",
     ),
     Mutant(
@@ -276,14 +196,6 @@ MUTANTS = (
         "policy lag is measured (DESIGN 7)",
     ),
     Mutant(
-        "first_rows_counted_as_steps",
-        _ACTING,
-        "steps = int(np.count_nonzero(step_type != _FIRST))",
-        "steps = len(step_type)",
-        "LAST to FIRST counts as an environment step.",
-        "LAST to FIRST rows are not steps (DESIGN 7)",
-    ),
-    Mutant(
         "evaluation_not_frozen",
         _ACTING,
         "frozen = self._params if is_training else self.evaluator.frozen",
@@ -292,60 +204,11 @@ MUTANTS = (
         "a round's episodes are of frozen parameters (DESIGN 8)",
     ),
     Mutant(
-        "link_outlives_connection",
-        "learner/serving/connection.py",
-        """        self.outbox.put(error)
-        if self.link is not None:
-            self.link.end()
-""",
-        "        self.outbox.put(error)\n",
-        "A link stays open, with its slots, when the connection of its lease is gone.",
-        "a stream is a lease on slots: its end frees them (DESIGN 3.3)",
-    ),
-    Mutant(
-        "keys_repeat_in_the_next_learner",
-        _SLOTS,
-        "self._new_key() or 1",
-        "self.seed << 32 | self._num_leases",
-        "Env servers that outlive a learner name leases that the next one has given to others.",
-        "an env server has no identity beyond its connection (DESIGN 3.3)",
-    ),
-    Mutant(
         "false_report_is_believed",
         "learner/serving/ledger.py",
         "        if sent.steps < group.seen:\n",
         "        if sent.steps < 0:\n",
         "An env server may report that it sent less than arrived, and the ledger has a residue.",
         "a peer ends its own connection at most (DESIGN 3.3)",
-    ),
-    Mutant(
-        "number_of_a_step_is_believed",
-        _SERVING,
-        """        if sequence != group.seen:
-            return
-        group.seen += 1
-""",
-        """        if sequence < group.seen:
-            return
-        group.seen = sequence + 1
-""",
-        "An env server decides how many of its steps were seen.",
-        "a peer ends its own connection at most (DESIGN 3.3)",
-    ),
-    Mutant(
-        "link_outlives_stream_at_env_server",
-        "seedrl/wire/learner_connection.py",
-        "        if not self._call.add_callback(self._link.end):\n",
-        "        if not self._call.add_callback(lambda: None):\n",
-        "An env server waits for ever at the link of a learner that stands still.",
-        "whatever blocks has a deadline (DESIGN 9.6)",
-    ),
-    Mutant(
-        "link_loses_what_came_together",
-        "seedrl/wire/local_link.py",
-        "        self._unread = data[start:]\n",
-        '        self._unread = b""\n',
-        "The beginning of a message's length is lost if it arrives with the message before.",
-        "no step is lost on its way (DESIGN 9.1)",
     ),
 )

@@ -96,19 +96,6 @@ def test_the_search_finds_circles(graph: dict[str, set[str]], expected: set[str]
     assert on_circles(graph) == expected
 
 
-def test_the_search_sees_imports_for_type_checkers_and_inside_functions(tmp_path: Path) -> None:
-    text = (
-        "from typing import TYPE_CHECKING\n"
-        "if TYPE_CHECKING:\n    from pack.first import Name\n"
-        "def f():\n    from pack import second\n    import pack.third\n"
-    )
-    (tmp_path / "file.py").write_text(text)
-    modules = {f"pack.{name}": Path(name) for name in ("first", "second", "third", "fourth")}
-    assert _imported(tmp_path / "file.py", modules) == {
-        Path(n) for n in ("first", "second", "third")
-    }
-
-
 def test_no_folder_depends_on_one_that_depends_on_it() -> None:
     assert on_circles(between_folders(product_imports())) == set()
 

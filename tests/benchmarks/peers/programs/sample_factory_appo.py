@@ -1,9 +1,7 @@
 """Sample Factory's asynchronous PPO, which trains until it is killed.
 
-The first command is `{"flags": [...], "shape": [...]}`, the shape that of an observation, and its
-answer `{"weights": [...]}`, the shapes of all matrices and kernels. Then `{"seconds": s}` is
-answered with `{"rate": r}`, environment steps a second that went through learning, from one update
-to another.
+The first command is `{"flags": [...]}`. Then `{"seconds": s}` is answered with `{"rate": r}`,
+environment steps a second that went through learning, from one update to another.
 """
 
 import sys
@@ -17,7 +15,6 @@ import gymnasium
 from answering import commands
 from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
 from sample_factory.envs.env_utils import register_env
-from sample_factory.model.actor_critic import create_actor_critic
 from sample_factory.train import make_runner
 from sf_examples.atari.atari_params import atari_override_defaults
 from sf_examples.atari.train_atari import register_atari_components
@@ -36,15 +33,14 @@ def main() -> None:
     register_env("CartPole-v1", make_env)
     register_atari_components()
     with tempfile.TemporaryDirectory() as folder:
-        cfg, runner = make_runner(_configuration([*command["flags"], f"--train_dir={folder}"]))
-        shapes = weights(cfg, command["shape"])
+        _, runner = make_runner(_configuration([*command["flags"], f"--train_dir={folder}"]))
         runner.init()
 
         def serve() -> None:
             while runner.total_env_steps_since_resume is None:
                 time.sleep(_TICK_SECONDS)
             time.sleep(_WARM_UP_SECONDS)
-            answer(weights=shapes)
+            answer(ready=True)
             measure(lines, lambda: runner.total_env_steps_since_resume or 0)
 
         threading.Thread(target=serve, daemon=True).start()
@@ -72,16 +68,6 @@ def _configuration(flags: list[str]) -> Any:
     if partial.env.startswith("atari"):
         atari_override_defaults(partial.env, parser)
     return parse_full_cfg(parser, flags)
-
-
-def weights(cfg: Any, shape: list[int]) -> list[list[int]]:
-    """The shapes of all matrices and kernels of the network."""
-    is_image = len(shape) == 3
-    highest, dtype = (255, "uint8") if is_image else (1, "float32")
-    space = gymnasium.spaces.Box(0, highest, tuple(shape), dtype)
-    actions = gymnasium.spaces.Discrete(6 if is_image else 2)
-    model = create_actor_critic(cfg, gymnasium.spaces.Dict({"obs": space}), actions)
-    return [list(each.shape) for each in model.parameters() if each.ndim > 1]
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
-"""R2D2 that starts its sequences from another carry than the stored one."""
+"""`cartpole_masked_r2d2` whose sequences start from another recurrent state than the stored one.
+
+seedrl train tests/benchmarks/stored_state.py --agent.stored-state zero
+"""
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import jax
 
+from configs import cartpole_masked_r2d2
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_network, num_actions_of, q_values_of
 from seedrl.agents.inputs import inputs_of_sequence
@@ -15,7 +18,7 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config
 from seedrl.networks.network import Network
 from seedrl.specs import EnvSpec
-from seedrl.types import Array, Sequence, Tree
+from seedrl.types import Sequence, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,13 @@ class StoredStateR2D2Config(R2D2Config):
         agent = super().build(spec)
         network = build_network(self.network, spec, q_values_of(num_actions_of(spec, "R2D2")))
         start = {"exact": exact, "zero": zero, "late": late}[self.stored_state]
-        started = functools.partial(_started, agent.update.loss, network, start, self.burn_in)
+        loss = agent.update.loss
+
+        def started(params: Tree, target: Tree, sequence: Sequence, *rest: Any) -> Any:
+            carry = start(network, self.burn_in, params, sequence)
+            sequence = sequence._replace(carry=sequence.carry._replace(network=carry))
+            return loss(params, target, sequence, *rest)
+
         return agent._replace(update=agent.update._replace(loss=started))
 
 
@@ -64,25 +73,10 @@ def late(network: Network, burn_in: int, params: Tree, sequence: Sequence) -> Tr
     return carry
 
 
-def _started(
-    loss: Any,
-    network: Network,
-    start: Start,
-    burn_in: int,
-    params: Tree,
-    target: Tree,
-    sequence: Sequence,
-    weights: Array,
-    key: Array,
-) -> Any:
-    carry = start(network, burn_in, params, sequence)
-    sequence = sequence._replace(carry=sequence.carry._replace(network=carry))
-    return loss(params, target, sequence, weights, key)
-
-
-def from_r2d2(config: Config) -> Config:
-    """The config with this agent in place of its R2D2, exact until a flag says otherwise."""
+def config() -> Config:
+    """Masked CartPole with this agent, exact until a flag says otherwise."""
+    masked = cartpole_masked_r2d2.config()
     settings = {
-        each.name: getattr(config.agent, each.name) for each in dataclasses.fields(R2D2Config)
+        each.name: getattr(masked.agent, each.name) for each in dataclasses.fields(R2D2Config)
     }
-    return dataclasses.replace(config, agent=StoredStateR2D2Config(**settings))
+    return dataclasses.replace(masked, agent=StoredStateR2D2Config(**settings))

@@ -21,24 +21,12 @@ def _lane(max_rows: int = 10, *, target_rows: int = 4) -> Lane:
     return Lane(SlotRange("training", 0, max_rows), rule)
 
 
-def test_nothing_is_due_when_nothing_waits() -> None:
-    assert _lane(target_rows=1).seconds_until_due(1e9) is None
-
-
 def test_a_batch_is_due_as_soon_as_it_is_large_enough() -> None:
     lane = _lane()
     lane.put(_pending(2, arrival=10.0))
     assert lane.seconds_until_due(10.0) == 0.5
     lane.put(_pending(2, arrival=10.1))
     assert lane.seconds_until_due(10.1) == 0.0
-
-
-def test_who_waits_has_to_look_at_the_first_step_and_once_a_batch_is_due() -> None:
-    lane, news = _lane(target_rows=4), []
-    for rows in (1, 1, 1, 1, 1):
-        lane.put(_pending(rows))
-        news.append(lane.is_news)
-    assert news == [True, False, False, True, True]
 
 
 @pytest.mark.parametrize(("now", "expected"), [(10.0, 0.5), (10.25, 0.25), (10.5, 0.0), (99, 0.0)])
@@ -51,12 +39,6 @@ def test_a_batch_is_due_when_its_oldest_step_reaches_the_deadline(
     assert lane.seconds_until_due(now) == expected
 
 
-def test_a_target_beyond_the_largest_batch_is_the_largest_batch() -> None:
-    lane = _lane(max_rows=4, target_rows=100)
-    lane.put(_pending(4, arrival=10.0))
-    assert lane.seconds_until_due(10.0) == 0.0
-
-
 def test_steps_are_taken_whole_and_in_order_until_the_next_does_not_fit() -> None:
     lane = _lane(max_rows=6)
     steps = [_pending(size) for size in (3, 2, 2, 1)]
@@ -67,22 +49,6 @@ def test_steps_are_taken_whole_and_in_order_until_the_next_does_not_fit() -> Non
     assert [id(step) for step in lane.take()] == [id(step) for step in steps[2:]]
     assert lane.num_rows == 0
     assert lane.take() == []
-
-
-def test_the_deadline_of_what_stays_behind_goes_on_from_its_own_arrival() -> None:
-    lane = _lane(max_rows=2, target_rows=2)
-    lane.put(_pending(2, arrival=10.0))
-    lane.put(_pending(1, arrival=10.25))
-    lane.take()
-    assert lane.oldest_arrival == 10.25
-    assert lane.seconds_until_due(10.5) == 0.25
-
-
-def test_a_group_larger_than_the_largest_batch_is_a_defect() -> None:
-    lane = _lane(max_rows=2)
-    lane.put(_pending(3))
-    with pytest.raises(AssertionError, match="larger than the largest batch"):
-        lane.take()
 
 
 def test_a_strike_removes_what_one_lease_has_queued_and_nothing_else() -> None:
@@ -127,8 +93,3 @@ def test_lock_step_waits_for_every_slot_and_has_rows_in_slot_order() -> None:
     for rows, slots in zip(rule.rows(SLOTS), SLOTS, strict=True):
         assert rows is slots
     assert (rule.deadline_seconds, rule.is_complete) == (math.inf, True)
-
-
-def test_a_lane_without_slots_is_never_due() -> None:
-    for rule in (free_running(0.5), lock_step()):
-        assert Lane(SlotRange("evaluation", 4, 0), rule).seconds_until_due(1e9) is None

@@ -3,7 +3,6 @@
 Everything else of a connection is in test_server*.
 """
 
-import concurrent.futures
 import queue
 from typing import Any
 
@@ -21,7 +20,6 @@ from seedrl.config import EnvironmentConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import seedrl_pb2, version
-from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload, StepPayload
 from seedrl.wire.payload import StepLayout
 from seedrl.wire.spec import spec_message
@@ -78,12 +76,6 @@ def _act(hub: Hub) -> None:
     hub.answer(batch, np.arange(4, dtype=np.int32))
 
 
-def _actions(stream: Connection, num_envs: int) -> list[int]:
-    answer = stream.outbox.get_nowait()
-    assert isinstance(answer, ActionsPayload)
-    return ActionLayout(SPEC.action, num_envs).unpack(answer)[1].tolist()
-
-
 def test_a_recording_is_asked_for_from_where_its_player_was_lost() -> None:
     hub = _hub()
     first = _join(hub, 4)
@@ -113,39 +105,6 @@ def test_streams_that_environments_take_over_are_reported_as_cut() -> None:
     environments.close()
     assert hub.take_ended() == [8, 9, 10, 11]
     assert hub.take_ended() == []
-
-
-def test_each_group_gets_the_actions_of_its_own_slots() -> None:
-    hub = _hub()
-    players = [_join(hub, 1) for _ in range(4)]
-    for slot in (0, 2):
-        players[slot].close()
-    both = _join(hub, 2)
-    assert [_groups(stream) for stream in (players[1], both, players[3])] == [
-        [([1], 0)],
-        [([0, 2], 0)],
-        [([3], 0)],
-    ]
-    for stream, num_envs in ((players[3], 1), (both, 2), (players[1], 1)):
-        _step(stream, 0, num_envs, 0, StepType.FIRST)
-    _act(hub)
-    assert _actions(both, 2) == [0, 2]
-    assert _actions(players[1], 1) == [1]
-    assert _actions(players[3], 1) == [3]
-
-
-@pytest.mark.parametrize(("longest", "messages"), [(0, [48]), (50, [48]), (49, [24, 24])])
-def test_actions_that_were_computed_together_leave_together_if_they_may(
-    longest: int, messages: list[int]
-) -> None:
-    hub = _hub()
-    stream = _join(hub, 4, 2, longest=longest)
-    assert len(_groups(stream)) == 2
-    for group in (0, 1):
-        _step(stream, group, 2, 0, StepType.FIRST)
-    _act(hub)
-    outbox: Any = stream.outbox
-    assert [len(outbox.get_nowait()) for _ in range(outbox.qsize())] == messages
 
 
 @pytest.mark.parametrize(
@@ -239,18 +198,6 @@ def test_what_is_wrong_in_a_message_of_several_groups_is_the_one_that_is_rejecte
     )
 
 
-@pytest.mark.parametrize("metrics", [["health"], ["keys", "keys"]])
-def test_metrics_that_nobody_asked_for_are_refused(metrics: list[str]) -> None:
-    hub, outbox = _measuring_hub(), queue.SimpleQueue()
-    _ready(hub, outbox, spec_message(SPEC), *metrics)
-    outbox.get_nowait()
-    end = outbox.get_nowait()
-    assert end.code == grpc.StatusCode.INVALID_ARGUMENT
-    assert end.details == (
-        "expected metrics among ['score', 'deaths', 'keys'], each once, in ready"
-    )
-
-
 def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
     hub, outbox = _measuring_hub(), queue.SimpleQueue()
     connection = Connection(hub, "peer", outbox)
@@ -264,18 +211,6 @@ def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
     end = outbox.get()
     assert end.code is grpc.StatusCode.FAILED_PRECONDITION
     assert end.details.isprintable() and len(end.details) == 200
-
-
-def test_a_refusal_without_a_reason_says_so() -> None:
-    hub, outbox = _measuring_hub(), queue.SimpleQueue()
-    connection = Connection(hub, "peer", outbox)
-    hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=4)
-    connection.receive(seedrl_pb2.FromEnvServer(hello=hello))
-    outbox.get()  # Assign
-    connection.receive(seedrl_pb2.FromEnvServer(refusal=seedrl_pb2.Refusal(reason="\n")))
-    end = outbox.get()
-    assert end.code is grpc.StatusCode.FAILED_PRECONDITION
-    assert end.details == "the env server refuses without a reason"
 
 
 def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns() -> None:
@@ -324,27 +259,6 @@ class _Link:
 def _say_hello(connection: Connection) -> bool:
     hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=4, num_groups=1, link="name")
     return connection.receive(seedrl_pb2.FromEnvServer(hello=hello))
-
-
-def test_a_link_is_connected_without_the_lock_and_other_threads_are_served() -> None:
-    hub, outbox = _hub(is_lock_step=False), queue.SimpleQueue()
-    is_free: list[bool] = []
-
-    def connect(name: str) -> Any:
-        with concurrent.futures.ThreadPoolExecutor(1) as other:
-            is_free.append(other.submit(lambda: hub.num_free).result(60.0) == 0)
-        return _Link()
-
-    assert _say_hello(Connection(hub, "peer", outbox, connect_link=connect))
-    assert is_free == [True]
-    assert outbox.get_nowait().assign.linked
-
-
-def test_a_link_that_is_not_used_is_declined_with_a_reason() -> None:
-    hub, outbox = _hub(is_lock_step=False), queue.SimpleQueue()
-    assert _say_hello(Connection(hub, "peer", outbox, connect_link=lambda name: f"no {name} here"))
-    assign = outbox.get_nowait().assign
-    assert (assign.linked, assign.unlinked_reason) == (False, "no name here")
 
 
 def test_a_connection_that_the_hub_ends_while_it_connects_its_link_ends_the_link() -> None:

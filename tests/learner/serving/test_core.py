@@ -6,7 +6,7 @@ import pytest
 from learner.serving.batching import Lane, Pending, free_running
 from learner.serving.core import Batch, ProtocolError, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, Role, SlotTable
-from learner.serving.ledger import ALWAYS, SentSteps, residues
+from learner.serving.ledger import ALWAYS, residues
 from seedrl.types import StepType, TimeStep
 
 K = 3  # steps of a page
@@ -212,21 +212,6 @@ def test_every_row_is_in_one_account_whatever_happens(seed: int) -> None:
     assert min(driver.serving.ledger[account] for account in seen) > 0
 
 
-def test_at_rest_nothing_is_left_over() -> None:
-    driver = Driver(99)
-    driver.run(300)
-    while driver.batches:
-        driver.answer()
-    while driver.leases:
-        driver.end()
-    accounts = driver.serving.accounts()
-    assert accounts["queued"] == accounts["dispatched"] == accounts["partial"] == 0
-    assert accounts["accepted"] == sum(
-        accounts[account] for account in ("struck", "completed", "discarded", "evaluation")
-    )
-    assert driver.serving.slots.num_free == 10
-
-
 def test_a_lease_that_ends_during_inference_discards_its_open_page_afterwards() -> None:
     serving = _serving(training=1, evaluation=0)
     lease = serving.lease(1, 1, "peer")
@@ -245,19 +230,6 @@ def test_a_lease_that_ends_during_inference_discards_its_open_page_afterwards() 
     (group,) = serving.lease(1, 1, "next").groups
     _step(serving, group)
     assert _act(serving).positions.tolist() == [0]
-
-
-def test_a_batch_has_the_rows_of_its_groups_in_order_of_arrival() -> None:
-    serving = _serving(training=4, evaluation=0)
-    first, second = (serving.lease(2, 1, peer).groups[0] for peer in ("a", "b"))
-    _step(serving, second, now=1.0)
-    _step(serving, first, now=2.0)
-    batch = serving.take(_lane(serving))
-    assert batch.slots.tolist() == [2, 3, 0, 1]
-    assert batch.streams.tolist() == [*second.streams, *first.streams]
-    assert [item.group for item in batch.pending] == [second, first]
-    assert (batch.oldest_arrival, batch.role) == (1.0, "training")
-    assert batch.positions.dtype == batch.slots.dtype == np.int32
 
 
 def test_training_is_due_at_half_of_the_live_environments_and_evaluation_at_all() -> None:
@@ -288,17 +260,6 @@ def test_one_slow_group_delays_the_others_to_the_deadline_and_no_longer() -> Non
         now += DEADLINE
         assert _lane(serving).seconds_until_due(now) == 0.0
         assert _act(serving).slots.tolist() == groups[1].slots.tolist()
-
-
-def test_an_env_server_that_leaves_is_no_longer_waited_for() -> None:
-    serving = _serving(training=4, evaluation=0)
-    stays, leaves = (_ready(serving, 2, 2, peer) for peer in ("stays", "leaves"))
-    _step(serving, stays.groups[0])
-    _step(serving, leaves.groups[0], now=-9.0)
-    serving.end(leaves)
-    assert serving.ledger["struck"] == 1
-    assert _lane(serving).seconds_until_due(0.0) == 0.0
-    assert _act(serving).slots.tolist() == stays.groups[0].slots.tolist()
 
 
 def test_slots_that_are_only_reserved_keep_nobody_waiting() -> None:
@@ -356,20 +317,6 @@ def test_another_sequence_is_refused() -> None:
     _act(serving)
     with pytest.raises(ProtocolError, match="expected sequence 1, got 0"):
         serving.step(Pending(group, 0, _timestep(_types(group, MID)), 0.0))
-
-
-def test_a_step_is_seen_in_its_place_only_whatever_number_it_has() -> None:
-    serving, lease, group = _one_group()
-    serving.reject(group, 2**60)
-    _step(serving, group)
-    _act(serving)
-    serving.end(lease)
-    for sequence in (0, 5, 2**63):
-        with pytest.raises(ProtocolError, match="the lease has ended"):
-            serving.step(Pending(group, sequence, _timestep(_types(group, MID)), 0.0))
-    assert group.seen == 1
-    assert serving.report([SentSteps(lease.key, 0, 2, 1, 1)]) == []
-    assert serving.accounts()["seen"] == 2
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from learner.serving.batching import Pending, free_running, lock_step
-from learner.serving.core import Batch, PlaybackError, Serving, first_row
+from learner.serving.batching import Pending, lock_step
+from learner.serving.core import Batch, Serving, first_row
 from learner.serving.leases import CutStreamError, Group, Lease, SlotTable
 from learner.serving.ledger import ALWAYS, residues
 from seedrl.types import StepType, TimeStep
@@ -63,17 +63,6 @@ def test_a_batch_is_due_when_every_training_slot_waits_and_never_before() -> Non
     assert serving.lanes[0].seconds_until_due(0.0) == 0.0
 
 
-def test_all_wait_for_an_env_server_that_has_left() -> None:
-    serving = _serving()
-    stays, leaves = (serving.lease(2, 1, peer) for peer in ("stays", "leaves"))
-    _step(serving, stays.groups[0], FIRST)
-    _step(serving, leaves.groups[0], FIRST)
-    serving.end(leaves)
-    assert serving.lanes[0].seconds_until_due(1e9) == math.inf
-    _step(serving, serving.lease(2, 1, "successor").groups[0], FIRST)
-    assert serving.lanes[0].seconds_until_due(0.0) == 0.0
-
-
 def test_rows_are_in_slot_order_whichever_group_has_them() -> None:
     serving = _serving()
     leases = [serving.lease(1, 1, peer) for peer in "abcd"]
@@ -90,15 +79,6 @@ def test_rows_are_in_slot_order_whichever_group_has_them() -> None:
     for item, where in zip(batch.pending, batch.rows, strict=True):
         rewards[where] = item.timestep.reward
     assert rewards.tolist() == [0, 1, 2, 3]
-
-
-def test_batches_are_numbered_through_a_resume() -> None:
-    serving = _serving()
-    lease = _play(serving)
-    numbers = [_act(serving, [lease], step_type).number for step_type in (FIRST, MID)]
-    resumed = _resumed(serving)
-    numbers.append(_act(resumed, [_play(resumed)], MID).number)
-    assert numbers == [0, 1, 2]
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 3, 4])
@@ -129,18 +109,6 @@ def test_a_row_that_waited_at_the_checkpoint_is_sent_again() -> None:
     resumed = _resumed(serving)
     (group,) = _play(resumed).groups
     _step(resumed, group, LAST)
-
-
-def test_what_follows_the_last_row_acted_on_is_first_after_last_only() -> None:
-    serving = _serving()
-    lease = _play(serving)
-    for step_type in (FIRST, LAST):
-        _act(serving, [lease], step_type)
-    resumed = _resumed(serving)
-    (group,) = _play(resumed).groups
-    with pytest.raises(ValueError, match="expected FIRST, got MID"):
-        _step(resumed, group, MID)
-    _step(resumed, group, FIRST)
 
 
 def test_environments_cut_the_streams_of_a_checkpoint() -> None:
@@ -209,16 +177,3 @@ def test_a_recording_is_not_played_to_a_stream_that_was_cut() -> None:
     _act(serving, [stays], MID)
     with pytest.raises(CutStreamError, match="at row 2, but that of slot 3 was cut"):
         _play(_resumed(serving))
-
-
-def test_a_recording_is_not_played_outside_of_lock_step() -> None:
-    slots = SlotTable(training=4, evaluation=0, seed=0)
-    serving = Serving(slots, page_steps=K, rule=free_running(0.5))
-    with pytest.raises(PlaybackError, match=r"set learning\.schedule to deterministic"):
-        _play(serving)
-    assert serving.slots.num_free == 4
-
-
-def test_a_checkpoint_of_another_number_of_slots_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected 5 slots, got 4"):
-        _serving(5).restore(_serving(4).state())

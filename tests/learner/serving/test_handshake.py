@@ -5,7 +5,6 @@ from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.payload import StepLayout
-from seedrl.wire.version import LEAST_MESSAGE_BYTES
 
 ENVIRONMENT = EnvironmentConfig(id="Some-v0", metrics=("score",))
 IMAGES = EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))
@@ -18,18 +17,8 @@ def test_it_is_what_all_slots_together_take_and_a_quarter_more() -> None:
     assert limit >= StepLayout(IMAGES, 32, 1).most_bytes
 
 
-def test_a_handshake_always_fits_and_an_unknown_spec_has_4_mib() -> None:
-    small = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
-    assert message_limit(ServingConfig(), ENVIRONMENT, small) == LEAST_MESSAGE_BYTES
-    assert message_limit(ServingConfig(), ENVIRONMENT, None) == 4 * 2**20
-
-
 def test_actions_that_are_longer_than_observations_fit() -> None:
     reaching = EnvSpec(ArraySpec((1,), "float32"), BoxSpec((1024,), (-1.0,) * 1024, (1.0,) * 1024))
     serving = ServingConfig(training_slots=20, evaluation_slots=12)
     limit = message_limit(serving, ENVIRONMENT, reaching)
     assert limit >= ActionLayout(reaching.action, 32).num_bytes
-
-
-def test_the_configuration_has_the_last_word() -> None:
-    assert message_limit(ServingConfig(max_message_bytes=70_000), ENVIRONMENT, IMAGES) == 70_000

@@ -1,12 +1,9 @@
 """The hub: waits that end when they should, and who gets which slots; without any transport."""
 
-import gc
 import queue
 import threading
 import time
-import weakref
 
-import grpc
 import numpy as np
 import pytest
 
@@ -22,7 +19,7 @@ from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.framing import StepPayload
-from seedrl.wire.payload import StepLayout, pack_actions
+from seedrl.wire.payload import StepLayout
 from seedrl.wire.spec import spec_message
 from tests.patience import SECONDS
 
@@ -80,16 +77,6 @@ def _end(stream: Connection) -> str:
     return item.details
 
 
-def test_a_lease_that_nobody_has_reported_keeps_no_connection(hub: Hub) -> None:
-    stream = _join(hub, 1)
-    stream.close()
-    kept = weakref.ref(stream)
-    del stream
-    gc.collect()
-    assert hub._serving.reconciliation.num_unreported == 1
-    assert kept() is None
-
-
 def test_who_comes_back_before_its_end_was_noticed_gets_its_slots_again(hub: Hub) -> None:
     _assigned(_join(hub, 2))
     old = _join(hub, 4)
@@ -130,25 +117,6 @@ def test_an_env_server_is_sent_away_for_slots_that_stay_idle() -> None:
         now[0] += IDLE_SECONDS
         hub.rebalance()
     assert again.outbox.empty()
-
-
-def test_nobody_is_sent_away_for_an_env_server_that_is_back_soon() -> None:
-    now = [0.0]
-    hub = _with_clock(now, free_running(0.005))
-    first, second = _join(hub, 4), _join(hub, 4)
-    for stream in (first, second):
-        _assigned(stream)
-        _ready(stream)
-    for _ in range(5):
-        first.close()
-        hub.rebalance()
-        now[0] += IDLE_SECONDS / 2
-        first = _join(hub, 4)
-        _ready(first)
-        hub.rebalance()
-        now[0] += IDLE_SECONDS
-        hub.rebalance()
-    assert second.outbox.empty()
 
 
 def test_in_lock_step_no_stream_is_cut_for_an_idle_role() -> None:
@@ -203,13 +171,6 @@ def test_each_inference_device_gets_the_batches_of_its_own_slots() -> None:
     assert hub.take_ended(0) == []
 
 
-def test_a_wake_is_for_the_threads_of_all_devices() -> None:
-    slots = SlotTable(training=4, evaluation=0, seed=3, num_devices=2)
-    hub = Hub(Serving(slots, page_steps=2, rule=free_running(0.0)), EnvironmentConfig(id="Some-v0"))
-    hub.wake()
-    assert [hub.next_batch(["training"], 1e6, device) for device in (0, 1)] == [None, None]
-
-
 def _step(hub: Hub, stream: Connection, group: int) -> None:
     size = len(hub._serving.slots.leases[1].groups[group].slots)
     timestep = TimeStep(
@@ -244,30 +205,6 @@ def _timed(now: list[float]) -> Hub:
     return Hub(serving, environment, clock=lambda: now[0], registry=registry)
 
 
-def test_a_group_owes_nothing_while_its_actions_are_packed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    hub = _timed(now := [100.0])
-    streams = [_join(hub, 2), _join(hub, 2)]
-    found: list[str] = []
-
-    def pack(group: int, sequence: int, actions: np.ndarray) -> bytes:
-        found.extend(server.state for server in hub.env_servers().servers)
-        return pack_actions(group, sequence, actions)
-
-    monkeypatch.setattr("learner.serving.hub.pack_actions", pack)
-    for stream in streams:
-        _ready(stream)
-    for sequence in (0, 1):
-        for stream in streams:
-            _send_step(stream, 2, sequence)
-        batch = hub.next_batch(["training"], timeout=0.0)
-        assert batch is not None and len(batch.pending) == 2
-        now[0] += 90.0  # the learner is busy
-        hub.answer(batch, np.zeros(4, np.int32))
-    assert found == ["live"] * 8
-
-
 def test_a_group_owes_a_step_from_its_actions_until_the_next_one() -> None:
     hub = _timed(now := [100.0])
 
@@ -296,30 +233,3 @@ def test_a_group_owes_a_step_from_its_actions_until_the_next_one() -> None:
         "its connection ended",
     )
     assert found.training.live == 0
-
-
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [(None, "training is over"), (EndError(grpc.StatusCode.UNAVAILABLE, "later"), "later")],
-)
-def test_who_leaves_when_the_learner_ends_has_its_reason(
-    hub: Hub, error: EndError | None, reason: str
-) -> None:
-    stream = _join(hub, 4)
-    hub.close(error)
-    stream.close()
-    (server,) = hub.env_servers().servers
-    assert (server.state, server.left_because) == ("left", reason)
-
-
-def test_who_is_turned_away_is_named_with_the_reason(hub: Hub) -> None:
-    said: list[tuple[str, str]] = []
-
-    class EventSink:
-        def report(self, kind: str, text: str, **fields: object) -> None:
-            said.append((kind, text))
-
-    hub._registry = EnvServerRegistry(EventSink())
-    _join(hub, 6)
-    _join(hub, 1)
-    assert said == [("server_refused", "env server h:7 refused: all 6 slots are leased")]

@@ -35,23 +35,10 @@ def _counts(lease: Lease) -> list[int]:
     ]
 
 
-def test_training_slots_are_split_into_the_groups_asked_for() -> None:
-    lease = _table(7, 0).lease(7, 3, "peer")
-    assert _slots(lease) == [[0, 1, 2], [3, 4], [5, 6]]
-    assert [group.number for group in lease.groups] == [0, 1, 2]
-    assert [group.role for group in lease.groups] == ["training"] * 3
-
-
 def test_evaluation_slots_form_one_group_after_the_training_groups() -> None:
     lease = _table(4, 2).lease(6, 2, "peer")
     assert _slots(lease) == [[0, 1], [2, 3], [4, 5]]
     assert [group.role for group in lease.groups] == ["training", "training", "evaluation"]
-
-
-def test_a_lease_of_evaluation_slots_only_is_one_group() -> None:
-    lease = _table(0, 3).lease(3, 2, "peer")
-    assert _slots(lease) == [[0, 1, 2]]
-    assert lease.groups[0].role == "evaluation"
 
 
 @pytest.mark.parametrize("num_groups", [0, 1, 5, 2**32 - 1])
@@ -94,21 +81,6 @@ def test_no_two_leases_have_one_key_not_even_those_of_two_sessions() -> None:
     assert 0 < min(keys) < max(keys) < 2**64
 
 
-def test_sessions_of_one_seed_give_the_same_seeds_and_other_keys() -> None:
-    one, other = (_table(4, 0, seed=7) for _ in range(2))
-    leases = [table.lease(4, 1, "peer") for table in (one, other)]
-    seeds = [
-        table.seeds(lease.groups[0]) for table, lease in zip((one, other), leases, strict=True)
-    ]
-    assert seeds[0] == seeds[1] == [environment_seed(7, slot, 1) for slot in range(4)]
-    assert leases[0].key != leases[1].key
-
-
-def test_a_key_is_never_the_number_that_means_no_lease() -> None:
-    table = SlotTable(training=1, evaluation=0, seed=0, new_key=lambda: 0)
-    assert table.lease(1, 1, "peer").key == 1
-
-
 def test_the_lowest_free_slots_are_leased_whatever_the_order_of_leaving() -> None:
     table = _table(8, 4)
     leases = [table.lease(3, 1, "peer") for _ in range(4)]
@@ -139,12 +111,6 @@ def test_seeds_and_streams_are_never_given_twice() -> None:
     assert len(set(chain(*streams))) == 20 * 7
     assert all(0 <= seed < 2**31 for seed in chain(*seeds))
     assert all(stream >= 0 for stream in chain(*streams))
-
-
-def test_seeds_depend_on_the_run_seed_and_on_nothing_else() -> None:
-    first, again, other = (_lease_and_end(_table(5, 2, seed=seed)) for seed in (7, 7, 8))
-    assert first == again
-    assert not set(first[0]) & set(other[0])
 
 
 def test_sessions_of_one_run_share_no_seed() -> None:
@@ -241,28 +207,6 @@ def _ready(table: SlotTable, num_envs: int) -> Lease:
     lease = table.lease(num_envs, 1, "peer")
     lease.is_ready = True
     return lease
-
-
-def test_who_asked_for_more_slots_returns_for_those_that_are_free() -> None:
-    table = _table(4, 2)
-    first, second = _ready(table, 4), _ready(table, 4)
-    assert (second.num_missing, table.returning()) == (2, None)
-    table.end(first)
-    assert table.returning() is second
-    second.is_ready = False
-    assert table.returning() is None
-
-
-def test_the_largest_returns_for_a_role_without_a_slot_in_use() -> None:
-    table = _table(8, 1)
-    evaluates, _, large = (_ready(table, number) for number in (2, 2, 3))
-    assert table.returning() is None
-    table.end(evaluates)
-    assert table.returning() is large
-    assert table.returning(for_roles=False) is None
-    table.end(large)
-    assert _counts(_ready(table, 3)) == [2, 1]
-    assert table.returning() is None
 
 
 def test_returning_ends_with_no_slot_idle_that_an_environment_could_fill() -> None:

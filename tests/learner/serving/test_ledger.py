@@ -3,7 +3,7 @@
 import pytest
 
 from learner.serving.leases import Lease, SlotTable
-from learner.serving.ledger import ALWAYS, AT_REST, Equation, Reconciliation, SentSteps, residues
+from learner.serving.ledger import ALWAYS, Equation, Reconciliation, SentSteps, residues
 
 _ROWS = 3
 
@@ -79,12 +79,6 @@ def test_groups_that_the_lease_does_not_have_are_disputed(
     assert reconciliation.accounts == {"disputed": 2 * _ROWS}
 
 
-def test_a_group_that_the_env_server_does_not_know_of_has_sent_nothing() -> None:
-    lease, reconciliation = _ended_lease(1, 0)
-    assert reconciliation.reported(_sent(lease, (1, 1))) == []
-    assert reconciliation.accounts == {"sent": _ROWS, "seen": _ROWS}
-
-
 def test_a_step_that_arrives_after_the_report_was_not_lost() -> None:
     lease, reconciliation = _ended_lease(1)
     (group,) = lease.groups
@@ -98,12 +92,6 @@ def test_a_step_that_arrives_after_the_report_was_not_lost() -> None:
     reconciliation.late(group)
     expected = {"sent": 2 * _ROWS, "seen": 2 * _ROWS, "disputed": _ROWS}
     assert +reconciliation.accounts == expected
-
-
-def test_leases_of_other_learners_are_not_ours() -> None:
-    (_, reconciliation), (theirs, _) = _ended_lease(1), _ended_lease(1)
-    assert reconciliation.reported(_sent(theirs, (9, 9))) == []
-    assert reconciliation.accounts == {}
 
 
 def test_leases_that_are_never_reported_are_given_up_in_the_end() -> None:
@@ -123,10 +111,3 @@ def test_a_sum_that_does_not_balance_names_its_accounts() -> None:
     assert residues({"in": 7, "restored": 1, "kept": 5}, [equation]) == [
         "ledger: in 7 + restored 1, but kept 5 + lost 0; residue 3 rows"
     ]
-
-
-def test_every_account_on_the_right_is_in_one_equation_only() -> None:
-    right = [name for equation in AT_REST for name in equation.right]
-    assert len(set(right)) == len(right)
-    full = Equation(("completed",), ("stored", "stale", "abandoned"))
-    assert set(AT_REST) - set(ALWAYS) == {full}

@@ -6,8 +6,6 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.serving.access import AddressLock
-from learner.serving.leases import Role
 from learner.serving.server import Service
 from seedrl.errors import AddressInUseError
 from seedrl.specs import DiscreteSpec
@@ -93,18 +91,6 @@ def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> 
         assert service.hub._serving.slots.epochs.tolist() == [2] * 6
 
 
-def test_actions_for_an_env_server_that_has_left_go_nowhere(unix_service: Service) -> None:
-    service = unix_service
-    client = Client(service.address).shake_hands()
-    client.step(0, FIRST)
-    batch = next_batch(service)
-    client.leave()
-    wait_for(service, lambda: not service.hub.connections())
-    assert service.hub.num_free == 6 - len(batch.slots)
-    service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))
-    wait_until_free(service, 6)
-
-
 def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
     with Client(service.address) as one, Client(service.address) as other:
         for client in (one, other):
@@ -119,16 +105,6 @@ def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
             assert client.end()[0] == grpc.StatusCode.OK
 
 
-def test_a_learner_that_stops_asks_env_servers_to_come_back(service: Service) -> None:
-    with Client(service.address) as client:
-        client.shake_hands().step(0, FIRST)
-        assert service.hub.wait_for_spec(SECONDS) is not None
-        service.stop()
-        code, details = client.end()
-    assert code == grpc.StatusCode.UNAVAILABLE
-    assert "come back later" in details
-
-
 def test_a_second_learner_on_the_address_is_refused_and_harms_nobody(service: Service) -> None:
     second = service_at(service.address)
     with pytest.raises(AddressInUseError, match=f"cannot serve on {service.address}"):
@@ -137,16 +113,6 @@ def test_a_second_learner_on_the_address_is_refused_and_harms_nobody(service: Se
     with Client(service.address) as client:
         client.shake_hands().step(0, FIRST)
         assert service.hub.wait_for_spec(SECONDS) == SPEC
-
-
-def test_a_path_that_cannot_be_bound_is_named_and_not_kept_locked(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    for _ in range(2):
-        service = service_at(f"unix:{tmp_path}/folder")
-        with pytest.raises(AddressInUseError, match="in use or not of this machine"):
-            service.start()
-        AddressLock(service.address).release()
-        service.stop(grace_seconds=0.0)
 
 
 def test_a_socket_path_can_be_served_again_after_a_stop(tmp_path: Path) -> None:
@@ -159,17 +125,6 @@ def test_a_socket_path_can_be_served_again_after_a_stop(tmp_path: Path) -> None:
         client.shake_hands().step(0, FIRST)
         assert service.hub.wait_for_spec(SECONDS) == SPEC
     service.stop(grace_seconds=0.0)
-
-
-@pytest.mark.parametrize("waits", [False, True])
-def test_a_role_that_is_not_allowed_waits(unix_service: Service, waits: bool) -> None:
-    service = unix_service
-    with Client(service.address) as client:
-        client.shake_hands(num_envs=6)
-        _step_in_order(service, client, groups=[int(waits), int(not waits)])
-        roles: tuple[Role, ...] = ("training", "evaluation")
-        for role in (roles[not waits], roles[waits]):  # the one that waits arrived first
-            assert next_batch(service, role).role == role
 
 
 def _step_in_order(service: Service, client: Client, groups: list[int]) -> None:

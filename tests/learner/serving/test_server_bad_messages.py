@@ -101,15 +101,6 @@ def test_a_stream_begins_with_hello(
         assert client.end() == (grpc.StatusCode.INVALID_ARGUMENT, expected)
 
 
-def test_a_step_must_not_come_before_ready(unix_service: Service) -> None:
-    with Client(unix_service.address) as client:
-        client.send(hello())
-        client.groups = list(client.receive().assign.groups)
-        client.step(0, FIRST)
-        expected = "expected ready or refusal, got step"
-        assert client.end() == (grpc.StatusCode.INVALID_ARGUMENT, expected)
-
-
 def test_a_spec_that_is_none_is_the_senders_fault(unix_service: Service) -> None:
     with Client(unix_service.address) as client:
         client.send(hello())

@@ -136,33 +136,6 @@ def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(tmp_path: Path)
     assert left(service) == [("h:7", details)]
 
 
-def test_the_spec_of_a_checkpoint_waits_for_an_env_server_that_agrees(tmp_path: Path) -> None:
-    service = service_at(f"unix:{tmp_path}/socket", spec=SPEC)
-    with Client(service.start()) as client:
-        assert service.hub.wait_for_spec(0.0) == SPEC
-        assert not service.hub.wait_for_env_server(0.0)
-        client.shake_hands()
-        assert service.hub.wait_for_env_server(SECONDS)
-    service.stop(grace_seconds=0.0)
-
-
-def test_a_refusal_is_named_and_the_learner_waits_for_an_env_server_that_is_ready(
-    unix_service: Service,
-) -> None:
-    service = unix_service
-    with Client(service.address) as client:
-        client.send(hello())
-        client.receive()
-        refusal = seedrl_pb2.Refusal(reason="no such environment")
-        client.send(seedrl_pb2.FromEnvServer(refusal=refusal))
-        assert client.end() == (grpc.StatusCode.FAILED_PRECONDITION, "no such environment")
-    assert left(service) == [("h:7", "no such environment")]
-    wait_until_free(service, 6)
-    with Client(service.address) as client:
-        client.shake_hands().step(0, FIRST)
-        assert service.hub.wait_for_spec(SECONDS) == SPEC
-
-
 def test_env_servers_beyond_the_slots_are_sent_away_at_once(unix_service: Service) -> None:
     service = unix_service
     with Client(service.address) as first:

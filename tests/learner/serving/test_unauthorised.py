@@ -159,16 +159,6 @@ def test_without_tls_nobody_gets_into_a_port_that_speaks_it(site: _Site) -> None
     _check_nobody_is_there(site)
 
 
-def test_with_tls_nobody_believes_a_port_without_it_or_with_an_expired_certificate(
-    site: _Site,
-) -> None:
-    credentials = _credentials(None, site.folder / "own")
-    for service, heard in ((site.plain, "does the learner speak it"), (site.expired, "expired")):
-        code, details = _refused(service, _token(site, "own"), credentials, _hello())
-        _check_refused(code, details, heard)
-    _check_nobody_is_there(site)
-
-
 def test_a_stolen_lease_key_or_a_replayed_hello_is_worth_nothing_without_the_token(
     site: _Site,
 ) -> None:

@@ -54,21 +54,6 @@ def test_box_actions_are_the_literal_ones_of_the_contract() -> None:
     assert unpacked.dtype == np.float32 and unpacked.tolist() == actions.tolist()
 
 
-def test_an_odd_number_of_box_actions_is_padded() -> None:
-    layout = ActionLayout(BoxSpec((3,), (0.0,) * 3, (1.0,) * 3), 1)
-    data = pack_actions(0, 0, np.full((1, 3), 0.25, np.float32))
-    assert len(data) == layout.num_bytes == 16 + 16
-    assert layout.unpack(data)[1].tolist() == [[0.25] * 3]
-
-
-def test_an_agent_may_emit_more_than_is_sent() -> None:
-    emitted = np.array([[1.5, -np.inf], [-1.0001, 0.1]], np.float32)
-    before = emitted.copy()
-    _, sent = ActionLayout(_BOX, 2).unpack(pack_actions(0, 0, emitted))
-    np.testing.assert_array_equal(sent, np.array([[1, -1], [-1, 0.1]], np.float32))
-    np.testing.assert_array_equal(emitted, before)
-
-
 @pytest.mark.parametrize("value", [1.0001, -2.0, np.nan, np.inf])
 def test_box_actions_beyond_the_contract_are_refused(value: float) -> None:
     data = bytearray(pack_actions(5, 0, np.zeros((2, 2), np.float32)))
@@ -86,15 +71,3 @@ def test_a_message_may_hold_the_actions_of_several_groups() -> None:
         (StepHeader(0, 3, 3), [0, 1, 2]),
         (StepHeader(1, 1, 8), [1]),
     ]
-
-
-def test_what_cannot_be_split_is_refused() -> None:
-    layouts = [ActionLayout(DiscreteSpec(3), 1)]
-    whole = pack_actions(0, 0, np.zeros(1, np.int32))
-    with pytest.raises(WireError, match="at least 16 bytes, got 3"):
-        list(split(whole + b"123", layouts))
-    with pytest.raises(WireError, match="expected group < 1, got 1"):
-        list(split(whole + pack_actions(1, 0, np.zeros(1, np.int32)), layouts))
-    (part,) = split(whole[:-1], layouts)
-    with pytest.raises(WireError, match="actions payload of 24 bytes, got 23"):
-        layouts[0].unpack(part[1])

@@ -12,8 +12,6 @@ import pytest
 from seedrl.wire import seedrl_pb2_grpc
 from seedrl.wire.channel import (
     CONNECT,
-    SERVICE,
-    client_options,
     connect,
     connect_method,
     learner_handler,
@@ -69,18 +67,6 @@ def test_the_generated_stub_speaks_the_same_protocol(
     assert answer.actions == b"abc"
 
 
-def test_broken_bytes_arrive_as_a_value_that_says_why(
-    served: tuple[str, "queue.Queue[object]"],
-) -> None:
-    address, seen = served
-    with connect(address, max_message_bytes=_LIMIT) as channel:
-        method = channel.stream_stream(CONNECT)
-        list(method(iter([b"\x1a\x05abc"]), timeout=SECONDS))
-    error = seen.get()
-    assert isinstance(error, WireError)
-    assert "one field of 5 bytes, got 3" in str(error)
-
-
 def test_a_message_over_twice_the_limit_is_refused_and_the_learner_lives(
     served: tuple[str, "queue.Queue[object]"],
 ) -> None:
@@ -119,29 +105,6 @@ def test_a_compressed_message_is_refused_and_not_read(
     assert seen.empty()
 
 
-def test_a_compressed_answer_is_refused(tmp_path: Path) -> None:
-    def answer(_: object, context: grpc.ServicerContext) -> Iterator[bytes]:
-        is_refused = threading.Event()
-        context.add_callback(is_refused.set)
-        yield bytes(10_000)
-        is_refused.wait(SECONDS)  # an end of its own could arrive before the refusal counts
-
-    server = grpc.server(ThreadPoolExecutor(1), compression=grpc.Compression.Gzip)
-    handler = grpc.method_handlers_generic_handler(
-        SERVICE, {"Connect": grpc.stream_stream_rpc_method_handler(answer)}
-    )
-    server.add_generic_rpc_handlers((handler,))
-    address = f"unix:{tmp_path}/learner"
-    server.add_insecure_port(address)
-    server.start()
-    try:
-        refused = pytest.raises(grpc.RpcError, match="gzip")
-        with connect(address, max_message_bytes=_LIMIT) as channel, refused:
-            list(connect_method(channel)(iter([]), timeout=SECONDS))
-    finally:
-        server.stop(None).wait()
-
-
 def test_a_second_learner_cannot_share_a_port() -> None:
     servers = [grpc.server(ThreadPoolExecutor(1), options=server_options(_LIMIT)) for _ in range(2)]
     port = servers[0].add_insecure_port("127.0.0.1:0")
@@ -149,42 +112,6 @@ def test_a_second_learner_cannot_share_a_port() -> None:
         servers[1].add_insecure_port(f"127.0.0.1:{port}")
     for server in servers:
         server.stop(None).wait()
-
-
-def test_an_env_server_notices_a_frozen_learner_within_three_seconds() -> None:
-    options = dict(client_options(_LIMIT))
-    assert options["grpc.http2.max_pings_without_data"] == 0
-    # The timeout of that name alone does nothing in gRPC's core.
-    waits = (options["grpc.keepalive_time_ms"], options["grpc.http2.ping_timeout_ms"])
-    assert sum(map(int, waits)) <= 3_000
-
-
-def test_more_streams_of_one_connection_than_an_env_server_needs_wait() -> None:
-    """Else one connection could hold all of a learner's streams."""
-    running: queue.Queue[None] = queue.Queue()
-
-    def serve(messages: Iterator[object], context: grpc.ServicerContext) -> Iterator[object]:
-        running.put(None)
-        yield from (FromLearner(finish=Finish()) for _ in messages)
-
-    server = grpc.server(ThreadPoolExecutor(24), options=server_options(_LIMIT))
-    server.add_generic_rpc_handlers((learner_handler(serve, _LIMIT),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    ends: list[queue.SimpleQueue[None]] = [queue.SimpleQueue() for _ in range(17)]
-    with connect(f"127.0.0.1:{port}", max_message_bytes=_LIMIT) as channel:
-        calls = [connect_method(channel)(iter(end.get, None), timeout=SECONDS) for end in ends]
-        for _ in range(16):
-            running.get(timeout=SECONDS)
-        assert running.empty()
-        ends[0].put(None)
-        assert list(calls[0]) == []
-        running.get(timeout=SECONDS)  # in the place of the one that has ended
-        for end in ends[1:]:
-            end.put(None)
-        for call in calls[1:]:
-            call.cancel()
-    server.stop(None).wait()
 
 
 def test_what_nobody_reads_of_a_stream_waits_at_its_sender() -> None:
@@ -219,16 +146,4 @@ def test_what_nobody_reads_of_a_stream_waits_at_its_sender() -> None:
         finally:
             is_over.set()
             unread.cancel()
-    server.stop(None).wait()
-
-
-def test_a_proxy_meant_for_the_web_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:1")
-    monkeypatch.setenv("no_proxy", "")
-    server = grpc.server(ThreadPoolExecutor(1), options=server_options(_LIMIT))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    with connect(f"127.0.0.1:{port}", max_message_bytes=_LIMIT) as channel:
-        grpc.channel_ready_future(channel).result(SECONDS)
     server.stop(None).wait()

@@ -17,7 +17,6 @@ from seedrl.wire.channel import learner_handler, server_options
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
-    WireError,
     encode_from_learner,
     frame_step,
     receive_from_env_server,
@@ -112,26 +111,6 @@ def test_steps_that_follow_their_actions_at_once_leave_together(
         connection.put(frame_step(20, [bytes(20)]))
         assert list(messages) == [_FINISH]
     assert found == lengths
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="links are Linux's")
-def test_a_message_that_is_too_long_for_a_link_is_not_sent(address: str) -> None:
-    with LearnerConnection(address, max_message_bytes=_LIMIT) as connection:
-        connection.put(_HELLO)
-        assert next(connection.messages()).assign.linked
-        connection.put(StepPayload(bytes(_LIMIT - 3)))
-        with pytest.raises(WireError, match="at most 1024 bytes, got one of 1025; raise --max"):
-            connection.put(StepPayload(bytes(_LIMIT - 2)))
-
-
-def test_a_connection_that_is_cancelled_ends_what_is_received(address: str) -> None:
-    with LearnerConnection(address, max_message_bytes=_LIMIT) as connection:
-        connection.put(_HELLO)
-        messages = connection.messages()
-        next(messages)
-        connection.cancel()
-        with pytest.raises(grpc.RpcError):
-            list(messages)
 
 
 @pytest.mark.parametrize("local_link", [False, True])

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import WireError
 from seedrl.wire.recording import Record, Recording, RecordingHeader, RecordLayout
@@ -110,16 +110,3 @@ def test_other_files_are_refused_by_name(tmp_path: Path, start: bytes) -> None:
     (tmp_path / "other").write_bytes(start)
     with pytest.raises(WireError, match=f"expected a recording of format 2, got {tmp_path}/other"):
         Recording(tmp_path / "other")
-
-
-def test_the_actions_of_a_box_are_recorded_as_they_were_sent(tmp_path: Path) -> None:
-    spec = EnvSpec(SPEC.observation, BoxSpec((2,), (0.0, 0.0), (1.0, 1.0)))
-    actions = np.array([[0, 1], [-1, 0.5], [-7, 7]], np.float32)
-    layout = RecordLayout(spec, N)
-    data = layout.pack(0, _record(0)._replace(actions=actions))
-    (tmp_path / "recording").write_bytes(RecordingHeader(spec, [7, 8, 9]).encode() + data)
-    with Recording(tmp_path / "recording") as recording:
-        assert recording.header.spec == spec
-        record = recording.read(0)
-    assert record is not None
-    np.testing.assert_array_equal(record.actions, np.clip(actions, -1, 1))

@@ -2,13 +2,9 @@
 
 import hashlib
 import importlib.util
-import itertools
-import re
 from pathlib import Path
 
 import pytest
-
-from seedrl.wire import seedrl_pb2, version
 
 _ROOT = Path(__file__).resolve().parents[3]
 _PROTO = _ROOT / "proto" / "seedrl" / "wire" / "seedrl.proto"
@@ -33,37 +29,3 @@ def test_stubs_are_what_the_generator_writes(tmp_path: Path) -> None:
     for name in _STUBS:
         written = (tmp_path / "seedrl" / "wire" / name).read_text()
         assert written == (_ROOT / "seedrl" / "wire" / name).read_text(), "run proto/generate.py"
-
-
-def test_only_step_and_actions_are_bytes_fields() -> None:
-    found = {
-        (message.name, field.name)
-        for message in seedrl_pb2.DESCRIPTOR.message_types_by_name.values()
-        for field in message.fields
-        if field.type == field.TYPE_BYTES
-    }
-    assert found == {("FromEnvServer", "step"), ("FromLearner", "actions")}
-
-
-def test_proto_is_no_python_package() -> None:
-    # A package named `proto` would shadow proto-plus.
-    assert not list((_ROOT / "proto").rglob("__init__.py"))
-
-
-def test_the_comments_name_the_version_that_is_sent() -> None:
-    text = _PROTO.read_text()
-    assert f"learner, version {version.MAJOR}.{version.MINOR}." in text
-    assert f"Hello carries major {version.MAJOR} and minor {version.MINOR}." in text
-    assert f"//   {version.MAJOR}.{version.MINOR}   " in text
-
-
-def test_every_field_has_a_comment() -> None:
-    lines = _PROTO.read_text().splitlines()
-    fields = [
-        (before, line)
-        for before, line in itertools.pairwise(lines)
-        if re.match(r"  (repeated )?\w+ \w+ = \d+;", line)
-    ]
-    assert len(fields) > 25
-    is_said = ["//" in line or before.strip().startswith("//") for before, line in fields]
-    assert [line for (_, line), said in zip(fields, is_said, strict=True) if not said] == []

@@ -30,7 +30,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -145,7 +145,6 @@ def _write(
     others: OtherWriters,
 ) -> None:
     """Writes a checkpoint beside its place, then publishes it: `target` is whole or not there."""
-    _require_space(target.parent, [*jax.tree.leaves(arrays), *extra.values()])
     folder = target.parent / SAVING
     folder.mkdir(mode=0o700)
     try:
@@ -230,24 +229,13 @@ def _remove_leftovers(directory: Path) -> None:
         shutil.rmtree(directory / name, ignore_errors=True)
 
 
-def _require_space(directory: Path, arrays: Iterable[np.ndarray]) -> None:
-    needed = sum(array.nbytes for array in arrays)
-    free = shutil.disk_usage(directory).free
-    if free < needed:
-        raise OSError(f"expected {needed} free bytes, got {free}")
-
-
 @contextlib.contextmanager
-def writing(
-    directory: Path, *, seconds: float | None = None, create: bool = True
-) -> Iterator[None]:
+def writing(directory: Path, *, seconds: float | None = None) -> Iterator[None]:
     """Inside, this process alone changes `directory`.
 
-    Waits `seconds` for another one; then CheckpointError. OSError if there is no lock to take and
-    none is created.
+    Waits `seconds` for another one; then CheckpointError.
     """
-    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-    descriptor = os.open(directory / ".lock", flags, 0o600)
+    descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o600)
     deadline = time.monotonic() + (_LOCK_SECONDS if seconds is None else seconds)
     try:
         while True:
@@ -309,10 +297,22 @@ def latest(directory: Path, parts: Collection[str] = ()) -> Checkpoint | None:
     CheckpointError if there are checkpoints but none is intact, or one may not be read or has
     another format: that is no damage.
     """
-    found, passed = _newest_intact(directory, parts)
-    for _, problem in passed:
-        _logger.error("damaged checkpoint, taking an older one: %s", problem)
-    return found
+    problems: list[str] = []
+    for _, path in reversed(_listed(directory)):
+        problem = sums.damage(path, parts)
+        if problem is None:
+            for passed in problems:
+                _logger.error("damaged checkpoint, taking an older one: %s", passed)
+            return opened(path)
+        # A learner that is running may have deleted it since it was listed.
+        if path.is_dir():
+            problems.append(problem)
+    if problems:
+        raise CheckpointError(
+            f"expected an intact checkpoint in {directory}, got {len(problems)} damaged; "
+            f"the newest: {problems[0]}; restore them from a copy or start a new workdir"
+        )
+    return None
 
 
 def take_over(directory: Path) -> Checkpoint | None:
@@ -322,24 +322,20 @@ def take_over(directory: Path) -> Checkpoint | None:
     `damaged-*`, so that they do not count as kept: an intact one that is older must not be deleted
     for them. Raises CheckpointError also if that fails.
     """
-    with contextlib.suppress(OSError), writing(directory, seconds=0.0, create=False):
-        _remove_leftovers(directory)
-    found, passed = _newest_intact(directory, ())
-    if not passed:
-        return found
+    found = latest(directory)
+    if found is None:
+        return None
     try:
         with writing(directory):
-            for path, problem in passed:
-                aside = _set_aside(path, "damaged")
-                _logger.error(
-                    "damaged checkpoint, taking an older one: %s; it is now %s", problem, aside
-                )
+            _remove_leftovers(directory)
+            paths = [path for _, path in _listed(directory)]
+            # All that is newer than the newest intact one is damaged.
+            for path in paths[paths.index(found.path) + 1 :]:
+                _logger.error("%s is damaged; it is now %s", path, _set_aside(path, "damaged"))
     except CheckpointError:
         raise
     except OSError as error:
-        raise CheckpointError(
-            f"cannot set a damaged checkpoint aside in {directory}: {in_one_line(error)}"
-        ) from error
+        raise CheckpointError(f"cannot resume in {directory}: {in_one_line(error)}") from error
     return found
 
 
@@ -388,26 +384,6 @@ def updates_of_params(checkpoint: Checkpoint) -> int:
     an optimizer and counts that are later ones.
     """
     return int(checkpoint.meta.get("params_updates", checkpoint.step))
-
-
-def _newest_intact(
-    directory: Path, parts: Collection[str]
-) -> tuple[Checkpoint | None, list[tuple[Path, str]]]:
-    """What `latest` returns, and the damaged ones that are newer, each with what is wrong."""
-    passed: list[tuple[Path, str]] = []
-    for _, path in reversed(_listed(directory)):
-        problem = sums.damage(path, parts)
-        if problem is None:
-            return opened(path), passed
-        # A learner that is running may have deleted it since it was listed.
-        if path.is_dir():
-            passed.append((path, problem))
-    if passed:
-        raise CheckpointError(
-            f"expected an intact checkpoint in {directory}, got {len(passed)} damaged; "
-            f"the newest: {passed[0][1]}; restore them from a copy or start a new workdir"
-        )
-    return None, []
 
 
 def _listed(directory: Path) -> list[tuple[int, Path]]:

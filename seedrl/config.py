@@ -10,7 +10,7 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -400,18 +400,39 @@ def check_types(path: str, value: Any) -> None:
             check_types(f"{path}{each.name}.", item)
 
 
-def check_ranges(
-    path: str, value: Any, ranges: Mapping[str, tuple[float, float]], positive: Collection[str]
+def check_fields(
+    path: str,
+    value: Any,
+    *,
+    positive: str = "",
+    at_least_0: str = "",
+    at_least_1: str = "",
+    fractions: str = "",
+    below_1: str = "",
 ) -> None:
-    """Raises ConfigError for the first field out of its range, or of `positive` not above 0.
+    """Raises ConfigError for the first field of a wrong type, or out of its range.
 
-    `path` as in `check_types`, which is to be called before; of `ranges` inf is no limit.
+    Args:
+      path: as in `check_types`.
+      value: a dataclass.
+      positive: names of fields, with spaces between them, that must be more than 0.
+      at_least_0, at_least_1: likewise; infinity is allowed.
+      fractions: from 0 to 1.
+      below_1: from 0 to less than 1.
     """
-    for name, limits in ranges.items():
-        _check_range(f"{path}{name}", getattr(value, name), *limits)
-    for name in positive:
-        number = getattr(value, name)
-        _require(number > 0, f"{path}{name}: expected more than 0, got {number}")
+    check_types(path, value)  # before anything is compared
+    limits: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
+        (positive, "a finite number above 0", lambda number: 0 < number < math.inf),
+        (at_least_0, "at least 0", lambda number: number >= 0),
+        (at_least_1, "at least 1", lambda number: number >= 1),
+        (fractions, "0 to 1", lambda number: 0 <= number <= 1),
+        (below_1, "at least 0 and less than 1", lambda number: 0 <= number < 1),
+    )
+    for names, expected, is_allowed in limits:
+        for name in names.split():
+            # Not a number fails every comparison.
+            if not is_allowed(number := getattr(value, name)):
+                raise ConfigError(f"{path}{name}: expected {expected}, got {number}")
 
 
 def _require(is_met: object, message: str) -> None:

@@ -5,7 +5,6 @@ priorities. It acts as R2D2 does, and stores the same: the Q-values of every tim
 """
 
 import functools
-import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -27,7 +26,7 @@ from seedrl.agents.gradient_update import (
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.r2d2 import act, q_metrics
 from seedrl.agents.window import WindowSpec
-from seedrl.config import check_ranges, check_types
+from seedrl.config import check_fields
 from seedrl.errors import ConfigError
 from seedrl.networks.build import NetworkCarry
 from seedrl.networks.config import QNetworkConfig
@@ -100,22 +99,16 @@ class ApexConfig:
     evaluation_epsilon: float = 1e-3
 
     def __post_init__(self) -> None:
-        check_types("agent.", self)  # before anything is compared
-        ranges = {
-            "earlier_steps": (0, math.inf),
-            "n_steps": (1, math.inf),
-            "gamma": (0, 1),
-            "reward_clip": (0, math.inf),
-            "learning_rate_decay_updates": (0, math.inf),
-            "rmsprop_decay": (0, 0.99999),
-            "target_update_interval": (1, math.inf),
-            "value_scaling_epsilon": (0, math.inf),
-            "exploration_base": (0, 1),
-            "exploration_alpha": (0, math.inf),
-            "evaluation_epsilon": (0, 1),
-        }
-        positive = ("reward_scale", "learning_rate", "optimizer_epsilon", "max_gradient_norm")
-        check_ranges("agent.", self, ranges, positive)
+        check_fields(
+            "agent.",
+            self,
+            positive="reward_scale learning_rate optimizer_epsilon max_gradient_norm",
+            at_least_0="earlier_steps reward_clip learning_rate_decay_updates "
+            "value_scaling_epsilon exploration_alpha",
+            at_least_1="n_steps target_update_interval",
+            fractions="gamma exploration_base evaluation_epsilon",
+            below_1="rmsprop_decay",
+        )
 
     @property
     def window(self) -> WindowSpec:

@@ -42,10 +42,7 @@ def build_agent(config: AgentConfig, spec: EnvSpec) -> Agent:
     with naming_own_code("agent.build"):
         agent = config.build(spec)
     _check_acting(agent, spec)
-    if agent.window != config.window:
-        raise ConfigError(
-            f"agent.window: expected the config's {config.window}, got {agent.window}"
-        )
+    _expect(agent.window == config.window, "window", f"the config's {config.window}", agent.window)
     return agent
 
 
@@ -62,8 +59,7 @@ def _check_acting(agent: Agent, spec: EnvSpec) -> tuple[AgentState, Sequence]:
     """Returns shapes: the first state, and a batch of sequences as replay would give it."""
     _is_a(Agent, "build", agent)
     for name in ("epochs", "minibatches", "chunks"):
-        if getattr(agent, name) < 1:
-            raise ConfigError(f"agent.{name}: expected at least 1, got {getattr(agent, name)}")
+        _expect(getattr(agent, name) >= 1, name, "at least 1", getattr(agent, name))
     params = _shapes("init", agent.init, _KEY)
     carry = _shapes("initial_carry", lambda: agent.initial_carry(_BATCH))
     _has_rows("initial_carry", carry, _BATCH)
@@ -82,12 +78,9 @@ def _check_acting(agent: Agent, spec: EnvSpec) -> tuple[AgentState, Sequence]:
 
     with naming_own_code("agent.exploration"):
         explorations = np.asarray(agent.exploration(5))
-    if explorations.shape != (5,):
-        raise ConfigError(f"agent.exploration: expected [5] numbers, got {_shown(explorations)}")
-    if np.shape(agent.evaluation_exploration):
-        raise ConfigError(
-            f"agent.evaluation_exploration: expected a number, got {agent.evaluation_exploration}"
-        )
+    _expect(explorations.shape == (5,), "exploration", "[5] numbers", explorations)
+    quiet = agent.evaluation_exploration
+    _expect(not np.shape(quiet), "evaluation_exploration", "a number", quiet)
     state: AgentState = _shapes("init_state", agent.init_state, params)
     _is_a(AgentState, "init_state", state)
     _is_like("init_state.updates", _array((), "int32"), state.updates)
@@ -147,33 +140,21 @@ def _checked_loss(loss: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*arguments: Any) -> Any:
         result = loss(*arguments)
         value, _ = _pair("update.loss", result, object, LossOutput)
-        if jnp.shape(value) or not jnp.issubdtype(value.dtype, jnp.floating):
-            raise ConfigError(
-                f"agent.update.loss: expected float32[], got {_shown(value)}; take the mean over "
-                "the batch"
-            )
+        is_scalar = not jnp.shape(value) and jnp.issubdtype(value.dtype, jnp.floating)
+        _expect(is_scalar, "update.loss", "float32[], the mean over the batch", value)
         return result
 
     return checked
 
 
 def _check_output(output: UpdateOutput, size: int) -> None:
-    if not jax.tree.leaves(output.guarded):
-        raise ConfigError(
-            "agent.update.guarded: expected at least one number, such as the loss, that shows if "
-            f"the update is finite, got {_shown(output.guarded)}"
-        )
-    if not isinstance(output.metrics, Mapping) or not all(
-        isinstance(name, str) for name in output.metrics
-    ):
-        raise ConfigError(
-            f"agent.update.metrics: expected scalars by name, got {_shown(output.metrics)}"
-        )
-    for name, value in output.metrics.items():
-        if value.shape:
-            raise ConfigError(
-                f"agent.update.metrics: {name!r}: expected a scalar, got {_shown(value)}"
-            )
+    guarded, metrics = output.guarded, output.metrics
+    has_guarded = bool(jax.tree.leaves(guarded))
+    _expect(has_guarded, "update.guarded", "a number that must be finite, as the loss", guarded)
+    is_named = isinstance(metrics, Mapping) and all(isinstance(name, str) for name in metrics)
+    _expect(is_named, "update.metrics", "scalars by name", metrics)
+    for name, value in metrics.items():
+        _expect(not value.shape, f"update.metrics: {name!r}", "a scalar", value)
     if jax.tree.leaves(output.priorities):
         _is_like("update.priorities", _array((size,), "float32"), output.priorities)
 
@@ -207,11 +188,8 @@ def build_network(config: Any, spec: EnvSpec, output: Tree) -> Network:
 
     Raises ConfigError as `check_agent` does.
     """
-    if isinstance(config, type) or not callable(getattr(config, "build", None)):
-        raise ConfigError(
-            f"agent.network: expected a config with build(spec), got {config!r:.80}; it is an "
-            "instance of a frozen dataclass"
-        )
+    is_config = not isinstance(config, type) and callable(getattr(config, "build", None))
+    _expect(is_config, "network", "an instance of a config with build(spec)", config)
     with naming_own_code("agent.network.build"):
         network = config.build(spec)
     _is_a(Network, "network.build", network)
@@ -281,26 +259,27 @@ def _shapes(field: str, function: Callable[..., Any], *arguments: Any) -> Any:
         return jax.eval_shape(function, *arguments)
 
 
+def _expect(is_right: bool, field: str, expected: str, got: Any) -> None:
+    if not is_right:
+        raise ConfigError(f"agent.{field}: expected {expected}, got {_shown(got)}")
+
+
 def _is_a(kind: type, field: str, value: Any) -> None:
-    if not isinstance(value, kind):
-        raise ConfigError(f"agent.{field}: expected {kind.__name__}, got {_shown(value)}")
+    _expect(isinstance(value, kind), field, kind.__name__, value)
 
 
 def _pair(field: str, result: Any, *kinds: type) -> Any:
     kinds = (*kinds, object, object)[:2]
-    if not (isinstance(result, tuple) and len(result) == 2 and all(map(isinstance, result, kinds))):
-        names = ", ".join("..." if kind is object else kind.__name__ for kind in kinds)
-        raise ConfigError(f"agent.{field}: expected ({names}), got {_shown(result)}")
+    names = ", ".join("..." if kind is object else kind.__name__ for kind in kinds)
+    is_pair = isinstance(result, tuple) and len(result) == 2
+    _expect(is_pair and all(map(isinstance, result, kinds)), field, f"({names})", result)
     return result
 
 
 def _has_rows(field: str, tree: Tree, num_rows: int) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        if leaf.shape[:1] != (num_rows,):
-            raise ConfigError(
-                f"agent.{field}{jax.tree_util.keystr(path)}: expected [{num_rows}, ...] for a "
-                f"batch of {num_rows}, got {_shown(leaf)}"
-            )
+        name, expected = f"{field}{jax.tree_util.keystr(path)}", f"a batch [{num_rows}, ...]"
+        _expect(leaf.shape[:1] == (num_rows,), name, expected, leaf)
 
 
 def _is_like(field: str, expected: Tree, got: Tree) -> None:
@@ -310,14 +289,11 @@ def _is_like(field: str, expected: Tree, got: Tree) -> None:
         for t in (expected, got)
     )
     for path in {**wanted, **given}:
-        one, other = (_shown(leaves.get(path, ())) for leaves in (wanted, given))
-        if one != other:
-            raise ConfigError(f"agent.{field}{path}: expected {one}, got {other}")
-    structures: list[Any] = [jax.tree.structure(tree) for tree in (expected, got)]
-    if structures[0] != structures[1]:  # of the same leaves: a list instead of a tuple, say
-        raise ConfigError(
-            f"agent.{field}: expected {_shown(expected)}, got {_shown(got)}: other containers"
-        )
+        one = _shown(wanted.get(path, ()))
+        _expect(one == _shown(given.get(path, ())), f"{field}{path}", one, given.get(path, ()))
+    # Of the same leaves: a list instead of a tuple, say.
+    is_same = jax.tree.structure(expected) == jax.tree.structure(got)
+    _expect(is_same, field, f"the containers of {_shown(expected)}", got)
 
 
 def _shown(value: Any) -> str:

@@ -5,7 +5,6 @@ correction for acting with older parameters is `seedrl.rl.vtrace`.
 """
 
 import functools
-import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -31,7 +30,7 @@ from seedrl.agents.inputs import (
 )
 from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
-from seedrl.config import check_ranges, check_types
+from seedrl.config import check_fields
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.networks.network import Network
 from seedrl.rl.distributions import Categorical
@@ -107,22 +106,16 @@ class ImpalaConfig:
     max_gradient_norm: float = 40.0
 
     def __post_init__(self) -> None:
-        check_types("agent.", self)  # before anything is compared
-        ranges = {
-            "unroll": (1, math.inf),
-            "gamma": (0, 1),
-            "vtrace_lambda": (0, 1),
-            "c_bar": (0, math.inf),
-            "pg_rho_bar": (0, math.inf),
-            "value_cost": (0, math.inf),
-            "entropy_cost": (0, math.inf),
-            "reward_clip": (0, math.inf),
-            "learning_rate_decay_updates": (0, math.inf),
-            "adam_b1": (0, 0.99999),
-            "adam_b2": (0, 0.99999),
-        }
-        positive = ("rho_bar", "reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm")
-        check_ranges("agent.", self, ranges, positive)
+        check_fields(
+            "agent.",
+            self,
+            positive="rho_bar reward_scale learning_rate adam_epsilon max_gradient_norm",
+            at_least_0="c_bar pg_rho_bar value_cost entropy_cost reward_clip "
+            "learning_rate_decay_updates",
+            at_least_1="unroll",
+            fractions="gamma vtrace_lambda",
+            below_1="adam_b1 adam_b2",
+        )
 
     @property
     def window(self) -> WindowSpec:

@@ -35,7 +35,7 @@ from seedrl.agents.inputs import (
 )
 from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
-from seedrl.config import check_ranges, check_types
+from seedrl.config import check_fields
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.networks.network import GaussianAndValue, Network, PolicyAndValue
 from seedrl.rl import surrogate
@@ -122,23 +122,15 @@ class PpoConfig:
     max_gradient_norm: float = 0.5
 
     def __post_init__(self) -> None:
-        check_types("agent.", self)  # before anything is compared
-        ranges = {
-            "unroll": (1, math.inf),
-            "epochs": (1, math.inf),
-            "minibatches": (1, math.inf),
-            "chunk_steps": (0, math.inf),
-            "gamma": (0, 1),
-            "gae_lambda": (0, 1),
-            "value_clip": (0, math.inf),
-            "target_kl": (0, math.inf),
-            "value_cost": (0, math.inf),
-            "entropy_cost": (0, math.inf),
-            "reward_clip": (0, math.inf),
-            "learning_rate_decay_updates": (0, math.inf),
-        }
-        positive = ("clip", "reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm")
-        check_ranges("agent.", self, ranges, positive)
+        check_fields(
+            "agent.",
+            self,
+            positive="clip reward_scale learning_rate adam_epsilon max_gradient_norm",
+            at_least_0="chunk_steps value_clip target_kl value_cost entropy_cost reward_clip "
+            "learning_rate_decay_updates",
+            at_least_1="unroll epochs minibatches",
+            fractions="gamma gae_lambda",
+        )
         if self.unroll % (self.chunk_steps or 1):
             raise ValueError(
                 f"agent.chunk_steps: expected a divisor of agent.unroll, {self.unroll}, got "

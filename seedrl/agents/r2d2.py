@@ -6,7 +6,6 @@ errors are `seedrl.rl.q_learning.n_step_td_errors`; the gradient of the burn-in 
 """
 
 import functools
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +31,7 @@ from seedrl.agents.inputs import (
     unrolled_after_burn_in,
 )
 from seedrl.agents.window import WindowSpec
-from seedrl.config import check_ranges, check_types
+from seedrl.config import check_fields
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network
 from seedrl.rl.exploration import epsilon_greedy, epsilons
@@ -96,23 +95,15 @@ class R2D2Config:
     evaluation_epsilon: float = 1e-3
 
     def __post_init__(self) -> None:
-        check_types("agent.", self)  # before anything is compared
-        ranges = {
-            "burn_in": (0, math.inf),
-            "unroll": (1, math.inf),
-            "n_steps": (1, math.inf),
-            "stride": (1, math.inf),
-            "gamma": (0, 1),
-            "learning_rate_decay_updates": (0, math.inf),
-            "target_update_interval": (1, math.inf),
-            "value_scaling_epsilon": (0, math.inf),
-            "priority_eta": (0, 1),
-            "exploration_base": (0, 1),
-            "exploration_alpha": (0, math.inf),
-            "evaluation_epsilon": (0, 1),
-        }
-        positive = ("reward_scale", "learning_rate", "adam_epsilon", "max_gradient_norm")
-        check_ranges("agent.", self, ranges, positive)
+        check_fields(
+            "agent.",
+            self,
+            positive="reward_scale learning_rate adam_epsilon max_gradient_norm",
+            at_least_0="burn_in learning_rate_decay_updates value_scaling_epsilon "
+            "exploration_alpha",
+            at_least_1="unroll n_steps stride target_update_interval",
+            fractions="gamma priority_eta exploration_base evaluation_epsilon",
+        )
 
     @property
     def window(self) -> WindowSpec:

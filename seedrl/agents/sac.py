@@ -24,7 +24,7 @@ from seedrl.agents.inputs import (
     unrolled_after_burn_in,
 )
 from seedrl.agents.window import WindowSpec
-from seedrl.config import check_ranges, check_types
+from seedrl.config import check_fields
 from seedrl.errors import ConfigError
 from seedrl.networks.config import BoxNetworkConfig
 from seedrl.networks.sac import BoxNetwork, CriticParams
@@ -75,16 +75,14 @@ class SacConfig:
     tau: float = 0.005
 
     def __post_init__(self) -> None:
-        check_types("agent.", self)  # before anything is compared
-        ranges = {
-            "burn_in": (0, math.inf),
-            "unroll": (1, math.inf),
-            "gamma": (0, 1),
-            "temperature_learning_rate": (0, math.inf),
-            "tau": (0, 1),
-        }
-        positive = ("actor_learning_rate", "critic_learning_rate", "initial_temperature", "tau")
-        check_ranges("agent.", self, ranges, positive)
+        check_fields(
+            "agent.",
+            self,
+            positive="actor_learning_rate critic_learning_rate initial_temperature tau",
+            at_least_0="burn_in temperature_learning_rate",
+            at_least_1="unroll",
+            fractions="gamma tau",
+        )
 
     @property
     def window(self) -> WindowSpec:

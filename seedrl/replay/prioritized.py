@@ -1,7 +1,6 @@
 """The configuration of prioritized replay."""
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,16 +13,6 @@ from seedrl.types import Array, Page, StoredStep
 if TYPE_CHECKING:  # imports numpy, which reading a configuration does not wait for
     from seedrl.replay.experience import Experience, Scale
 
-_RANGES = {
-    "capacity_steps": (1, math.inf),
-    "min_steps": (1, math.inf),
-    "page_steps": (0, math.inf),
-    "priority_exponent": (0, 1),
-    "importance_exponent": (0, 1),
-    # Learning takes one whole update at a time: with less, acting would wait for an update that
-    # waits for acting.
-    "tolerance_updates": (1, math.inf),
-}
 # Of a shard: they are numbered in int32.
 _MOST_ROWS = 2**31 - 1
 
@@ -86,12 +75,18 @@ class ReplayConfig:
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
         """See ExperienceConfig."""
-        for name, (low, high) in _RANGES.items():
-            if not low <= getattr(self, name) <= high:
-                expected = f"at least {low:g}" if high == math.inf else f"{low:g} to {high:g}"
-                raise ConfigError(f"replay.{name}: expected {expected}, got {getattr(self, name)}")
-        if not self.ratio > 0:
-            raise ConfigError(f"replay.ratio: expected more than 0, got {self.ratio}")
+        from seedrl.config import check_fields  # which imports this module
+
+        check_fields(
+            "replay.",
+            self,
+            positive="ratio",
+            at_least_0="page_steps",
+            # Learning takes a whole update at a time: with a tolerance of less than one, acting
+            # would wait for an update that waits for acting.
+            at_least_1="capacity_steps min_steps tolerance_updates",
+            fractions="priority_exponent importance_exponent",
+        )
         self._check_pages(window, training_slots)
         if self.min_steps > self.capacity_steps:
             raise ConfigError(

@@ -137,22 +137,6 @@ def test_a_tree_that_does_not_fit_is_refused_path_by_path(tmp_path: Path) -> Non
         assert difference in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("abstract", "difference"),
-    [
-        ({"updates": np.int32(0)}, r"updates: expected int32\[\], checkpoint has int64\[\]"),
-        ({"key": ()}, r"key: expected nothing, checkpoint has uint32\[2\]"),
-        ({"target": np.zeros(2)}, r"target: expected float64\[2\], checkpoint has nothing"),
-    ],
-)
-def test_another_dtype_or_presence_is_refused(
-    tmp_path: Path, abstract: Any, difference: str
-) -> None:
-    found = _saved(tmp_path, _tree())
-    with pytest.raises(CheckpointError, match=difference):
-        checkpoints.restore(found, abstract)
-
-
 def test_extra_arrays_come_back_by_name(tmp_path: Path) -> None:
     extra = {
         "replay/steps.reward": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -379,13 +363,13 @@ def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(
     with caplog.at_level(logging.ERROR, logger="seedrl.checkpoints"):
         found = checkpoints.take_over(tmp_path)
     assert found is not None and found.step == 1
-    (message,) = [record.getMessage() for record in caplog.records]
+    first, second = [record.getMessage() for record in caplog.records]
     _save(tmp_path, 3)
     # Two intact ones, the older of which is there if the newer is damaged too; and the damaged one.
     *intact, aside = _names(tmp_path)
     assert intact == ["000000000001", "000000000003"]
     assert aside.startswith("damaged-2-")
-    assert str(damaged) in message and str(tmp_path / aside) in message
+    assert f"{damaged}/meta.json" in first and str(tmp_path / aside) in second
     for step in (4, 5):
         _save(tmp_path, step)
     assert _names(tmp_path) == ["000000000004", "000000000005", aside]
@@ -449,16 +433,6 @@ def test_large_arrays_that_somebody_made_up_are_refused(tmp_path: Path, names: s
         checkpoints.restore_extra(found)
 
 
-def test_a_header_that_claims_more_than_its_file_has_is_refused(tmp_path: Path) -> None:
-    _save(tmp_path, 1, extra={"r": np.arange(3)})
-    found = checkpoints.latest(tmp_path)
-    assert found is not None
-    file = found.path / "extra" / "000.npy"
-    file.write_bytes(file.read_bytes().replace(b"(3,), ", b"(3000000000,), ", 1))
-    with pytest.raises(CheckpointError, match="cannot read"):
-        checkpoints.restore_extra(found)
-
-
 # Disks that refuse, and deaths
 
 
@@ -479,16 +453,6 @@ def test_a_full_disk_leaves_what_was_there(
     assert _names(tmp_path) == ["000000000001"]
     _save(tmp_path, 2)
     assert _value(tmp_path) == 2
-
-
-def test_too_little_free_space_is_seen_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage = type("Usage", (), {"free": 10})()
-    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
-    with pytest.raises(CheckpointError, match="expected 24 free bytes, got 10"):
-        _save(tmp_path, 1)
-    assert _names(tmp_path) == []
 
 
 def test_a_file_size_limit_is_reported_as_one_line(tmp_path: Path) -> None:

@@ -145,14 +145,6 @@ def test_random_actions_follow_the_seed(workdir: Path) -> None:
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_it_is_compiled_once(loaded: policy.Policy) -> None:
-    for _ in range(2):
-        carry = loaded.initial_carry()
-        for index in range(3):
-            _, carry = loaded(_observation(index), carry, reward=1.0)
-    assert loaded._act._cache_size() == 1
-
-
 @pytest.mark.parametrize(
     ("observation", "message"),
     [
@@ -175,11 +167,6 @@ def test_an_observation_of_another_shape_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         loaded(observation, loaded.initial_carry())
-
-
-def test_a_carry_that_is_none_is_refused(loaded: policy.Policy) -> None:
-    with pytest.raises(ValueError, match=r"initial_carry\(\), got NoneType"):
-        loaded(np.zeros(3, np.float32), None)  # type: ignore[arg-type]
 
 
 def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
@@ -260,13 +247,6 @@ def test_two_threads_never_read_the_same_count(workdir: Path) -> None:
     assert keys[0] != keys[1]
 
 
-def test_a_user_is_shown_what_is_there_for_users() -> None:
-    assert dir(policy) == ["Policy", "PolicyCarry", "PolicyStep", "load"]
-    assert {name for name in dir(policy.Policy) if not name.startswith("_")} == {
-        *("act", "act_batch", "export", "initial_carry")
-    }
-
-
 def test_an_action_is_contained_in_the_space_whatever_its_bounds_are_as_float32() -> None:
     low, high = np.array([-0.1, 0.3]), np.array([0.1, 1.7])
     space = gymnasium.spaces.Box(low, high, dtype=np.float64)
@@ -287,18 +267,3 @@ def test_an_action_is_contained_in_the_space_whatever_its_bounds_are_as_float32(
         assert space.contains(
             np.asarray(exported.call(row, 0.0, [np.uint8(0), np.zeros(2, np.uint32)])[0])
         )
-
-
-def test_the_actions_of_a_box_come_within_the_environments_bounds() -> None:
-    spec = EnvSpec(ArraySpec((2,), "float32"), BoxSpec((2,), (-2.0, 0.0), (6.0, 1.0)))
-
-    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
-        return ActOutput(timestep.observation, carry, ())
-
-    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
-    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
-    carry = played.initial_carry()
-    for emitted, executed in ([-1, 0], [-2, 0.5]), ([0.5, 7], [4, 1]):
-        action, carry = played(np.array(emitted, np.float32), carry)
-        assert isinstance(action, np.ndarray) and action.dtype == np.float32
-        assert action.tolist() == executed

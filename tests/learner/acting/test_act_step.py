@@ -173,26 +173,6 @@ def test_a_batch_of_padding_writes_nothing(programs: ActPrograms) -> None:
         oracle.check(state)
 
 
-def test_the_carry_of_a_page_is_that_before_its_first_step_even_if_it_resets(
-    programs: ActPrograms,
-) -> None:
-    state = programs.init(jax.random.PRNGKey(0))
-    types = [StepType.FIRST, StepType.MID, StepType.LAST, StepType.FIRST]
-    for row, step_type in enumerate(types):
-        timestep = TimeStep(
-            np.full(4, step_type, np.uint8),
-            np.zeros(4, np.float32),
-            np.ones(4, np.float32),
-            {"x": np.full((4, 2), row, np.int32)},
-        )
-        slots, positions = np.array([2, S, S, S], np.int32), np.full(4, row % K, np.int32)
-        state, _ = _step(programs, state, Batch(slots, positions, timestep))
-        expected = (0, 0) if row < K else (3, 2)  # not (0, 0), to which FIRST resets
-        carry = state.pages.carry
-        assert (int(carry["count"][2]), int(carry["seen"][2, 0])) == expected
-    assert int(state.carry["count"][2]) == 1
-
-
 def test_taken_pages_are_copies_of_the_slots_asked_for(programs: ActPrograms) -> None:
     oracle = Oracle(5)
     state = programs.init(jax.random.PRNGKey(0))
@@ -207,35 +187,6 @@ def test_taken_pages_are_copies_of_the_slots_asked_for(programs: ActPrograms) ->
     for version in range(9, 18):
         state, _ = _step(programs, state, oracle.batch(evaluation=False, rows=8), version=version)
     jax.tree.map(np.testing.assert_array_equal, pages, expected)
-
-
-def test_one_program_is_compiled_for_each_batch_shape(programs: ActPrograms) -> None:
-    fresh = build_act_programs(
-        AGENT, example_page(AGENT, SPEC, K), num_training=N, num_slots=S, exploration=EXPLORATION
-    )
-    oracle = Oracle(6)
-    state = fresh.init(jax.random.PRNGKey(0))
-    for version in range(12):
-        batch = oracle.batch(evaluation=version % 3 == 0, rows=[4, 8][version % 2])
-        with jax.transfer_guard_device_to_host("disallow"):
-            number = np.uint32(version)
-            state, _ = fresh.act(state, np.int32(version), np.int32(version), number, *batch)
-    assert fresh.act._cache_size() == 2  # type: ignore[attr-defined]
-
-
-def test_nothing_but_actions_comes_out_beside_the_state(programs: ActPrograms) -> None:
-    # A transfer guard sees nothing on CPUs, where the host reads the device's memory.
-    state = programs.init(jax.random.PRNGKey(0))
-    batch = Oracle(7).batch(evaluation=False, rows=8)
-    lowered = programs.act.lower(  # type: ignore[attr-defined]
-        state, np.int32(7), np.int32(0), np.uint32(0), *batch
-    )
-    _, action = lowered.out_info
-    assert action.shape == (8,) and action.dtype == np.int32
-    compiled = lowered.compile()
-    assert "callback" not in compiled.as_text()
-    memory = compiled.memory_analysis()
-    assert memory.alias_size_in_bytes == sum(leaf.nbytes for leaf in jax.tree.leaves(state))
 
 
 def test_tables_are_updated_in_place(programs: ActPrograms) -> None:
@@ -295,23 +246,3 @@ def test_an_agent_says_what_of_its_carry_is_stored() -> None:
     shapes = jax.tree.map(lambda leaf: leaf.shape, after)
     assert shapes.pages.carry == {"count": (N,)}
     assert set(shapes.carry) == {"count", "seen"}
-
-
-def test_the_example_page_has_the_shapes_of_one_page_of_one_slot() -> None:
-    page = example_page(AGENT, SPEC, K)
-    shapes = {
-        jax.tree_util.keystr(path): (leaf.shape, str(leaf.dtype))
-        for path, leaf in jax.tree_util.tree_leaves_with_path(page)
-    }
-    assert shapes == {
-        ".steps.timestep.step_type": ((K,), "uint8"),
-        ".steps.timestep.reward": ((K,), "float32"),
-        ".steps.timestep.discount": ((K,), "float32"),
-        ".steps.timestep.observation['x']": ((K, 2), "int32"),
-        ".steps.action": ((K,), "int32"),
-        ".steps.version": ((K,), "int32"),
-        ".steps.extras['count']": ((K,), "int32"),
-        ".steps.extras['exploration']": ((K,), "float32"),
-        ".carry['count']": ((), "int32"),
-        ".carry['seen']": ((2,), "int32"),
-    }

@@ -121,16 +121,6 @@ def test_a_restored_actor_continues_where_the_copy_was_taken() -> None:
     assert other.act(_batch([0, 1], 1), FROZEN)[0].tolist() == expected
 
 
-def test_after_warming_up_nothing_is_compiled() -> None:
-    actor = _actor(None, _programs())
-    actor.warm_up(FROZEN)
-    with compilations() as names:
-        for rows in ([0], [0, 1], [2, 1, 0], [3]):
-            actor.act(_batch(rows), FROZEN)
-            actor.take_pages(np.array(rows[:1]))
-    assert names == []
-
-
 def test_every_batch_takes_the_largest_program_until_the_others_are_compiled() -> None:
     actor = _actor(None, _programs())
     actor.warm_up_largest(FROZEN)

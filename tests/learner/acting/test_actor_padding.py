@@ -77,11 +77,6 @@ def test_every_batch_that_can_come_fits(training: int, evaluation: int) -> None:
     assert shapes.page_rows[-1] == max(training, 1)
 
 
-def test_one_rung_is_one_shape() -> None:
-    shapes = BatchShapes(SPEC, num_training=8, num_evaluation=0, rungs=1)
-    assert shapes.act_rows == shapes.page_rows == (8,)
-
-
 def test_groups_are_laid_one_after_another_and_the_rest_is_padding() -> None:
     slots, positions, timestep = _stage(_shapes(), _batch([5, 6], [2]))
     assert slots.tolist() == [5, 6, 2] + [11] * (len(slots) - 3)
@@ -109,23 +104,6 @@ def test_a_batch_takes_the_next_larger_shape(rows: int, expected: int) -> None:
     assert shapes.act_rows == (2, 3, 4, 8)
     slots, positions, timestep = _stage(shapes, _batch(list(range(rows))))
     assert len(slots) == len(positions) == len(timestep.reward) == expected
-
-
-def test_staged_arrays_have_the_dtypes_of_the_device() -> None:
-    slots, positions, timestep = _stage(_shapes(), _batch([0]))
-    assert slots.dtype == positions.dtype == np.int32
-    assert timestep.observation["image"].dtype == np.uint8
-    assert timestep.observation["more"][0].dtype == np.float32  # float64 is float32 there
-    padding = _shapes().padding_batch(2)
-    assert [leaf.dtype for leaf in padding[2][:3]] == [leaf.dtype for leaf in timestep[:3]]
-
-
-def test_every_call_stages_into_new_arrays() -> None:
-    shapes = _shapes()
-    first, second = (_stage(shapes, _batch([slot])) for slot in (1, 2))
-    assert first[0].tolist()[0] == 1
-    assert first[2].reward[0] == 1
-    assert not np.shares_memory(first[2].reward, second[2].reward)
 
 
 def test_slots_of_full_pages_are_padded_with_slot_0() -> None:

@@ -119,14 +119,6 @@ def test_parameters_that_no_update_has_changed_are_not_played_again() -> None:
     assert evaluator.frozen is NEW
 
 
-def test_no_round_runs_before_there_are_slots() -> None:
-    evaluator = Evaluator(EvaluationConfig(), now=0.0)
-    evaluator.poll(0.0, OLD, np.empty(0, np.int32))
-    assert not evaluator.is_running
-    evaluator.poll(0.0, OLD, SLOTS)
-    assert evaluator.is_running
-
-
 @pytest.mark.parametrize(("slots", "player"), [([4], 4), ([4, 6, 7], 6), ([4, 7], 4)])
 def test_a_round_goes_on_with_its_parameters_when_slots_come_or_go(
     slots: list[int], player: int
@@ -139,21 +131,6 @@ def test_a_round_goes_on_with_its_parameters_when_slots_come_or_go(
     if player == 4:
         _begin(evaluator, [4])
     assert _end(evaluator, player, 1.0) == (Score(OLD, (100.0, 1.0)), False)
-
-
-def test_slots_that_stay_keep_what_they_have_played_and_are_playing() -> None:
-    evaluation = Round(OLD, SLOTS, episodes=4)
-    _begin(evaluation, [4, 6])
-    _end(evaluation, 4, 1.0)
-    _begin(evaluation, [4])
-    evaluation.change(np.array([4, 7]))
-    _end(evaluation, 4, 2.0)
-    for slot, episode_return in ((7, 3.0), (7, 100.0), (4, 4.0)):
-        assert evaluation.score is None
-        _begin(evaluation, [slot])
-        _end(evaluation, slot, episode_return)
-    assert evaluation.score == Score(OLD, (1.0, 2.0, 3.0, 4.0))
-    assert evaluation.num_dropped == 0
 
 
 def test_what_a_slot_had_played_that_leaves_is_played_again_by_those_that_stay() -> None:
@@ -189,29 +166,6 @@ def test_a_slot_that_is_leased_again_between_two_looks_has_left() -> None:
     assert evaluation.score == Score(OLD, (1.0, 2.0, 3.0, 4.0))
 
 
-def test_where_all_slots_are_leased_again_between_two_looks_all_play_again() -> None:
-    evaluation = Round(OLD, SLOTS, episodes=2)
-    _begin(evaluation, [4, 6])
-    _end(evaluation, 4, 100.0)
-    _begin(evaluation, [4, 6], lease=1)
-    for episode_return in (1.0, 2.0):
-        assert evaluation.score is None
-        slot = 4 if episode_return == 1.0 else 6
-        _observe(evaluation, [slot], LAST, {slot: episode_return}, lease=1)
-    assert evaluation.score == Score(OLD, (1.0, 2.0))
-    assert evaluation.num_dropped == 1
-
-
-def test_where_all_slots_have_left_at_some_time_all_play_again() -> None:
-    evaluation = Round(OLD, SLOTS, episodes=2)
-    evaluation.change(np.array([7]))
-    evaluation.change(SLOTS)
-    _begin(evaluation, [4, 6])
-    _end(evaluation, 4, 1.0)
-    _end(evaluation, 6, 2.0)
-    assert evaluation.score == Score(OLD, (1.0, 2.0))
-
-
 def test_an_episode_beyond_a_share_does_not_count_when_the_share_grows() -> None:
     evaluation = Round(OLD, SLOTS, episodes=2)
     _begin(evaluation, [4, 6])
@@ -223,14 +177,6 @@ def test_an_episode_beyond_a_share_does_not_count_when_the_share_grows() -> None
     _begin(evaluation, [4])
     _end(evaluation, 4, 2.0)
     assert evaluation.score == Score(OLD, (1.0, 2.0))
-
-
-def test_an_episode_goes_on_counting_while_the_slots_stay_the_same() -> None:
-    evaluator = _evaluator()
-    _begin(evaluator, [4, 6])
-    evaluator.poll(101.0, NEW, SLOTS.copy())
-    assert _end(evaluator, 4, 1.0) is None
-    assert _end(evaluator, 6, 3.0) == (Score(OLD, (1.0, 3.0)), False)
 
 
 def test_reaching_the_target_only_nominates() -> None:
@@ -281,18 +227,6 @@ def test_a_failed_confirmation_starts_over_at_the_interval() -> None:
     assert evaluator.confirmed is None
 
 
-def test_a_confirmation_keeps_its_parameters_when_slots_come_or_go() -> None:
-    evaluator = _evaluator(target_return=5.0, confirm_episodes=2)
-    _play(evaluator, [5.0, 5.0])
-    evaluator.poll(101.0, NEW, np.array([4], np.int32))
-    assert evaluator.frozen is OLD
-    for episode_return in (6.0, 7.0):
-        _begin(evaluator, [4])
-        result = _end(evaluator, 4, episode_return)
-    assert result == (Score(OLD, (6.0, 7.0)), True)
-    assert evaluator.confirmed is not None
-
-
 def test_a_nomination_waits_when_the_last_slot_goes_and_drops_what_it_had_played() -> None:
     evaluator = _evaluator(target_return=5.0, confirm_episodes=4)
     _play(evaluator, [5.0, 5.0])
@@ -304,10 +238,3 @@ def test_a_nomination_waits_when_the_last_slot_goes_and_drops_what_it_had_played
     evaluator.poll(103.0, NEW, SLOTS)
     assert evaluator.frozen is OLD
     assert _play(evaluator, [5.0] * 4) == (Score(OLD, (5.0,) * 4), True)
-
-
-def test_without_a_target_nothing_is_ever_nominated() -> None:
-    evaluator = _evaluator()
-    _play(evaluator, [1e9, 1e9])
-    assert not evaluator.is_running
-    assert evaluator.confirmed is None

@@ -19,7 +19,7 @@ import pytest
 
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting.actor import Actor, BatchShapes
-from learner.acting.evaluator import Evaluator, Score
+from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
 from learner.reporting.metrics import Metrics
 from learner.serving.batching import free_running
@@ -29,7 +29,6 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
 from learner.threads.rate_limiter import RateLimiter
-from learner.threads.worker import ClosedError
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig, EvaluationConfig
@@ -102,36 +101,10 @@ class World(NamedTuple):
         return found
 
 
-class Sealed:
-    """A device's value that the host may pass on, and not read: reading it would be a wait."""
-
-    def __init__(self, value: Any):
-        self.value = value
-        self.nbytes = 0  # known without reading it
-
-    def __array__(self, *_: object, **__: object) -> np.ndarray:
-        raise AssertionError("the host read what must stay on the device")
-
-
 def _programs() -> ActPrograms:
     page = example_page(AGENT, SPEC, PAGE_STEPS)
     return build_act_programs(
         AGENT, page, num_training=2, num_slots=3, exploration=np.zeros(3, np.float32)
-    )
-
-
-def _sealing(programs: ActPrograms) -> ActPrograms:
-    """The same programs, whose state, parameters and pages are sealed."""
-
-    def act(state: Any, params: Any, *inputs: Any) -> Any:
-        state, action = programs.act(state.value, params.value, *inputs)
-        return Sealed(state), action
-
-    def take_pages(state: Any, slots: Array) -> Any:
-        return Sealed(programs.take_pages(state.value, slots))
-
-    return programs._replace(
-        init=lambda key: Sealed(programs.init(key)), act=act, take_pages=take_pages
     )
 
 
@@ -200,39 +173,6 @@ def _taken(world: World) -> list[FilledPages]:
     return [world.exchange.pages.get() for _ in range(len(world.exchange.pages))]
 
 
-def test_acting_waits_for_room_and_abandons_what_nobody_takes_any_more(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pages = world.exchange.pages
-    pages.put(FilledPages((), (), (), (), ()), 0.0)
-    looks: list[float] = []
-
-    def put(item: FilledPages, timeout: float) -> bool:
-        looks.append(timeout)
-        if len(looks) == 3:
-            world.exchange.is_closed = True
-        return False
-
-    monkeypatch.setattr(pages, "put", put)
-    world.play(0, FIRST, {0: 0, 1: 0})
-    with pytest.raises(ClosedError):
-        world.play(1, MID, {0: 0, 1: 0})
-    assert len(looks) == 3
-    assert world.acting.totals.abandoned_rows == 2 * len(TRAINING)
-
-
-def test_the_highest_score_is_kept_with_its_parameters_and_of_equal_ones_the_first(
-    world: World,
-) -> None:
-    for updates, mean in enumerate((2.0, 5.0, 5.0, 3.0)):
-        world.acting.totals.steps[0] = 10 * updates
-        world.acting._report(Score(FrozenParams((), updates), (mean, mean)), False)
-    best, last = world.acting.best_score, world.acting.last_score
-    assert best is not None and last is not None
-    assert (best.score.frozen.version, best.env_steps, best.score.mean) == (1, 10, 5.0)
-    assert last.frozen.version == 3
-
-
 def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(
     world: World,
 ) -> None:
@@ -291,12 +231,3 @@ def test_a_metric_that_an_episode_has_reported_is_not_absent(world: World) -> No
         world.acting._observe_metrics(cast(Any, SimpleNamespace(role="training", pending=pending)))
     assert world.acting.totals.absent_metrics == ("level",)
     assert world.acting.totals.measured_episodes == 2
-
-
-def test_the_host_reads_actions_and_nothing_else(tmp_path: Path) -> None:
-    with _world(_sealing(_programs()), tmp_path) as world:
-        world.exchange.params = [FrozenParams(Sealed(jnp.int32(1)), 1)]
-        for sequence, kind in enumerate((FIRST, MID, LAST, FIRST)):
-            world.play(sequence, kind, {0: 0, 1: 0, 2: 0})
-        filled = _taken(world)
-        assert [sorted(pages.slots) for pages in filled] == [list(TRAINING)] * 2

@@ -22,13 +22,6 @@ def _observe(
     ]
 
 
-def test_a_return_is_the_sum_of_rewards_from_first_to_last() -> None:
-    tracker = EpisodeTracker(2)
-    assert _observe(tracker, [(1, FIRST, 0.0)]) == []
-    assert _observe(tracker, [(1, MID, 1.5)]) == []
-    assert _observe(tracker, [(1, LAST, 2.0)]) == [(1, 3.5, 2)]
-
-
 def test_every_slot_has_its_own_sum_and_rows_come_in_any_order() -> None:
     tracker = EpisodeTracker(3)
     _observe(tracker, [(2, FIRST, 0.0), (0, FIRST, 0.0)])

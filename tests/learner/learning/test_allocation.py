@@ -54,10 +54,6 @@ def test_an_update_that_no_device_has_memory_for_is_refused_by_field() -> None:
     assert "learning.batch_sequences: an update of 16 sequences needs 10.0" in str(caught.value)
 
 
-def test_a_device_that_does_not_know_is_believed() -> None:
-    require_update_memory(SimpleNamespace(memory_analysis=lambda: None), scale(0), 0)
-
-
 def test_parameters_that_no_device_has_memory_for_are_refused_before_they_are_made() -> None:
     shapes = {"a": jax.ShapeDtypeStruct((2**20, 1024), jnp.float32), "b": jax.random.key(0)}
     require_state_memory(shapes, scale(5 * 2**30))

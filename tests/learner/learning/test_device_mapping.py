@@ -134,13 +134,6 @@ def _pointers(tree: Tree) -> list[list[int]]:
     ]
 
 
-def test_every_device_holds_its_own_shard(begun: Setting) -> None:
-    for leaf in jax.tree.leaves(begun.replay):
-        assert leaf.shape[0] == len(begun.devices)
-        assert [shard.device for shard in leaf.addressable_shards] == begun.devices
-        assert {shard.data.shape[0] for shard in leaf.addressable_shards} == {1}
-
-
 def test_every_shard_keeps_the_pages_that_its_plan_names(setting: Setting) -> None:
     replay = setting.replay
     for base in (10.0, 20.0):
@@ -150,13 +143,6 @@ def test_every_shard_keeps_the_pages_that_its_plan_names(setting: Setting) -> No
         held = [10.0 + shard, 20.0 + shard, 0.0, 0.0]
         np.testing.assert_array_equal(observation[shard, :, 0, 0], held)
         np.testing.assert_array_equal(np.asarray(replay.mass)[shard], [1.0, 1.0, 0.0, 0.0])
-
-
-def test_insertion_leaves_the_replay_where_it_is(setting: Setting) -> None:
-    replay = _insert(setting, setting.replay, _marks(setting, 1.0))
-    before = _pointers(replay.pages)
-    replay = _insert(setting, replay, _marks(setting, 2.0))
-    assert _pointers(replay.pages) == before
 
 
 @pytest.mark.parametrize(

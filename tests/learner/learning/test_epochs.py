@@ -85,24 +85,3 @@ def test_each_epoch_is_dealt_anew() -> None:
     state = AgentState(jnp.zeros((8, B // 2), jnp.int32), (), (), jnp.int32(0), jnp.int32(0))
     state, _ = jax.jit(lambda: _run(update, state, 4, 2))()
     assert len({tuple(epoch) for epoch in state.params.reshape(4, B).tolist()}) == 4
-
-
-def test_one_pass_is_one_call_of_everything_as_it_is() -> None:
-    given: list[Any] = []
-
-    def update(*arguments: Any) -> Any:
-        given.extend(arguments)
-        return "state", "output"
-
-    arguments = _state(1), _sequence(), WEIGHTS, KEY
-    assert run_epochs(update, *arguments, epochs=1, minibatches=1) == ("state", "output")
-    assert all(got is expected for got, expected in zip(given, arguments, strict=True))
-
-
-def test_an_agent_without_priorities_has_none_after_several_passes() -> None:
-    def update(*arguments: Any) -> Any:
-        state, output = _update(*arguments)
-        return state, output._replace(priorities=())
-
-    _, output = _run(update, _state(4), 2, 2)
-    assert output.priorities == ()

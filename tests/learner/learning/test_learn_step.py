@@ -11,12 +11,10 @@ import pytest
 
 from learner.learning.device_mapping import MappedPrograms, map_programs
 from learner.learning.learn_step import (
-    AXIS,
     LearnerState,
     _reduced,
     build_learn_programs,
     initial_state,
-    over_devices,
 )
 from learner.learning.loop import fetched
 from seedrl.agents.agent import Agent, AgentState
@@ -274,16 +272,6 @@ def test_a_disabled_update_changes_nothing(r2d2: Setting) -> None:
     assert metrics["skipped_updates"] == 0.0
 
 
-def test_a_disabled_update_of_an_empty_replay_skips_nothing(r2d2: Setting) -> None:
-    sequence = jax.tree.map(np.zeros_like, _sequence(R2D2))
-    empty = r2d2.memory(sequence)
-    empty = empty._replace(probability=np.zeros_like(empty.probability))
-    state, memory, metrics = _learn(r2d2, r2d2.state, empty, is_enabled=False)
-    _assert_same(state, r2d2.state)
-    _assert_same(memory, empty)
-    assert metrics["skipped_updates"] == 0.0
-
-
 def _toy_loss(
     params: Tree, target: Tree, sequence: Sequence, weights: Array, key: Array
 ) -> tuple[Array, LossOutput]:
@@ -352,20 +340,6 @@ def test_metrics_are_means_over_devices_and_maxima_where_their_names_say_so(toy:
     assert metrics["reward_max"] == B - 1
     per_device = np.arange(B).reshape(toy.num_devices, -1)
     assert metrics["reward_largest"] == per_device.max(axis=1).mean()
-
-
-def test_metrics_of_any_numbers_are_averaged_as_float32() -> None:
-    metrics = {"is_on": np.array([True, False]), "level_max": np.array([200, 100], np.uint8)}
-
-    def of_device(metrics: dict[str, Array]) -> dict[str, Array]:
-        return _reduced(metrics, over_devices(jnp.bool_(True), AXIS))
-
-    averaged = jax.vmap(of_device, axis_name=AXIS)(metrics)
-    assert {name: value.tolist() for name, value in averaged.items()} == {
-        "is_on": [0.5, 0.5],
-        "level_max": [200.0, 200.0],
-    }
-    assert {value.dtype.name for value in averaged.values()} == {"float32"}
 
 
 def test_what_is_guarded_and_not_finite_on_one_device_is_skipped_on_all() -> None:
@@ -478,22 +452,6 @@ def test_every_update_draws_anew_and_from_the_state_alone(toy: Setting) -> None:
     first = draws(toy.state)
     assert len(set(first)) == 3
     assert draws(toy.state) == first
-
-
-def test_the_target_becomes_what_the_parameters_are_after_the_update() -> None:
-    setting = _r2d2(1)
-    state = setting.state
-    for seed in range(2):  # the second update is due to copy
-        state, _, _ = _learn(setting, state, setting.memory(_sequence(R2D2, seed)))
-    _assert_same(state.target, state.params)
-
-
-def test_a_new_learner_has_made_no_updates_and_its_target_is_the_agents() -> None:
-    state = _r2d2(1).state
-    assert state.updates == 0
-    assert state.updates.dtype == np.int32
-    _assert_same(state.target, state.params)
-    _assert_same(state.optimizer, _on_host(jax.jit(R2D2.init_state)(state.params).optimizer))
 
 
 def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, packed
-from learner.learning.loop import Learning, padded
+from learner.learning.loop import Learning
 from learner.learning.page_routing import ShardedReplay
 from learner.reporting.metrics import Tally
 from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
@@ -141,27 +141,6 @@ def test_acting_does_not_wait_for_what_was_dropped_on_arrival() -> None:
     assert learning._limiter.wait_to_act(0.0)
 
 
-def test_what_is_stale_or_padding_is_of_no_stream() -> None:
-    assert padded([10, 11, 12], 5, stale=(1,)) == [10, -1, 12, -1, -1]
-
-
-def test_an_update_is_given_what_the_host_draws_from_each_shard() -> None:
-    learning, *_ = _learning([0.0, 0.0])
-    drawn: list[Any] = []
-    learn = learning._programs.learn
-
-    def watched(state: Any, replay: Any, draw: Any, is_enabled: Any) -> Any:
-        drawn.append(draw.tolist())
-        return learn(state, replay, draw, is_enabled)
-
-    learning._programs = learning._programs._replace(learn=watched)
-    shards: Any = [Queue(room=9), Queue(room=9, first_draw=20)]
-    learning._shards = learning._shards._replace(indices=shards)
-    for _ in range(2):
-        assert learning.run_once()
-    assert drawn == [[[0], [20]], [[1], [21]]]
-
-
 def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
     skips = [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]
     learning, exchange, tally = _learning(skips)
@@ -221,18 +200,6 @@ def test_a_restored_replay_lets_what_is_acted_first_count() -> None:
     learning, *_ = _learning([], is_ready=False)
     learning._limiter.acted(30)
     assert learning._limiter.now.counts()["env_steps"] == 30
-
-
-def test_every_update_pays_what_is_owed_and_only_applied_ones_are_trained() -> None:
-    learning, _, tally = _learning([0.0, 1.0, 0.0])
-    for taken_steps, applied_steps in ((1, 1), (2, 1), (3, 2)):
-        assert learning.run_once()
-        learning.finish_update()
-        counts = learning._limiter.now.counts()
-        assert counts["taken_steps"] == taken_steps
-        assert counts["applied_steps"] == applied_steps
-    # What a skipped update computed is not reported: its loss is not a number.
-    assert {name: list(values) for name, values in tally.measured.items()} == {"loss": [0.5, 0.5]}
 
 
 def test_every_shard_holds_its_own_and_its_part_of_what_is_on_its_way() -> None:

@@ -26,12 +26,6 @@ def test_pages_belong_to_the_shard_of_their_slot_but_for_what_nobody_stores() ->
     assert owners(indices, by_slot, [0, 1, 2, 3], stale=(2,)) == [0, 1, -1, 1]
 
 
-def test_pages_of_one_shard_go_as_they_lie() -> None:
-    sent = parcels([10, 11, 12], [2, -1, 2], num_rows=4, sizes=[1, 4])
-    assert sent == [Parcel(2, (), [10, -1, 12, -1])]
-    assert parcels([10], [-1], num_rows=4) == []
-
-
 def test_pages_of_several_shards_go_in_one_parcel_for_each_padded_to_a_compiled_size() -> None:
     sent = parcels([10, 11, 12, 13, 14], [1, 0, 1, 3, 1], num_rows=8, sizes=[1, 4, 8])
     assert sent == [

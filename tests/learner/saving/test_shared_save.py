@@ -90,7 +90,7 @@ def test_a_part_that_cannot_be_written_fails_the_save_of_all_and_the_next_one_su
     assert checkpoints.latest(tmp_path) is not None
 
 
-@pytest.mark.parametrize("when", ["_require_space", "_publish"])
+@pytest.mark.parametrize("when", ["_remove_leftovers", "_publish"])
 def test_a_first_host_that_cannot_write_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
@@ -109,7 +109,7 @@ def test_a_first_host_that_cannot_write_keeps_nobody_waiting(
     assert found.step == 8
 
 
-@pytest.mark.parametrize("name", ["_require_space", "stored_arrays.write_tree", "_publish"])
+@pytest.mark.parametrize("name", ["_remove_leftovers", "stored_arrays.write_tree", "_publish"])
 def test_a_defect_on_the_first_host_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

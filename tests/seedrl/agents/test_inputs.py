@@ -64,9 +64,3 @@ def test_without_a_core_pieces_do_not_depend_on_who_cuts_them() -> None:
     other = jax.tree.map(lambda leaf: leaf + 1, params)
     by_one, by_other = (jitted_cut("none", 2)(p, sequence)[0] for p in (params, other))
     jax.tree.map(np.testing.assert_array_equal, by_one, by_other)
-
-
-def test_a_piece_of_all_rows_is_the_sequence() -> None:
-    network, params, streams = stream("lstm")
-    sequence = window_of(streams, 2, T)
-    assert cut_into_chunks(network, params, T, sequence) is sequence

@@ -223,23 +223,6 @@ def test_moments_are_guarded_and_the_agent_keeps_what_is_its_own() -> None:
     assert float(guarded[0]) == 7
 
 
-@pytest.mark.parametrize(("observations", "rewards"), [(True, False), (False, True)])
-def test_one_without_the_other(observations: bool, rewards: bool) -> None:
-    agent = normalizing(observations, rewards)
-    units = NormalizedParams(
-        UNITS.agent, UNITS.observations * observations, UNITS.returns if rewards else ()
-    )
-    output = agent.act(units, agent.initial_carry(1), row_of([3.0, 2.0], 3.0), ONE, KEY)
-    seen, reward = output.extras
-    np.testing.assert_array_equal(seen["speed"], [[1, 0]] if observations else [[3, 2]])
-    np.testing.assert_array_equal(reward, [1.5] if rewards else [3])
-    carry = agent.initial_carry(B)
-    sequence = windows()[0]._replace(carry=carry)
-    state, _ = jax.eval_shape(agent.update_statistics, agent.init_state(units), sequence)
-    assert jax.tree.structure(state.params) == jax.tree.structure(units)
-    assert len(jax.tree.leaves(carry)) == 1 + rewards
-
-
 @pytest.mark.parametrize(
     ("pixel", "variance", "seen"),
     [
@@ -266,23 +249,6 @@ def test_images_are_seen_pixel_by_pixel_in_halves_of_a_float(
     assert found["image"].dtype == np.float16
     np.testing.assert_array_equal(found["image"], expected)
     np.testing.assert_array_equal(found["speed"], [[3, 2]])
-
-
-def test_moments_of_images_are_those_of_their_bytes() -> None:
-    agent = normalizing(False, False, images=True)
-    sequence = windows()[0]._replace(carry=agent.initial_carry(B))
-    state, _ = agent.update_statistics(agent.init_state(agent.init(KEY)), sequence)
-    (moments,) = state.params.observations
-    trained = sequence.steps.timestep.observation["image"][: WINDOW.unroll].astype(np.float64)
-    np.testing.assert_allclose(moments.mean, trained.mean((0, 1)), rtol=1e-5)
-    np.testing.assert_allclose(moments.variance, trained.var((0, 1)), rtol=1e-4)
-
-
-def test_what_has_no_image_has_none_to_normalize() -> None:
-    spec = EnvSpec(ArraySpec((3,), "uint8"), DiscreteSpec(3))
-    message = r"^agent.normalize_images: expected an image .* got observation uint8\[3\]; "
-    with pytest.raises(ConfigError, match=message):
-        with_normalization(within().agent, Normalization(spec, False, True, GAMMA, images=True))
 
 
 def test_nothing_to_normalize_changes_nothing_and_bytes_alone_are_refused() -> None:

@@ -14,10 +14,8 @@ from learner.learning.learn_step import run_epochs
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.check import build_agent
 from seedrl.agents.gradient_update import GradientUpdate
-from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.inputs import inputs_of_sequence
 from seedrl.agents.ppo import Acted, PpoConfig, _stopped_at_target_kl
-from seedrl.agents.window import WindowSpec
 from seedrl.specs import BoxSpec
 from seedrl.types import Sequence, StoredStep, TimeStep
 from tests.seedrl.agents.actor_critics import (
@@ -85,29 +83,6 @@ def loss_of(sequence: Sequence, params: Any = None) -> Any:
     update: Any = agent.update
     batch = agent.preprocess_batch(_state_of(own), sequence, WEIGHTS)
     return update.loss(own if params is None else params, (), *batch, KEY)
-
-
-def test_sequences_share_no_row_and_are_gone_through_as_often_as_is_said() -> None:
-    config = PpoConfig(unroll=31, epochs=3, minibatches=2, network=PLAIN_NETWORK)
-    assert config.window == WindowSpec(0, 31, 1, 32)
-    agent = config.build(PLAIN_SPEC)
-    assert (agent.epochs, agent.minibatches, agent.chunks) == (3, 2, 1)
-
-
-def test_it_acts_as_impala_does_and_stores_the_value_too() -> None:
-    """So what is shown of stored log-probabilities over reconnects holds for both."""
-    agent, params = built()
-    impala = ImpalaConfig(network=NETWORK).build(SPEC)
-    timestep = jax.tree.map(lambda leaf: leaf[2], random_timesteps())
-    arguments = params, agent.initial_carry(B), timestep, np.ones(B, np.float32), KEY
-    found, expected = agent.act(*arguments), jax.jit(impala.act)(*arguments)
-    jax.tree.map(
-        np.testing.assert_array_equal,
-        (found.action, found.carry, found.extras.log_probability),
-        tuple(expected),
-    )
-    assert (agent.exploration(3) == 1).all()
-    assert agent.evaluation_exploration == 0
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -206,15 +181,6 @@ def test_what_must_be_ignored_may_be_anything() -> None:
 
     found = loss_of(poisoned(sequence, extras))
     jax.tree.map(np.testing.assert_array_equal, found, loss_of(sequence))
-
-
-def test_all_epochs_have_the_same_advantages() -> None:
-    sequence, (_, params) = of_another_policy(window_at(0)), built()
-    other = jax.tree.map(lambda leaf: leaf + 0.1, params)
-    (_, first), (_, later) = loss_of(sequence)[0], loss_of(sequence, other)[0]
-    for name in ("advantage_size", "explained_variance", "value_mean"):
-        assert first.metrics[name] == later.metrics[name]
-    assert first.metrics["policy_loss"] != later.metrics["policy_loss"]
 
 
 def plain(**settings: Any) -> PpoConfig:

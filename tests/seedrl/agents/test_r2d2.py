@@ -155,37 +155,3 @@ def test_the_previous_action_is_the_executed_one() -> None:
     steps, _ = acted()
     greedy = np.argmax(steps.extras, axis=-1)
     assert np.any(greedy != steps.action)  # so that the tests above tell the two apart
-
-
-def test_initial_priorities_use_the_greedy_action_for_the_bootstrap() -> None:
-    agent, _, _ = built()
-    steps = window_at(0).steps
-    q_values = np.zeros((CONFIG.window.length, B, 3), np.float32)
-    q_values[..., 2] = 1.0  # greedy everywhere, executed nowhere
-    steps = StoredStep(
-        TimeStep(
-            np.full((CONFIG.window.length, B), MID, np.uint8),
-            np.zeros((CONFIG.window.length, B), np.float32),
-            np.ones((CONFIG.window.length, B), np.float32),
-            (),
-        ),
-        np.zeros((CONFIG.window.length, B), np.int32),
-        steps.version,
-        q_values,
-    )
-    # h⁻¹(1) = 2.9940..., discounted twice by 0.9, and h of that.
-    bootstrap = 0.81 * ((np.sqrt(1 + 4e-3 * 2.001) - 1) / 2e-3) ** 2 - 0.81
-    expected = np.sqrt(bootstrap + 1) - 1 + 1e-3 * bootstrap
-    np.testing.assert_allclose(agent.initial_priorities(steps), np.full(B, expected), rtol=1e-5)
-
-
-def test_gradients_are_scaled_down_to_the_maximum_norm() -> None:
-    config = R2D2Config(max_gradient_norm=1.0, learning_rate=0.5, adam_epsilon=1.0)
-    optimizer = config.build(
-        EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))
-    ).update.optimizer
-    gradient = {"w": np.float32([30, 40])}
-    state = jax.jit(optimizer.init)(gradient)
-    update, _ = jax.jit(optimizer.update)(gradient, state, gradient)
-    # Clipped to (0.6, 0.8); Adam's first step is g / (|g| + epsilon).
-    np.testing.assert_allclose(update["w"], [-0.5 * 0.6 / 1.6, -0.5 * 0.8 / 1.8], rtol=1e-5)

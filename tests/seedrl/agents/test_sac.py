@@ -156,11 +156,3 @@ def test_actions_are_drawn_from_the_policy_and_evaluation_takes_its_middle() -> 
     u = np.arctanh(np.clip(explored.reshape(3000, 2), -1 + 1e-7, 1 - 1e-7))
     np.testing.assert_allclose(u.mean(0), mean, atol=0.1 * np.exp(log_std).max())
     np.testing.assert_allclose(u.std(0), np.exp(log_std), rtol=0.06)
-
-
-def test_sequences_of_which_nothing_can_be_learned_are_drawn_last() -> None:
-    config = SacConfig(network=LinearConfig())
-    steps = jax.tree.map(lambda leaf: leaf[:2], batch().steps)
-    steps = steps._replace(timestep=steps.timestep._replace(observation=()))
-    # Negative: none, for which replay puts the mean.
-    assert config.build(SPEC).initial_priorities(steps).tolist() == [-1, -1, 0, -1, -1]

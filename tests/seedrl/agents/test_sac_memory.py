@@ -11,7 +11,6 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.agents.inputs import AgentCarry
 from seedrl.agents.sac import SacConfig, SacParams
-from seedrl.networks.config import BoxNetworkConfig
 from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.agents.linear_network import LinearConfig
@@ -166,18 +165,3 @@ def test_sequences_of_which_nothing_is_trained_have_priority_0() -> None:
     types[2:5, 0] = types[:2, 1] = LAST
     steps = steps._replace(timestep=steps.timestep._replace(step_type=types, observation=()))
     assert built().agent.initial_priorities(steps).tolist() == [0, -1, -1, -1, -1]
-
-
-@pytest.mark.parametrize("core", ["lstm", "gru"])
-def test_the_bundled_network_has_one_memory_which_acting_gets_with_the_actor(core: str) -> None:
-    network = BoxNetworkConfig(core=core, core_size=5, actor_sizes=(4,), critic_sizes=(6,))  # type: ignore[arg-type]
-    agent = SacConfig(network=network, unroll=2).build(SPEC)
-    params = jax.eval_shape(agent.init, jax.random.key(0))
-    carry = jax.eval_shape(lambda: agent.initial_carry(7))
-    assert {leaf.shape for leaf in jax.tree.leaves(carry.network)} == {(7, 5)}
-    assert agent.stored_carry(carry) is carry
-    actor, memory = agent.actor_params(params)
-    assert actor is params.actor and memory is params.critics.memory
-    # Actor and critics see what it gives beside the observation.
-    kernels = {leaf.shape[0] for leaf in jax.tree.leaves((actor, params.critics.twins))}
-    assert {3 + 5, 3 + 5 + 2} <= kernels

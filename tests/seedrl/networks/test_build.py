@@ -79,17 +79,6 @@ def test_unrolling_row_by_row_equals_unrolling_at_once(core: str) -> None:
     assert at_once.shape == (T, B, 3)
 
 
-def test_an_episode_forgets_the_one_before() -> None:
-    network, params = built("lstm")
-    inputs = random_inputs()
-    image = inputs.observation["image"].copy()
-    image[:3] = 255 - image[:3]
-    other = inputs._replace(observation={**inputs.observation, "image": image})
-    expected = np.ones((T, B), bool)
-    expected[3:, 1] = False  # FIRST on row 3 of stream 1
-    np.testing.assert_array_equal(changed_rows(network, params, inputs, other), expected)
-
-
 @pytest.mark.parametrize("name", ["previous_action", "reward"])
 def test_the_core_sees_action_and_reward_except_on_first(name: str) -> None:
     network, params = built("lstm")

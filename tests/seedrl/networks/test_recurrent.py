@@ -130,13 +130,6 @@ def test_the_table_of_seed_rl() -> None:
     assert after == [8, 7, 6]
 
 
-def test_nothing_crosses_the_start_of_an_episode() -> None:
-    # SEED RL's stream 3 … 8 after the frames 2 and 1, an episode starting with frame 7.
-    out, after = stacked([3, 4, 5, 6, 7, 8], [2, 1, 0], [4])
-    assert out[3:] == [[6, 5, 4, 3], [7, 0, 0, 0], [8, 7, 0, 0]]
-    assert after == [8, 7, 0]
-
-
 def looped_stack(frames: np.ndarray, is_first: np.ndarray, k: int) -> np.ndarray:
     """The definition, row by row, for a stream that starts with zeros behind it."""
     out = np.zeros((*frames.shape, k), frames.dtype)

@@ -7,7 +7,6 @@ import jax
 import numpy as np
 import pytest
 
-from seedrl.errors import ConfigError
 from seedrl.networks.config import BoxNetworkConfig
 from seedrl.networks.sac import BoxNetwork
 from seedrl.rl.distributions import TanhGaussian
@@ -78,8 +77,3 @@ def test_dense_layers_begin_as_pytorchs() -> None:
         for leaf in layer.values():
             assert np.all(np.abs(leaf) <= 1 / np.sqrt(inputs))
             assert np.all(leaf != 0)
-
-
-def test_a_torso_for_images_needs_an_image() -> None:
-    with pytest.raises(ConfigError, match=r"^network.torso"):
-        BoxNetworkConfig(torso="nature").build(VECTOR)

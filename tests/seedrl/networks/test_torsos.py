@@ -124,9 +124,3 @@ def test_gradients_are_those_of_a_plain_convolution(name: str) -> None:
     jax.tree.map(
         functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5), found, gradients
     )
-
-
-def test_what_is_not_a_plain_convolution_is_refused() -> None:
-    layer = nn.Conv(4, (3, 3), kernel_dilation=(2, 2), conv_general_dilated=convolve)
-    with pytest.raises(AssertionError):
-        layer.init(jax.random.key(0), jnp.zeros((1, 9, 9, 2)))

@@ -11,7 +11,7 @@ import pytest
 
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.buffer import Replay, ReplayState, paged_replay
-from seedrl.replay.index import PageIndex, replay_bytes
+from seedrl.replay.index import PageIndex
 from seedrl.rl.priorities import MIN_MASS, importance_weights, shard_probability
 from seedrl.types import Array, Page, StoredStep, TimeStep
 from tests.chi_squared import exceeded_with
@@ -155,25 +155,6 @@ def test_priority_zero_takes_the_smallest_mass_at_insertion_and_in_an_update() -
     np.testing.assert_array_equal(state.mass, [smallest, smallest, 1, 1])
 
 
-def _sums_outside_branches(jaxpr: jax.extend.core.Jaxpr) -> list[tuple[int, ...]]:
-    """The shapes that are summed whatever the values are."""
-    shapes = []
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "reduce_sum":
-            shapes.append(equation.invars[0].aval.shape)
-        for inner in equation.params.values():
-            if isinstance(inner, jax.extend.core.ClosedJaxpr):  # of a conditional they are a tuple
-                shapes += _sums_outside_branches(inner.jaxpr)
-    return shapes
-
-
-def test_insertion_reads_all_masses_only_for_a_refused_priority() -> None:
-    replay = build(6)
-    plan = PageIndex(capacity_pages=6, window=WINDOW, page_steps=2).plan([0, 0])
-    arguments = replay.init(example()), pages_of([0, 2]), plan
-    assert (6,) not in _sums_outside_branches(jax.make_jaxpr(replay.insert)(*arguments).jaxpr)
-
-
 def test_the_first_refused_initial_priority_becomes_one() -> None:
     replay, state, index = filled(2)
     steps = state.pages.steps
@@ -259,58 +240,3 @@ def test_draw_frequency_times_weight_is_alike_for_all_sequences(num_shards: int)
     share = np.asarray(list(total.values())) / np.mean(list(total.values()))
     # The rarest sequence expects about 38 draws; strata keep its count within 5 of that.
     np.testing.assert_allclose(share, 1.0, atol=0.15)
-
-
-def test_insertion_under_donation_keeps_its_buffers_and_its_program() -> None:
-    replay = build(6)
-    index = PageIndex(capacity_pages=6, window=WINDOW, page_steps=2)
-    traces = []
-
-    def traced(state: ReplayState, pages: Page, plan: np.ndarray) -> ReplayState:
-        traces.append(1)
-        return replay.insert(state, pages, plan)
-
-    insert = jax.jit(traced, donate_argnums=0)
-    state = replay.init(example())
-    pointers = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state)]
-    for start in range(0, 40, 4):
-        state = insert(state, pages_of([start, start + 2]), index.plan([0, 0]))
-        assert [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state)] == pointers
-    assert len(traces) == 1
-
-
-def test_an_empty_replay_is_zeros_of_the_announced_size() -> None:
-    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), example())
-    replay = paged_replay(
-        window=WINDOW,
-        page_steps=2,
-        capacity_pages=6,
-        priority_exponent=1.0,
-        initial_priorities=first_reward,
-    )
-    state = jax.device_get(jax.jit(lambda: replay.init(shapes))())
-    sizes = [leaf.nbytes for leaf in jax.tree.leaves(state)]
-    assert sum(sizes) == replay_bytes(example(), 6)
-    assert all(not np.any(leaf) for leaf in jax.tree.leaves(state._replace(next=())))
-    np.testing.assert_array_equal(state.next, np.full(6, 6))
-
-
-def test_the_functions_run_under_pmap_one_shard_per_device() -> None:
-    replay, state, _ = filled(5)
-    devices = jax.local_devices()
-    shards = jax.tree.map(lambda leaf: np.stack([leaf] * len(devices)), state)
-
-    def step(state: ReplayState, seed: Array) -> tuple[ReplayState, Array]:
-        sample = replay.sample(state, jax.random.key(seed), 3)
-        priorities = jnp.full((3,), 2.0)
-        return replay.update_priorities(state, sample.index, priorities), sample.index
-
-    seeds = np.arange(len(devices))
-    state, index = jax.pmap(step, axis_name="core", donate_argnums=0)(shards, seeds)
-    for shard in range(len(devices)):
-        assert np.all(np.asarray(state.mass)[shard][np.asarray(index)[shard]] == 2.0)
-
-
-def test_geometry_is_checked_where_the_replay_is_built() -> None:
-    with pytest.raises(ValueError, match="at least 3 pages of 2 steps"):
-        build(2)

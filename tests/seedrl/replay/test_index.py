@@ -1,8 +1,6 @@
 """The ring order of pages, worked by hand."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -72,22 +70,12 @@ def test_a_cut_stream_starts_anew_under_the_same_number() -> None:
     assert rows(plan) == [[2, 3, 4], [10, 2, 3], [10, 10, 2]]
 
 
-def test_ending_an_unknown_stream_does_nothing() -> None:
-    index_of(4).end_stream(3)
-
-
 def test_ended_streams_leave_nothing_behind() -> None:
     index = index_of(4)
     for stream in range(100):
         index.plan([stream])
         index.end_stream(stream)
     assert index.state()["streams"] == []
-
-
-def test_a_page_may_be_a_whole_sequence() -> None:
-    index = PageIndex(capacity_pages=2, window=WindowSpec(0, 1, 0, 1), page_steps=1)
-    assert rows(index.plan([5, 5])) == [[0, 1], [2, 0], [0, 1]]
-    assert index.num_sequences == 2
 
 
 def test_all_sequences_that_start_in_a_page_are_completed_at_once() -> None:
@@ -153,8 +141,3 @@ def test_bytes_count_every_leaf_links_and_masses() -> None:
     # 2 + 8 + 8 + 6 + 8 + 8 + 20 for the page, 8 for its link and mass.
     assert replay_bytes(page, 10) == 10 * 68
     assert replay_bytes(page, 10, starts_in_page=2) == 10 * 72
-
-
-def test_the_index_does_not_import_jax() -> None:
-    code = "import sys, seedrl.replay.index; sys.exit('jax' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -85,13 +85,6 @@ def test_shards_that_hold_nothing_keep_the_others_from_nothing_and_train_nothing
     assert whole.update_steps == 12 and whole.may_act() and not whole.may_learn()
 
 
-def test_infinite_tolerance_never_makes_acting_wait() -> None:
-    limiter = _limiter(tolerance_updates=float("inf"))
-    limiter = limiter.acted(10**9)
-    assert limiter.may_act()
-    assert limiter.may_learn()
-
-
 @pytest.mark.parametrize(
     ("ratio", "tolerance", "message"),
     [
@@ -179,11 +172,6 @@ def test_the_debt_of_another_ratio_is_dropped() -> None:
     resumed = _limiter(replay_ratio=4.0).restored(counts)
     assert resumed.owed_steps == 0.0
     assert not resumed.may_learn()
-
-
-def test_a_limiter_without_counts_leaves_no_debt() -> None:
-    limiter = _limiter(replay_ratio=4.0)
-    assert limiter.restored({}) == limiter
 
 
 def test_an_update_that_is_skipped_pays_and_is_not_reported_as_trained() -> None:

@@ -28,10 +28,6 @@ def test_forbidden_actions_add_nothing_to_the_entropy_or_its_gradient() -> None:
     assert gradient[1] == 0.0
 
 
-def test_logits_that_are_no_number_stay_visible() -> None:
-    assert np.isnan(_entropy_and_gradient(np.float32([np.nan, 0]))[0])
-
-
 @np.vectorize
 def normal_log_density(mean: Any, log_std: Any, action: Any) -> Any:
     """Of one number, by the standard library in float64."""

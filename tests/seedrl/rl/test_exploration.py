@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedrl.rl.exploration import epsilon_greedy, epsilons
-from tests.chi_squared import exceeded_with
 
 _act = jax.jit(epsilon_greedy)
 
@@ -20,12 +19,6 @@ def test_the_epsilons_of_ten_slots_are_those_of_seed_rl() -> None:
     exponents = [1 + 7 * i / 9 for i in range(10)]
     np.testing.assert_allclose(found, [0.4**x for x in exponents], rtol=1e-6)
     np.testing.assert_allclose(found[[0, 9]], [0.4, 0.4**8], rtol=1e-6)
-
-
-def test_the_epsilons_of_one_two_and_no_slots() -> None:
-    np.testing.assert_allclose(epsilons(1), [0.4], rtol=1e-6)
-    np.testing.assert_allclose(epsilons(2), [0.4, 0.4**8], rtol=1e-6)
-    assert epsilons(0).shape == (0,)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -55,16 +48,3 @@ def test_each_row_explores_at_its_own_epsilon_and_uniformly() -> None:
         shares = np.bincount(rows, minlength=num_actions) / len(rows)
         # Half of the explored third each; 0.015 is four standard deviations.
         np.testing.assert_allclose(shares[[0, 2]], expected / num_actions, atol=0.015)
-
-
-def test_actions_pass_a_chi_squared_test_against_epsilon_greedy() -> None:
-    """P(a) = ε/A + (1 - ε) [a is greedy]; 0.1 per cent level, key 11."""
-    num_rows, num_actions = 20_000, 5
-    q_values = np.tile(np.float32([[0, 1, 7, 3, 2]]), (num_rows, 1))
-    for epsilon in (0.4, 0.05, 1.0):
-        actions = _act(jax.random.key(11), q_values, np.full(num_rows, epsilon, np.float32))
-        share = np.full(num_actions, epsilon / num_actions)
-        share[2] += 1 - epsilon
-        counts = np.bincount(actions, minlength=num_actions)
-        statistic = np.sum((counts - share * num_rows) ** 2 / (share * num_rows))
-        assert statistic < exceeded_with(1e-3, num_actions - 1)

@@ -1,6 +1,5 @@
 """GAE: numbers worked by hand, the paper's sum, and what must hold for any experience."""
 
-import functools
 from typing import Any
 
 import jax
@@ -9,7 +8,6 @@ import numpy as np
 import pytest
 
 from seedrl.rl.gae import Advantages, gae
-from seedrl.rl.vtrace import VTraceSettings, vtrace
 from seedrl.types import StepType, TimeStep
 from tests.seedrl.rl.episodes import random_timesteps
 
@@ -84,18 +82,6 @@ def test_advantages_are_the_sums_of_the_paper(gamma: float, trace: float) -> Non
         expected = quadratic(values, timesteps, gamma, trace)
         np.testing.assert_allclose(found.advantages, expected, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(found.targets, expected + values[:-1], rtol=1e-5, atol=1e-5)
-
-
-def test_on_policy_it_is_what_vtrace_says() -> None:
-    values, timesteps = random_rows(100)
-    settings = VTraceSettings(gamma=0.9, vtrace_lambda=0.8)
-    other = jax.jit(functools.partial(vtrace, settings=settings))(
-        np.zeros((ROWS, B), np.float32), values, timesteps
-    )
-    found = estimated(values, timesteps, 0.9, 0.8)
-    np.testing.assert_allclose(found.advantages, other.advantages, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(found.targets, other.targets, rtol=1e-5, atol=1e-5)
-    np.testing.assert_array_equal(found.is_trained, other.is_trained)
 
 
 def test_no_gradient_flows() -> None:

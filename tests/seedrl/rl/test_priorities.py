@@ -23,14 +23,6 @@ from seedrl.types import Array
 _priority, _mass = jax.jit(sequence_priority), jax.jit(stored_mass)
 
 
-@pytest.mark.parametrize(("eta", "expected"), [(0.0, 2.0), (0.5, 3.0), (1.0, 4.0)])
-def test_eta_goes_from_mean_to_maximum(eta: float, expected: float) -> None:
-    errors = np.array([[1.0], [-4.0], [1.0]], np.float32)
-    np.testing.assert_allclose(
-        _priority(errors, np.ones((3, 1), bool), eta=eta), [expected], rtol=1e-6
-    )
-
-
 def test_untrained_rows_count_neither_in_maximum_nor_in_mean() -> None:
     errors = np.array([[2.0, 1e9], [1e9, 3.0], [4.0, 1e9]], np.float32)
     is_trained = np.array([[True, False], [False, True], [True, False]])
@@ -103,22 +95,6 @@ def test_weights_of_a_worked_example() -> None:
     # P = [.1, .2, .4], β = .5: P^-β = [3.1623, 2.2361, 1.5811], over the largest.
     weights = _weights(np.array([0.1, 0.2, 0.4], np.float32), 0.5)
     np.testing.assert_allclose(weights, [1.0, 0.70711, 0.5], rtol=1e-4)
-
-
-def test_draws_of_an_empty_shard_weigh_nothing() -> None:
-    weights = _weights(np.array([0.0, 0.5], np.float32), 0.6)
-    np.testing.assert_array_equal(weights, [0.0, 1.0])
-    np.testing.assert_array_equal(_weights(np.zeros(2, np.float32), 0.6), [0.0, 0.0])
-
-
-def test_the_maximum_is_taken_over_all_shards() -> None:
-    probability = np.array([[0.1, 0.2], [0.4, 0.8]], np.float32)
-    sharded = jax.jit(
-        jax.vmap(lambda p: importance_weights(p, 1.0, largest("core")), axis_name="core")
-    )(probability)
-    whole = _weights(probability.reshape(-1), 1.0)
-    np.testing.assert_allclose(sharded.reshape(-1), whole, rtol=1e-6)
-    np.testing.assert_allclose(whole, [1.0, 0.5, 0.25, 0.125], rtol=1e-6)
 
 
 def test_the_probability_really_drawn_divides_by_the_number_of_shards() -> None:

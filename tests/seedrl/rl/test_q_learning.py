@@ -138,19 +138,6 @@ def test_the_gradient_of_any_stream_is_minus_the_loops_error_at_the_executed_act
     assert not np.any(of_target)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(seed=st.integers(0, 2**32 - 1), levels=st.integers(1, 5))
-def test_double_q_values_of_any_table_are_those_of_a_loop(seed: int, levels: int) -> None:
-    random = np.random.default_rng(seed)
-    # Few levels give many ties, of which the first counts.
-    q_online = random.integers(0, levels, (4, 3, 5)).astype(np.float32)
-    q_target = random.normal(size=(4, 3, 5)).astype(np.float32)
-    found = np.asarray(jitted_double_q_values(q_online, q_target))
-    for position in np.ndindex(4, 3):
-        values = q_online[position].tolist()
-        assert found[position] == q_target[position][values.index(max(values))]
-
-
 def test_huge_values_on_last_rows_reach_nothing_but_their_bootstrap() -> None:
     q_online, q_target, steps = random_case(4)
     is_last = steps.timestep.step_type == LAST

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from seedrl.rl.value_scaling import ValueScaling, identity, signed_hyperbolic
+from seedrl.rl.value_scaling import ValueScaling, signed_hyperbolic
 from seedrl.types import Array
 
 # Largest error in units in the last place of float32: h, its inverse, and one after the other.
@@ -146,15 +146,3 @@ def test_slopes_are_those_of_the_paper(epsilon: float) -> None:
 
 def slopes_of(scaling: ValueScaling) -> Any:
     return lambda x, y: (jax.grad(scaling.apply)(x), jax.grad(scaling.invert)(y))
-
-
-def test_identity_changes_nothing() -> None:
-    scaling = identity()
-    values = logarithmic(1e-6, 1e6, 400)
-    assert scaling.apply(values) is values
-    assert scaling.invert(values) is values
-
-
-def test_a_negative_epsilon_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"expected a number >= 0, got -0\.1"):
-        signed_hyperbolic(-0.1)

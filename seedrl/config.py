@@ -10,7 +10,7 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Union, get_args, get_origin
 

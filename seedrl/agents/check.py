@@ -292,8 +292,8 @@ def _is_like(field: str, expected: Tree, got: Tree) -> None:
         one = _shown(wanted.get(path, ()))
         _expect(one == _shown(given.get(path, ())), f"{field}{path}", one, given.get(path, ()))
     # Of the same leaves: a list instead of a tuple, say.
-    is_same = jax.tree.structure(expected) == jax.tree.structure(got)
-    _expect(is_same, field, f"the containers of {_shown(expected)}", got)
+    structures: list[Any] = [jax.tree.structure(tree) for tree in (expected, got)]
+    _expect(structures[0] == structures[1], field, f"the containers of {_shown(expected)}", got)
 
 
 def _shown(value: Any) -> str:

@@ -106,7 +106,7 @@ def balance(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
         compiled_names = list(compiled)
     outcome = run.finish()
     env_steps = run.session.acting.training_steps
-    run.session.gauges()
+    run.session.set_gauges()
     reported = run.metrics.flush(env_steps=env_steps, updates=run.session.learning.updates)
     return Balance(
         outcome,

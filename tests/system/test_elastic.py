@@ -79,7 +79,7 @@ def test_a_run_learns_explores_and_measures_with_whoever_is_there(
     run.run_until(lambda: run.session.learning.updates > updates + 2, "update with a new one")
     spread = exponents(run)
     assert len(spread) == 26 and np.diff(spread).max() < 1.0
-    run.session.gauges()
+    run.session.set_gauges()
     values = run.metrics.flush(env_steps=0, updates=0)
     explored = over_slots(run.agent.exploration(TRAINING))[run.hub.live_slots("training")]
     assert values["exploration_live_mean"] == float(np.mean(explored))

@@ -256,7 +256,6 @@ def test_a_first_environment_that_does_not_suit_the_agent_ends_the_run(
         assert program.end() == 2, program.stderr
         assert expected in program.stderr
         assert "Traceback" not in program.stderr
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_checkpoint_that_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

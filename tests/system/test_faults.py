@@ -1,6 +1,5 @@
 """A killed learner: what a supervised run ends with. That a run goes on: see test_resume.py."""
 
-import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -23,16 +22,13 @@ def programs(tmp_path: Path) -> Iterator[Programs]:
         yield started
 
 
-def test_a_killed_learner_ends_a_supervised_run_with_its_exit_code(
-    programs: Programs, tmp_path: Path
-) -> None:
+def test_no_env_server_outlives_a_killed_learner(programs: Programs, tmp_path: Path) -> None:
     workdir = tmp_path / "run"
     run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *TINY)
     log = workdir / "logs" / "env_server_1.log"
     processes.wait_for(lambda: processes.connections(log), run)
-    (learner,) = processes.descendants(run.pid, "-m learner ")
     left = processes.descendants(run.pid)
-    os.kill(learner, signal.SIGKILL)
-    assert run.end() == 128 + signal.SIGKILL
-    assert len(left) == 3
+    run.signal(signal.SIGKILL)
+    assert run.end() == -signal.SIGKILL
+    assert len(left) == 3  # the env servers and the process that starts them
     processes.wait_until_gone(left)

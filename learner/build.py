@@ -31,7 +31,7 @@ from learner.reporting.env_servers import EnvServerRegistry
 from learner.reporting.events import Events
 from learner.reporting.metrics import Metrics
 from learner.saving.restoring import (
-    by_field,
+    naming_fields,
     restore_acting,
     restore_params,
     restore_replay,
@@ -49,7 +49,7 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, page_steps
-from seedrl.errors import CheckpointError, ConfigError
+from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
@@ -568,7 +568,7 @@ def _replay(
     )
     if checkpoint is None or resumption(checkpoint, geometry, config) in ("none", "filled again"):
         return shards
-    try:
+    with naming_fields(checkpoint, config, "agent", "replay", "learning.num_devices"):
         own = _own_shards(geometry)
         saved = restore_replay(checkpoint, memory, own)
         states = checkpoint.meta["replay_indices"]
@@ -577,10 +577,6 @@ def _replay(
             index.restore(
                 state if streams_can_resume(config, checkpoint) else {**state, "streams": []}
             )
-    except (CheckpointError, ValueError) as error:
-        sections = ("agent", "replay", "learning.num_devices")
-        refusal = CheckpointError(str(error))
-        raise by_field(refusal, checkpoint, config, sections) from error
     return shards._replace(memory=jax.tree.map(_in_place_of, saved, memory))
 
 

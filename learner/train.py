@@ -22,7 +22,7 @@ from learner.hosts.waiting import StoppedError
 from learner.processes.stop import StopRequest
 from learner.processes.tuning import tune_process
 from learner.reporting.status import EvaluationStatus
-from learner.reporting.summary import Summary, why_nothing_learned
+from learner.reporting.summary import Summary
 from learner.saving.recorder import open_recorder
 from learner.saving.restoring import fitting, same_agent
 from learner.saving.run_folder import Resume, RunFolder
@@ -33,8 +33,8 @@ from learner.serving.access import with_address
 from learner.serving.hub import Hub
 from learner.serving.peer import refusal
 from learner.serving.server import Service
-from learner.session.announcements import ProgressReporter
 from learner.session.end_of_run import EndOfRun, confirmed_earlier, end_of_run, raise_death, why
+from learner.session.progress_reporter import ProgressReporter
 from learner.session.reports import Reports, open_reports
 from learner.session.sharing.end import SharedEnd
 from learner.session.sharing.joining import (
@@ -309,7 +309,7 @@ class TrainLoop:
             earlier=earlier,
             compiling_since=reports.live.compiling_since,
         )
-        reports.live.announcements = self.progress
+        reports.live.progress = self.progress
         self._next_report = time.monotonic() + config.logging.interval_seconds
         self.last: dict[str, float] = {}
         self.reason = ""
@@ -324,7 +324,7 @@ class TrainLoop:
         """Reports and saves at their intervals until the run is over."""
         while not self._is_over():
             self.session.failed.wait(_TICK_SECONDS)
-            self.progress.look()
+            self.progress.update()
             if not self._hosts.is_alone and _num_updates(self.session):
                 leave_jax_service()  # not possible before the first update
             now = time.monotonic()
@@ -346,7 +346,7 @@ class TrainLoop:
         """
         ended = None
         try:
-            self.progress.look()
+            self.progress.update()
             ended = self._outcome()
             self._report_end(ended)
         finally:
@@ -355,7 +355,7 @@ class TrainLoop:
             finally:
                 self._saver.wait()  # its thread would end with the process
         # The threads' last piece of work may have reached the target.
-        self.progress.look()
+        self.progress.update()
         if ended is EndOfRun.ALL_STEPS and self._outcome() is EndOfRun.CONFIRMED:
             self._report_end(EndOfRun.CONFIRMED)
         self._raise_failure(ended)
@@ -476,10 +476,5 @@ def _summary(
         best_return=None if best is None else best_return(best),
         best_updates=0 if best is None else best.step,
         command=command,
-        nothing_learned=why_nothing_learned(
-            is_confirmed=confirmed is not None,
-            is_compiling=loop.progress.is_compiling,
-            num_skipped=session.learning.num_skipped,
-        ),
         to_allow=tuple(to_allow(to_json(config))),
     )

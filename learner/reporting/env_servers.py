@@ -4,8 +4,8 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from learner.reporting.events import NO_SINK, EventSink
@@ -18,7 +18,7 @@ _WAITING_SECONDS = 1.0
 _FIRST_FAILURES = 3
 _FAILURE_SECONDS = 30.0
 # Env servers that have left, and refusals that are not reported again.
-_MOST_LEFT = 200
+_MOST_LEFT = 50
 _MOST_REFUSALS = 1000
 
 
@@ -48,7 +48,7 @@ class Turn(NamedTuple):
       is_training: its role.
       sequence: steps that have arrived.
       is_owed: whether its env server has the actions, and has not sent the next step.
-      owed_since: when it got them, by the clock; 0 for the first step, which has no actions.
+      owed_since: when it got them, or was ready to take its first step, by the clock.
     """
 
     environments: int
@@ -66,8 +66,6 @@ class Arrival(NamedTuple):
       offered: environments on offer; it may have got fewer.
       training, evaluation: environments of each role.
       groups: number of its groups.
-      key: of its lease.
-      earlier: keys of leases that are over for it, or for the one before it on its machine.
       quarantined, quarantine: environments that it has disabled, and why the newest of them.
     """
 
@@ -76,8 +74,6 @@ class Arrival(NamedTuple):
     training: int
     evaluation: int
     groups: int
-    key: int = 0
-    earlier: Collection[int] = ()
     quarantined: int = 0
     quarantine: str = ""
 
@@ -88,21 +84,19 @@ class _Server:
 
     Attributes:
       arrival: its lease.
-      left_at: when the env server in whose place it is left; None if it is new.
+      left_at: when it left before; None if it is new.
       was_ready: whether its environments were built.
       is_explained: whether an event has reported why it leaves.
-      owing: of each group that owes a step, its sequence number and since when.
+      num_steps: steps of all environments that have arrived.
     """
 
     status: EnvServerStatus
     arrival: Arrival
     left_at: float | None = None
-    before: str = ""
     was_ready: bool = False
     is_explained: bool = False
     next_failure: float = -math.inf
     num_steps: int = 0
-    owing: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     def be(self, state: EnvServerState, now: float, **changes: object) -> None:
         since = now if self.status.state != state else self.status.since_seconds
@@ -113,21 +107,11 @@ class _Server:
         num_steps = sum(turn.sequence * turn.environments for turn in turns)
         rate = (num_steps - self.num_steps) / seconds if seconds else 0.0
         self.num_steps = num_steps
-        # A group that owes the same step as before has owed it all the time between.
-        self.owing = {
-            number: (turn.sequence, turn.owed_since or self._since(number, turn.sequence, now))
-            for number, turn in enumerate(turns)
-            if turn.is_owed
-        }
-        waits = {number: now - since for number, (_, since) in self.owing.items()}
+        waits = {number: now - turn.owed_since for number, turn in enumerate(turns) if turn.is_owed}
         waits = {number: waited for number, waited in waits.items() if waited >= _WAITING_SECONDS}
         longest = max(waits.values(), default=0.0)
         self.status = replace(self.status, steps_per_second=rate, waiting_seconds=longest)
         return waits
-
-    def _since(self, number: int, sequence: int, now: float) -> float:
-        before = self.owing.get(number)
-        return now if before is None or before[0] != sequence else before[1]
 
 
 class EnvServerRegistry:
@@ -163,7 +147,7 @@ class EnvServerRegistry:
         """An env server got slots; it builds its environments now."""
         with self._lock:
             status = EnvServerStatus(
-                name=self._unique(arrival.name),
+                name=arrival.name,
                 host=arrival.name.rpartition(":")[0],
                 state="building",
                 since_seconds=now,
@@ -174,19 +158,18 @@ class EnvServerRegistry:
                 quarantined=arrival.quarantined,
             )
             server = self._present[lease] = _Server(status, arrival)
-            before = self._successor_of(arrival)
-            if before is not None and (before.was_ready or before.status.failures):
-                server.left_at, server.before = before.status.since_seconds, before.status.name
+            # A process that reconnects; one that was started again has another name.
+            before = self._left.pop(arrival.name, None)
+            known = 0
+            if before is not None:
+                known = before.status.quarantined
+                server.left_at = before.status.since_seconds
                 server.next_failure = before.next_failure
-                server.status = replace(
-                    status,
-                    failures=before.status.failures,
-                    last_failure=before.status.last_failure,
-                )
-            if arrival.quarantined > (before.status.quarantined if before else 0):
-                self._report_failure(
-                    server, f"{environments(arrival.quarantined)} disabled", arrival.quarantine
-                )
+                failures, failure = before.status.failures, before.status.last_failure
+                server.status = replace(status, failures=failures, last_failure=failure)
+            if arrival.quarantined > known:
+                disabled = f"{environments(arrival.quarantined)} disabled"
+                self._report_failure(server, disabled, arrival.quarantine)
 
     def ready(self, lease: int, now: float) -> None:
         """It has built them, and steps."""
@@ -196,10 +179,7 @@ class EnvServerRegistry:
             server.be("live", now)
             status = server.status
             away = None if server.left_at is None else now - server.left_at
-            how = "joins"
-            if away is not None:
-                place = f" in place of {server.before}" * (server.before != status.name)
-                how = f"returns after {away:.1f} s{place}"
+            how = "joins" if away is None else f"returns after {away:.1f} s"
             self._listener.report(
                 "server_joined",
                 f"env server {status.name} {how} with {self._shares(server.arrival)}",
@@ -237,11 +217,6 @@ class EnvServerRegistry:
             text = f"env server {name} refused: {reason}"
             self._listener.report("server_refused", text, server=name, reason=reason)
 
-    def called_back(self, lease: int) -> None:
-        """It shall reconnect for more slots: no event if it has not been ready."""
-        with self._lock:
-            self._present[lease].is_explained |= not self._present[lease].was_ready
-
     def left(self, lease: int, reason: str, now: float) -> None:
         """Its lease has ended."""
         with self._lock:
@@ -255,7 +230,6 @@ class EnvServerRegistry:
                 waiting_seconds=0.0,
                 hung_groups=(),
             )
-            self._left.pop(server.status.name, None)
             self._left[server.status.name] = server
             if len(self._left) > _MOST_LEFT:
                 del self._left[next(iter(self._left))]
@@ -315,14 +289,6 @@ class EnvServerRegistry:
                 self._num_refused,
             )
 
-    def _successor_of(self, arrival: Arrival) -> _Server | None:
-        """Takes out the one that has left in whose place this one is, by its name or its leases."""
-        before = self._left.pop(arrival.name, None)
-        for other in list(self._left.values()) if before is None else ():
-            if other.arrival.key in arrival.earlier:
-                before = self._left.pop(other.status.name)
-        return before
-
     def _report_failure(self, server: _Server, what: str, reason: str) -> None:
         status = server.status
         self._listener.report(
@@ -372,11 +338,3 @@ class EnvServerRegistry:
         if arrival.offered > number:
             text += f"; {arrival.offered} were offered, and all slots are taken"
         return text
-
-    def _unique(self, name: str) -> str:
-        """The name, or one like it if a connected env server has it: hosts and pids may repeat."""
-        taken = {server.status.name for server in self._present.values()}
-        unique, number = name, 2
-        while unique in taken:
-            unique, number = f"{name}#{number}", number + 1
-        return unique

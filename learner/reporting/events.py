@@ -42,11 +42,11 @@ KINDS: dict[Kind, str] = {
     "saved": "a checkpoint is durable: `path`, `updates`, `seconds`",
     "save_failed": "a checkpoint could not be written, or not within `logging.stuck_seconds`; "
     "training continues: `reason`",
-    "waiting": "no environment has stepped for 10 s, 20 s, and so on, an env server exceeds "
-    "`serving.step_deadline_seconds` (`server`, `groups`), or slots have no env server; also the "
-    "end of each: `seconds`, `waiting_for`",
+    "waiting": "no environment has stepped for 10 s, 20 s, and so on, or an env server "
+    "exceeds `serving.step_deadline_seconds` (`server`, `groups`); also the end of each: "
+    "`seconds`, `waiting_for`",
     "server_joined": "an env server has built its environments: `server`, `training` and "
-    "`evaluation` environments; `away_seconds` if it was here before, else null",
+    "`evaluation` environments; `away_seconds` if it has reconnected, else null",
     "server_left": "the connection of an env server ended during the run: `server`, `reason`",
     "server_refused": "an env server got no slots, or cannot build the environment; once for each "
     "reason: `server`, `reason`",

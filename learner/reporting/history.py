@@ -1,7 +1,5 @@
 """The numbers of a run over time, in bounded memory, for charts."""
 
-import contextlib
-import itertools
 import math
 import re
 from array import array
@@ -9,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.reporting.json_lines import parsed, whole_lines
-from seedrl.run_files import open_regular
+from learner.reporting.json_lines import LineReader, parsed
 
 # More rows than a chart has pixels show nothing more.
 MOST_ROWS = 1200
@@ -89,10 +86,8 @@ class History:
 
     def read(self, path: Path) -> "History":
         """Takes a whole file of metrics; nothing if it cannot be read."""
-        with contextlib.suppress(OSError), open_regular(path) as file:
-            lines = whole_lines(file)
-            while some := list(itertools.islice(lines, MOST_ROWS)):
-                self.add(some)
+        for lines in LineReader(path).rest():
+            self.add(lines)
         return self
 
     def _take_metrics(self, line: bytes, *, is_last: bool) -> bool:

@@ -4,16 +4,22 @@ import contextlib
 import json
 import logging
 import math
+import os
 import threading
 from collections.abc import Iterator, Mapping
-from io import SEEK_END, BufferedReader, FileIO
+from io import SEEK_END, FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from seedrl.run_files import open_regular
+
 # No line that a run writes is as long: a longer one is skipped.
 LONGEST_LINE_BYTES = 2**20
+
+# Of a long file each look reads one piece, so that a page shows other runs meanwhile.
+_PIECE_BYTES = 8 * 2**20
 
 _logger = logging.getLogger(__name__)
 
@@ -67,14 +73,64 @@ def _ends_in_half_a_line(file: FileIO) -> bool:
     return file.read(1) != b"\n"
 
 
-def whole_lines(file: BufferedReader) -> Iterator[bytes]:
-    """The lines of a file, without those that are too long to be of a run."""
-    is_start = True
-    while line := file.readline(LONGEST_LINE_BYTES):
-        is_whole = line.endswith(b"\n")
-        if is_start and (is_whole or len(line) < LONGEST_LINE_BYTES):
-            yield line
-        is_start = is_whole
+class Gained(NamedTuple):
+    """New lines of a file.
+
+    Attributes:
+      lines: whole lines, without their ends; empty and very long ones are left out.
+      is_another: the file is not the one of the look before, or was cut: these lines are its first.
+    """
+
+    lines: list[bytes]
+    is_another: bool = False
+
+
+class LineReader:
+    """Reads the lines that a file has gained since the last call. Half a line is left for later.
+
+    The file may be anybody's: nothing but a regular file is opened, memory is bounded. Holds no
+    descriptor between two calls, so that a folder may be moved or deleted.
+    """
+
+    def __init__(self, path: Path, *, longest_line_bytes: int = LONGEST_LINE_BYTES):
+        """`longest_line_bytes`: longer lines are skipped; less than a piece."""
+        self._path = path
+        self._longest = longest_line_bytes
+        self._inode = 0
+        self._offset = 0
+        self._is_in_long_line = False
+
+    def rest(self) -> Iterator[list[bytes]]:
+        """All lines up to the end that the file has now, piece by piece."""
+        before = -1
+        while before != self._offset:
+            before = self._offset
+            yield self.read().lines
+
+    def read(self) -> Gained:
+        """The lines since the last call; none while there is no such regular file."""
+        try:
+            with open_regular(self._path) as file:
+                found = os.fstat(file.fileno())
+                is_another = self._inode not in (0, found.st_ino) or found.st_size < self._offset
+                if is_another:
+                    self._offset, self._is_in_long_line = 0, False
+                self._inode = found.st_ino
+                if found.st_size == self._offset:
+                    return Gained([], is_another)
+                file.seek(self._offset)
+                data = file.read(_PIECE_BYTES)
+        except OSError:
+            return Gained([])
+        end = data.rfind(b"\n") + 1
+        lines = data[:end].split(b"\n")
+        if end and self._is_in_long_line:
+            lines[0], self._is_in_long_line = b"", False
+        if len(data) - end > self._longest:
+            end, self._is_in_long_line = len(data), True
+        self._offset += end
+        kept = [line for line in lines if 0 < len(line) <= self._longest]
+        return Gained(kept, is_another)
 
 
 def parsed(line: bytes) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The learning curve of a run as a picture; a program, so that it is drawn in its own process."""
+"""The learning curve of a run as a picture."""
 
-import subprocess
-import sys
+import os
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,33 +10,28 @@ import numpy as np
 from learner.reporting.history import History
 
 
-def draw_apart(
-    metrics_jsonl: Path, png: Path, *, title: str, target: float | None, seconds: float
+def draw_within(
+    seconds: float, metrics_jsonl: Path, png: Path, *, title: str, target: float | None
 ) -> str:
-    """Draws in a process of its own, which may take `seconds`; see `draw`.
+    """Draws in a thread of its own, which may take `seconds`; see `draw`.
 
     Returns why there is no picture, in words; "" if there is one. On a busy machine drawing takes a
     minute, for which the end of a run must not wait.
     """
-    words = [str(metrics_jsonl), str(png), title, "" if target is None else repr(target)]
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", __name__, *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-        )
-    except subprocess.TimeoutExpired:
+    problems: list[str] = []
+
+    def work() -> None:
+        try:
+            draw(metrics_jsonl, png, title=title, target=target)
+        except Exception as error:
+            problems.append(f"{type(error).__name__}: {error}")
+
+    thread = threading.Thread(target=work, name="learning curve", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
         return f"it would take longer than {seconds:.0f} s"
-    except OSError as error:
-        return str(error)
-    if not done.returncode:
-        return ""
-    # A process that was killed has printed nothing.
-    lines = [f"the drawing process ended with {done.returncode}", *done.stderr.split("\n")]
-    return next(line.strip() for line in reversed(lines) if line.strip())
+    return "".join(problems)
 
 
 def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | None = None) -> None:
@@ -82,7 +77,10 @@ def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | Non
     axes.set(xlabel="training environment steps", ylabel="return of an episode", title=title)
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(png, dpi=120)
+    # Whole or not at all: the process may end meanwhile.
+    new = png.with_name(f".{png.name}")
+    figure.savefig(new, dpi=120, format="png")
+    os.replace(new, png)
 
 
 def _rows(columns: Mapping[str, Sequence[float | None]], *names: str) -> list[np.ndarray]:
@@ -91,8 +89,3 @@ def _rows(columns: Mapping[str, Sequence[float | None]], *names: str) -> list[np
     found = [np.array(columns.get(name, empty), np.float64) for name in ("env_steps", *names)]
     is_there = np.isfinite(found[1])
     return [column[is_there] for column in found]
-
-
-if __name__ == "__main__":
-    _metrics, _png, _title, _target = sys.argv[1:]
-    draw(Path(_metrics), Path(_png), title=_title, target=float(_target) if _target else None)

@@ -28,7 +28,6 @@ class Summary(NamedTuple):
       metrics: the last value of each.
       best_return, best_updates: of the best checkpoint; None and 0 if there is none.
       command: the command line of the user.
-      nothing_learned: why no update was applied, if none was; see `why_nothing_learned`.
       to_allow: code that the run's configuration names and that is not installed, for `--allow`.
     """
 
@@ -46,7 +45,6 @@ class Summary(NamedTuple):
     best_return: float | None = None
     best_updates: int = 0
     command: str = ""
-    nothing_learned: str = ""
     to_allow: tuple[str, ...] = ()
 
     @property
@@ -54,23 +52,6 @@ class Summary(NamedTuple):
         """True if all steps were taken without a confirmed target."""
         all_taken = self.env_steps >= self.total_steps
         return self.target_return is not None and self.confirmed_updates is None and all_taken
-
-
-def why_nothing_learned(*, is_confirmed: bool, is_compiling: bool, num_skipped: int) -> str:
-    """Reason of a run without an update, in words.
-
-    Args:
-      is_confirmed: whether its target was confirmed.
-      is_compiling: whether the program of the update was not compiled yet.
-      num_skipped: updates that were skipped, because a number in them was not finite.
-    """
-    if num_skipped:
-        return "no update was finite (see the warnings above); nothing was learned"
-    if is_confirmed:
-        return "the initial parameters have reached the target"
-    if is_compiling:
-        return "the run ended while learning was compiling; nothing was learned"
-    return "there was not enough experience for a first one (replay.min_steps, if there is replay)"
 
 
 def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -99,14 +80,12 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.best_return is not None:
         text = f"{score(summary.best_return)} after {summary.best_updates:,} updates"
         yield "best checkpoint", f"{text}: seedrl evaluate {folder} --best{allow}"
-    yield "record a video", f"seedrl record {folder}{allow} (if its environment renders)"
-    yield "look at it", f"seedrl watch {folder}"
     yield "resume it", resume_command(summary)
 
 
 def _updates(summary: Summary) -> str:
     if not summary.updates:
-        return f"none: {summary.nothing_learned}"
+        return "none. hint: see the warnings above and replay.min_steps"
     lag = f"{summary.metrics.get('policy_lag_updates', 0.0):.1f} updates of policy lag"
     ratio = summary.metrics.get("replay_ratio", 0.0)  # an on-policy queue has none
     return f"{summary.updates:,}, {f'replay ratio {ratio:.2f}, ' * (ratio > 0)}{lag}"

@@ -25,8 +25,8 @@ class Recorder:
 
     What is there already and arrives again, as in a run that is resumed and played its own
     recording, stays as it is, so that it may be read at the same time; from the first difference on
-    it is replaced. Where a stream is cut, or a disk takes no more, the recording ends; the run does
-    not.
+    it is replaced. Where a stream is cut, the recording ends; the run does not. A disk that
+    takes no more ends the run, which is resumed with its recording.
 
     Args:
       path: the file.
@@ -53,13 +53,6 @@ class Recorder:
         if self._is_ended:
             return
         self._next = batch.number
-        try:
-            self._append(batch, actions)
-            self._next += 1
-        except OSError as error:
-            self._end(f"it cannot be written ({error.strerror or error})")
-
-    def _append(self, batch: Batch, actions: np.ndarray) -> None:
         streams = batch.streams.tolist()
         if batch.number == 0 and (self._header is None or self._header.streams != streams):
             self._begin(streams)
@@ -75,14 +68,11 @@ class Recorder:
         if os.pread(descriptor, len(data), place) != data:
             os.ftruncate(descriptor, place)
             self._write(data, place)
+        self._next += 1
 
     def sync(self) -> None:
-        """Returns when all that was appended is on disk, or the recording has ended."""
-        try:
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            if not self._is_ended:
-                self._end(f"it cannot be written ({error.strerror or error})")
+        """Returns when all that was appended is on disk."""
+        os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Closes the file."""
@@ -103,9 +93,8 @@ class Recorder:
     def _end(self, reason: str) -> None:
         self._is_ended = True
         place = self._start + self._next * self._layout.num_bytes
-        with contextlib.suppress(OSError):  # of a disk that has just refused something
-            if os.fstat(self._file.fileno()).st_size > place:
-                os.ftruncate(self._file.fileno(), place)
+        if os.fstat(self._file.fileno()).st_size > place:
+            os.ftruncate(self._file.fileno(), place)
         _logger.warning(
             "the recording %s ends before batch %d: %s; what follows cannot be played back",
             self._path,

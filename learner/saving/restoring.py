@@ -1,7 +1,9 @@
 """What a run resumes with: the parts of a checkpoint, checked against the configuration."""
 
+import contextlib
 import functools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,10 +38,8 @@ def restore_state(
     checkpoint: checkpoints.Checkpoint, abstract: LearnerState, config: Config
 ) -> LearnerState:
     """The saved learner state. Raises CheckpointError, by config field, if it does not fit."""
-    try:
+    with naming_fields(checkpoint, config, "agent"):
         return LearnerState(**checkpoints.restore(checkpoint, abstract._asdict()))
-    except CheckpointError as error:
-        raise by_field(error, checkpoint, config, ("agent",)) from error
 
 
 def same_agent(
@@ -112,10 +112,8 @@ def require_fit(
     """
     if checkpoint is not None and "env_spec" in checkpoint.meta:
         abstract = _abstract_state(checkpoint, config)
-        try:
+        with naming_fields(checkpoint, config, "agent"):
             stored_arrays.require_fit(checkpoint.path, abstract._asdict())
-        except CheckpointError as error:
-            raise by_field(error, checkpoint, config, ("agent",)) from error
     elif initial is not None and "env_spec" in initial.meta and _is_same_place(initial, config):
         _require_params(initial, _abstract_state(initial, config).params, config)
 
@@ -156,27 +154,28 @@ def _require_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: 
 def _network_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[str]:
     """Those that differ; what this run wants is expected, the other way round than for a resume."""
     saved = from_json(checkpoint.meta["config"])
-    # Of another class all fields differ: that it is another one says it.
-    prefix = "agent.network."
-    fields = [line for line in difference(config, saved) if line.startswith(prefix)]
-    return [line for line in fields if line.startswith(f"{prefix}type:")] or fields
+    return [line for line in difference(config, saved) if line.startswith("agent.network.")]
 
 
-def by_field(
-    error: CheckpointError,
-    checkpoint: checkpoints.Checkpoint,
-    config: Config,
-    sections: tuple[str, ...],
-) -> CheckpointError:
-    """`error` by the fields of `sections` that have changed since; as it is if none has."""
-    saved = from_json(checkpoint.meta["config"])
-    fields = [line for line in difference(saved, config) if line.startswith(sections)]
-    if not fields:
-        return CheckpointError(str(error))
-    return CheckpointError(
-        f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; start a new workdir "
-        "or restore the config"
-    )
+@contextlib.contextmanager
+def naming_fields(
+    checkpoint: checkpoints.Checkpoint, config: Config, *sections: str
+) -> Iterator[None]:
+    """Inside, an error is a CheckpointError that names the changed fields of `sections`, if any."""
+    try:
+        yield
+    except (CheckpointError, ValueError) as error:
+        saved = from_json(checkpoint.meta["config"])
+        fields = [line for line in difference(saved, config) if line.startswith(sections)]
+        text = f"{checkpoint.path}: {error}; restore the config"
+        if fields:
+            text = (
+                f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; start a new "
+                "workdir or restore the config"
+            )
+        elif isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(text) from error
 
 
 def restore_replay(
@@ -200,26 +199,17 @@ def restore_streams(checkpoint: checkpoints.Checkpoint, serving: Serving, config
     """Resumes streams where they were, if they can. Raises CheckpointError for other slots."""
     if not streams_can_resume(config, checkpoint):
         return
-    try:
+    with naming_fields(checkpoint, config, "serving.training_slots"):
         serving.restore(checkpoint.meta["streams"])
-    except ValueError as error:
-        raise by_field(
-            CheckpointError(f"{checkpoint.path}: {error}; restore the config"),
-            checkpoint,
-            config,
-            ("serving.training_slots",),
-        ) from error
 
 
 def restore_acting(
     checkpoint: checkpoints.Checkpoint, abstract: ActingSnapshot, config: Config
 ) -> ActingSnapshot:
     """Acting's part of a checkpoint in lock step. Raises CheckpointError if it does not fit."""
-    try:
+    sections = ("agent", "serving.training_slots", "replay.page_steps")
+    with naming_fields(checkpoint, config, *sections):
         return _restore_extra(checkpoint, "acting", abstract)
-    except CheckpointError as error:
-        sections = ("agent", "serving.training_slots", "replay.page_steps")
-        raise by_field(error, checkpoint, config, sections) from error
 
 
 def _restore_extra(

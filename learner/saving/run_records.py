@@ -5,6 +5,7 @@ opened.
 """
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -15,10 +16,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from learner.processes.stop import ENV_SERVERS_FAILED
+from learner.reporting.json_lines import LineReader, parsed
 from learner.reporting.status import ERROR, FAILED, STOPPED, EvaluationStatus
 from learner.saving.folder_lock import is_abandoned
 from seedrl import run_files
-from seedrl.run_files import open_regular, read_regular
+from seedrl.run_files import read_regular
 
 State = Literal["running", "finished", "interrupted", "failed"]
 
@@ -27,7 +29,6 @@ KILLED_WHILE_ENDING = "it was killed while it was ending, maybe before it had sa
 _ROUND = [field.name for field in dataclasses.fields(EvaluationStatus)]
 # The file of a run that lives is rewritten every second.
 _ALIVE_SECONDS = 15.0
-_LONGEST_LINE = 2**24
 
 
 class RunRecord(NamedTuple):
@@ -199,27 +200,14 @@ def _state(shown: dict[str, Any], *, is_alive: bool) -> tuple[State, str]:
 def _lines(path: Path, *kinds: bytes) -> Iterator[dict[str, Any]]:
     """The lines of these kinds in a file of metrics, oldest first; none if it is not there."""
     wanted = tuple(b'"kind": "%b"' % kind for kind in kinds)
-    try:
-        with open_regular(path) as file:
-            while text := file.readline(_LONGEST_LINE):
-                start = text[:200]
-                # Most lines are of intervals, long, and not worth parsing.
-                if any(kind in start for kind in wanted) and (line := _object(text)):
-                    yield line
-    except OSError:
-        return
+    for text in itertools.chain.from_iterable(LineReader(path).rest()):
+        # Most lines are of intervals, long, and not worth parsing.
+        if any(kind in text[:200] for kind in wanted) and (line := parsed(text)):
+            yield line
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return _object(read_regular(path))
+        return parsed(read_regular(path))
     except OSError:
         return {}
-
-
-def _object(text: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -101,6 +101,8 @@ class Hub:
             self._spec, self._has_spec = spec, True
             if not lease.ended:
                 self._serving.ready(lease)
+                for group in lease.groups:
+                    group.answered_seconds = self.clock()  # it owes the first step
                 self._registry.ready(lease.number, self.clock())
             self._notify_all()
 
@@ -164,7 +166,6 @@ class Hub:
                 self._idle_since = self.clock()
             elif self.clock() - self._idle_since >= self._idle_seconds:
                 self._idle_since = None
-                self._registry.called_back(lease.number)
                 self._end(lease, unavailable("slots are rebalanced"))
 
     def wake(self) -> None:

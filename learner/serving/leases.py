@@ -74,7 +74,7 @@ class Group:
       sequence: the sequence number that its next step must carry.
       seen: the sequence number after the highest that has arrived.
       queued, dispatched: where its one step in flight is, if there is one.
-      answered_seconds: when it got its newest actions, by the hub's clock; 0 before.
+      answered_seconds: when it got its newest actions, or was ready, by the hub's clock.
     """
 
     lease: "Lease"

@@ -97,8 +97,6 @@ def arrival_of(lease: Lease, offer: Offer) -> Arrival:
         sizes["training"],
         sizes["evaluation"],
         len(lease.groups),
-        lease.key,
-        offer.earlier,
         offer.quarantined,
         offer.quarantine,
     )

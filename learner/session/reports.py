@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.reporting.events import Events
-from learner.reporting.learning_curve import draw_apart
+from learner.reporting.learning_curve import draw_within
 from learner.reporting.metrics import Metrics, elapsed_seconds
 from learner.reporting.progress import Progress
 from learner.reporting.status import ERROR, Status
@@ -114,12 +114,12 @@ class Reports(NamedTuple):
         """
         if not config.logging.learning_curve:
             return
-        reason = draw_apart(
+        reason = draw_within(
+            seconds,
             folder.metrics,
             folder.path / "learning_curve.png",
             title=f"{self.live.name}, seed {config.seed}",
             target=config.evaluation.target_return,
-            seconds=seconds,
         )
         if reason:
             self.progress.log(f"cannot draw the learning curve: {reason}")

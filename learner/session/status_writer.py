@@ -23,13 +23,12 @@ from learner.reporting.status import (
 )
 from learner.schedule import Session
 from learner.serving.hub import Hub
-from learner.session.announcements import ProgressReporter
+from learner.session.progress_reporter import ProgressReporter
 from seedrl.config import Config
 
 _INTERVAL_SECONDS = 1.0
-# A number of filled slots counts once it has not changed for so long; also the time without a step
-# after which that is reported, and then at each doubling.
-_SETTLED_SECONDS = 10.0
+# The time without a step after which that is reported, and then at each doubling.
+_STILL_SECONDS = 10.0
 _MOST_NAMES = 3
 
 _logger = logging.getLogger(__name__)
@@ -43,7 +42,7 @@ class StatusWriter:
 
     Attributes:
       name: of the configuration.
-      hub, session, announcements: once they exist.
+      hub, session, progress: once they exist.
       metrics: last value of every metric.
       address: where the run serves.
       compiling_since: when compilation started, in monotonic seconds; None before.
@@ -73,7 +72,7 @@ class StatusWriter:
         self._state_and_since: tuple[State, float] = ("starting", self._began)
         self.hub: Hub | None = None
         self.session: Session | None = None
-        self.announcements: ProgressReporter | None = None
+        self.progress: ProgressReporter | None = None
         self.metrics: dict[str, float] = {}
         self.address = ""
         self.compiling_since: float | None = None
@@ -82,7 +81,6 @@ class StatusWriter:
         # When, and the environment steps and updates then.
         self._before: tuple[float, int, int] | None = None
         self._steps = StandStill(events, events.count_steps(), time.monotonic())
-        self._slots = UnfilledSlots(events, time.monotonic())
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
         self._thread.start()
@@ -120,7 +118,6 @@ class StatusWriter:
                 self._steps = StandStill(self._events, status.env_steps, now)
             else:
                 self._steps.look(status.env_steps, now, status.waiting_for)
-            self._slots.look(self._env_servers, now)
         write_status(self._workdir, status)
         self._show(status)
 
@@ -137,7 +134,7 @@ class StatusWriter:
 
     def now(self) -> Status:
         """The state of the run. Rates are since the call before."""
-        session, config, progress = self.session, self._config, self.announcements
+        session, config, progress = self.session, self._config, self.progress
         env_steps = self._events.count_steps()
         updates = 0 if session is None else session.learning.updates
         steps_per_second, updates_per_second = self._rates(env_steps, updates)
@@ -179,7 +176,7 @@ class StatusWriter:
             return "starting"
         if not self._env_servers.training.live and not self._env_servers.evaluation.live:
             return "waiting"
-        progress = self.announcements
+        progress = self.progress
         # The session's main thread may compile before there is a ProgressReporter.
         if session is None or progress is None or session.is_compiling or progress.is_compiling:
             return "compiling"
@@ -222,51 +219,26 @@ class StandStill:
         """`steps`: their number at the time `now`."""
         self._events = events
         self._steps, self._moved = steps, now
-        self._next = _SETTLED_SECONDS
+        self._next = _STILL_SECONDS
 
     def look(self, steps: int, now: float, waiting_for: str) -> None:
         """Takes the number of steps, and the reason why there are no new ones."""
         seconds = now - self._moved
-        text, is_still = f"environments step again after {seconds:.0f} s", steps == self._steps
-        if not is_still:
-            is_news = self._next > _SETTLED_SECONDS
-            self._steps, self._moved, self._next = steps, now, _SETTLED_SECONDS
-            waiting_for = ""
-        else:
-            is_news = seconds >= self._next
-            text = f"0 steps/s for {seconds:.0f} s: {waiting_for}"
-            self._next = 2 * seconds if is_news else self._next
-        if is_news:
-            about = {"seconds": seconds, "waiting_for": waiting_for}
-            self._events.report("waiting", text, is_problem=is_still, **about)
-
-
-class UnfilledSlots:
-    """Reports slots that no env server fills, once their number has settled. Of one thread."""
-
-    def __init__(self, events: Events, now: float):
-        self._events = events
-        self._seen, self._since = (0, 0), now
-        self._reported: tuple[int, int] | None = None
-
-    def look(self, found: EnvServers, now: float) -> None:
-        """Takes the slots of both roles."""
-        training, evaluation = found.training, found.evaluation
-        filled = (training.live, evaluation.live)
-        if filled != self._seen:
-            self._seen, self._since = filled, now
-        is_full = filled == (training.total, evaluation.total)
-        # Without any env server `StandStill` reports; that all are filled is news only afterwards.
-        is_news = any(filled) and filled != self._reported and not (is_full and not self._reported)
-        if not is_news or now - self._since < _SETTLED_SECONDS:
+        if steps == self._steps:
+            if seconds >= self._next:
+                self._next = 2 * seconds
+                text = f"0 steps/s for {seconds:.0f} s: {waiting_for}"
+                self._report(text, seconds, waiting_for, is_problem=True)
             return
-        self._reported = filled
-        text = (
-            f"slots with an env server: {training.live} of {training.total} for training, "
-            f"{evaluation.live} of {evaluation.total} for evaluation"
-        )
-        about = {"filled": sum(filled), "slots": training.total + evaluation.total}
-        self._events.report("waiting", text, is_problem=not is_full, **about)
+        if self._next > _STILL_SECONDS:  # it was reported
+            self._report(f"environments step again after {seconds:.0f} s", seconds)
+        self._steps, self._moved, self._next = steps, now, _STILL_SECONDS
+
+    def _report(
+        self, text: str, seconds: float, waiting_for: str = "", *, is_problem: bool = False
+    ) -> None:
+        about = {"seconds": seconds, "waiting_for": waiting_for}
+        self._events.report("waiting", text, is_problem=is_problem, **about)
 
 
 def _guarded(work: Callable[[], None]) -> None:

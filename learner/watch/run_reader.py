@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.reporting.history import History
-from learner.reporting.json_lines import LONGEST_LINE_BYTES
-from learner.watch.tail import Tail
+from learner.reporting.json_lines import LineReader
 from seedrl.run_files import CONFIG, EVENTS, METRICS, STATUS, open_regular
 
 # Nothing that a run writes is larger; a file that is, is not read.
@@ -52,8 +51,8 @@ class RunReader:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._metrics = Tail(folder / METRICS, longest_line_bytes=LONGEST_LINE_BYTES)
-        self._events = Tail(folder / EVENTS, longest_line_bytes=_LONGEST_EVENT_BYTES)
+        self._metrics = LineReader(folder / METRICS)
+        self._events = LineReader(folder / EVENTS, longest_line_bytes=_LONGEST_EVENT_BYTES)
         self._history = History()
         self._kept_events: deque[Json] = deque(maxlen=_MOST_EVENTS)
         self._status: Json = {}

@@ -37,9 +37,8 @@ def events(workdir: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def returns(workdir: Path) -> list[dict[str, Any]]:
-    """Events of env servers that are ready again after they had left."""
-    joined = events(workdir, "server_joined")
-    return [event for event in joined if event["fields"]["away_seconds"] is not None]
+    """Events of env servers that have joined after all had joined once."""
+    return events(workdir, "server_joined")[ENV_SERVERS:]
 
 
 def seconds_until_all_are_back(workdir: Path, session: int) -> float | None:

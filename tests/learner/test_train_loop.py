@@ -177,7 +177,7 @@ def test_a_thread_that_does_not_stop_does_not_hide_what_the_run_ends_of(
         run.service.failure = OSError("no more sockets")
     else:
         look = mock.Mock(side_effect=ValueError("a defect"))
-        run.loop.progress.look = look  # type: ignore[method-assign]
+        run.loop.progress.update = look  # type: ignore[method-assign]
     with pytest.raises((RuntimeError, ValueError), match=reason):
         run.loop.end()
     text = "learner: error: a thread of the learner did not stop within 120 seconds"
@@ -315,7 +315,7 @@ def test_a_main_thread_that_fails_has_saved_before_it_says_so() -> None:
     def fail() -> None:
         raise ValueError("a defect")
 
-    run.loop.progress.look = fail  # type: ignore[method-assign]
+    run.loop.progress.update = fail  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="a defect"):
         run.loop.run()
     with pytest.raises(ValueError, match="a defect"):

@@ -1,12 +1,13 @@
 """The learning curve, from whole and from damaged metrics."""
 
 import json
-import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from learner.reporting.learning_curve import draw, draw_apart
+from learner.reporting.history import History
+from learner.reporting.learning_curve import draw, draw_within
 from tests.patience import SECONDS
 
 ROUND = {"kind": "evaluation", "elapsed_seconds": 1.0}
@@ -68,20 +69,19 @@ def test_without_metrics_the_axes_are_empty(tmp_path: Path) -> None:
     assert png.read_bytes().startswith(PNG)
 
 
-def test_a_picture_that_would_take_too_long_is_not_drawn(tmp_path: Path) -> None:
-    png = tmp_path / "curve.png"
-    reason = draw_apart(tmp_path / "missing.jsonl", png, title="", target=475.0, seconds=0.0)
-    assert reason == "it would take longer than 0 s"
-    assert not png.exists()
-
-
-def test_a_drawing_process_that_is_killed_leaves_no_picture_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("seconds", "folder", "reason"),
+    [(0.0, "", "longer than 0 s"), (SECONDS, "missing", "FileNotFoundError"), (SECONDS, "", "")],
+)
+def test_a_picture_that_cannot_be_drawn_in_time_or_saved_is_a_line(
+    tmp_path: Path, seconds: float, folder: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    killed = tmp_path / "python"
-    killed.write_text("#!/bin/sh\nkill -9 $$\n")
-    killed.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(killed))
-    png = tmp_path / "curve.png"
-    why = draw_apart(tmp_path / "missing.jsonl", png, title="", target=None, seconds=SECONDS)
-    assert "-9" in why
+    goes_on = threading.Event()
+    read = History.read
+    if not seconds:
+        monkeypatch.setattr(History, "read", lambda self, path: goes_on.wait() and read(self, path))
+    png = tmp_path / folder / "curve.png"
+    found = draw_within(seconds, tmp_path / "none.jsonl", png, title="", target=475.0)
+    assert reason in found and bool(reason) == bool(found)
+    assert png.exists() != bool(reason)
+    goes_on.set()

@@ -1,14 +1,11 @@
 """Output whose reader or disk is gone: in processes of their own, with real pipes."""
 
-import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from learner.reporting.output import TolerantStream, tolerating_lost_output
 
 ROOT = Path(__file__).parents[3]
 FULL = Path("/dev/full")
@@ -65,44 +62,6 @@ def test_a_program_outlives_both_readers() -> None:
 def test_a_program_outlives_a_full_disk() -> None:
     with FULL.open("w") as full:
         assert run(full.fileno(), full.fileno()) == (7, "", "")
-
-
-def test_the_loss_of_one_stream_is_told_once_on_the_other() -> None:
-    pipe = closed_pipe()
-    try:
-        code, _, error = run(pipe, subprocess.PIPE)
-        assert code == 7
-        assert error.count("warning: stdout cannot be written") == 1
-        assert "err 2" in error and "log 2" in error
-        code, out, _ = run(subprocess.PIPE, pipe)
-        assert code == 7
-        assert out.count("warning: stderr cannot be written") == 1
-        assert "out and flush 2" in out
-    finally:
-        os.close(pipe)
-
-
-def test_a_stream_that_was_closed_takes_what_is_written(tmp_path: Path) -> None:
-    file = (tmp_path / "log").open("w")
-    file.close()
-    other = io.StringIO()
-    stream = TolerantStream(file, TolerantStream(other))
-    assert stream.write("x") == 1
-    stream.flush()
-    assert other.getvalue().count("closed file") == 1
-
-
-def test_what_is_asked_of_a_stream_is_answered_by_the_real_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    before = sys.stdout
-    with tolerating_lost_output():
-        assert sys.stdout is not before
-        assert sys.stdout.encoding == before.encoding
-        assert sys.stdout.isatty() == before.isatty()
-        print("said")
-    assert sys.stdout is before
-    assert capsys.readouterr().out == "said\n"
 
 
 def test_a_logging_handler_that_closes_its_stream_at_exit_closes_nothing_of_ours() -> None:

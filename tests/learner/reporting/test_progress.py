@@ -82,5 +82,5 @@ def test_the_summary_is_a_line_for_each_row() -> None:
     out = console(terminal=False)
     print_summary(SUMMARY, out)
     lines = text(out).splitlines()
-    assert len(lines) == 12
+    assert len(lines) == 10
     assert lines[1] == "last evaluation    0.700 over 20 episodes, at 487,000 environment steps"

@@ -10,7 +10,6 @@ from learner.reporting.summary import (
     Summary,
     resume_command,
     summary_rows,
-    why_nothing_learned,
 )
 
 LAST = EvaluationStatus(mean_return=0.7, episodes=20, env_steps=487_000, updates=900)
@@ -55,8 +54,6 @@ def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with
         "wall time": "0:01:23",
         "run folder": "/my/run",
         "evaluate it": "seedrl evaluate /my/run",
-        "record a video": "seedrl record /my/run (if its environment renders)",
-        "look at it": "seedrl watch /my/run",
         "resume it": "seedrl train catch_r2d2 --seed 3 --workdir /my/run "
         "--learning.total-steps 1000000",
     }
@@ -71,7 +68,7 @@ def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with
             "0:01:23, 1:00:00 with earlier sessions",
         ),
         ({"confirmed_updates": 800, "reason": "confirmed"}, "ended", "confirmed"),
-        ({"updates": 0, "nothing_learned": "no rows"}, "updates", "none: no rows"),
+        ({"updates": 0}, "updates", "none. hint: see the warnings above and replay.min_steps"),
         ({"best": LAST}, "best evaluation", None),
         ({"last": None, "best": None}, "last evaluation", "none"),
         (
@@ -84,24 +81,6 @@ def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with
 )
 def test_rows_follow_the_run(changes: dict[str, Any], label: str, expected: str | None) -> None:
     assert rows_of(**changes).get(label) == expected
-
-
-@pytest.mark.parametrize(
-    ("is_confirmed", "is_compiling", "num_skipped", "expected"),
-    [
-        (False, False, 3, "no update was finite"),
-        (True, True, 0, "the initial parameters"),
-        (False, True, 0, "the run ended while learning was compiling"),
-        (False, False, 0, "there was not enough experience"),
-    ],
-)
-def test_why_nothing_was_learned_is_the_reason_that_holds(
-    is_confirmed: bool, is_compiling: bool, num_skipped: int, expected: str
-) -> None:
-    found = why_nothing_learned(
-        is_confirmed=is_confirmed, is_compiling=is_compiling, num_skipped=num_skipped
-    )
-    assert found.startswith(expected)
 
 
 def test_a_confirmed_run_trains_on_without_its_target() -> None:

@@ -1,9 +1,6 @@
 """The recorder: what batches leave behind, and what becomes of it when a run resumes."""
 
-import errno
-import itertools
 import logging
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -126,37 +123,6 @@ def test_a_recording_ends_where_a_stream_is_cut(
     assert len(_rewards(path)) == 4
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "ends before batch 4: an env server was lost" in caplog.text
-
-
-@pytest.mark.parametrize(("refused", "left"), [(0, None), (2, 1)])
-@pytest.mark.parametrize("is_torn", [False, True])
-def test_a_full_disk_ends_the_recording_and_not_the_run(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    refused: int,
-    left: int | None,
-    is_torn: bool,
-) -> None:
-    """`refused`: number of the first write that fails, the header's is 0; `left`: whole records."""
-    write, numbers = os.pwrite, itertools.count()
-
-    def fill(descriptor: int, data: bytes, place: int) -> int:
-        if next(numbers) < refused:
-            return write(descriptor, data, place)
-        if is_torn:
-            return write(descriptor, data[:3], place)
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "pwrite", fill)
-    path = tmp_path / "recording"
-    _record(path, range(4))
-    assert len(caplog.records) == 1
-    assert f"ends before batch {left or 0}: it cannot be written (" in caplog.text
-    if left is None:
-        assert path.stat().st_size == 3 * is_torn
-    else:
-        assert len(_rewards(path)) == left
 
 
 def test_a_run_that_begins_anew_begins_its_recording_anew(tmp_path: Path) -> None:

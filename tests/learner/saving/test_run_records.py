@@ -91,13 +91,13 @@ def test_the_last_and_the_best_round_are_those_of_all_sessions(tmp_path: Path) -
         {"kind": "evaluation", "mean_return": 467.8, "env_steps": 110, **ROUND},
     ]
     path = folder / "metrics.jsonl"
-    path.write_text("\n".join(map(json.dumps, lines)))
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     found = read_run(folder, now=NOW)
     assert (found.last, found.best) == (467.8, 500.0)
     # What a resumed session calls the last and the best is of the same rounds.
     assert [played.mean_return for played in played_rounds(path)] == [476.6, 500.0, 467.8]
     lines.insert(3, {"kind": "session", "env_steps": 0, "is_begun_anew": True})
-    path.write_text("\n".join(map(json.dumps, lines)))
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     found = read_run(folder, now=NOW)
     assert (found.last, found.best) == (467.8, 467.8)
 
@@ -148,6 +148,6 @@ def test_the_rounds_of_a_run_are_those_before_where_its_sessions_resumed(tmp_pat
         lines.append({"kind": "session", "env_steps": begin})
         lines += [{**round_, "mean_return": n, "updates": n, "env_steps": n} for n in steps]
     lines.append({"kind": "evaluation", "mean_return": 1.0, "env_steps": 170})  # an old version's
-    path.write_text("\n".join(map(json.dumps, lines)))
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     assert [found.env_steps for found in rounds_until(path, 180)] == [80, 130, 160]
     assert rounds_until(tmp_path / "none", 450) == []

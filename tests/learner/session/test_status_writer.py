@@ -15,7 +15,7 @@ from learner.reporting.events import Events
 from learner.reporting.metrics import Metrics
 from learner.reporting.status import EnvServerStatus, Slots, Status
 from learner.session import status_writer
-from learner.session.status_writer import StandStill, StatusWriter, UnfilledSlots, waited_for
+from learner.session.status_writer import StandStill, StatusWriter, waited_for
 from seedrl.config_io import load
 from tests.learner.reporting.listener import Heard
 from tests.learner.reporting.test_panel import env_server
@@ -118,7 +118,7 @@ def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Rep
     reported.session.is_compiling = False
     note()  # under synchronous learning all is compiled before there is a ProgressReporter
     progress: Any = SimpleNamespace(last=None, best=None, is_compiling=False)
-    live.announcements = progress
+    live.progress = progress
     note()
     reported.evaluator.is_confirming = True
     reported.evaluator.confirmation = Confirmation((500.0, 400.0), 100, 3)
@@ -189,29 +189,10 @@ def test_a_first_compilation_is_no_stand_still(
     live._look()
     assert heard.events == []
     progress: Any = SimpleNamespace(last=None, best=None, is_compiling=False)
-    live.announcements, reported.session.is_compiling = progress, False
+    live.progress, reported.session.is_compiling = progress, False
     live._steps._moved -= 100.0
     live._look()
     assert heard.kinds() == ["waiting"]
-
-
-def test_unfilled_slots_are_reported_once_settled_and_that_all_are_filled_only_afterwards() -> None:
-    heard: Any = Heard()
-    slots = UnfilledSlots(heard, 0.0)
-
-    def look(training: int, evaluation: int, *times: float) -> list[tuple[bool, int]]:
-        found = EnvServers((), Slots(total=32, live=training), Slots(total=8, live=evaluation))
-        for now in times:
-            slots.look(found, now)
-        return [(each.is_problem, each.fields["filled"]) for each in heard.take()]
-
-    assert look(0, 0, 1.0, 50.0) == []
-    assert look(15, 1, 51.0, 60.0) == []
-    assert look(16, 1, 60.5, 70.0, 71.0, 500.0) == [(True, 17)]
-    assert look(32, 8, 501.0, 512.0, 530.0) == [(False, 40)]
-    full = UnfilledSlots(heard, 0.0)
-    full.look(EnvServers((), Slots(total=32, live=32), Slots(total=8, live=8)), 50.0)
-    assert heard.take() == []
 
 
 def test_slots_are_metrics(reported: Reported) -> None:

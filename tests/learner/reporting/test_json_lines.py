@@ -1,10 +1,12 @@
+"""Lines of a file that another process writes, each read once."""
+
 import os
 from pathlib import Path
 
 import pytest
 
-from learner.watch import tail as tail_module
-from learner.watch.tail import Gained, Tail
+from learner.reporting import json_lines
+from learner.reporting.json_lines import Gained, LineReader
 
 
 @pytest.fixture
@@ -12,8 +14,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "lines.jsonl"
 
 
-def tail_of(path: Path) -> Tail:
-    return Tail(path, longest_line_bytes=100)
+def tail_of(path: Path) -> LineReader:
+    return LineReader(path, longest_line_bytes=100)
 
 
 def test_nothing_is_gained_while_there_is_no_file(path: Path) -> None:
@@ -68,7 +70,7 @@ def test_a_folder_that_is_gone_gains_nothing(path: Path) -> None:
 def test_a_file_is_read_in_pieces_and_long_lines_are_skipped(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tail_module, "_PIECE_BYTES", 200)
+    monkeypatch.setattr(json_lines, "_PIECE_BYTES", 200)
     tail, long = tail_of(path), b"x" * 1000
     path.write_bytes(b"one\n" + long + b"\ntwo\n" + b"y" * 150 + b"\nthree\n")
     found = [tail.read().lines for _ in range(10)]

@@ -63,7 +63,7 @@ class ProgressReporter:
         for played in earlier:
             self._keep(played)
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Reports what has changed since the last call."""
         self._look_at_programs()
         self._look_at_metrics()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from learner.reporting.status import EvaluationStatus
-from learner.session.announcements import ProgressReporter
+from learner.session.progress_reporter import ProgressReporter
 from seedrl.config_io import load
 from tests.learner.reporting.listener import Heard, Taken
 
@@ -54,7 +54,7 @@ class Watched:
     def look(self, now: float) -> list[Taken]:
         """The events of a look at that time."""
         self.now = now
-        self.reporter.look()
+        self.reporter.update()
         return self.heard.take()
 
 

@@ -20,7 +20,7 @@ from learner.hosts.jax_processes import leave as leave_jax_service
 from learner.hosts.place import ALONE, Place
 from learner.hosts.waiting import StoppedError
 from learner.processes.stop import StopRequest
-from learner.processes.tuning import tune_process
+from learner.processes.tuning import start_devices, tune_process
 from learner.reporting.status import EvaluationStatus
 from learner.reporting.summary import Summary
 from learner.saving.recorder import open_recorder
@@ -92,6 +92,7 @@ def train(
         # 1. The folder, the other hosts, and what to start from.
         try:
             hosts = stack.enter_context(joined(place, config, stop, init_from))
+            start_devices()
             folder = stack.enter_context(contextlib.closing(RunFolder(folder_path)))
             start = _start_from(config, workdir, folder, hosts, stop, resume, init_from)
         except StoppedError as error:

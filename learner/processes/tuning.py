@@ -1,11 +1,15 @@
 """How the learner's process uses memory, threads and compiled programs."""
 
 import ctypes
+import functools
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+
+from seedrl.errors import ConfigError, in_one_line
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -14,13 +18,18 @@ _LARGEST = 2**31 - 1
 # is the last for Python 3.11.
 _JAXLIB = "0.10.2"
 _OPTION = "xla_cpu_experimental_ynn_fusion_type"
+# Flags that need no trial: ours, and that of tests with several devices.
+_KNOWN_FLAGS = frozenset({_OPTION, "xla_force_host_platform_device_count"})
 
 
 def tune_process(*, keeps_freed_memory: bool) -> None:
     """Sets up the allocator, thread switching, XLA's flags and the cache of compiled programs.
 
     `keeps_freed_memory`: see `LearningConfig.keep_freed_memory`.
+
+    Raises ConfigError for a variable of the environment with which jax cannot start.
     """
+    _check_flags(os.environ.get("XLA_FLAGS", ""))
     # Not at the top: XLA reads its flags when jax starts, and tests set theirs through this file.
     import jax
 
@@ -34,6 +43,38 @@ def tune_process(*, keeps_freed_memory: bool) -> None:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def start_devices() -> None:
+    """Starts jax's back ends; several hosts of a run have to be joined before.
+
+    Raises ConfigError if JAX_PLATFORMS names one that cannot start here.
+    """
+    import jax
+
+    try:
+        jax.devices()
+    # jax asserts, without a text, that some of those that are named are there.
+    except (RuntimeError, AssertionError) as error:
+        text = f": {in_one_line(error)}" if str(error) else ""
+        raise ConfigError(
+            "JAX_PLATFORMS: expected platforms that jax can use on this machine, such as cpu, got "
+            f"{os.environ.get('JAX_PLATFORMS', '')!r}{text}"
+        ) from error
+
+
+@functools.lru_cache  # the flags are read once by a process
+def _check_flags(flags: str) -> None:
+    """Tries XLA's flags in another process: XLA would end this one at a flag that is wrong."""
+    if {flag.partition("=")[0].lstrip("-") for flag in flags.split()} <= _KNOWN_FLAGS:
+        return
+    # On the CPU: an accelerator may belong to one process only.
+    command = [sys.executable, "-c", "import jax; jax.devices()"]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    tried = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if tried.returncode:
+        why = next(iter(tried.stderr.strip().splitlines()[-1:]), f"exit code {tried.returncode}")
+        raise ConfigError(f"XLA_FLAGS: expected flags that XLA knows, got {flags!r}: {why}")
 
 
 def keep_freed_memory() -> None:

@@ -10,11 +10,11 @@ import pytest
 from learner.cli.main import COMMANDS, main
 
 
-def run(*command: str) -> tuple[int, str, str]:
+def run(*command: str, **variables: str) -> tuple[int, str, str]:
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
         [sys.executable, *command],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": path, **variables},
         capture_output=True,
         text=True,
         timeout=60,
@@ -41,6 +41,20 @@ def test_wrong_input_is_one_line_and_exit_code_2(
     assert (code, out) == (2, "")
     assert error.count("\n") == 1 and ": error: " in error and message in error
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("JAX_PLATFORMS", "cuda"), ("JAX_PLATFORMS", "CPU"), ("XLA_FLAGS", "--xla_nonsense=1")],
+)
+def test_a_variable_with_which_jax_cannot_start_is_named(
+    tmp_path: Path, variable: str, value: str
+) -> None:
+    workdir = tmp_path / "run"
+    command = ("-m", "learner", "catch_r2d2", "--workdir", str(workdir))
+    code, out, error = run(*command, **{variable: value})
+    assert (code, out) == (2, "") and error.startswith(f"python -m learner: error: {variable}: ")
+    assert error.count("\n") == 1 and value in error
 
 
 def test_a_signal_ends_a_run_that_reads_its_config_in_words_and_leaves_nothing(

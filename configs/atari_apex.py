@@ -1,19 +1,10 @@
 """Ape-X DQN on Atari with the settings of the paper (Horgan et al. 2018, appendix C).
 
-Another game: `--environment.id ALE/Breakout-v5`. As in the paper: 360 training environments with
-its ladder of epsilons, three-step returns, a dueling network, batches of 512, a replay of 2 million
-transitions (14 GB, on the accelerator) that is learned from after 50,000, priority exponent 0.6,
-importance exponent 0.4, centred RMSProp at 0.00025 / 4, gradient norm 40, target copy every 2,500
-updates, rewards clipped to 1, all 18 actions, up to 30 random no-ops and no sticky actions. Not
-from the paper: its learner runs freely, at 19 batches a second beside 12,500 steps, of which
-`ratio` is made; its actors fetch parameters every 400 frames, ours have the newest; the oldest
-transition goes when replay is full, where the paper lets it grow beyond and cuts it down every 100
-updates. A frame is stored once, and stacks of four are made of it.
+Another game: `--environment.id ALE/Breakout-v5`. Not from the paper: its learner runs freely, at 19
+batches a second next to 12,500 steps, from which `ratio` follows; acting uses the newest
+parameters; the oldest transition goes when replay is full. Replay takes 14 GB on the accelerator.
 
-Command: `seedrl train atari_apex`, with an accelerator.
-
-Lab record
-  Not run: score, environment steps, wall time, hardware, date and commit are not yet measured.
+Not measured. Command: `seedrl train atari_apex`.
 """
 
 from seedrl.agents.apex import ApexConfig
@@ -30,7 +21,6 @@ from seedrl.networks.config import QNetworkConfig
 
 
 def config() -> Config:
-    """Ape-X DQN on Atari, settings of the paper."""
     return Config(
         environment=EnvironmentConfig(
             id="ALE/Pong-v5",
@@ -63,9 +53,7 @@ def config() -> Config:
             ratio=0.8,
         ),
         learning=LearningConfig(
-            batch_sequences=512,
-            total_steps=5_700_000_000,
-            keep_freed_memory=True,
+            batch_sequences=512, total_steps=5_700_000_000, keep_freed_memory=True
         ),
         evaluation=EvaluationConfig(interval_seconds=300.0, episodes=16),
         launch=LaunchConfig(env_servers=8),

@@ -1,17 +1,11 @@
 """IMPALA on Atari with the settings of the paper (Espeholt et al. 2018, appendix), deep network.
 
-Another game: `--environment.id ALE/Breakout-v5`; the shallow network, for less:
-`--agent.network.torso shallow`. As in the paper: the residual network without memory on stacks of
-four frames, unrolls of 20, batches of 32, discount 0.99, baseline 0.5, entropy 0.01, rewards
-clipped to 1, RMSProp with decay 0.99 at 0.0006, which falls linearly to 0 over 200 million frames.
-The paper sums the loss over the 640 rows of a batch, where ours is a mean: its gradient norm of 40
-and its epsilon, 0.01 inside the root, are divided accordingly. Not from the paper: an episode ends
-with the game and not with a life, so that scores are those of games; 192 environments.
+Another game: `--environment.id ALE/Breakout-v5`; less work: `--agent.network.torso shallow`. The
+paper sums the loss over the 640 steps of a batch, ours is a mean: its gradient norm of 40 and its
+epsilon, 0.01 inside the root, are divided accordingly. Not from the paper: an episode ends with the
+game and not with a life; 192 environments.
 
-Command: `seedrl train atari_impala`, with an accelerator.
-
-Lab record
-  Not run here: score, environment steps, wall time, hardware, date and commit are not yet measured.
+Not measured. Command: `seedrl train atari_impala`.
 """
 
 from seedrl.agents.impala import ImpalaConfig
@@ -32,7 +26,6 @@ _ROWS = _UNROLL * _BATCH
 
 
 def config() -> Config:
-    """IMPALA on Atari, settings of the paper."""
     return Config(
         environment=EnvironmentConfig(id="ALE/Pong-v5", vectorization="atari", frames_per_step=4),
         agent=ImpalaConfig(

@@ -1,15 +1,10 @@
 """R2D2 on Atari with the settings of the paper (Kapturowski et al. 2019, table 2).
 
-Another game: `--environment.id ALE/Breakout-v5`. As in the paper: 256 training environments, replay
-of 4 million observations (28 GB, on the accelerator), sequences of 80 with a burn-in of 40 that
-overlap by half, batches of 64, Adam at 1e-4, target copy every 2,500 updates, all 18 actions, no
-sticky actions, at most 108,000 frames an episode. Not from the paper: the replay ratio, which it
-does not set (its learner runs freely), is SEED RL's 0.75; `min_steps` is ours.
+Another game: `--environment.id ALE/Breakout-v5`. Not from the paper: the replay ratio, which it
+does not set (its learner runs freely), is SEED RL's 0.75; `min_steps` is ours. Replay takes 28 GB
+on the accelerator.
 
-Command: `seedrl train atari_r2d2`.
-
-Lab record
-  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+Not measured. Command: `seedrl train atari_r2d2`.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
@@ -26,7 +21,6 @@ from seedrl.networks.config import QNetworkConfig
 
 
 def config() -> Config:
-    """R2D2 on Atari, settings of the paper."""
     return Config(
         environment=EnvironmentConfig(
             id="ALE/Pong-v5",
@@ -56,9 +50,7 @@ def config() -> Config:
             ratio=0.75,
         ),
         learning=LearningConfig(
-            batch_sequences=64,
-            total_steps=2_500_000_000,
-            keep_freed_memory=True,
+            batch_sequences=64, total_steps=2_500_000_000, keep_freed_memory=True
         ),
         evaluation=EvaluationConfig(interval_seconds=300.0, episodes=16),
         launch=LaunchConfig(env_servers=16),

@@ -1,14 +1,9 @@
 """Ape-X DQN on CartPole-v1: single transitions without memory, on two CPU cores.
 
-Ends when frozen parameters score 475, the environment's own threshold, over 100 fresh episodes.
+Seeds 0 to 4: 500.0 each over the 100 confirming episodes, after 168,589 to 282,984 steps, 29 to 41
+seconds from start to exit. Two cores of a Xeon at 2.5 GHz; 2026-11-22, commit 3e6ed55.
 
 Command: `seedrl train cartpole_apex`.
-
-Lab record
-  Seeds 0 to 4 (`--seed S`): 500.0 each over the 100 confirming episodes, after 210,807, 204,046,
-  168,589, 197,521 and 282,984 environment steps and 35, 38, 29, 34 and 41 seconds from start to
-  exit; cartpole_r2d2, seed 0, took 42 between them. Two cores of a Xeon at 2.5 GHz, shared with
-  other work, no accelerator; 2026-11-22, commit 3e6ed55.
 """
 
 from seedrl.agents.apex import ApexConfig
@@ -24,7 +19,6 @@ from seedrl.networks.config import QNetworkConfig
 
 
 def config() -> Config:
-    """Ape-X DQN on CartPole-v1."""
     return Config(
         environment=EnvironmentConfig(id="CartPole-v1"),
         agent=ApexConfig(
@@ -49,7 +43,5 @@ def config() -> Config:
             ratio=4.0,
         ),
         learning=LearningConfig(batch_sequences=128, total_steps=1_000_000),
-        evaluation=EvaluationConfig(
-            interval_seconds=2.0, episodes=20, target_return=475.0, confirm_episodes=100
-        ),
+        evaluation=EvaluationConfig(interval_seconds=2.0, target_return=475.0),
     )

@@ -2,10 +2,7 @@
 
 The reward of 1 or -1 arrives only at the end of an episode, so a mean return of 1 is perfect play.
 
-Command: `seedrl train catch_r2d2`.
-
-Lab record
-  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+Not measured. Command: `seedrl train catch_r2d2`.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
@@ -21,7 +18,6 @@ from seedrl.networks.config import QNetworkConfig
 
 
 def config() -> Config:
-    """R2D2 on Catch."""
     return Config(
         environment=EnvironmentConfig(id="envs_server.envs.catch:make"),
         agent=R2D2Config(
@@ -43,7 +39,5 @@ def config() -> Config:
         serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560, ratio=4.0),
         learning=LearningConfig(batch_sequences=32, total_steps=1_000_000),
-        evaluation=EvaluationConfig(
-            interval_seconds=5.0, episodes=20, target_return=0.99, confirm_episodes=100
-        ),
+        evaluation=EvaluationConfig(interval_seconds=5.0, target_return=0.99),
     )

@@ -1,18 +1,13 @@
 """R2D2 without a core on Breakout of MinAtar, 1 M steps: double, dueling, n-step Q-learning.
 
-All six actions and sticky ones, as its authors. Another game:
-`--environment.id envs_server.envs.minatar:space_invaders`. Needs MinAtar, which is under the GPL:
-`pip install '.[minatar]'` where env servers run.
+All six actions and sticky ones, as its authors; the network is that of Young and Tian 2019. Another
+game: `--environment.id envs_server.envs.minatar:space_invaders`. Needs MinAtar, which is under the
+GPL: `pip install '.[minatar]'` where env servers run.
 
-The network is that of Young and Tian 2019: one convolution of 16 filters and a dense layer of 128.
+Seeds 0 to 2 over 100 greedy episodes: Breakout 16.6, 17.4 and 17.6, Space Invaders 91.9, 64.1 and
+80.4. Two busy cores of a Xeon at 2.5 GHz; 2026-11-23, commit 132d362.
 
 Command: `seedrl train minatar_r2d2`.
-
-Lab record
-  1 M steps, seeds 0 to 2: Breakout 11.5, 11.2 and 11.0 in training, 16.6, 17.4 and 17.6 over 100
-  greedy episodes; Space Invaders 56.8, 44.4 and 51.1 in training, 91.9, 64.1 and 80.4 greedy. Two
-  cores of a Xeon at 2.5 GHz, no accelerator, shared with much other work; 2026-11-23, commit
-  132d362.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
@@ -28,7 +23,6 @@ from seedrl.networks.config import QNetworkConfig
 
 
 def config() -> Config:
-    """R2D2 on a game of MinAtar."""
     return Config(
         environment=EnvironmentConfig(id="envs_server.envs.minatar:breakout"),
         agent=R2D2Config(
@@ -47,5 +41,5 @@ def config() -> Config:
         serving=ServingConfig(training_slots=32, evaluation_slots=10),
         replay=ReplayConfig(capacity_steps=100_000, min_steps=5_000, ratio=4.0),
         learning=LearningConfig(batch_sequences=32, total_steps=1_000_000),
-        evaluation=EvaluationConfig(interval_seconds=20.0, episodes=20),
+        evaluation=EvaluationConfig(interval_seconds=20.0),
     )

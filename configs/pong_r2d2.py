@@ -1,12 +1,9 @@
 """R2D2 on Pong with settings that are fast on one accelerator.
 
 Shorter sequences, a smaller core, a higher learning rate and a higher replay ratio than the paper's
-(see `atari_r2d2`). A replay of 200,000 frames of 84 x 84 bytes takes 1.4 GB.
+(`atari_r2d2`). Replay takes 1.4 GB.
 
-Command: `seedrl train pong_r2d2`.
-
-Lab record
-  Score, environment steps, wall time, hardware, date, commit: not yet measured.
+Not measured. Command: `seedrl train pong_r2d2`.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
@@ -23,7 +20,6 @@ from seedrl.networks.config import QNetworkConfig
 
 
 def config() -> Config:
-    """R2D2 on Pong, fast settings."""
     return Config(
         environment=EnvironmentConfig(id="ALE/Pong-v5", vectorization="atari", frames_per_step=4),
         agent=R2D2Config(
@@ -40,11 +36,7 @@ def config() -> Config:
         ),
         serving=ServingConfig(training_slots=64, evaluation_slots=8),
         replay=ReplayConfig(capacity_steps=200_000, min_steps=10_240, ratio=2.0),
-        learning=LearningConfig(
-            batch_sequences=32,
-            total_steps=10_000_000,
-            keep_freed_memory=True,
-        ),
+        learning=LearningConfig(batch_sequences=32, total_steps=10_000_000, keep_freed_memory=True),
         evaluation=EvaluationConfig(interval_seconds=60.0, episodes=8, target_return=20.0),
         launch=LaunchConfig(env_servers=2),
     )

@@ -39,6 +39,11 @@ RENAMED = {
     "learning.regime": 'learning.schedule ("deterministic" for "lock_step")',
     "launch.restarts": "automatic: env servers are restarted with a growing pause",
 }
+# Bundled configurations of earlier versions.
+_RENAMED_CONFIGS = {
+    "masked_impala": "cartpole_masked_impala",
+    "masked_pendulum_sac": "pendulum_masked_sac",
+}
 _FILE_PREFIX = "config-file:"  # start of the module names of configuration files
 _OWN_FACTORIES = "envs_server.envs.*"
 _MOST_BYTES = 2**24  # of a saved config
@@ -124,7 +129,8 @@ def _resolve(name_or_path: str) -> Path:
             f"expected a config file, got the folder of a run; pass {saved}, with --workdir "
             f"{name_or_path} to resume it"
         )
-    close = difflib.get_close_matches(name_or_path, names, n=1)
+    close = [_RENAMED_CONFIGS[name_or_path]] if name_or_path in _RENAMED_CONFIGS else None
+    close = close or difflib.get_close_matches(name_or_path, names, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     raise ConfigError(
         f"unknown config {name_or_path!r}: {hint}expected the path of a .py or .json file, or "

@@ -108,6 +108,8 @@ def test_a_file_that_cannot_work_is_one_line_with_its_place(
     ("name", "message"),
     [
         ("cartpole_r2d3", "did you mean cartpole_r2d2"),
+        ("masked_impala", "did you mean cartpole_masked_impala"),
+        ("masked_pendulum_sac", "did you mean pendulum_masked_sac"),
         ("nowhere/own.py", "nowhere/own.py"),
         ("x" * 3000, "unknown config"),
     ],

@@ -39,7 +39,7 @@ def uniform_dense(inputs: int, size: int, **plain: Any) -> nn.Dense:
 
     Every number is drawn from within plus or minus 1 / sqrt(inputs): a third of the variance that
     flax's kernels have. It is what the usual settings of SAC were found with; with flax's own,
-    HalfCheetah is learned later (lab record of `halfcheetah_sac`).
+    HalfCheetah is learned later (docstring of `halfcheetah_sac`).
     """
     bound = 1.0 / math.sqrt(inputs)
 

@@ -22,8 +22,8 @@ from envs_server.loop import Place
 from envs_server.sent_log import SentLog
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.farewell import FAREWELL, FINISHED
 from seedrl.programs.niceness import stand_back
+from seedrl.programs.outcome import FAREWELL, FINISHED
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.credentials import tls_advice
 from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError

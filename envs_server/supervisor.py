@@ -18,7 +18,7 @@ from envs_server.sent_log import has_finished
 from envs_server.stop import PARENT_VARIABLE
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.abandoned import holding
-from seedrl.programs.ending_signals import ending_signals
+from seedrl.programs.outcome import ending_signals
 
 # In a child's environment: a mark that everything inherits which it starts.
 _MARK_VARIABLE = "SEEDRL_ENV_SERVER"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.farewell import FAREWELL, FINISHED
+from seedrl.programs.outcome import FAREWELL, FINISHED
 
 # How one ends that it would be in vain to start again, if it says so itself.
 _VERBS: dict[int, str] = {ExitCode.USAGE: "cannot run", ExitCode.FAILED_FILMS: "failed"}

@@ -14,9 +14,7 @@ from learner.launch.last_words import last_words, telling_line
 from learner.launch.restarts import Restarts
 from learner.processes.stop import is_repeat
 from seedrl.exit_codes import ExitCode
-from seedrl.programs import unbegun
-from seedrl.programs.ending_signals import ending_signals
-from seedrl.programs.farewell import ENDED_VARIABLE
+from seedrl.programs.outcome import ending_signals
 
 # How the reason of a run's end begins if its env servers are that reason.
 ENV_SERVERS_FAILED = "the env servers failed"
@@ -145,7 +143,10 @@ class Supervisor:
             case _Exit(child, _) if child is self._learner and self._is_unbegun(child):
                 assert self._first_signal is not None
                 by = signal.Signals(self._first_signal.number).name
-                self._say(unbegun.line(by, self._start_command))
+                self._say(
+                    f"the run ends: a signal asked for it: {by}, before it had begun: nothing was "
+                    f"learned or saved; this starts it again: {self._start_command}"
+                )
                 return ExitCode.OK
             case _Exit(child, code) if child is self._learner:
                 if code > _FIRST_SIGNAL and not (self._is_ending and code == _OUR_SIGNAL):
@@ -209,7 +210,7 @@ class Supervisor:
         log = child.command.log
         if verdict == "again":
             self._say(f"{name} ended with {code} and is started again; its log: {log}")
-            self._restart(child, code)
+            self._restart(child)
             return
         used = self._restarts.used(name)
         again = f" and was started again {used} times within a minute"
@@ -221,12 +222,9 @@ class Supervisor:
         elif verdict == "rests":
             self._say(f"{line}; the run goes on without it, and it is tried again every minute")
 
-    def _restart(self, child: Child, code: int | None = None) -> None:
-        """Starts an env server in its place; it hears of that exit code, but not after a rest."""
+    def _restart(self, child: Child) -> None:
+        """Starts an env server in its place."""
         command = next(each for each in self._commands if each.name == child.command.name)
-        if code is not None:
-            ended = {ENDED_VARIABLE: str(code)}
-            command = command._replace(environment={**command.environment, **ended})
         self._env_servers[self._env_servers.index(child)] = self._start(command)
 
     def _wake(self) -> None:

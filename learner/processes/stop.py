@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.ending_signals import ending_signals
+from seedrl.programs.outcome import ending_signals
 
 # How a run's reason to end starts if its env servers cannot continue.
 ENV_SERVERS_FAILED = "the env servers failed"

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the one line that goes with a user's error."""
+"""How a program ends: which signals ask for it, its exit code, and the last line that it writes."""
 
 import contextlib
 import errno
@@ -18,6 +18,23 @@ from seedrl.programs import extras
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _UNWRITABLE = (*_FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 _LOST_READER = 128 + signal.SIGPIPE  # as if the signal, which Python ignores, had killed it
+
+# How an env server begins the last line of its log if it ends by its own decision: who has started
+# it reads there whether it ended or merely died, because an environment may end its process with
+# any exit code. It is written before environments are closed, which may write more lines.
+FAREWELL = "ends: "
+# Follows it when the learner has said that training is over.
+FINISHED = "finished: "
+
+
+def ending_signals() -> list[signal.Signals]:
+    """SIGTERM, SIGINT, and SIGHUP: the terminal is gone, and learned parameters are to be saved.
+
+    Not SIGHUP if it is ignored: `nohup` starts a program that way, which is to outlive its
+    terminal.
+    """
+    numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+    return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def exit_code(command: Callable[[], int], *, prog: str) -> int:

@@ -17,7 +17,7 @@ from seedrl.errors import (
 )
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
-from seedrl.programs.outcome import exit_code
+from seedrl.programs.outcome import ending_signals, exit_code
 from tests.patience import SECONDS
 
 
@@ -47,6 +47,15 @@ def test_the_codes_are_those_that_are_documented() -> None:
         "ADDRESS_IN_USE": 98,
         "KILLED": 143,
     }
+
+
+def test_a_program_outlives_its_terminal_by_wish() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        assert ending_signals() == [signal.SIGTERM, signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert signal.SIGHUP in ending_signals()
 
 
 def test_a_result_is_passed_on() -> None:
@@ -124,7 +133,7 @@ def test_a_missing_package_is_one_line(
 
 _LEAVING = """
 import logging
-from seedrl.programs.outcome import exit_code, leave
+from seedrl.programs.outcome import ending_signals, exit_code, leave
 
 def write():
     print("what it has to say")

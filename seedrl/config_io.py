@@ -468,6 +468,17 @@ def import_from(folder: Path) -> None:
     sys.path[:] = [*_folders, *(entry for entry in sys.path if entry not in _folders)]
 
 
+def import_factories(names: Iterable[str]) -> None:
+    """Lets a run remember the current folder if modules there have factories of its environments.
+
+    For names of a command line or a user's config file: they are looked up here, and are to be
+    found when the run is played from another folder.
+    """
+    here = Path.cwd()
+    if any(":" in name and _lies_directly_in(name, here) for name in names):
+        import_from(here)
+
+
 def path_for_children() -> str:
     """PYTHONPATH of a process that finds what this one finds, and then what the current folder has.
 
@@ -488,12 +499,14 @@ def _is_named(name: str) -> bool:
 
 def _lies_in(name: str, folders: Iterable[str | Path]) -> bool:
     """Whether code comes with seedrl, or its module lies directly in one of the folders."""
-    top = name.partition(":")[0].partition(".")[0]
     return fnmatch.fnmatchcase(name, _OWN_FACTORIES) or any(
-        (Path(folder) / f"{top}.py").is_file() or (Path(folder) / top).is_dir()
-        for folder in folders
-        if top
+        _lies_directly_in(name, Path(folder)) for folder in folders
     )
+
+
+def _lies_directly_in(name: str, folder: Path) -> bool:
+    top = name.partition(":")[0].partition(".")[0]
+    return bool(top) and ((folder / f"{top}.py").is_file() or (folder / top).is_dir())
 
 
 def _module_of(path: Path) -> ModuleType:

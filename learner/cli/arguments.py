@@ -73,10 +73,12 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Argument
         _require_present_names(words, own | fields)
         values = parse_words(words, own | fields)
         by_path = {fields[name].path: values[name] for name in fields.keys() & values.keys()}
-        return Arguments(
-            options(**{own[name].path[0]: values[name] for name in own.keys() & values.keys()}),
-            with_values(loaded, by_path),
-        )
+        given = {own[name].path[0]: values[name] for name in own.keys() & values.keys()}
+        result = Arguments(options(**given), with_values(loaded, by_path))
+    if not argv[0].endswith(".json"):  # what a run's folder names is not the user's
+        environment = result.config.environment
+        config_io.import_factories((environment.id, *environment.wrappers))
+    return result
 
 
 def parse_flags(kind: type[Options], argv: Sequence[str], *, prog: str) -> Options:

@@ -95,6 +95,20 @@ def test_an_own_agent_has_flags_of_its_own(tmp_path: Path) -> None:
     assert parse(Options, [str(path), "--agent.depth", "5"], prog="test").config.agent.depth == 5
 
 
+def test_a_factory_of_the_current_folder_is_found_from_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_io, "_folders", [])
+    monkeypatch.setattr("sys.path", [])
+    monkeypatch.chdir(tmp_path)
+    words = ["cartpole_r2d2", "--environment.id", "mine:make"]
+    parse(Options, words, prog="test")
+    assert config_io.import_folders() == ()
+    (tmp_path / "mine.py").touch()
+    _, config = parse(Options, words, prog="test")
+    assert config_io.to_allow(config_io.to_json(config)) == [str(tmp_path)]
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -15,7 +15,6 @@ from seedrl.errors import (
     CheckpointError,
     ConfigError,
 )
-from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 from seedrl.programs.outcome import ending_signals, exit_code
 from tests.patience import SECONDS
@@ -26,27 +25,6 @@ def raising(error: BaseException) -> Callable[[], int]:
         raise error
 
     return command
-
-
-def test_the_codes_are_those_that_are_documented() -> None:
-    assert {code.name: code.value for code in ExitCode} == {
-        "OK": 0,
-        "TARGET_MISSED": 1,
-        "USAGE": 2,
-        "BROKEN_ENVIRONMENT": 3,
-        "FAILING_ENVIRONMENT": 4,
-        "FAILED_RUNS": 5,
-        "FAILED_FILMS": 6,
-        "NOT_FINITE": 7,
-        "INTERNAL": 70,
-        "UNREADABLE_CHECKPOINT": 74,
-        "STUCK": 75,
-        "EXIT_HUNG": 79,
-        "HOST_LOST": 80,
-        "HOSTS_DIFFER": 81,
-        "ADDRESS_IN_USE": 98,
-        "KILLED": 143,
-    }
 
 
 def test_a_program_outlives_its_terminal_by_wish() -> None:

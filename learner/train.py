@@ -26,7 +26,7 @@ from learner.reporting.summary import Summary
 from learner.saving.recorder import open_recorder
 from learner.saving.restoring import fitting, same_agent
 from learner.saving.run_folder import Resume, RunFolder
-from learner.saving.run_records import played_rounds, rounds_until
+from learner.saving.run_records import played_rounds
 from learner.saving.saver import Saver, open_saver
 from learner.schedule import Session
 from learner.serving.access import with_address
@@ -102,11 +102,7 @@ def train(
         geometry = plan_geometry(config, place)
         session_number = folder.record_command(stop.command)
         reports = stack.enter_context(open_reports(config, name, folder, start.checkpoint))
-        reports.resumed(
-            start.checkpoint,
-            None if start.checkpoint else _best(folder),
-            replay=replay_text(start.checkpoint, geometry, config),
-        )
+        reports.resumed(start.checkpoint, replay_text(start.checkpoint, geometry, config))
 
         # 2. Serving. Its threads answer env servers from here on.
         deaths = stack.enter_context(Deaths())
@@ -197,10 +193,7 @@ def _start_from(
     plan_geometry(config, place)  # what it refuses, nothing in the folder can fix
     found = folder.checkpoint(resume) if place.is_first else None
     checkpoint = same_agent(common_checkpoint(found, workdir, hosts, stop), config)
-    is_confirmed = False
-    if checkpoint and place.is_first:  # by the steps that have not been lost since
-        rounds = rounds_until(folder.metrics, checkpoint.meta["env_steps"])
-        is_confirmed = confirmed_earlier(rounds, checkpoint, config)
+    is_confirmed = bool(checkpoint and place.is_first and confirmed_earlier(checkpoint, config))
     if common_word("confirmed", is_confirmed, hosts, stop):
         return None
     return StartFrom(checkpoint, fitting(checkpoint, init_from, config))

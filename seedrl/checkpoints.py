@@ -377,6 +377,11 @@ def best_return(checkpoint: Checkpoint) -> float:
     return float(checkpoint.meta["evaluation"]["mean_return"])
 
 
+def holds_confirmed(checkpoint: Checkpoint) -> bool:
+    """True if its parameters have confirmed the target of the run."""
+    return "params_updates" in checkpoint.meta
+
+
 def updates_of_params(checkpoint: Checkpoint) -> int:
     """After how many updates its parameters acted.
 

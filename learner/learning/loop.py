@@ -123,11 +123,6 @@ class Learning:
         return sum(index.num_sequences for index in self._shards.indices)
 
     @property
-    def num_empty_shards(self) -> int:
-        """Shards that nothing has arrived for."""
-        return sum(index.num_inserted == 0 for index in self._shards.indices)
-
-    @property
     def replay_fill(self) -> float:
         """Which share of the replay holds experience: the mean of the shards."""
         return sum(index.fill for index in self._shards.indices) / len(self._shards.indices)

@@ -58,32 +58,12 @@ class Turn(NamedTuple):
     owed_since: float = 0.0
 
 
-class Arrival(NamedTuple):
-    """An env server to which slots were just leased.
-
-    Attributes:
-      name: `host:pid`, as it names itself.
-      offered: environments on offer; it may have got fewer.
-      training, evaluation: environments of each role.
-      groups: number of its groups.
-      quarantined, quarantine: environments that it has disabled, and why the newest of them.
-    """
-
-    name: str
-    offered: int
-    training: int
-    evaluation: int
-    groups: int
-    quarantined: int = 0
-    quarantine: str = ""
-
-
 @dataclass
 class _Server:
     """An env server's status, of which times are of the registry's clock, and how it came about.
 
     Attributes:
-      arrival: its lease.
+      offered: environments that it had; it may have got fewer.
       left_at: when it left before; None if it is new.
       was_ready: whether its environments were built.
       is_explained: whether an event has reported why it leaves.
@@ -91,7 +71,7 @@ class _Server:
     """
 
     status: EnvServerStatus
-    arrival: Arrival
+    offered: int
     left_at: float | None = None
     was_ready: bool = False
     is_explained: bool = False
@@ -143,23 +123,21 @@ class EnvServerRegistry:
         self._why_closed = ""
         self._slots = (Slots(total=training_slots), Slots(total=evaluation_slots))
 
-    def admitted(self, lease: int, arrival: Arrival, now: float) -> None:
-        """An env server got slots; it builds its environments now."""
+    def admitted(
+        self, lease: int, status: EnvServerStatus, *, offered: int, why_disabled: str = ""
+    ) -> None:
+        """An env server got slots; it builds its environments now.
+
+        Args:
+          lease: its number.
+          status: of the env server, by the clock of the hub.
+          offered: environments that it has; it may have got fewer.
+          why_disabled: why the newest of the disabled ones is.
+        """
         with self._lock:
-            status = EnvServerStatus(
-                name=arrival.name,
-                host=arrival.name.rpartition(":")[0],
-                state="building",
-                since_seconds=now,
-                groups=arrival.groups,
-                environments=arrival.training + arrival.evaluation,
-                training_slots=arrival.training,
-                evaluation_slots=arrival.evaluation,
-                quarantined=arrival.quarantined,
-            )
-            server = self._present[lease] = _Server(status, arrival)
+            server = self._present[lease] = _Server(status, offered)
             # A process that reconnects; one that was started again has another name.
-            before = self._left.pop(arrival.name, None)
+            before = self._left.pop(status.name, None)
             known = 0
             if before is not None:
                 known = before.status.quarantined
@@ -167,9 +145,9 @@ class EnvServerRegistry:
                 server.next_failure = before.next_failure
                 failures, failure = before.status.failures, before.status.last_failure
                 server.status = replace(status, failures=failures, last_failure=failure)
-            if arrival.quarantined > known:
-                disabled = f"{environments(arrival.quarantined)} disabled"
-                self._report_failure(server, disabled, arrival.quarantine)
+            if status.quarantined > known:
+                disabled = f"{environments(status.quarantined)} disabled"
+                self._report_failure(server, disabled, why_disabled)
 
     def ready(self, lease: int, now: float) -> None:
         """It has built them, and steps."""
@@ -182,7 +160,7 @@ class EnvServerRegistry:
             how = "joins" if away is None else f"returns after {away:.1f} s"
             self._listener.report(
                 "server_joined",
-                f"env server {status.name} {how} with {self._shares(server.arrival)}",
+                f"env server {status.name} {how} with {self._shares(server)}",
                 server=status.name,
                 training=status.training_slots,
                 evaluation=status.evaluation_slots,
@@ -324,17 +302,17 @@ class EnvServerRegistry:
             )
         return hung
 
-    def _shares(self, arrival: Arrival) -> str:
+    def _shares(self, server: _Server) -> str:
         """The environments of an env server by role, and how many slots are filled by now."""
-        ready = [server.status for server in self._present.values() if server.was_ready]
+        ready = [each.status for each in self._present.values() if each.was_ready]
         training, evaluation = self._slots
-        number = arrival.training + arrival.evaluation
+        status = server.status
         text = (
-            f"{environments(number)}, {arrival.training} to train and {arrival.evaluation} to "
-            f"evaluate (slots filled: {sum(each.training_slots for each in ready)} of "
-            f"{training.total} and {sum(each.evaluation_slots for each in ready)} of "
-            f"{evaluation.total})"
+            f"{environments(status.environments)}, {status.training_slots} to train and "
+            f"{status.evaluation_slots} to evaluate (slots filled: "
+            f"{sum(each.training_slots for each in ready)} of {training.total} and "
+            f"{sum(each.evaluation_slots for each in ready)} of {evaluation.total})"
         )
-        if arrival.offered > number:
-            text += f"; {arrival.offered} were offered, and all slots are taken"
+        if server.offered > status.environments:
+            text += f"; {server.offered} were offered, and all slots are taken"
         return text

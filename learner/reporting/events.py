@@ -30,12 +30,11 @@ Kind = Literal[
 # What a user filters by, with the fields of the event: the source of docs/events.md.
 KINDS: dict[Kind, str] = {
     "started": "the learner serves env servers: `address`, `devices`, `workdir`",
-    "resumed": "the session starts from a checkpoint of this run or of another one (`--init-from`),"
-    " or keeps the best parameters of a session that ended before its first checkpoint: `path`, "
-    "`updates`, and of a resumed run `env_steps` and `age_seconds`",
+    "resumed": "the session starts from a checkpoint of this run or of another one "
+    "(`--init-from`): `path`, `updates`, and of a resumed run `env_steps` and `age_seconds`",
     "learning": "compiling starts (`replay_bytes`) or ends (`seconds`), the first update is "
     "applied, updates are skipped or sequences dropped (`number`, at most one event a minute), "
-    "devices have no experience, or episodes lack a metric (`names`)",
+    "or episodes lack a metric (`names`)",
     "evaluation": "a round of evaluation ends: `mean_return`, `episodes`, `updates` of the "
     "parameters, `is_confirmation`; `outcome` is `below`, `nominated` (the target is reached, and "
     "`evaluation.confirm_episodes` must confirm it) or `confirmed` (the run ends)",

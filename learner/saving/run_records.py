@@ -107,21 +107,6 @@ def played_rounds(path: Path) -> list[EvaluationStatus]:
     return rounds
 
 
-def rounds_until(path: Path, env_steps: int) -> list[EvaluationStatus]:
-    """The rounds of evaluation up to the step from which a run is resumed.
-
-    `path`: of its metrics. What was played after the step at which a session resumed is left out:
-    no later session has learned from there.
-    """
-    rounds: list[EvaluationStatus] = []
-    for line in _lines(path, b"evaluation", b"session"):
-        if line["kind"] == "session":
-            rounds = _until(rounds, _number(line, "env_steps"))
-        else:
-            rounds += _round(line)
-    return _until(rounds, env_steps)
-
-
 class FinalScore(NamedTuple):
     """A round that was played after a run, by its last parameters.
 
@@ -171,10 +156,6 @@ def _number(values: dict[str, Any], name: str, default: float = 0.0) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return default
     return float(value)
-
-
-def _until(rounds: list[EvaluationStatus], env_steps: float) -> list[EvaluationStatus]:
-    return [played for played in rounds if played.env_steps <= env_steps]
 
 
 def _is_alive(folder: Path, shown: dict[str, Any], now: float) -> bool:

@@ -18,8 +18,8 @@ from learner.serving.peer import (
     EndError,
     HubConnection,
     Offer,
-    arrival_of,
     refusal,
+    status_of,
     turns_of,
     unavailable,
 )
@@ -87,7 +87,12 @@ class Hub:
                 resumed_at=first_row(self._serving) if offer.plays_recording else None,
                 holder=connection,
             )
-            self._registry.admitted(lease.number, arrival_of(lease, offer), self.clock())
+            self._registry.admitted(
+                lease.number,
+                status_of(lease, offer, self.clock()),
+                offered=offer.num_envs,
+                why_disabled=offer.quarantine,
+            )
             return Admission(lease, [self._serving.seeds(group) for group in lease.groups])
 
     def ready(self, lease: Lease, spec: EnvSpec) -> None:

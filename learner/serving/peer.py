@@ -6,7 +6,8 @@ from typing import NamedTuple, Protocol
 
 import grpc
 
-from learner.reporting.env_servers import Arrival, Turn
+from learner.reporting.env_servers import Turn
+from learner.reporting.status import EnvServerStatus
 from learner.serving.leases import Lease, Role
 from learner.serving.ledger import SentSteps
 from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
@@ -86,19 +87,21 @@ class Admission(NamedTuple):
     seeds: list[list[int]]
 
 
-def arrival_of(lease: Lease, offer: Offer) -> Arrival:
+def status_of(lease: Lease, offer: Offer, now: float) -> EnvServerStatus:
     """What is reported of an env server that has got `lease`."""
     sizes = Counter[Role]()
     for group in lease.groups:
         sizes[group.role] += len(group.slots)
-    return Arrival(
-        offer.peer,
-        offer.num_envs,
-        sizes["training"],
-        sizes["evaluation"],
-        len(lease.groups),
-        offer.quarantined,
-        offer.quarantine,
+    return EnvServerStatus(
+        name=offer.peer,
+        host=offer.peer.rpartition(":")[0],
+        state="building",
+        since_seconds=now,
+        groups=len(lease.groups),
+        environments=sizes.total(),
+        training_slots=sizes["training"],
+        evaluation_slots=sizes["evaluation"],
+        quarantined=offer.quarantined,
     )
 
 

@@ -2,24 +2,17 @@
 
 import enum
 import sys
-from collections.abc import Iterable
 
 import numpy as np
 
 from learner.acting.evaluator import Confirmation, Score
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest
-from learner.reporting.status import (
-    ERROR,
-    NOT_FINITE,
-    STOPPED,
-    THREAD_DIED,
-    EvaluationStatus,
-)
+from learner.reporting.status import ERROR, NOT_FINITE, STOPPED, THREAD_DIED
 from learner.reporting.wording import score, untrained
 from learner.schedule import Session
 from learner.serving.server import Service
 from learner.threads.worker import Death, Deaths
-from seedrl.checkpoints import Checkpoint
+from seedrl.checkpoints import Checkpoint, holds_confirmed
 from seedrl.config import Config, LearningConfig
 from seedrl.config_io import from_json
 from seedrl.errors import UserError
@@ -85,31 +78,24 @@ def raise_death(service: Service, deaths: Deaths) -> None:
         raise RuntimeError(f"the thread {death.thread} died: {death.error}") from death.error
 
 
-def confirmed_earlier(
-    rounds: Iterable[EvaluationStatus], resumed: Checkpoint, config: Config
-) -> bool:
-    """True if a run has confirmed its target in an earlier session; prints that.
-
-    Args:
-      rounds: of evaluation until its newest checkpoint.
-      resumed: that checkpoint. If it was trained with another target, the run is not over.
-      config: of now.
-    """
+def confirmed_earlier(checkpoint: Checkpoint, config: Config) -> bool:
+    """True if the run has confirmed its target and was saved so; prints that."""
     target = config.evaluation.target_return
-    if target is None or from_json(resumed.meta["config"]).evaluation.target_return != target:
-        return False
-    for played in rounds:
-        if played.is_confirmation and played.mean_return >= target:
-            print(
-                f"target {target:g} was confirmed in an earlier session: "
-                f"{score(played.mean_return)} over {played.episodes} episodes, at "
-                f"{played.env_steps:,} environment steps; nothing is left to do. "
-                "hint: --evaluation.target-return None, or a higher one, continues training",
-                file=sys.stderr,
-                flush=True,
-            )
-            return True
-    return False
+    # A run that was trained with another target, or none, is not over.
+    is_over = (
+        target is not None
+        and holds_confirmed(checkpoint)
+        and from_json(checkpoint.meta["config"]).evaluation.target_return == target
+    )
+    if is_over:
+        print(
+            f"target {target:g} was confirmed in an earlier session, at "
+            f"{checkpoint.meta['env_steps']:,} environment steps; nothing is left to do. "
+            "hint: --evaluation.target-return None, or a higher one, continues training",
+            file=sys.stderr,
+            flush=True,
+        )
+    return is_over
 
 
 def why(

@@ -87,15 +87,6 @@ class ProgressReporter:
         self._has_updated = True
         steps = self._session.acting.training_steps
         self._listener.report("learning", f"first update, at {steps:,} environment steps")
-        if number := learning.num_empty_shards:
-            total = len(learning.sequences_of_shards())
-            self._listener.report(
-                "learning",
-                f"learning without {number} of {total} devices, for which no experience has "
-                "arrived. hint: start env servers for all of serving.training_slots",
-                is_problem=True,
-                number=number,
-            )
 
     def _look_at_losses(self) -> None:
         learning = self._session.learning

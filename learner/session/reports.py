@@ -34,38 +34,28 @@ class Reports(NamedTuple):
     events: Events
     live: StatusWriter
 
-    def resumed(
-        self, checkpoint: Checkpoint | None, best: Checkpoint | None = None, *, replay: str = ""
-    ) -> None:
-        """Reports the checkpoint that the run continues from, or its best parameters without one.
+    def resumed(self, checkpoint: Checkpoint | None, replay: str = "") -> None:
+        """Reports the checkpoint that the run continues from, if any.
 
         `replay`: what happens to its replay, unless that is only restored.
         """
-        if checkpoint is not None:
-            age = time.time() - checkpoint.path.stat().st_mtime
-            env_steps = checkpoint.meta["env_steps"]
-            if "replay_indices" in checkpoint.meta:
-                replay = replay or "its replay is restored"
-            else:
-                replay = "replay starts empty (--checkpoint-replay saves it too)"
-            self.events.report(
-                "resumed",
-                f"resuming from update {checkpoint.step:,} and {env_steps:,} environment steps, "
-                f"saved {duration(age)} ago in {checkpoint.path}; {replay}",
-                updates=checkpoint.step,
-                path=str(checkpoint.path),
-                env_steps=env_steps,
-                age_seconds=age,
-            )
-        elif best is not None:
-            self.events.report(
-                "resumed",
-                "starting again: the session before ended before its first checkpoint. Its best "
-                f"parameters ({best_return(best):.4g} after {best.step:,} updates) stay in "
-                f"{best.path} until a round scores higher",
-                updates=best.step,
-                path=str(best.path),
-            )
+        if checkpoint is None:
+            return
+        age = time.time() - checkpoint.path.stat().st_mtime
+        env_steps = checkpoint.meta["env_steps"]
+        if "replay_indices" in checkpoint.meta:
+            replay = replay or "its replay is restored"
+        else:
+            replay = "replay starts empty (--checkpoint-replay saves it too)"
+        self.events.report(
+            "resumed",
+            f"resuming from update {checkpoint.step:,} and {env_steps:,} environment steps, "
+            f"saved {duration(age)} ago in {checkpoint.path}; {replay}",
+            updates=checkpoint.step,
+            path=str(checkpoint.path),
+            env_steps=env_steps,
+            age_seconds=age,
+        )
 
     def starts_with(self, initial: Checkpoint | None) -> None:
         """Reports the checkpoint of another run whose parameters the run starts with, if any."""

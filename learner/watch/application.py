@@ -1,6 +1,5 @@
 """The web application: the page, its stream of messages, and files of runs."""
 
-import asyncio
 import ipaddress
 import json
 import socket
@@ -29,7 +28,7 @@ _FILES = {
 # The browser runs and loads only these files, whatever a run's files contain.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self' data:; media-src 'self'; connect-src 'self'; frame-ancestors 'none'; "
+    "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; "
     "base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -44,7 +43,6 @@ def application(folder: Path) -> Starlette:
             *(Route(path, _static) for path in _FILES),
             Route("/words.json", _words),
             Route("/stream", _stream),
-            Route("/film", _film),
         ],
         middleware=[Middleware(_Guard)],
     )
@@ -117,13 +115,3 @@ async def _stream(request: Request) -> Response:
 async def _as_events(feed: Feed, run: str | None) -> AsyncIterator[str]:
     async for message in feed.messages(run):
         yield f"data: {message}\n\n"
-
-
-async def _film(request: Request) -> Response:
-    feed: Feed = request.app.state.feed
-    reader = await feed.run(request.query_params.get("run", ""))
-    name = request.query_params.get("name", "")
-    # Only regular files below the run's folder are listed, so that no link leads out of it.
-    if reader is None or name not in await asyncio.to_thread(reader.films):
-        return PlainTextResponse("no such video", status_code=404)
-    return FileResponse(reader.folder / name)

@@ -17,8 +17,6 @@ _logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.25
 # Between two searches for new runs, with which an idle page gets the time.
 SEARCH_SECONDS = 2.0
-# After a change, a run is looked at often for so long.
-LIVELY_SECONDS = 10.0
 # A page that is this far behind is closed: its browser connects again.
 MOST_WAITING = 240
 
@@ -46,14 +44,12 @@ class _Found(NamedTuple):
       snapshots: everything by run, if a page is new.
       names: of all runs, after a search.
       newest: the run that was written last.
-      films: after a search, videos of the runs that are shown.
     """
 
     views: dict[str, View]
     snapshots: dict[str, View]
     names: list[str] | None
     newest: str | None
-    films: dict[str, list[str]]
 
 
 class Feed:
@@ -73,12 +69,7 @@ class Feed:
         self._polling: asyncio.Task[None] | None = None
         self._lock = threading.Lock()  # guards all that follows
         self._readers: dict[str, RunReader] = {}
-        self._lively: dict[str, float] = {}  # until when, by name
         self._searched = -float("inf")
-
-    async def run(self, name: str) -> RunReader | None:
-        """The reader of a run by its name."""
-        return await asyncio.to_thread(self._run, name)
 
     async def messages(self, run: str | None) -> AsyncIterator[str]:
         """JSON texts for a page that shows `run`: first everything, then the news.
@@ -118,9 +109,7 @@ class Feed:
         """Reads the news, and hands it to the pages."""
         # A page that is opened during the reading waits for the next look.
         pages = list(self._pages)
-        found = await asyncio.to_thread(
-            self._read, {page.run for page in pages}, any(page.is_new for page in pages)
-        )
+        found = await asyncio.to_thread(self._read, any(page.is_new for page in pages))
         for page in pages:
             if page.is_new:
                 page.is_new = False
@@ -146,48 +135,20 @@ class Feed:
         if page.run in views:
             message["selected"] = page.run
             message["detail"] = views[page.run].detail
-            if page.run in found.films:
-                message["films"] = found.films[page.run]
         return json.dumps(message, separators=(",", ":"))
 
     # Below, a worker thread reads.
 
-    def _run(self, name: str) -> RunReader | None:
-        with self._lock:
-            if name not in self._readers:  # the pages get it with the next search
-                self._find()
-            return self._readers.get(name)
-
-    def _read(self, shown: set[str | None], has_new: bool) -> _Found:
+    def _read(self, has_new: bool) -> _Found:
         with self._lock:
             names = self._search(is_wanted=has_new)
-            # Most of many runs have ended: those are looked at when folders are searched.
-            views = {
-                name: self._polled(name, reader)
-                for name, reader in self._readers.items()
-                if names is not None or name in self._lively or name in shown
-            }
             readers = self._readers
-            newest = max(readers, key=lambda name: readers[name].changed, default=None)
             return _Found(
-                views,
+                {name: reader.poll() for name, reader in readers.items()},
                 {name: reader.snapshot() for name, reader in readers.items()} if has_new else {},
                 names,
-                newest,
-                {
-                    name: readers[name].films()
-                    for name in {*shown, newest}
-                    if names is not None and name in readers
-                },
+                max(readers, key=lambda name: readers[name].changed, default=None),
             )
-
-    def _polled(self, name: str, reader: RunReader) -> View:
-        view = reader.poll()
-        if view.brief or view.detail:
-            self._lively[name] = time.monotonic() + LIVELY_SECONDS
-        elif self._lively.get(name, 0.0) < time.monotonic():
-            self._lively.pop(name, None)
-        return view
 
     def _search(self, *, is_wanted: bool) -> list[str] | None:
         """Searches for runs if that is wanted or due; returns the names of all."""
@@ -195,11 +156,8 @@ class Feed:
         if not is_wanted and now - self._searched < SEARCH_SECONDS:
             return None
         self._searched = now
-        self._find()
-        return list(self._readers)
-
-    def _find(self) -> None:
         found = find_runs(self._folder)
         self._readers = {
             name: self._readers.get(name) or RunReader(path) for name, path in found.items()
         }
+        return list(self._readers)

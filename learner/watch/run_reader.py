@@ -18,8 +18,6 @@ from seedrl.run_files import CONFIG, EVENTS, METRICS, STATUS, open_regular
 _MOST_EVENTS = 1000
 _LONGEST_EVENT_BYTES = 2**15
 _LARGEST_OBJECT_BYTES = 2**24
-_FILMS = (".mp4", ".webm", ".gif")
-_MOST_FILMS = 100
 
 # Shown of runs that are not selected.
 _CURVE = ("env_steps", "elapsed_seconds", "return/training")
@@ -114,15 +112,6 @@ class RunReader:
         }
         return View(brief, detail)
 
-    def films(self) -> list[str]:
-        """Videos in the folder, as paths below it, newest first."""
-        found: list[tuple[float, str]] = []
-        for path in _files_in(str(self.folder), 1):
-            if path.endswith(_FILMS):
-                with contextlib.suppress(OSError):  # a video that is deleted meanwhile
-                    found.append((os.stat(path).st_mtime, os.path.relpath(path, self.folder)))
-        return [name for _, name in sorted(found, reverse=True)[:_MOST_FILMS]]
-
     def _take_events(self, lines: list[bytes]) -> list[Json]:
         taken = [event for line in lines[-_MOST_EVENTS:] if "text" in (event := _object(line))]
         self._kept_events.extend(taken)
@@ -185,15 +174,6 @@ def _runs_in(folder: str, depth: int) -> Iterator[str]:
                 yield entry.path
             elif depth:
                 yield from _runs_in(entry.path, depth - 1)
-
-
-def _files_in(folder: str, depth: int) -> Iterator[str]:
-    """Regular files: a symbolic link may lead to any file of the user who watches."""
-    for entry in _entries(folder):
-        if entry.is_file(follow_symlinks=False):
-            yield entry.path
-        elif depth and entry.is_dir(follow_symlinks=False):
-            yield from _files_in(entry.path, depth - 1)
 
 
 def _entries(folder: str) -> list["os.DirEntry[str]"]:

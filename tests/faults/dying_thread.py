@@ -19,7 +19,7 @@ from typing import Any
 # What each thread runs again and again, or at its only piece of work, by the thread's name. Of
 # threads that report there is also what is inside of their guard.
 RUNS: Mapping[str, str] = {
-    "main": "learner.session.progress_reporter:ProgressReporter.look",
+    "main": "learner.session.progress_reporter:ProgressReporter.update",
     "acting": "learner.acting.loop:Acting.run_once",
     "learning": "learner.learning.loop:Learning.run_once",
     "deterministic": "learner.schedule:Deterministic._run_once",

@@ -80,7 +80,6 @@ class SupervisedRun:
             num_applied=0,
             num_skipped=0,
             num_stale=0,
-            num_empty_shards=0,
             sequences_of_shards=lambda: [1],
         )
         self.evaluator = SimpleNamespace(confirmed=None, confirmation=None)

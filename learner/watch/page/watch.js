@@ -11,7 +11,6 @@ const page = {
   runs: new Map(), // name -> {facts, status, curve, rounds, isShown, colour}
   selected: new URLSearchParams(location.search).get("run"),
   detail: emptyDetail(),
-  films: [],
   x: "env_steps",
   skew: 0, // the server's clock minus this one, in seconds
   heard: 0,
@@ -113,7 +112,6 @@ function take(message) {
     for (const name of page.runs.keys()) if (!message.names.includes(name)) page.runs.delete(name);
   }
   if (message.selected !== undefined) page.selected = message.selected;
-  if (message.films) page.films = message.films;
   if (message.detail) takeDetail(message.detail);
 }
 
@@ -356,7 +354,6 @@ function render() {
   renderServers(run);
   renderNumbers();
   renderLedger();
-  renderFilms();
   renderConfig();
   document.documentElement.dataset.rendered = String((+document.documentElement.dataset.rendered || 0) + 1);
 }
@@ -645,20 +642,6 @@ function renderLedger() {
   if (page.ledgerKey === text) return;
   page.ledgerKey = text;
   get("equations").replaceChildren(...lines.map((line) => line.node));
-}
-
-function renderFilms() {
-  get("films").hidden = !page.films.length;
-  const key = JSON.stringify([page.selected, page.films]);
-  if (page.filmsKey === key) return;
-  page.filmsKey = key;
-  get("film-list").replaceChildren(...page.films.map((name) => {
-    const source = `film?run=${encodeURIComponent(page.selected)}&name=${encodeURIComponent(name)}`;
-    const isPicture = name.endsWith(".gif");
-    const shown = isPicture ? element("img", { src: source, alt: name, loading: "lazy" })
-      : element("video", { src: source, controls: "", preload: "metadata" });
-    return element("figure", {}, shown, element("figcaption", { className: "soft" }, name));
-  }));
 }
 
 function renderConfig() {

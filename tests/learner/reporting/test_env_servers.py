@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from learner.reporting.env_servers import Arrival, EnvServerRegistry, Turn
+from learner.reporting.env_servers import EnvServerRegistry, Turn
 from learner.reporting.status import EnvServerStatus, Slots
 from tests.learner.reporting.listener import Heard
 
@@ -23,16 +23,31 @@ def registry(heard: Heard) -> EnvServerRegistry:
     )
 
 
-def arrival(
-    name: str = "vm:7", *, training: int = 8, evaluation: int = 27, **others: Any
-) -> Arrival:
-    offered = others.pop("offered", training + evaluation)
-    return Arrival(name, offered, training, evaluation, groups=3, **others)
-
-
-def joined(registry: EnvServerRegistry, lease: int, found: Arrival, now: float = 0.0) -> None:
-    registry.admitted(lease, found, now)
-    registry.ready(lease, now)
+def joined(
+    registry: EnvServerRegistry,
+    lease: int,
+    now: float = 0.0,
+    *,
+    is_ready: bool = True,
+    **given: Any,
+) -> None:
+    """Admits an env server, by default with 8 environments to train and 27 to evaluate."""
+    numbers = {"training_slots": 8, "evaluation_slots": 27} | given
+    why, name = numbers.pop("why_disabled", ""), numbers.pop("name", "vm:7")
+    number = numbers["training_slots"] + numbers["evaluation_slots"]
+    offered = numbers.pop("offered", number)
+    status = EnvServerStatus(
+        name=name,
+        host="vm",
+        state="building",
+        since_seconds=now,
+        groups=3,
+        environments=number,
+        **numbers,
+    )
+    registry.admitted(lease, status, offered=offered, why_disabled=why)
+    if is_ready:
+        registry.ready(lease, now)
 
 
 def turn(sequence: int, *, is_owed: bool = True, is_training: bool = True) -> Turn:
@@ -45,7 +60,7 @@ def server_of(registry: EnvServerRegistry, now: float) -> EnvServerStatus:
 
 
 def test_an_env_server_joins_once_it_is_ready(registry: EnvServerRegistry, heard: Heard) -> None:
-    registry.admitted(1, arrival(), 0.0)
+    joined(registry, 1, is_ready=False)
     assert heard.take() == [] and server_of(registry, 5.0).state == "building"
     registry.ready(1, 9.0)
     (event,) = heard.take()
@@ -57,15 +72,15 @@ def test_an_env_server_joins_once_it_is_ready(registry: EnvServerRegistry, heard
         "away_seconds": None,
     }
     assert "8 to train and 27 to evaluate (slots filled: 8 of 8 and 27 of 100)" in event.text
-    joined(registry, 2, arrival("vm:8", training=0, evaluation=1, offered=4))
+    joined(registry, 2, name="vm:8", training_slots=0, evaluation_slots=1, offered=4)
     assert "4 were offered" in heard.take()[0].text
 
 
 def test_one_that_left_returns_under_its_name(registry: EnvServerRegistry, heard: Heard) -> None:
-    joined(registry, 1, arrival())
+    joined(registry, 1)
     heard.take()
     registry.left(1, "its connection ended", 10.0)
-    joined(registry, 2, arrival(training=1, evaluation=0), 12.5)
+    joined(registry, 2, 12.5, training_slots=1, evaluation_slots=0)
     left, returned = heard.take()
     assert (left.kind, left.fields) == (
         "server_left",
@@ -79,7 +94,7 @@ def test_failures_are_counted_and_of_many_a_few_are_reported(
 ) -> None:
     for lease in range(10):
         now = float(lease * 5)
-        joined(registry, lease, arrival(), now)
+        joined(registry, lease, now)
         registry.failed(lease, "RuntimeError: the simulator lost its licence", now)
         registry.left(lease, "an environment failed: ...", now)
     failed = [each for each in heard.take() if each.kind != "server_joined"]
@@ -93,20 +108,19 @@ def test_failures_are_counted_and_of_many_a_few_are_reported(
 def test_a_failure_that_is_survived_does_not_explain_a_later_end(
     registry: EnvServerRegistry, heard: Heard
 ) -> None:
-    joined(registry, 1, arrival())
+    joined(registry, 1)
     registry.failed(1, "restarted", 1.0, leaves=False)
     registry.left(1, "its connection ended", 2.0)
     assert heard.kinds() == ["server_joined", "environment_failed", "server_left"]
 
 
 def test_a_disabled_environment_is_reported_once(registry: EnvServerRegistry, heard: Heard) -> None:
-    joined(registry, 1, arrival())
+    joined(registry, 1)
     registry.failed(1, "no licence", 1.0)
     registry.left(1, "an environment failed", 1.0)
     heard.take()
-    shrunk = arrival(training=7, quarantined=1, quarantine="environment 5")
     for lease in (2, 3):
-        joined(registry, lease, shrunk, 2.0)
+        joined(registry, lease, 2.0, training_slots=7, quarantined=1, why_disabled="environment 5")
         found = registry.found(2.0)
         assert (found.quarantined, found.servers[0].quarantined) == (1, 1)
         registry.left(lease, "the env server is gone", 3.0)
@@ -123,7 +137,7 @@ def test_a_disabled_environment_is_reported_once(registry: EnvServerRegistry, he
 def test_a_group_that_owes_a_step_for_too_long_hangs_until_it_steps(
     registry: EnvServerRegistry, heard: Heard
 ) -> None:
-    joined(registry, 1, arrival())
+    joined(registry, 1)
     heard.take()
     evaluating = turn(9, is_training=False, is_owed=False)
     late, soon = turn(5), turn(8)._replace(owed_since=1.0)
@@ -147,14 +161,14 @@ def test_a_group_that_owes_a_step_for_too_long_hangs_until_it_steps(
 
 
 def test_a_group_whose_step_the_learner_has_is_not_waited_for(registry: EnvServerRegistry) -> None:
-    joined(registry, 1, arrival())
+    joined(registry, 1)
     for now in (0.0, 1000.0):
         registry.look({1: [turn(5, is_owed=False)]}, now)
     assert registry.found(1000.0).training == Slots(total=8, live=4)
 
 
 def test_rates_are_those_between_two_looks(registry: EnvServerRegistry) -> None:
-    joined(registry, 1, arrival())
+    joined(registry, 1)
     registry.look({1: [turn(10), turn(20)]}, 1.0)
     registry.look({1: [turn(15), turn(30)]}, 3.0)
     assert server_of(registry, 3.0).steps_per_second == 30.0
@@ -169,7 +183,7 @@ def test_the_same_refusal_is_reported_once(registry: EnvServerRegistry, heard: H
 
 
 def test_a_refused_lease_is_one_event(registry: EnvServerRegistry, heard: Heard) -> None:
-    registry.admitted(1, arrival(), 0.0)
+    joined(registry, 1, is_ready=False)
     registry.refused(1, "no --allow-env")
     registry.left(1, "no --allow-env", 0.0)
     assert heard.kinds() == ["server_refused"]
@@ -178,7 +192,7 @@ def test_a_refused_lease_is_one_event(registry: EnvServerRegistry, heard: Heard)
 def test_env_servers_that_leave_at_the_end_are_not_reported(
     registry: EnvServerRegistry, heard: Heard
 ) -> None:
-    joined(registry, 1, arrival())
+    joined(registry, 1)
     heard.take()
     registry.closing("training is over")
     registry.left(1, "its connection ended", 1.0)
@@ -188,6 +202,6 @@ def test_env_servers_that_leave_at_the_end_are_not_reported(
 
 def test_those_that_left_are_bounded(registry: EnvServerRegistry) -> None:
     for lease in range(300):
-        registry.admitted(lease, arrival(f"vm:{lease}"), 0.0)
+        joined(registry, lease, name=f"vm:{lease}", is_ready=False)
         registry.left(lease, "gone", 0.0)
     assert len(registry.found(0.0).servers) == 50

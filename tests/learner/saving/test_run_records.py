@@ -15,7 +15,6 @@ from learner.saving.run_records import (
     played_rounds,
     read_final_score,
     read_run,
-    rounds_until,
 )
 
 NOW = 1_000_000.0
@@ -119,7 +118,6 @@ def test_files_that_somebody_made_up_are_as_if_they_were_missing(
     (folder / name).write_text(text)
     found = read_run(folder, now=NOW)
     assert (found.seed, found.env_steps, found.best) == (None, 0, None)
-    assert rounds_until(folder / "metrics.jsonl", 9) == []
 
 
 def test_a_fifo_in_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
@@ -135,19 +133,3 @@ def test_runs_are_found_at_any_depth_but_not_within_one_another(tmp_path: Path) 
     _run(tmp_path / "b" / "inner")
     assert list(find_runs(tmp_path)) == sorted(runs)
     assert list(find_runs(runs[0])) == [runs[0]]
-
-
-def test_the_rounds_of_a_run_are_those_before_where_its_sessions_resumed(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    round_ = {"kind": "evaluation", "episodes": 20, "is_confirmation": False}
-    # Sessions begin at these steps, and play their rounds at those. 120 and 150 were lost with what
-    # had not been saved, although what followed passed them again.
-    sessions: dict[int, tuple[int, ...]] = {0: (80, 120, 150), 100: (130,), 140: (160, 200)}
-    lines: list[dict[str, Any]] = []
-    for begin, steps in sessions.items():
-        lines.append({"kind": "session", "env_steps": begin})
-        lines += [{**round_, "mean_return": n, "updates": n, "env_steps": n} for n in steps]
-    lines.append({"kind": "evaluation", "mean_return": 1.0, "env_steps": 170})  # an old version's
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert [found.env_steps for found in rounds_until(path, 180)] == [80, 130, 160]
-    assert rounds_until(tmp_path / "none", 450) == []

@@ -26,8 +26,6 @@ class Watched:
             num_applied=0,
             num_skipped=0,
             num_stale=0,
-            num_empty_shards=0,
-            sequences_of_shards=lambda: [3, 4, 0, 0],
         )
         self.totals = SimpleNamespace(measured_episodes=0, absent_metrics=("sucess", "level"))
         self.has_failed = False
@@ -68,10 +66,9 @@ def test_compiling_ends_and_then_there_is_a_first_update(watched: Watched) -> No
     watched.session.is_compiling = False
     (compiled,) = watched.look(2.5)
     assert (compiled.kind, compiled.fields) == ("learning", {"seconds": 4.5})
-    watched.learning.num_applied, watched.learning.num_empty_shards = 1, 2
-    first, empty = watched.look(3.0)
+    watched.learning.num_applied = 1
+    (first,) = watched.look(3.0)
     assert "100 environment steps" in first.text and not first.is_problem
-    assert empty.is_problem and "2 of 4 devices" in empty.text
     watched.learning.num_applied = 2
     assert watched.look(4.0) == []
 

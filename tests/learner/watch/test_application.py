@@ -118,24 +118,3 @@ def test_a_request_by_a_name_that_may_be_pointed_here_is_refused(
     assert not is_allowed_host(header)
     for path in ("/", "/stream", "/words.json"):
         assert ask(tmp_path, path, host=header).status == 421
-
-
-def test_only_videos_of_a_run_are_served(tmp_path: Path) -> None:
-    SimulatedRun(tmp_path / "a")
-    (tmp_path / "a" / "videos").mkdir()
-    (tmp_path / "a" / "videos" / "one.mp4").write_bytes(b"moving pictures")
-    (tmp_path / "secret.mp4").write_bytes(b"secret")
-    (tmp_path / "a" / "link.mp4").symlink_to(tmp_path / "secret.mp4")
-    (tmp_path / "a" / "folder").symlink_to(tmp_path)
-    found = ask(tmp_path, "/film?run=a&name=videos/one.mp4")
-    assert (found.status, found.body) == (200, b"moving pictures")
-    for query in (
-        "run=a&name=../secret.mp4",
-        "run=a&name=config.json",
-        "run=a&name=link.mp4",
-        "run=a&name=folder/secret.mp4",
-        "run=b&name=x",
-        "run=a",
-        "",
-    ):
-        assert ask(tmp_path, f"/film?{query}").status == 404

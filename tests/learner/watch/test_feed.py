@@ -135,27 +135,6 @@ def test_a_page_that_does_not_keep_up_is_ended(
     run(test())
 
 
-def test_a_run_that_wakes_up_is_noticed_though_no_page_looks_at_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(feed_module, "SEARCH_SECONDS", 0.01)
-    monkeypatch.setattr(feed_module, "LIVELY_SECONDS", 0.0)
-    quiet = SimulatedRun(tmp_path / "quiet")
-    SimulatedRun(tmp_path / "seen")
-
-    async def test() -> None:
-        feed = Feed(tmp_path)
-        messages = feed.messages("seen")
-        await first(messages)
-        while feed._lively:
-            await anext(messages)
-        quiet.advance(5)
-        found = await until(messages, lambda found: found["runs"].get("quiet"))
-        assert found["status"]["env_steps"] == 60_000
-
-    run(test())
-
-
 def test_after_a_failed_look_pages_begin_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -183,21 +162,6 @@ def test_after_a_failed_look_pages_begin_again(
 
     run(test())
     assert "cannot read the files of runs" in caplog.text
-
-
-def test_a_run_that_was_asked_for_by_name_is_news_for_pages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def test() -> None:
-        feed = Feed(tmp_path)
-        messages = feed.messages(None)
-        await first(messages)
-        SimulatedRun(tmp_path / "new")
-        assert await feed.run("new") is not None
-        monkeypatch.setattr(feed_module, "SEARCH_SECONDS", 0.0)
-        assert await until(messages, lambda found: found.get("names")) == ["new"]
-
-    run(test())
 
 
 def test_a_slow_disk_blocks_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,5 @@
 import json
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from learner.watch.run_reader import RunReader, View, find_runs
 from tests.learner.watch.simulated_run import SimulatedRun
@@ -97,23 +94,3 @@ def test_runs_are_found_two_folders_deep(tmp_path: Path) -> None:
     (tmp_path / "a" / "checkpoints" / "config.json").write_text("not a run of its own")
     assert list(find_runs(tmp_path)) == ["a", "b/c", "b/d"]
     assert find_runs(tmp_path / "a") == {"a": tmp_path / "a"}
-
-
-def test_videos_are_found_newest_first(tmp_path: Path) -> None:
-    (tmp_path / "videos").mkdir()
-    for name in ("videos/old.mp4", "new.webm", "notes.txt"):
-        (tmp_path / name).write_bytes(b"")
-    assert sorted(RunReader(tmp_path).films()) == ["new.webm", "videos/old.mp4"]
-
-
-def test_a_folder_that_goes_while_films_are_looked_for_hides_none_of_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "new.webm").touch()
-
-    def glob(self: Path, pattern: str) -> Iterator[Path]:
-        yield self / "new.webm"
-        raise FileNotFoundError("a folder has gone")
-
-    monkeypatch.setattr(Path, "glob", glob)
-    assert RunReader(tmp_path).films() == ["new.webm"]

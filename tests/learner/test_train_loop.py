@@ -10,7 +10,6 @@ from unittest import mock
 
 import pytest
 
-from learner.hosts.agenda import Agenda, Hosts
 from learner.processes.stop import StopRequest
 from learner.session.sharing import joining
 from learner.session.sharing.joining import joined
@@ -59,17 +58,6 @@ def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
     ]
 
 
-def test_a_confirmed_target_ends_the_run() -> None:
-    run = SupervisedRun(config_of())
-    frozen = SimpleNamespace(version=7, params={})
-    score = SimpleNamespace(mean=500.0, returns=[500.0] * 100, frozen=frozen)
-    run.at_step[3] = lambda: setattr(run.evaluator, "confirmed", score)
-    run.loop.run()
-    assert run.acting.training_steps == 3
-    run.loop.end()
-    assert run.ends == ["target 475 confirmed: 500.0 over 100 episodes"]
-
-
 def test_saves_wait_until_they_are_due_and_for_compilation() -> None:
     run = SupervisedRun(config_of(report_seconds=1e9))
     run.saver.take_turn = lambda has_learned: True
@@ -98,20 +86,6 @@ def test_what_is_saved_already_is_not_saved_again() -> None:
     run.loop.end()
     saves = [call for call in run.calls if call.startswith("save ")]
     assert saves == ["save while it runs"] * 3  # and none at the end
-
-
-def test_a_save_that_hangs_stops_neither_this_thread_nor_what_it_reports() -> None:
-    with linked(2) as (first, _):
-        run = SupervisedRun(config_of(), Hosts(first, Agenda()))
-        run.saver.is_busy = True
-        run.hosts.agenda.snapshots.put(run.loop.session.snapshot(with_replay=False).result())
-        run.at_step[3] = lambda: setattr(run.saver, "is_busy", False)
-        run.at_step[5] = lambda: run.hosts.agenda.finish("ALL_STEPS all steps taken")
-        run.loop.run()
-    assert run.calls == [
-        *["report 1", "report 2", "report 3", "save while it runs", "record checkpoint"],
-        *["report 4", "report 5"],
-    ]
 
 
 def test_a_score_that_no_saved_parameters_reach_is_saved_at_once() -> None:
@@ -144,18 +118,6 @@ def test_a_thread_that_died_ends_the_run_unsaved_and_is_raised() -> None:
     with pytest.raises(RuntimeError, match="acting died"):
         run.loop.end()
     assert run.calls[-4:] == ["stop threads", "report 1", "stop serving", "saved"]
-
-
-def test_a_thread_that_died_ends_the_other_hosts_which_say_of_what() -> None:
-    losses: list[str] = []
-    with linked(2, losses) as (first, _):
-        run = SupervisedRun(config_of(), Hosts(first, Agenda()))
-        run.at_step[1] = lambda: setattr(run, "failure", RuntimeError("acting died"))
-        run.loop.run()
-        with pytest.raises(RuntimeError, match="acting died"):
-            run.loop.end()
-        wait_until(lambda: losses, "that the other host hears of it")
-    assert losses == ["host 0 of 2 is lost: it has failed: RuntimeError: acting died"]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,7 @@
 """What happens in a run is said once, and never holds anybody up."""
 
 import json
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,14 +33,6 @@ def test_an_event_is_the_same_line_on_the_terminal_and_in_the_file(tmp_path: Pat
         "text": event.text,
         "fields": {"reason": "all steps taken"},
     }
-
-
-def test_every_session_of_a_run_appends(tmp_path: Path) -> None:
-    for session in ("first", "second"):
-        events = Events(tmp_path, lambda event: None)
-        events.report("ended", session, reason=session)
-        events.close()
-    assert [line["text"] for line in lines(tmp_path)] == ["first", "second"]
 
 
 def test_words_of_others_cannot_move_the_cursor_or_fill_the_disk(tmp_path: Path) -> None:
@@ -77,26 +67,3 @@ def test_a_disk_that_is_full_neither_ends_the_run_nor_silences_the_terminal(
     events.close()
     assert [event.text for event in shown] == ["one"]
     assert "cannot write" in caplog.text
-
-
-def test_who_waits_wakes_when_something_is_said(tmp_path: Path) -> None:
-    events = Events(tmp_path, lambda event: None)
-    thread = threading.Thread(target=events.wait, args=(3600.0,))
-    thread.start()
-    events.report("ended", "one", reason="")
-    thread.join()
-    events.close()
-
-
-@pytest.mark.parametrize(
-    ("kind", "is_problem", "expected"),
-    [("waiting", False, False), ("waiting", True, True), ("save_failed", False, True)],
-)
-def test_a_kind_or_its_reporter_makes_an_event_a_problem(
-    tmp_path: Path, kind: Any, is_problem: bool, expected: bool
-) -> None:
-    shown: list[Event] = []
-    events = Events(tmp_path, shown.append)
-    events.report(kind, "text", is_problem=is_problem)
-    events.close()
-    assert [event.is_problem for event in shown] == [expected]

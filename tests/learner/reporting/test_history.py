@@ -23,19 +23,6 @@ def test_a_name_that_comes_later_is_null_before() -> None:
     assert history.columns() == {"env_steps": [1.0, 2.0], "loss": [0.5, None], "q": [None, 3.0]}
 
 
-def test_percentiles_and_accounts_are_shown_as_they_are_now_only() -> None:
-    history = History()
-    history.add([metrics(1, **{"loss_p95": 2.0, "ledger/sent": 3.0})])
-    assert set(history.columns()) == {"env_steps"}
-    assert history.latest == {"env_steps": 1, "loss_p95": 2.0, "ledger/sent": 3.0}
-
-
-def test_the_last_accounts_of_a_run_take_the_place_of_those_before() -> None:
-    history = History()
-    history.add([metrics(1, **{"ledger/sent": 3.0}), b'{"kind": "ledger", "sent": 4}'])
-    assert history.latest["ledger/sent"] == 4
-
-
 def test_what_is_no_line_of_metrics_is_passed_over() -> None:
     history = History()
     torn, deep = b'{"kind": "metrics", "env_st', b"[" * 100_000
@@ -63,12 +50,6 @@ def test_what_a_session_does_not_resume_from_goes_when_it_begins() -> None:
     assert history.columns()["env_steps"] == [1, 3, 6]
     anew = {"kind": "session", "env_steps": 0, "is_begun_anew": True}
     assert history.add([json.dumps(anew).encode()]).is_rewritten and history.num_rows == 0
-
-
-def test_a_round_that_ends_while_a_row_is_written_stays() -> None:
-    history = History()
-    history.add([metrics(1), evaluation(4, 8.0), metrics(3)])
-    assert len(history.rounds) == 1
 
 
 def test_a_long_run_keeps_its_shape_and_its_last_line_in_bounded_memory() -> None:

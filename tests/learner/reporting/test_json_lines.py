@@ -18,10 +18,6 @@ def tail_of(path: Path) -> LineReader:
     return LineReader(path, longest_line_bytes=100)
 
 
-def test_nothing_is_gained_while_there_is_no_file(path: Path) -> None:
-    assert tail_of(path).read() == Gained([])
-
-
 def test_each_line_is_gained_once(path: Path) -> None:
     tail = tail_of(path)
     path.write_bytes(b"one\ntwo\n")
@@ -57,14 +53,6 @@ def test_a_file_that_takes_its_place_begins_again(path: Path, tmp_path: Path) ->
     (tmp_path / "new").write_bytes(b"other, and longer\n")
     (tmp_path / "new").replace(path)
     assert tail.read() == Gained([b"other, and longer"], is_another=True)
-
-
-def test_a_folder_that_is_gone_gains_nothing(path: Path) -> None:
-    tail = tail_of(path)
-    path.write_bytes(b"one\n")
-    tail.read()
-    path.unlink()
-    assert tail.read() == Gained([])
 
 
 def test_a_file_is_read_in_pieces_and_long_lines_are_skipped(

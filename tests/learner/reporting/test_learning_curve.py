@@ -63,12 +63,6 @@ def test_a_picture_shows_episodes_rounds_and_the_target(
     assert axes.dataLim.ymax < 1000
 
 
-def test_without_metrics_the_axes_are_empty(tmp_path: Path) -> None:
-    png = tmp_path / "curve.png"
-    draw(tmp_path / "missing.jsonl", png)
-    assert png.read_bytes().startswith(PNG)
-
-
 @pytest.mark.parametrize(
     ("seconds", "folder", "reason"),
     [(0.0, "", "longer than 0 s"), (SECONDS, "missing", "FileNotFoundError"), (SECONDS, "", "")],

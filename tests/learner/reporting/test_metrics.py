@@ -1,7 +1,6 @@
 import json
 import math
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -57,39 +56,6 @@ def test_rates_come_from_counts_over_the_measured_interval(tmp_path: Path) -> No
     metrics.close()
 
 
-def test_distributions_give_mean_and_percentiles_of_the_interval(tmp_path: Path) -> None:
-    clock = _Clock()
-    metrics = Metrics(tmp_path, clock=clock)
-    tally = metrics.tally()
-    for value in range(101):
-        tally.measured["queue_wait_ms"].append(float(value))
-    clock.now += 1.0
-    values = metrics.flush(env_steps=0, updates=0)
-    assert values["queue_wait_ms"] == 50.0
-    assert values["queue_wait_ms_p50"] == 50.0
-    assert values["queue_wait_ms_p95"] == 95.0
-    assert values["queue_wait_ms_p99"] == 99.0
-    metrics.tally().measured["queue_wait_ms"].append(7.0)
-    clock.now += 1.0
-    assert metrics.flush(env_steps=0, updates=0)["queue_wait_ms_p99"] == 7.0
-    clock.now += 1.0
-    assert "queue_wait_ms" not in metrics.flush(env_steps=0, updates=0)
-    metrics.close()
-
-
-def test_memory_is_bounded_however_long_an_interval_lasts(tmp_path: Path) -> None:
-    clock = _Clock()
-    metrics = Metrics(tmp_path, clock=clock)
-    tally = metrics.tally()
-    for value in range(20_000):
-        tally.measured["x"].append(float(value))
-    metrics.collect()
-    assert len(metrics._distributions["x"].values) == 8192
-    clock.now += 1.0
-    assert metrics.flush(env_steps=0, updates=0)["x"] == pytest.approx(9999.5)
-    metrics.close()
-
-
 def test_what_a_thread_tallies_is_taken_once_at_each_report(tmp_path: Path) -> None:
     clock = _Clock()
     metrics = Metrics(tmp_path, clock=clock)
@@ -119,17 +85,6 @@ def test_what_a_thread_tallies_is_taken_once_at_each_report(tmp_path: Path) -> N
     metrics.close()
 
 
-def test_a_gauge_keeps_its_last_value(tmp_path: Path) -> None:
-    clock = _Clock()
-    metrics = Metrics(tmp_path, clock=clock)
-    metrics.gauge("replay_ratio", 0.5)
-    metrics.gauge("replay_ratio", 0.75)
-    for _ in range(2):
-        clock.now += 1.0
-        assert metrics.flush(env_steps=0, updates=0)["replay_ratio"] == 0.75
-    metrics.close()
-
-
 def test_what_is_not_finite_is_written_as_null(tmp_path: Path) -> None:
     clock = _Clock()
     metrics = Metrics(tmp_path, clock=clock)
@@ -144,35 +99,6 @@ def test_what_is_not_finite_is_written_as_null(tmp_path: Path) -> None:
     assert (line["loss"], line["inference_ms"], line["inference_ms_p50"]) == (None, None, None)
     assert event["returns"] == [1.0, None]
     assert event["best"] is None
-
-
-def test_no_time_between_two_flushes_gives_no_rate(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path, clock=_Clock())
-    metrics.count("frames", 3)
-    metrics.tally().waited["acting"] += 1.0
-    assert math.isnan(metrics.flush(env_steps=0, updates=0)["frames_per_second"])
-    metrics.close()
-
-
-def test_events_and_intervals_are_lines_of_one_file(tmp_path: Path) -> None:
-    clock = _Clock()
-    metrics = Metrics(tmp_path, clock=clock, elapsed_seconds=1000.0)
-    clock.now += 3.0
-    metrics.record("checkpoint_saved", path=tmp_path, step=np.int64(4), shape=np.arange(2))
-    metrics.flush(env_steps=1, updates=2)
-    metrics.close()
-    event, line = _lines(tmp_path)
-    assert event["time_seconds"] == pytest.approx(time.time(), abs=60.0)
-    del event["time_seconds"]
-    assert event == {
-        "kind": "checkpoint_saved",
-        "elapsed_seconds": 1003.0,
-        "path": str(tmp_path),
-        "step": 4,
-        "shape": [0, 1],
-    }
-    assert (line["kind"], line["env_steps"], line["updates"]) == ("metrics", 1.0, 2.0)
-    assert line["elapsed_seconds"] == 1003.0
 
 
 @pytest.mark.parametrize("left", ["", '{"kind": "old"}\n', '{"kind": "old"}\n{"kind": "torn'])
@@ -204,33 +130,6 @@ def test_the_time_of_a_run_is_that_of_its_last_whole_line(
     assert elapsed_seconds(tmp_path) == 0.0
     (tmp_path / "metrics.jsonl").write_text(left)
     assert elapsed_seconds(tmp_path) == expected
-
-
-def test_of_a_long_file_only_the_end_is_read(tmp_path: Path) -> None:
-    line = json.dumps({"elapsed_seconds": 1.0, "padding": "x" * 1000}) + "\n"
-    (tmp_path / "metrics.jsonl").write_text(line * 2000 + '{"elapsed_seconds": 3.0}\n')
-    assert elapsed_seconds(tmp_path) == 3.0
-
-
-@pytest.mark.parametrize("purge_step", [0, 1234])
-def test_tensorboard_is_told_where_a_session_starts(tmp_path: Path, purge_step: int) -> None:
-    metrics = Metrics(tmp_path, purge_step=purge_step)
-    metrics.flush(env_steps=1300, updates=0)
-    metrics.close()
-    (events,) = (tmp_path / "tb").iterdir()
-    assert first_steps(events) == [purge_step]
-
-
-def test_a_full_disk_is_reported_and_the_run_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
-    metrics = Metrics(tmp_path)
-    metrics.record("lost")
-    metrics.close()
-    (record,) = caplog.records
-    assert "cannot write" in record.getMessage()
-    assert "No space left" in record.getMessage()
 
 
 def test_a_disk_that_takes_nothing_costs_a_warning_and_never_the_run(

@@ -1,7 +1,6 @@
 """What a person sees of a run that is under way."""
 
 import dataclasses
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from learner.reporting.status import (
     Slots,
     Status,
 )
-from seedrl.agents.metric_meanings import IMPALA, PPO, R2D2, SAC
 
 METRICS = {
     "env_steps": 12_345.0,
@@ -90,10 +88,6 @@ def test_the_panel_says_how_far_how_good_who_is_there_and_what_binds() -> None:
     }
 
 
-def test_frames_have_a_row_where_they_are_not_steps() -> None:
-    assert dict(rows(STATUS, {**METRICS, "frames_per_second": 2712.0}))["frames"] == "2,712/s"
-
-
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -109,18 +103,6 @@ def test_what_holds_a_run_up_comes_before_what_binds(changes: dict[str, Any], te
     assert dict(rows(dataclasses.replace(STATUS, **changes), METRICS))["now"] == text
 
 
-def test_before_anything_is_measured_there_are_no_empty_rows() -> None:
-    status = dataclasses.replace(
-        STATUS, env_steps=0, state="starting", env_servers=(), last_evaluation=None
-    )
-    assert [label for label, _ in rows(status, {})] == [
-        "progress",
-        "return",
-        "env servers",
-        "updates",
-    ]
-
-
 def test_without_a_terminal_it_is_one_line() -> None:
     assert line(METRICS, STATUS) == (
         "12,345 steps (25%)  678/s  90 updates  ratio 4.00  lag 1.2  loss 0.0123  training 0.953  "
@@ -131,22 +113,6 @@ def test_without_a_terminal_it_is_one_line() -> None:
     metrics["skipped_updates"] = 0.0
     assert line(metrics, compiling) == "1,384 steps (3%)  0/s  0 updates  compiling for 0 s"
     assert line(metrics, None) == "1,384 steps  0/s  0 updates"
-
-
-@pytest.mark.parametrize(
-    ("emitted", "shown"),
-    [
-        (R2D2, ["q_mean", "q_max", "td_error_mean"]),
-        (IMPALA, ["entropy", "behaviour_kl", "value_loss"]),
-        # Each emits some of the names of those before it.
-        ([*IMPALA, *PPO, "q_mean"], ["explained_variance", "entropy", "behaviour_kl"]),
-        ([*SAC, "entropy", "q_mean", "td_error_mean"], ["temperature", "entropy", "q_mean"]),
-    ],
-)
-def test_of_a_bundled_agent_its_three_most_telling_numbers_are_shown(
-    emitted: Iterable[str], shown: list[str]
-) -> None:
-    assert own_numbers(dict.fromkeys(emitted, 1.0)) == shown
 
 
 def test_an_agents_own_numbers_come_before_those_of_r2d2() -> None:

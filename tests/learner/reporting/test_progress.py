@@ -6,9 +6,8 @@ from typing import cast
 from rich.console import Console
 
 from learner.reporting.events import Event
-from learner.reporting.progress import Progress, print_summary
+from learner.reporting.progress import Progress
 from tests.learner.reporting.test_panel import METRICS, STATUS
-from tests.learner.reporting.test_summary import SUMMARY
 
 
 def console(*, terminal: bool) -> Console:
@@ -29,17 +28,6 @@ def test_without_a_terminal_an_update_is_one_line() -> None:
     assert text(out).startswith("1:01:01  12,345 steps (25%)  678/s  90 updates  ratio 4.00  ")
 
 
-def test_the_last_training_return_stays_until_there_is_another() -> None:
-    out = console(terminal=False)
-    progress = Progress(out)
-    progress.look(STATUS)
-    progress.update(METRICS)
-    progress.update({"env_steps": 20_000.0})
-    assert text(out).splitlines()[1] == (
-        "0:00:00  20,000 steps (40%)  training 0.953  evaluation 0.700"
-    )
-
-
 def test_an_event_is_a_line_and_a_problem_a_warning() -> None:
     out = console(terminal=False)
     progress = Progress(out)
@@ -56,13 +44,6 @@ def test_an_event_is_a_line_and_a_problem_a_warning() -> None:
     assert text(out) == "0:01:02  the run [bold]ends\n0:01:02  warning: the run [bold]ends\n"
 
 
-def test_a_line_is_printed_as_it_is() -> None:
-    out = console(terminal=False)
-    long = "[bold]learner[/bold]: " + "x" * 200
-    Progress(out).log(long)
-    assert text(out) == f"{long}\n"
-
-
 def test_a_terminal_shows_a_panel_that_stays_at_the_end() -> None:
     out = console(terminal=True)
     progress = Progress(out)
@@ -76,11 +57,3 @@ def test_a_terminal_shows_a_panel_that_stays_at_the_end() -> None:
     for part in (title, "12,345 of 50,000", "2 with 132", "best 1.000"):
         assert part in last
     assert "a line above" in text(out)
-
-
-def test_the_summary_is_a_line_for_each_row() -> None:
-    out = console(terminal=False)
-    print_summary(SUMMARY, out)
-    lines = text(out).splitlines()
-    assert len(lines) == 10
-    assert lines[1] == "last evaluation    0.700 over 20 episodes, at 487,000 environment steps"

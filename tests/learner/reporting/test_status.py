@@ -44,7 +44,3 @@ def test_the_file_is_strict_json_and_is_replaced_as_a_whole(tmp_path: Path) -> N
     assert (found["env_steps"], found["metrics"]["replay_ratio"]) == (2, None)
     assert found["env_servers"][0]["hung_groups"] == []
     assert [path.name for path in tmp_path.iterdir()] == [STATUS]
-
-
-def test_a_folder_that_cannot_be_written_does_not_end_the_run(tmp_path: Path) -> None:
-    write_status(tmp_path / "gone", status(1))

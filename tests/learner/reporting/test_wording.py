@@ -2,7 +2,7 @@
 
 import pytest
 
-from learner.reporting.wording import binding, duration, environments, score
+from learner.reporting.wording import score
 
 
 @pytest.mark.parametrize(
@@ -22,24 +22,3 @@ from learner.reporting.wording import binding, duration, environments, score
 )
 def test_a_return_has_four_digits_that_count(value: float, text: str) -> None:
     assert score(value) == text
-
-
-def test_times_and_numbers_of_environments() -> None:
-    assert duration(3723.9) == "1:02:03"
-    assert [environments(number) for number in (1, 2)] == ["1 environment", "2 environments"]
-
-
-@pytest.mark.parametrize(
-    ("acting", "learning", "text"),
-    [
-        (0.31, 0.01, "environments wait for learning 31% of the time: learning binds"),
-        (0.0, 0.5, "learning waits for environments 50% of the time: sampling binds"),
-        (0.01, 0.02, "neither waits"),
-        (None, 0.02, ""),
-    ],
-)
-def test_who_waits_for_whom_is_said_in_words(
-    acting: float | None, learning: float | None, text: str
-) -> None:
-    shares = {"acting_waits_share": acting, "learning_waits_share": learning}
-    assert binding({name: share for name, share in shares.items() if share is not None}) == text

@@ -7,12 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from learner.saving.recorder import Recorder, open_recorder
+from learner.saving.recorder import Recorder
 from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import Group, Lease
-from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import Config, EnvironmentConfig
 from seedrl.errors import CheckpointError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
@@ -101,15 +99,6 @@ def test_a_new_future_replaces_the_old_one_from_the_first_difference_on(tmp_path
     assert _rewards(path) == [[10 * n + s + (n == 4) for s in range(N)] for n in range(5)]
 
 
-def test_a_torn_record_is_written_again(tmp_path: Path) -> None:
-    path = tmp_path / "recording"
-    _record(path, range(3))
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-5])
-    _record(path, [2])
-    assert path.read_bytes() == whole
-
-
 def test_a_recording_ends_where_a_stream_is_cut(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -144,10 +133,3 @@ def test_a_run_does_not_resume_beyond_its_recording(
     match = f"recording: expected a recording of 3 batches of {num_slots} slots"
     with pytest.raises(CheckpointError, match=match):
         _recorder(path, position=3, num_slots=num_slots)
-
-
-def test_only_a_run_that_records_has_a_recorder(tmp_path: Path) -> None:
-    config = Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config())
-    with open_recorder(config, tmp_path, SPEC, 0) as recorder:
-        assert recorder is None
-    assert list(tmp_path.iterdir()) == []

@@ -210,13 +210,6 @@ def test_what_acting_needs_to_go_on_comes_back(tmp_path: Path) -> None:
     _assert_same(restore_replay(found, abstract_of(replay())), replay())
 
 
-def test_acting_on_other_slots_is_refused_by_config_field(tmp_path: Path) -> None:
-    found = _save(tmp_path, Snapshot(state(), [{}], replay(), _acting()))
-    match = "does not fit this config: serving.training_slots: expected 32, got 4; start a new"
-    with pytest.raises(CheckpointError, match=match):
-        restore_acting(found, _acting(4), _in_lock_step(4))
-
-
 @pytest.mark.parametrize("was_lock_step", [True, False])
 @pytest.mark.parametrize("is_lock_step", [True, False])
 def test_streams_resume_only_from_lock_step_to_lock_step(

@@ -62,23 +62,6 @@ def test_a_learner_of_this_machine_that_was_killed_is_known_at_once(tmp_path: Pa
     assert read_run(run, now=NOW).state == "running"
 
 
-def test_scores_are_those_of_all_rounds_that_were_written_whole(tmp_path: Path) -> None:
-    folder = _run(tmp_path / "run", state="training", config="cartpole_r2d2", env_steps=900)
-    (folder / "config.json").write_text('{"config": {"seed": 7}}')
-    lines = [
-        {"time_seconds": 1, "kind": "metrics", "mean_return": 1e9},
-        *(
-            {"kind": "evaluation", "mean_return": mean, "env_steps": 800, **ROUND}
-            for mean in (3.0, 9.5, 4.0)
-        ),
-    ]
-    text = "\n".join(map(json.dumps, lines))
-    (folder / "metrics.jsonl").write_text(f'{text}\n{{"kind": "evaluation", "mean')
-    found = read_run(folder, now=NOW)
-    assert (found.config, found.seed, found.env_steps) == ("cartpole_r2d2", 7, 900)
-    assert (found.last, found.best) == (4.0, 9.5)
-
-
 def test_the_last_and_the_best_round_are_those_of_all_sessions(tmp_path: Path) -> None:
     folder = _run(tmp_path / "run", state="training")
     # The second session resumes at step 100, before the best round of the first, which was killed.

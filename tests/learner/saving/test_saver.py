@@ -1,6 +1,5 @@
 """Saves in the background: one at a time, none forgotten."""
 
-import dataclasses
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,13 +10,11 @@ import numpy as np
 import pytest
 
 from learner.learning.loop import Snapshot
-from learner.processes import tuning as malloc_settings
-from learner.reporting.events import NO_SINK
-from learner.saving.saver import Best, Saver, open_saver
+from learner.saving.saver import Best, Saver
 from learner.threads.watchdog import Watchdog
 from seedrl import checkpoints
 from seedrl.errors import CheckpointError
-from tests.learner.saving.snapshots import CONFIG, META, replay, state
+from tests.learner.saving.snapshots import META, state
 from tests.patience import SECONDS, wait_until
 
 
@@ -115,43 +112,6 @@ def test_a_failed_save_is_kept_until_one_succeeds(
     saver.wait()
     assert saver.failure is None
     assert events == ["save_failed", "saved"]
-
-
-@pytest.mark.parametrize("keeps_freed_memory", [False, True])
-def test_memory_is_returned_behind_a_save_unless_it_is_kept_on_purpose(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps_freed_memory: bool
-) -> None:
-    order: list[str] = []
-
-    def save(directory: Path, *_: Any, **__: Any) -> Path:
-        order.append("saved")
-        return directory
-
-    monkeypatch.setattr(checkpoints, "save", save)
-    # In the thread that has saved: it may take its time.
-    monkeypatch.setattr(
-        malloc_settings,
-        "return_freed_memory",
-        lambda: order.append(threading.current_thread().name),
-    )
-    learning = dataclasses.replace(CONFIG.learning, keep_freed_memory=keeps_freed_memory)
-    config = dataclasses.replace(CONFIG, learning=learning)
-    saver = open_saver(config, tmp_path, best=None, resumed=None, listener=NO_SINK)
-    saver.start(Snapshot(state(), [], ()), META)
-    saver.wait()
-    assert order == ["saved", *([] if keeps_freed_memory else ["saver"])]
-
-
-def test_the_callers_meta_is_not_changed(tmp_path: Path) -> None:
-    meta = dict(META)
-    saver = Saver(tmp_path, keep=2)
-    saver.start(Snapshot(state(), [{}], replay()), meta)
-    meta["env_steps"] = -1
-    saver.wait()
-    found = checkpoints.latest(tmp_path / "checkpoints")
-    assert found is not None
-    assert found.meta == {**META, "replay_indices": [{}]}
-    assert "replay_indices" not in meta
 
 
 def test_only_what_scored_higher_replaces_the_best_checkpoint(tmp_path: Path) -> None:

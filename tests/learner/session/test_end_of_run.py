@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from learner.acting.evaluator import Confirmation
 from learner.session.end_of_run import EndOfRun, confirmed_earlier, end_of_run, why
-from learner.threads.worker import Death
 from seedrl import config_io
 from seedrl.config import Config, LearningConfig
 from seedrl.config_io import to_json
@@ -51,18 +49,6 @@ def test_the_first_reason_that_holds_ends_a_run(
 
 
 @pytest.mark.parametrize(
-    ("failure", "death"), [(OSError("gone"), None), (None, Death("status", OSError("gone")))]
-)
-def test_a_thread_outside_the_session_that_died_ends_a_run(
-    failure: Exception | None, death: Death | None
-) -> None:
-    session: Any = SimpleNamespace(failed=_event(False))
-    service: Any = SimpleNamespace(failure=failure)
-    found = end_of_run(session, service, _event(False), _LEARNING, death=death)
-    assert found is EndOfRun.FAILED
-
-
-@pytest.mark.parametrize(
     ("end", "target", "expected"),
     [
         (EndOfRun.STOPPED, 475.0, "stopped by SIGINT"),
@@ -79,27 +65,6 @@ def test_why_a_run_is_over_is_said_in_words(
     end: EndOfRun | None, target: float | None, expected: str
 ) -> None:
     assert why(end, target, _score(1), _TOTAL_STEPS, stopped_by="SIGINT") == expected
-
-
-def test_a_target_whose_confirmation_was_not_over_is_said_not_to_be_confirmed() -> None:
-    expected = "all 100 steps taken, target 475 not confirmed (3 of 100 episodes, mean 499.0)"
-    confirming = Confirmation((500.0, 500.0, 497.0), 100, 1)
-    assert why(EndOfRun.ALL_STEPS, 475.0, None, _TOTAL_STEPS, confirming=confirming) == expected
-    begun = why(EndOfRun.ALL_STEPS, 475.0, None, 1, confirming=Confirmation((), 100, 1))
-    assert begun == "all 1 steps taken, target 475 not confirmed (0 of 100 episodes)"
-
-
-def test_env_servers_that_failed_are_the_reason_and_not_the_signal_that_followed() -> None:
-    reason = "the env servers failed: env server 0 cannot run: no licence"
-    assert why(EndOfRun.STOPPED, stopped_by=reason) == reason
-
-
-def test_a_target_that_was_reached_before_anything_was_learned_is_remarked_on() -> None:
-    assert why(EndOfRun.CONFIRMED, 475.0, _score(0)).endswith(
-        "over 2 episodes by untrained parameters. hint: set a higher target"
-    )
-    resumed_or_given = why(EndOfRun.CONFIRMED, 475.0, _score(0), begins_untrained=False)
-    assert resumed_or_given.endswith("over 2 episodes")
 
 
 @pytest.mark.parametrize(

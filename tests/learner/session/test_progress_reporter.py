@@ -116,12 +116,6 @@ def test_rounds_below_the_target_are_at_most_one_line_in_ten_seconds(watched: Wa
     assert watched.reporter.last == played(0.38)  # none is left out of the status
 
 
-def test_without_a_target_nothing_is_nominated() -> None:
-    watched = Watched(target=None)
-    watched.session.acting.rounds.append(played(1e6))
-    assert [event.fields["outcome"] for event in watched.look(1.0)] == ["below"]
-
-
 @pytest.mark.parametrize("name", ["num_skipped", "num_stale"])
 def test_losses_are_reported_at_once_and_then_once_a_minute(watched: Watched, name: str) -> None:
     found = []
@@ -150,19 +144,3 @@ def test_metrics_that_no_episode_reports_are_named_once(watched: Watched) -> Non
     (event,) = watched.look(2.0)
     assert event.is_problem and event.fields == {"names": ["sucess", "level"]}
     assert watched.look(3.0) == []
-
-
-@pytest.mark.parametrize("begins_untrained", [True, False])
-def test_a_target_confirmed_without_an_update_has_a_remark_in_a_new_run(
-    watched: Watched, begins_untrained: bool
-) -> None:
-    watched.session.starts_untrained = begins_untrained
-    watched.session.acting.rounds.append(played(0.96, is_confirmation=True, updates=0))
-    ((_, text, *_),) = watched.look(1.0)
-    assert ("untrained" in text) == begins_untrained
-
-
-def test_rounds_of_earlier_sessions_are_those_of_the_run() -> None:
-    earlier = [played(0.5), played(0.9), played(0.7)]
-    watched = Watched(earlier=earlier)
-    assert (watched.reporter.last, watched.reporter.best) == (earlier[2], earlier[1])

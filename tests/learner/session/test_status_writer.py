@@ -93,12 +93,6 @@ def reported(tmp_path: Path) -> Iterator[Reported]:
     made.close()
 
 
-def test_the_status_is_written_as_soon_as_there_is_a_run(reported: Reported) -> None:
-    assert reported.is_shown.wait(SECONDS)
-    saved = reported.saved()
-    assert (saved["state"], saved["config"], saved["total_steps"]) == ("starting", "mine", 10**6)
-
-
 def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Reported) -> None:
     live = reported.live
     found = []
@@ -172,44 +166,6 @@ def test_a_stand_still_is_reported_ever_more_rarely_and_its_end_once() -> None:
         still.look(steps, 84.5, "")
     ((kind, _, is_problem, fields),) = heard.take()
     assert (kind, is_problem, fields) == ("waiting", False, {"seconds": 79.5, "waiting_for": ""})
-
-
-def test_a_first_compilation_is_no_stand_still(
-    reported: Reported, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    live = reported.live
-    live.close()
-    live._ending, live.address = None, "unix:/there"
-    found = EnvServers((env_server("vm:1"),), Slots(total=32, live=32), Slots(total=0))
-    hub: Any = SimpleNamespace(env_servers=lambda: found)
-    live.hub, live.session = hub, reported.session
-    heard = Heard()
-    monkeypatch.setattr(reported.events, "report", heard.report)
-    live._steps._moved -= 100.0
-    live._look()
-    assert heard.events == []
-    progress: Any = SimpleNamespace(last=None, best=None, is_compiling=False)
-    live.progress, reported.session.is_compiling = progress, False
-    live._steps._moved -= 100.0
-    live._look()
-    assert heard.kinds() == ["waiting"]
-
-
-def test_slots_are_metrics(reported: Reported) -> None:
-    servers = EnvServers(
-        (env_server("vm:1"), env_server("vm:2", state="left")),
-        Slots(total=32, live=16, waiting=4, hung=2),
-        Slots(total=100, live=50, waiting=1),
-        failures=7,
-        quarantined=3,
-        refused=9,
-    )
-    reported.live._gauges(servers)
-    values = reported.metrics.flush(env_steps=0, updates=0)
-    names = ("env_servers", "slots_live", "slots_waiting", "slots_hung", "slots_quarantined")
-    assert [values[name] for name in names] == [1, 66, 5, 2, 3]
-    assert values["slots_unfilled"] == 66
-    assert (values["environment_failures"], values["connections_refused"]) == (7, 9)
 
 
 def test_a_status_that_cannot_be_made_does_not_end_the_run(

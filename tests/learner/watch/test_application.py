@@ -84,15 +84,6 @@ def test_the_page_is_served_from_the_package(
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
 
 
-def test_the_page_loads_nothing_from_elsewhere() -> None:
-    import learner.watch
-
-    (folder,) = learner.watch.__path__
-    for name in ("index.html", "watch.css", "watch.js"):
-        text = (Path(folder) / "page" / name).read_text()
-        assert "http://" not in text and "https://" not in text and "innerHTML" not in text, name
-
-
 def test_the_stream_begins_with_what_there_is(tmp_path: Path) -> None:
     SimulatedRun(tmp_path / "a").advance(5)
     answer = ask(tmp_path, "/stream?run=a", until=b"\n\n")

@@ -135,35 +135,6 @@ def test_a_page_that_does_not_keep_up_is_ended(
     run(test())
 
 
-def test_after_a_failed_look_pages_begin_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    simulated = SimulatedRun(tmp_path / "a")
-
-    async def fail(self: Feed) -> None:
-        monkeypatch.undo()
-        simulated.advance(5)
-        raise FileNotFoundError("a folder has gone")
-
-    async def test() -> None:
-        feed = Feed(tmp_path)
-        messages = feed.messages(None)
-        await first(messages)
-        monkeypatch.setattr(Feed, "look", fail)
-        await until_end(messages)
-        again = feed.messages(None)
-        assert (await first(again))["runs"]["a"]["curve"]["env_steps"] == [60_000]
-        simulated.say("hung", "again")
-        assert await until(again, lambda found: found.get("detail", {}).get("events"))
-
-    async def until_end(messages: AsyncIterator[str]) -> None:
-        async for _ in messages:
-            pass
-
-    run(test())
-    assert "cannot read the files of runs" in caplog.text
-
-
 def test_a_slow_disk_blocks_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     SimulatedRun(tmp_path / "a")
     is_reading, may_end = threading.Event(), threading.Event()

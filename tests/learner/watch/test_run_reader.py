@@ -26,20 +26,6 @@ def test_a_poll_finds_what_is_new_and_only_that(tmp_path: Path) -> None:
     assert [event["text"] for event in second.detail["events"]] == ["a group hangs"]
 
 
-def test_the_polls_add_up_to_the_snapshot(tmp_path: Path) -> None:
-    run = SimulatedRun(tmp_path)
-    reader = RunReader(tmp_path)
-    columns: dict[str, list[float | None]] = {}
-    for _ in range(5):
-        run.advance(5)
-        for name, values in reader.poll().detail["columns"].items():
-            columns.setdefault(name, []).extend(values)
-    snapshot = reader.snapshot()
-    assert snapshot.detail["columns"] == columns
-    assert snapshot.brief["reset"] and snapshot.detail["reset"]
-    assert snapshot.detail["latest"]["env_steps"] == run.steps
-
-
 def test_a_run_that_resumed_is_read_again(tmp_path: Path) -> None:
     run = SimulatedRun(tmp_path)
     reader = RunReader(tmp_path)
@@ -78,11 +64,6 @@ def test_files_that_hold_anything_are_read_without_an_error(tmp_path: Path) -> N
     reader.poll()
     assert reader.snapshot().brief["status"] == {"time_seconds": None, "updates": None}
     json.dumps(reader.snapshot(), allow_nan=False)
-
-
-def test_a_config_of_another_shape_has_no_facts(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"config": {"agent": 3, "learning": []}}')
-    assert set(RunReader(tmp_path).poll().brief["facts"].values()) == {None, ""}
 
 
 def test_runs_are_found_two_folders_deep(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Playing a checkpoint through the service, with learning off."""
 
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -58,6 +59,7 @@ def evaluate(
     episodes: int,
     seed: int | None = None,
     is_greedy: bool = False,
+    raise_failure: Callable[[], None] = lambda: None,
 ) -> Evaluation:
     """Serves until env servers have played `episodes` of a checkpoint; blocks.
 
@@ -71,6 +73,7 @@ def evaluate(
       episodes: how many to play, shared out evenly over the slots.
       seed: of environments and random actions; by default the run's.
       is_greedy: without the exploration that the agent has when it is evaluated.
+      raise_failure: called often; raises if no env server will come any more.
     """
     most = config.serving.training_slots + config.serving.evaluation_slots
     num_slots = min(most, episodes)
@@ -86,7 +89,7 @@ def evaluate(
         exploration = 0.0 if is_greedy else agent.evaluation_exploration
         frozen = _restore(agent, checkpoint)
         actor = _actor(agent, spec, num_slots, exploration=exploration, seed=seed)
-        player = _Player(hub, actor, frozen, service)
+        player = _Player(hub, actor, frozen, service, raise_failure)
         score = player.play(episodes)
     except BaseException:
         service.stop(grace_seconds=0.0)
@@ -137,8 +140,16 @@ def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, s
 class _Player:
     """Plays frozen parameters on all slots, in the caller's thread."""
 
-    def __init__(self, hub: Hub, actor: Actor, frozen: FrozenParams, service: Service):
+    def __init__(
+        self,
+        hub: Hub,
+        actor: Actor,
+        frozen: FrozenParams,
+        service: Service,
+        raise_failure: Callable[[], None],
+    ):
         self._hub = hub
+        self._raise_failure = raise_failure
         self._service = service
         self._actor = actor
         self._frozen = frozen
@@ -152,6 +163,7 @@ class _Player:
             now = time.monotonic()
             if now >= next_look:
                 next_look = now + _POLL_SECONDS
+                self._raise_failure()
                 if (failure := self._service.failure) is not None:
                     raise RuntimeError(f"a thread of the service died: {failure}") from failure
                 round_ = self._current_round(round_, episodes)

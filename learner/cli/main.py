@@ -8,8 +8,7 @@ from learner.processes.stop import end_with
 from seedrl.errors import ConfigError
 from seedrl.programs.outcome import exit_code
 
-# Each is a module with `run(argv) -> int`, imported only when it is called: of this package, or of
-# `saved_runs` in it.
+# Each is a module of this package with `run(argv) -> int`, imported only when it is called.
 COMMANDS = {
     "train": "start a learner and env servers on this machine and supervise them",
     "evaluate": "play a checkpoint of a run",
@@ -28,10 +27,6 @@ COMMANDS = {
     "watch": "show a run, or several, on a page in the browser",
     "bench": "measure how well this machine is used",
 }
-
-_OF_SAVED_RUNS = frozenset(
-    {"checkpoints", "compare", "digest", "evaluate", "export", "record", "replay-images", "runs"}
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,8 +56,7 @@ def _run(argv: Sequence[str]) -> int:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(f"unknown command {name!r}: {hint}expected {', '.join(COMMANDS)}")
-    package = "learner.cli.saved_runs" if name in _OF_SAVED_RUNS else "learner.cli"
-    command = importlib.import_module(f"{package}.{name.replace('-', '_')}")
+    command = importlib.import_module(f"learner.cli.{name.replace('-', '_')}")
     code: int = command.run(argv[1:])
     return code
 

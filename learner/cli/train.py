@@ -175,14 +175,9 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
             stack.callback(_remove_unbegun, workdir)
         # First, so that they import and build while this process imports jax.
         stack.enter_context(started)
-        code = _train(
-            options,
-            config,
-            stop,
-            workdir=workdir,
-            name=Path(argv[0]).stem,
-        )
-        return code if started.failure is None else started.failure.code
+        code = _train(options, config, stop, workdir=workdir, name=Path(argv[0]).stem)
+        started.raise_failure()
+        return code
 
 
 def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:

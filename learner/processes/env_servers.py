@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import IO, NamedTuple, Self
 from learner.processes import parent_death
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
 from seedrl.config_io import path_for_children
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, in_one_line
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.abandoned import holding, remove_abandoned
 from seedrl.wire.version import MOST_GROUPS
@@ -27,9 +28,10 @@ _PREFIX = "seedrl-"
 _LONGEST_FOLDER = 80  # of the 107 bytes that a socket's path may have
 # For env servers to close their environments; an environment that hangs is killed after it.
 _GRACE_SECONDS = 15.0
-# What the parent process of env servers prints before its lines.
-_ERROR = "error: "
-_READ_SECONDS = 2.0  # for its last line, once it has ended
+# For what a killed parent process leaves: its env servers end within 3 s, and hold their logs.
+_RESTART_SECONDS = 5.0
+# How the parent process of env servers starts the line that says why it ends.
+_ERROR = "python -m envs_server: error: "
 
 
 class Fleet(NamedTuple):
@@ -159,13 +161,6 @@ def child_environment() -> Mapping[str, str]:
     return {**os.environ, "PYTHONPATH": path_for_children()}
 
 
-class Failure(NamedTuple):
-    """Why the env servers cannot continue: an `ExitCode`, and the last line that they wrote."""
-
-    code: int
-    line: str
-
-
 class Child:
     """Owns one child process and its process group, and a thread that waits for its end.
 
@@ -240,11 +235,8 @@ class EnvServers:
     """Owns the child process that runs the env servers of this machine, and a thread that reads it.
 
     Entering starts the child, leaving ends it. The child restarts env servers that die and reports
-    that on its stderr, which is passed on to ours. If the child itself ends although nothing asked
-    for that, restarts are in vain.
-
-    Attributes:
-      failure: why they cannot continue; None as long as they can, or if training was over.
+    that on its stderr, which is passed on to ours; if the child itself is killed, it is restarted.
+    It ends by itself if training is over, or with 2 if an env server is refused what it needs.
     """
 
     def __init__(
@@ -253,55 +245,99 @@ class EnvServers:
         *,
         on_failure: Callable[[str], object] = lambda line: None,
         variables: Mapping[str, str] | None = None,
+        restart_seconds: float = _RESTART_SECONDS,
     ):
         """Starts nothing yet.
 
         Args:
           words: see `command`.
-          on_failure: called once, in a thread of this class, with the reason in words.
+          on_failure: called once, in a thread of this class, with why they cannot continue.
           variables: environment of the child; by default `env_server_environment`.
+          restart_seconds: pause before a killed child is restarted.
         """
         self._words, self._on_failure = words, on_failure
         self._variables = env_server_environment() if variables is None else variables
-        self._is_ending = False
-        self._last = ""
-        self.failure: Failure | None = None
+        self._restart_seconds = restart_seconds
+        self._codes: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._is_ending = threading.Event()
+        # Guards `_child`: it may be about to be restarted when the run ends, and must end too.
+        self._lock = threading.Lock()
+        self._refusal = ""
 
     def __enter__(self) -> Self:
-        read, write = os.pipe()
-        self._reader = threading.Thread(
-            target=self._pass_on, args=(os.fdopen(read, "rb"),), name="env servers", daemon=True
-        )
-        # Before the child, whose end may follow at once, and joins it.
-        self._reader.start()
-        try:
-            # The env servers write into logs of their own: this pipe closes with the child.
-            self._child = Child(self._words, self._variables, on_exit=self._has_ended, output=write)
-        finally:
-            os.close(write)
+        self._lines = self._start()
+        self._thread = threading.Thread(target=self._watch, name="env servers", daemon=True)
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_ending = True
+        with self._lock:
+            self._is_ending.set()
         self._child.end(_GRACE_SECONDS)
+        self._thread.join(_GRACE_SECONDS)
 
-    def _pass_on(self, lines: IO[bytes]) -> None:
-        with lines:
+    def raise_failure(self) -> None:
+        """Raises ConfigError if the env servers cannot continue; nothing else prints the reason.
+
+        So a run whose learner refuses its env servers, which then end too, has one error line.
+        """
+        if self._refusal:
+            raise ConfigError(self._refusal)
+
+    def _start(self) -> IO[bytes]:
+        """Starts the child; what it writes. The env servers write into logs of their own."""
+        read, write = os.pipe()
+        try:
+            self._child = Child(self._words, self._variables, on_exit=self._codes.put, output=write)
+        except BaseException:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)  # the pipe closes with the child
+        return os.fdopen(read, "rb")
+
+    def _watch(self) -> None:
+        """In a thread that outlives the child: the kernel ties the child to who started it."""
+        try:
+            self._refusal = self._restart_until_the_end()
+        except OSError as error:  # no process or no pipe can be made
+            self._refusal = f"cannot restart the env servers: {in_one_line(error)}"
+        if self._refusal:
+            self._on_failure(self._refusal)
+
+    def _restart_until_the_end(self) -> str:
+        """Restarts the child whenever it was killed; why it cannot continue, "" if it is over."""
+        while True:
+            line = self._pass_on()
+            code = self._codes.get()
+            if self._is_ending.is_set() or code == ExitCode.OK:
+                return ""
+            if code == ExitCode.USAGE:
+                return line or "see above"
+            _print(f"the parent process of the env servers ended with {code} and is restarted\n")
+            self._is_ending.wait(self._restart_seconds)
+            with self._lock:
+                if self._is_ending.is_set():
+                    return ""
+                self._lines = self._start()
+
+    def _pass_on(self) -> str:
+        """Prints what the child writes until it ends, but not its error line, which is returned."""
+        refusal = ""
+        with self._lines as lines:
             for raw in lines:
                 line = raw.decode(errors="replace")
-                self._last = line.strip() or self._last
-                with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
-                    sys.stderr.write(line)
-                    sys.stderr.flush()
+                if line.startswith(_ERROR):
+                    refusal = line.removeprefix(_ERROR).strip()
+                else:
+                    _print(line)
+        return refusal
 
-    def _has_ended(self, code: int) -> None:
-        self._reader.join(_READ_SECONDS)
-        if self._is_ending or code == ExitCode.OK:
-            return
-        line = self._last.rpartition(_ERROR)[2] or f"exit code {code}"
-        known = code in (ExitCode.USAGE, ExitCode.FAILING_ENVIRONMENT)
-        self.failure = Failure(code if known else int(ExitCode.FAILING_ENVIRONMENT), line)
-        self._on_failure(line)
+
+def _print(line: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
+        sys.stderr.write(line)
+        sys.stderr.flush()
 
 
 @contextlib.contextmanager

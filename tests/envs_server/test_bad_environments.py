@@ -1,6 +1,6 @@
 """Environments with a defect: each is named in one line, quickly, and ends its env server with 2.
 
-`seedrl train` ends with 2 and the same line when its env servers do (`learner.launch.supervisor`).
+`seedrl train` ends with 2 and the same line when its env servers do.
 """
 
 import math

@@ -94,6 +94,7 @@ def test_a_round_begins_again_where_a_stream_was_cut_though_its_slots_are_leased
         cast(Any, SimpleNamespace(num_slots=3)),
         FrozenParams({}, 3),
         cast(Any, None),
+        lambda: None,
     )
     begun = player._current_round(None, 6)
     assert begun is not None and player._current_round(begun, 6) is begun

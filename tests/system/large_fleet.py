@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.bench.machine import describe, num_cores
-from learner.launch.env_servers import env_server_environment
+from learner.processes.env_servers import env_server_environment
 from tests.faults.scale import scaled
 from tests.system.chaos import ledger
 from tests.system.processes import ROOT

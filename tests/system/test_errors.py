@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from learner.cli.main import main as run_seedrl
-from learner.launch.env_servers import socket_address
+from learner.processes.env_servers import socket_address
 from tests.patience import wait_until
 from tests.system import processes
 from tests.system.processes import TINY, TRAIN, Program, Programs
@@ -177,7 +177,7 @@ def test_a_wrong_config_is_told_before_anything_starts(
         ),
         (
             ("--environment.id", "NoSuch-v0"),
-            r"python -m envs_server: error: .*cannot build NoSuch-v0",
+            r"seedrl: error: .*cannot build NoSuch-v0",
         ),
     ],
     ids=["memory", "environment"],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.launch.env_servers import socket_address
+from learner.processes.env_servers import socket_address
 from learner.saving.run_records import read_run
 from seedrl import checkpoints
 from tests.system import processes

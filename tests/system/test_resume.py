@@ -17,7 +17,7 @@ import pytest
 
 import seedrl.policy
 from learner.cli.main import main as run_seedrl
-from learner.launch.env_servers import socket_address
+from learner.processes.env_servers import socket_address
 from seedrl import sums
 from seedrl.checkpoints import Checkpoint, latest
 from tests import own_process
@@ -79,10 +79,10 @@ def kill_an_env_server(run: Program, workdir: Path) -> dict[str, Any]:
     """Kills one; the first line of metrics after it is back and 50 more steps were taken."""
     logs = [workdir / "logs" / f"env_server_{index}.log" for index in range(2)]
     before = sum(map(processes.connections, logs))
-    victim = min(processes.descendants(run.pid, "envs_server"))
+    victim = max(processes.descendants(run.pid, "envs_server"))
     os.kill(victim, signal.SIGKILL)
     processes.wait_for(lambda: sum(map(processes.connections, logs)) > before, run)
-    assert len(processes.descendants(run.pid, "envs_server")) == 2
+    assert len(processes.descendants(run.pid, "envs_server")) == 3  # with their parent
     assert not processes.is_running(victim)
     steps = processes.records(workdir)[-1]["env_steps"]
     return processes.wait_for(
@@ -94,7 +94,7 @@ def kill_an_env_server(run: Program, workdir: Path) -> dict[str, Any]:
 
 
 def start_a_run(programs: Programs, workdir: Path) -> None:
-    """Trains until two checkpoints are there; an env server is killed, then the supervisor."""
+    """Trains until two checkpoints are there; an env server is killed, then the run."""
     run = programs(*TRAIN, "cartpole_r2d2", "--workdir", workdir, *FLAGS, *SAVING)
     processes.wait_for(
         lambda: sum(line["updates"] > 0 for line in processes.records(workdir, "checkpoint")) > 1,
@@ -106,7 +106,7 @@ def start_a_run(programs: Programs, workdir: Path) -> None:
         if line.get("ledger/discarded", 0) > 0:
             break
     assert line["ledger/discarded"] > 0
-    assert "env server 0 ended with 137 and is started again" in run.stderr
+    assert re.search(r"env server \d+ ended with 137 and is restarted", run.stderr)
     # What notices first decides: who reads its steps, or who writes its answers.
     why = "(its connection ended|the env server is gone)"
     assert re.search(rf"env server \S+ leaves with \d+ environments: {why}", run.stderr)
@@ -121,8 +121,6 @@ def start_a_run(programs: Programs, workdir: Path) -> None:
     run.signal(signal.SIGKILL)
     assert run.end() == -signal.SIGKILL
     processes.wait_until_gone(left)
-    # The learner was not killed with it: it has saved what it had.
-    assert saved(workdir).meta["env_steps"] >= lines[-1]["env_steps"]
     assert len(steps(workdir)) == 2
 
 

@@ -1,5 +1,6 @@
 """How env servers and slots are fitted to each other, and the child process that runs them."""
 
+import contextlib
 import dataclasses
 import os
 import queue
@@ -143,28 +144,36 @@ def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "failure"),
+    ("code", "refusal"),
     [
-        ("import sys; sys.exit(0)", None),
-        ("import sys; print('a\\nx: error: no such id', file=sys.stderr); sys.exit(2)",
-         (2, "no such id")),
-        ("import os; os.kill(os.getpid(), 9)", (4, "exit code 137")),
+        ("import sys; sys.exit(0)", ""),
+        (
+            "import sys; print('a\\npython -m envs_server: error: no such id', file=sys.stderr); "
+            "sys.exit(2)",
+            "no such id",
+        ),
     ],
-)  # fmt: skip
-def test_env_servers_that_end_unasked_say_why(
-    code: str, failure: tuple[int, str] | None, capfd: pytest.CaptureFixture[str]
+)
+def test_env_servers_that_are_refused_have_failed_and_their_reason_is_not_printed_twice(
+    code: str, refusal: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lines: list[str] = []
     with EnvServers(python(code), on_failure=lines.append, variables={}) as started:
-        wait_until(lambda: started._child.has_ended(0.0), "it never ended")
-    assert started.failure == failure
-    assert lines == ([] if failure is None else [failure[1]])
-    if failure is not None and failure[0] == 2:
-        assert "x: error: no such id\n" in capfd.readouterr().err
+        wait_until(lambda: not started._thread.is_alive(), "it never ended")
+        assert lines == [refusal] * bool(refusal)
+        with pytest.raises(ConfigError, match=refusal) if refusal else contextlib.nullcontext():
+            started.raise_failure()
+    assert capfd.readouterr().err == ("a\n" if refusal else "")
 
 
-def test_env_servers_that_are_ended_have_not_failed() -> None:
-    code = "import signal, sys; print('up', file=sys.stderr, flush=True); signal.pause()"
-    with EnvServers(python(code), variables={}) as started:
-        pass
-    assert started.failure is None
+def test_a_killed_parent_of_env_servers_is_restarted_and_one_that_is_ended_has_not_failed(
+    tmp_path: Path,
+) -> None:
+    code = f"import os, signal; open({str(tmp_path)!r} + f'/{{os.getpid()}}', 'w'); signal.pause()"
+    with EnvServers(python(code), variables={}, restart_seconds=0.0) as started:
+        for number in (1, 2):
+            wait_until(lambda number=number: len(list(tmp_path.iterdir())) == number)  # type: ignore[misc]
+            if number == 1:
+                started._child.send(signal.SIGKILL)
+    assert not started._thread.is_alive()
+    started.raise_failure()

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from learner.launch import env_servers
+from learner.processes import env_servers
 from seedrl.programs.abandoned import holding, remove_abandoned
 
 HOLDING = """
 import os, signal, sys
-from learner.launch.env_servers import private_folder
+from learner.processes.env_servers import private_folder
 with private_folder() as folder:
     (folder / "config.json").write_text("{}")
     print(folder, flush=True)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from learner.cli.main import main
-from learner.cli.saved_runs.record import VideoError, rgb
+from learner.cli.record import VideoError, rgb
 from seedrl import config_io, policy
 from seedrl.config_io import to_json
 from seedrl.exit_codes import ExitCode

@@ -1,20 +1,24 @@
 """`seedrl evaluate WORKDIR`: plays a checkpoint of a run through the same service."""
 
+import contextlib
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from learner.cli.arguments import parse_flags
-from learner.cli.saved_runs.playing import PlayOptions, config_of, make_logs, play
-from learner.launch import env_servers
-from learner.launch.supervisor import Supervisor
+from learner.cli.playing import PlayOptions, config_of
+from learner.processes import env_servers
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
+from seedrl.run_files import LOGS
 
 if TYPE_CHECKING:  # imports jax
     from learner.evaluate import Evaluation
@@ -61,7 +65,7 @@ def run(argv: Sequence[str]) -> int:
     options = parse_flags(EvaluateOptions, argv, prog=PROG)
     extras.require("learner")
     config = config_of(options)
-    with env_servers.socket_address() as address:
+    with env_servers.socket_address() as address, _logs(options.workdir) as logs:
         serving = env_servers.on_private_socket(config.serving, address)
         # Whatever the number of env servers, the slots are those of the run.
         launch = dataclasses.replace(config.launch, envs_per_server=0)
@@ -71,12 +75,7 @@ def run(argv: Sequence[str]) -> int:
         )
         check(config)
         planned = _just_enough(planned, config, options.episodes)
-        logs = make_logs(options.workdir, "evaluate")
-        commands = env_servers.commands(planned, config.environment, address=address, logs=logs)
-        supervisor = Supervisor(commands, restarts=10)
-        evaluation = play(supervisor, config, options, logs=logs)
-    if not isinstance(evaluation, tuple):
-        return evaluation
+        evaluation = _play(env_servers.command(planned, config, logs=logs), config, options)
     print(_text(evaluation, as_json=options.json))  # first: a full disk does not lose it
     if options.save:
         from learner.saving.run_records import FinalScore, write_final_score  # imports numpy
@@ -84,6 +83,45 @@ def run(argv: Sequence[str]) -> int:
         played = FinalScore(evaluation.mean, evaluation.episodes, evaluation.step, options.greedy)
         write_final_score(options.workdir, played)
     return ExitCode.OK
+
+
+@contextlib.contextmanager
+def _logs(workdir: Path) -> Iterator[Path]:
+    """A new folder below the run's logs for the env servers of this evaluation; kept if it fails.
+
+    The run may be training, and others may play it: their env servers have logs of their own.
+    Raises ConfigError if it cannot be made.
+    """
+    parent = workdir / LOGS
+    try:
+        parent.mkdir(exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="evaluate_", dir=parent))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write in {parent} ({error.strerror}): expected a folder for the logs of env "
+            "servers; play a copy of the run"
+        ) from error
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _play(words: Sequence[str], config: Config, options: EvaluateOptions) -> "Evaluation":
+    # First, so that they import and build while this process imports jax.
+    with env_servers.EnvServers(words) as started:
+        from learner.evaluate import evaluate
+        from seedrl import checkpoints
+
+        checkpoint = checkpoints.choose(
+            options.workdir, step=options.step, is_best=options.best, parts=checkpoints.PARAMS
+        )
+        return evaluate(
+            config,
+            checkpoint,
+            episodes=options.episodes,
+            seed=options.seed,
+            is_greedy=options.greedy,
+            raise_failure=started.raise_failure,
+        )
 
 
 def _just_enough(planned: env_servers.Fleet, config: Config, episodes: int) -> env_servers.Fleet:

@@ -2,8 +2,6 @@
 
 import errno
 import json
-import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,7 @@ import pytest
 import learner.evaluate
 from learner.cli.main import main
 from learner.evaluate import Evaluation
-from learner.launch import env_servers
-from learner.launch.child import Command
+from learner.processes import env_servers
 from learner.saving.run_records import FinalScore, read_final_score
 from seedrl import checkpoints, config_io
 from seedrl.config import Config
@@ -48,16 +45,16 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any] = lambda: RESULT) -> Calls:
+def stand_in(monkeypatch: pytest.MonkeyPatch, act: Callable[..., Any] = lambda _: RESULT) -> Calls:
     calls: Calls = []
 
     def evaluate(
-        config: Config, checkpoint: Any, *, episodes: int, seed: int | None, is_greedy: bool
+        config: Config, checkpoint: Any, *, episodes: int, raise_failure: Any, **_: Any
     ) -> Evaluation:
         assert checkpoint == {"step": None, "is_best": False, "parts": checkpoints.PARAMS}
         assert config.environment.vectorization == "seeded"
         calls.append((config, episodes))
-        result: Evaluation = act()
+        result: Evaluation = act(raise_failure)
         return result
 
     monkeypatch.setattr(learner.evaluate, "evaluate", evaluate)
@@ -80,7 +77,7 @@ def test_the_result_is_one_line_or_json(
 def test_an_evaluation_whose_env_servers_did_not_all_stay_says_so(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stand_in(monkeypatch, lambda: RESULT._replace(slots_leased_again=2))
+    stand_in(monkeypatch, lambda _: RESULT._replace(slots_leased_again=2))
     assert main(["evaluate", str(run_folder)]) == 0
     assert capsys.readouterr().out.endswith(
         "after 7 updates; 2 slots lost their env server and got another one, so that the same seed "
@@ -102,25 +99,6 @@ def test_the_saved_config_is_served_on_a_socket_of_its_own(
     assert not [*(run_folder / "logs").iterdir()]
 
 
-def test_each_player_has_logs_of_its_own(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs: list[Path] = []
-    commands = env_servers.commands
-
-    def spy(*args: Any, **kwargs: Any) -> list[Command]:
-        logs.append(kwargs["logs"])
-        return commands(*args, **kwargs)
-
-    monkeypatch.setattr(env_servers, "commands", spy)
-    stand_in(monkeypatch)
-    # As if the run were training: nothing of its own logs is another's.
-    (run_folder / "logs").mkdir()
-    (run_folder / "logs" / "env_server_0.sent").touch()
-    for _ in range(2):
-        assert main(["evaluate", str(run_folder), "--env-servers", "1"]) == 0
-    assert len({run_folder / "logs", *logs}) == 3
-    assert [path.name for path in (run_folder / "logs").iterdir()] == ["env_server_0.sent"]
-
-
 @pytest.mark.parametrize(
     ("episodes", "expected"), [(100, [50, 50]), (20, [10, 10]), (3, [2, 2]), (1, [1])]
 )
@@ -128,14 +106,14 @@ def test_no_more_environments_than_episodes_are_started(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, episodes: int, expected: list[int]
 ) -> None:
     sizes: list[int] = []
-    commands = env_servers.commands
+    command = env_servers.command
 
-    def spy(planned: env_servers.Fleet, *args: Any, **kwargs: Any) -> list[Command]:
+    def spy(planned: env_servers.Fleet, *args: Any, **kwargs: Any) -> list[str]:
         sizes.extend([planned.num_envs] * planned.num_servers)
         assert planned.num_groups <= planned.num_envs
-        return commands(planned, *args, **kwargs)
+        return command(planned, *args, **kwargs)
 
-    monkeypatch.setattr(env_servers, "commands", spy)
+    monkeypatch.setattr(env_servers, "command", spy)
     stand_in(monkeypatch)
     assert main(["evaluate", str(run_folder), "--episodes", str(episodes)]) == 0
     assert sizes == expected
@@ -179,17 +157,17 @@ def test_a_run_that_names_code_is_played_only_if_that_is_allowed(
 def test_env_servers_that_cannot_run_end_an_evaluation_that_waits_for_them(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    refuse = "import sys; print('ends: no such environment'); sys.exit(2)"
+    error = "python -m envs_server: error: no such environment"
+    refuse = f"import sys; print({error!r}, file=sys.stderr); sys.exit(2)"
     (run_folder.parent / "envs_server" / "__main__.py").write_text(refuse)
-    stand_in(monkeypatch, lambda: threading.Event().wait(60))
-    before = signal.getsignal(signal.SIGINT)
+
+    def wait(raise_failure: Callable[[], None]) -> None:
+        while True:
+            raise_failure()
+
+    stand_in(monkeypatch, wait)
     assert main(["evaluate", str(run_folder), "--env-servers", "1"]) == 2
-    assert capsys.readouterr().err == (
-        "seedrl: error: env server 0 cannot run: no such environment\n"
-    )
-    (log,) = (run_folder / "logs").glob("evaluate_*/env_server_0.log")
-    assert log.read_text() == "ends: no such environment\n"
-    assert signal.getsignal(signal.SIGINT) is before
+    assert capsys.readouterr().err == "seedrl: error: no such environment\n"
 
 
 def test_the_result_is_kept_as_the_final_score_of_the_run(

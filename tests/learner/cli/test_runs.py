@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from learner.cli.main import main
-from learner.cli.saved_runs.runs import table
+from learner.cli.runs import table
 from learner.saving.run_records import RunRecord
 
 RECORDS = [

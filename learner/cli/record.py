@@ -19,7 +19,7 @@ import numpy as np
 import tyro
 
 from learner.cli.arguments import parse_flags
-from learner.cli.saved_runs.playing import PlayOptions, config_of
+from learner.cli.playing import PlayOptions, config_of
 from seedrl import config_io
 from seedrl.config import EnvironmentConfig
 from seedrl.errors import ConfigError

@@ -1,1 +1,0 @@
-"""Commands on the folders of runs: none of them starts one."""

@@ -483,7 +483,7 @@ class Client:
                 advice = "`seedrl check-env` says more of the environment"
                 return _End(ExitCode.USAGE, f"{error}; {advice}")
             if not self._failures.live:
-                return _End(ExitCode.FAILING_ENVIRONMENT, str(error))
+                return _End(ExitCode.TEMPORARY, str(error))
             return _Return("an environment failed")
         except UnusableLinkError as error:
             self._local_link = False
@@ -512,7 +512,7 @@ class Client:
             # written to our sockets, and another process in place of this one may go on.
             has_served = self._has_served or lease.is_answered
             is_breach = code is grpc.StatusCode.INVALID_ARGUMENT and has_served
-            end = ExitCode.FAILING_ENVIRONMENT if is_breach else ExitCode.USAGE
+            end = ExitCode.TEMPORARY if is_breach else ExitCode.USAGE
             return _End(end, f"the learner at {self._address} refused: {details}")
         is_full = code == grpc.StatusCode.RESOURCE_EXHAUSTED
         longest_pause = _LONGEST_PAUSE_WHEN_FULL_SECONDS if is_full else _LONGEST_PAUSE_SECONDS

@@ -74,7 +74,7 @@ class HangLimit:
         while True:
             if (mib := resident_mib()) > most_mib:
                 _log.error("the process has grown to %d MiB (--max-memory-mib) and ends", mib)
-                os._exit(ExitCode.FAILING_ENVIRONMENT)
+                os._exit(ExitCode.TEMPORARY)
             now = time.monotonic()
             # A copy in one step of the interpreter: the threads go on meanwhile.
             left = min(self._until.copy().values(), default=math.inf) - now

@@ -92,7 +92,7 @@ class Options:
     and leave only the lease to gRPC."""
 
     max_memory_mib: Annotated[int, tyro.conf.arg(metavar="MIB")] = 0
-    """Memory of this process at most: beyond it the process ends with 4, and --processes starts
+    """Memory of this process at most: beyond it the process ends with 75, and --processes starts
     another. 0: three quarters of the machine's memory."""
 
     niceness: int = 0

@@ -171,7 +171,7 @@ def train(
             loop.run()
         finally:
             text = "the run was not stopped and saved"
-            with ExitDeadline(_STOP_SECONDS + stuck_seconds, text, code=ExitCode.STUCK):
+            with ExitDeadline(_STOP_SECONDS + stuck_seconds, text, code=ExitCode.TEMPORARY):
                 loop.end()
         if place.is_first:
             reports.draw_curve(config, folder, stop.seconds_to_end())

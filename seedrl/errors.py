@@ -30,19 +30,19 @@ class CheckpointError(UserError, OSError):
 class NotFiniteError(UserError, ArithmeticError):
     """Learning that does not become finite again."""
 
-    exit_code = ExitCode.NOT_FINITE
+    exit_code = ExitCode.TEMPORARY
 
 
 class AddressInUseError(UserError, OSError):
     """The address to serve on is taken, or cannot be bound."""
 
-    exit_code = ExitCode.ADDRESS_IN_USE
+    exit_code = ExitCode.TEMPORARY
 
 
 class HostLostError(UserError, ConnectionError):
     """Another host of the run that did not come, or is gone."""
 
-    exit_code = ExitCode.HOST_LOST
+    exit_code = ExitCode.TEMPORARY
 
 
 def in_one_line(error: Exception) -> str:

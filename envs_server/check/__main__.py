@@ -111,7 +111,7 @@ def _check(options: Options) -> ExitCode:
         print(json.dumps(_as_json(options, back_end, found)))
     else:
         print("\n".join(_lines(options, back_end, found)))
-    return ExitCode.BROKEN_ENVIRONMENT if found.findings.errors else ExitCode.OK
+    return ExitCode.FAULTS if found.findings.errors else ExitCode.OK
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ def _check(options: Options) -> ExitCode:
             f"{options.command} {trial.findings.verdict()}: {trial.num_streams} streams, "
             f"{trial.num_steps:,} steps of {options.environment}"
         )
-    return ExitCode.BROKEN_ENVIRONMENT if trial.findings.errors else ExitCode.OK
+    return ExitCode.FAULTS if trial.findings.errors else ExitCode.OK
 
 
 @contextlib.contextmanager

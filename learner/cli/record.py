@@ -125,7 +125,7 @@ def run(argv: Sequence[str]) -> int:
                 print(f"{path}: return {score:g}{how}", flush=True)
     except (VideoError, EnvironmentFailedError) as error:
         print(f"{PROG}: {number} of {options.episodes} videos: {error}", file=sys.stderr)
-        return ExitCode.FAILED_FILMS
+        return ExitCode.FAULTS
     return ExitCode.OK
 
 

@@ -91,7 +91,7 @@ class Experiment:
             each.result()
         states = {outcome.state for outcome in self.outcomes.values()}
         bad = {"failed"} if self._is_ending.is_set() else {"failed", "interrupted"}
-        return ExitCode.FAILED_RUNS if bad & states else ExitCode.OK
+        return ExitCode.FAULTS if bad & states else ExitCode.OK
 
     def _work_on(self, run: PlannedRun) -> None:
         """In a thread: trains a run and plays its final score, as far as that is left to do."""

@@ -35,7 +35,7 @@ from seedrl.exit_codes import ExitCode
 
 # Another start of the learner would not change these.
 _FINAL = (
-    *(ExitCode.OK, ExitCode.TARGET_MISSED, ExitCode.USAGE, ExitCode.NOT_FINITE),
+    *(ExitCode.OK, ExitCode.TARGET_MISSED, ExitCode.USAGE),
     ExitCode.UNREADABLE_CHECKPOINT,
 )
 # Restarts of the learner in its actor, and as often of the actor.
@@ -104,7 +104,7 @@ class LearnerActor:
                 if self._is_ending or code in _FINAL:
                     break
                 # One whose actor was lost may still be at work: then the folder is its own.
-                time.sleep(_TAKEN_SECONDS if code == ExitCode.ADDRESS_IN_USE else 1.0)
+                time.sleep(_TAKEN_SECONDS if code == ExitCode.TEMPORARY else 1.0)
             return code
 
     def address(self) -> str:

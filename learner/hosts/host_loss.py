@@ -14,7 +14,7 @@ def exit_lost(line: str) -> NoReturn:
     exit_now(
         f"learner: error: {line}; the run ends, and its newest checkpoint is that of its last "
         "save: start all hosts again to resume",
-        ExitCode.HOST_LOST,
+        ExitCode.TEMPORARY,
     )
     raise AssertionError("unreachable")
 

@@ -27,7 +27,7 @@ def end_if_stuck(peers: Peers, seconds: float, watchdog: Watchdog) -> None:
         exit_hung(
             f"{' and '.join(own)} finished nothing for {seconds:.0f} seconds "
             "(logging.stuck_seconds)",
-            ExitCode.STUCK,
+            ExitCode.TEMPORARY,
         )
     seconds += _OTHERS_SECONDS if peers.place.is_first else 2 * _OTHERS_SECONDS
     if (late := watchdog.late(seconds)) and (missing := peers.waited_for(late[0])):

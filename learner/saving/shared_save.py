@@ -69,7 +69,7 @@ class SharedSave:
         exit_now(
             "learner: error: expected the same parameters on all hosts, bit for bit, got digests "
             f"{', '.join(texts)}; the run ends, and nothing of this is saved",
-            ExitCode.HOSTS_DIFFER,
+            ExitCode.INTERNAL,
         )
 
     def _expect_end_of_all(self) -> None:

@@ -156,7 +156,7 @@ class Watchdog:
         elif now - self._compiling_since > self._compile_seconds:
             exit_hung(
                 f"compiling has not ended within {self._compile_seconds / 60:.0f} minutes",
-                ExitCode.STUCK,
+                ExitCode.TEMPORARY,
             )
         for beat, (seconds, report) in list(self._reports.items()):
             piece, since = self._seen.get(beat, (0, now))
@@ -219,7 +219,7 @@ class ExitDeadline:
         seconds: float,
         what: str,
         *,
-        code: ExitCode = ExitCode.EXIT_HUNG,
+        code: ExitCode = ExitCode.TEMPORARY,
         then: int | None = None,
         leave: Callable[[int], object] = os._exit,
     ):

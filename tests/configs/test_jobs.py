@@ -204,8 +204,7 @@ def test_parts_of_a_jobset_refer_to_each_other(name: str) -> None:
         # What would end the same way again is not started again; what was taken away is.
         final = [ExitCode.USAGE]
         if role == "learner":
-            final = [ExitCode.TARGET_MISSED, *final, ExitCode.NOT_FINITE]
-            final.append(ExitCode.UNREADABLE_CHECKPOINT)
+            final = [ExitCode.TARGET_MISSED, *final, ExitCode.UNREADABLE_CHECKPOINT]
             assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim
         fatal, disruption = job["podFailurePolicy"]["rules"]
         assert fatal["onExitCodes"]["containerName"] == container["name"]

@@ -226,7 +226,7 @@ def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
 
     learner.serve(*[play] * 9)
     client = Client(learner.address, Offer(2, 1, ()), Stop(), 2**20)
-    assert client.run() is ExitCode.FAILING_ENVIRONMENT
+    assert client.run() is ExitCode.TEMPORARY
     reason = "step 3 of group 0: RuntimeError: the emulator has crashed"
     assert len(reasons) == 4 and all(reason in each for each in reasons)
     assert [step.sequence for step in learner.seen] == [0, 1, 2] * 4
@@ -241,7 +241,7 @@ def test_a_breach_after_it_was_served_may_be_an_environments_doing(learner: Any)
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, "expected a step, got noise")
 
     learner.serve(refuse)
-    assert learner.run(1, 1).wait() is ExitCode.FAILING_ENVIRONMENT
+    assert learner.run(1, 1).wait() is ExitCode.TEMPORARY
     learner.close()
     learner.serve(learner.abort(grpc.StatusCode.INVALID_ARGUMENT, "expected Hello"))
     assert learner.run(1, 1).wait() is ExitCode.USAGE

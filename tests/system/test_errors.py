@@ -14,7 +14,7 @@ from tests.patience import wait_until
 from tests.system import processes
 from tests.system.processes import TINY, TRAIN, Program, Programs
 
-USAGE, UNREADABLE_CHECKPOINT, STUCK, ADDRESS_IN_USE = 2, 74, 75, 98  # as documented
+USAGE, UNREADABLE_CHECKPOINT, TEMPORARY = 2, 74, 75  # as documented
 LEARNER = ("learner", "cartpole_r2d2", *TINY)
 OWN = LEARNER[1:]  # of a learner in this process
 
@@ -209,7 +209,7 @@ def test_a_port_that_is_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str
             *(capsys, *LEARNER[1:], "--workdir", tmp_path / "run"),
             *("--bind", bind, "--serving.insecure"),
         )
-    assert code == ADDRESS_IN_USE
+    assert code == TEMPORARY
     assert line.startswith(f"python -m learner: error: cannot serve on {bind}: the address is in")
 
 
@@ -218,11 +218,11 @@ def test_a_socket_or_a_folder_that_another_learner_uses(
 ) -> None:
     address = shared.address
     code, line = processes.told(capsys, *OWN, "--workdir", tmp_path / "other", "--bind", address)
-    assert code == ADDRESS_IN_USE
+    assert code == TEMPORARY
     assert line.startswith(f"python -m learner: error: cannot serve on {address}: another learner")
     workdir = shared.workdir
     code, line = processes.told(capsys, *OWN, "--workdir", workdir, "--bind", f"{address}2")
-    assert code == ADDRESS_IN_USE
+    assert code == TEMPORARY
     assert line.startswith(f"python -m learner: error: another learner is using {workdir}; stop it")
     # The one that was there first did not notice.
     assert not shared.learner.has_ended
@@ -272,7 +272,7 @@ def test_a_thread_that_hangs_ends_the_run(programs: Programs, tmp_path: Path, ad
     path.write_text(HANGING)
     programs("envs_server", "--learner", address, "--num-envs", 1, "--groups", 1)
     learner = programs("learner", path, "--workdir", tmp_path / "run", "--bind", address)
-    assert learner.end() == STUCK
+    assert learner.end() == TEMPORARY
     # On few cores learning waits behind it.
     expected = r"acting (and learning )?finished nothing for 5 seconds \(logging.stuck_seconds\)"
     assert re.search(expected, learner.stderr)

@@ -119,7 +119,7 @@ def test_a_resumed_run_goes_on_from_its_step_with_its_replay(story: Story) -> No
 
 def test_the_loss_of_the_first_host_ends_the_other_with_a_line_and_a_code(story: Story) -> None:
     code, said = story.lost
-    assert code == ExitCode.HOST_LOST
+    assert code == ExitCode.TEMPORARY
     assert "learner: error: host 0 of 2 is lost: it is gone; the run ends" in said
     assert checkpoints.latest(story.run.workdir / "checkpoints") is not None
 
@@ -135,7 +135,7 @@ def test_updates_that_are_not_finite_end_all_hosts_with_that_code(tmp_path: Path
         run = SeveralHosts(programs, tmp_path / "run", "dqn.py", *words, environments=4)
         run.start(2)
         codes = [learner.end() for learner in run.learners]
-    assert codes == [ExitCode.NOT_FINITE] * 2, [learner.stderr for learner in run.learners]
+    assert codes == [ExitCode.TEMPORARY] * 2, [learner.stderr for learner in run.learners]
 
 
 @pytest.mark.parametrize("index", [0, 1])

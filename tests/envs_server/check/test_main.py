@@ -40,7 +40,7 @@ def test_what_passes_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_broken_environment_has_its_exit_code_and_a_line() -> None:
     done = _check_env("example_envs:NanReward", *_FEW)
-    assert (done.returncode, done.stderr) == (ExitCode.BROKEN_ENVIRONMENT, "")
+    assert (done.returncode, done.stderr) == (ExitCode.FAULTS, "")
     line, *_, verdict = done.stdout.splitlines()
     assert line.startswith("error  fails: environment 0") and "-inf" in line
     assert verdict == "example_envs:NanReward breaks a rule"

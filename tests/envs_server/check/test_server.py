@@ -327,7 +327,7 @@ def test_a_command_that_does_not_connect_is_reported_with_its_last_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     command = f"{sys.executable} -c 'import sys; sys.exit(sys.argv[2] + \" fails\")'"
-    assert main(["--command", command, "--json"]) == ExitCode.BROKEN_ENVIRONMENT
+    assert main(["--command", command, "--json"]) == ExitCode.FAULTS
     out, err = capsys.readouterr()
     report = json.loads(out)
     assert not report["passes"] and err == ""

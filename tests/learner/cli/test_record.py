@@ -135,7 +135,7 @@ def test_a_picture_that_changes_its_size_leaves_no_video(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr(Pictured, "picture", lambda n: np.zeros((64, 64 + 2 * n), np.uint8))
-    assert _record(run_folder) == ExitCode.FAILED_FILMS
+    assert _record(run_folder) == ExitCode.FAULTS
     assert "[64, 66] after [64, 64]" in capsys.readouterr().err
     assert not [*(run_folder / "videos").iterdir()]
 

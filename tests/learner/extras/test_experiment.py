@@ -76,7 +76,7 @@ def started(folder: Path) -> list[str]:
 def test_each_run_is_trained_and_scored_and_one_that_fails_ends_no_other(stage: Path) -> None:
     runs = planned("learns"), planned("fails"), planned("misses")
     code, experiment = work(stage, *runs, number=1)
-    assert code == ExitCode.FAILED_RUNS
+    assert code == ExitCode.FAULTS
     assert started(stage) == [
         *("train learns0", "evaluate learns0", "train fails0"),
         *("train misses0", "evaluate misses0"),
@@ -85,7 +85,7 @@ def test_each_run_is_trained_and_scored_and_one_that_fails_ends_no_other(stage: 
     assert states == {"learns0": "finished", "fails0": "failed", "misses0": "finished"}
     assert "no more memory" in experiment.outcomes["fails0"].reason
     # Again, only what has failed is tried.
-    assert work(stage, *runs)[0] == ExitCode.FAILED_RUNS
+    assert work(stage, *runs)[0] == ExitCode.FAULTS
     assert started(stage) == ["train fails0"]
 
 
@@ -115,7 +115,7 @@ def test_a_run_that_another_one_has_stopped_is_interrupted(stage: Path) -> None:
         threading.Event().wait(0.02)
     experiment._children["waits0"].send(signal.SIGTERM)
     working.join()
-    assert codes == [ExitCode.FAILED_RUNS]
+    assert codes == [ExitCode.FAULTS]
     assert experiment.outcomes["waits0"].state == "interrupted"
 
 

@@ -71,4 +71,4 @@ def test_a_thread_that_waits_for_nobody_ends_the_process(monkeypatch: pytest.Mon
         with pytest.raises(EndedError) as caught:
             end_if_stuck(peers[0], 60.0, late)
     text = "acting finished nothing for 60 seconds (logging.stuck_seconds)"
-    assert caught.value.args == (text, ExitCode.STUCK)
+    assert caught.value.args == (text, ExitCode.TEMPORARY)

@@ -169,7 +169,7 @@ def test_parameters_that_differ_in_a_bit_end_every_host(
     with linked(2) as peers:
         values = (1.0, np.nextafter(1.0, 2.0))
         at_once([functools.partial(one, *pair) for pair in zip(savers(peers), values, strict=True)])
-    assert [code for _, code in ended] == [ExitCode.HOSTS_DIFFER] * 2
+    assert [code for _, code in ended] == [ExitCode.INTERNAL] * 2
     assert "expected the same parameters on all hosts, bit for bit" in ended[0][0]
 
 
@@ -204,7 +204,7 @@ def test_a_host_that_ends_at_once_is_no_loss_to_one_whose_thread_hears_later_of_
     with linked(3, losses) as hosts:
         hosts[slow].__class__ = Slow
         at_once([functools.partial(one, peers) for peers in hosts])
-    assert codes == dict.fromkeys(range(3), ExitCode.HOSTS_DIFFER)
+    assert codes == dict.fromkeys(range(3), ExitCode.INTERNAL)
     assert losses == []
 
 

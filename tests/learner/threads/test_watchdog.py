@@ -52,7 +52,7 @@ def test_an_end_that_hangs_prints_all_stacks_and_has_a_code_of_its_own(
 ) -> None:
     left = Left()
     deadline = ExitDeadline(0.0, "the run did not end", then=0, leave=left)
-    assert left.wait() == ExitCode.EXIT_HUNG == 79
+    assert left.wait() == ExitCode.TEMPORARY
     deadline.cancel()
     said = capfd.readouterr().err
     assert "most recent call first" in said
@@ -75,7 +75,7 @@ def test_a_compilation_that_is_left_does_not_change_how_a_run_ends(
 
 def test_who_ends_in_time_hears_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     left = Left()
-    with ExitDeadline(SECONDS, "the run was not saved", code=ExitCode.STUCK, leave=left):
+    with ExitDeadline(SECONDS, "the run was not saved", code=ExitCode.TEMPORARY, leave=left):
         pass
     assert left.code is None and capfd.readouterr().err == ""
 
@@ -92,7 +92,7 @@ COMMAND = [sys.executable, "-c", HANGING]
 
 def test_a_process_that_something_keeps_from_ending_ends() -> None:
     done = subprocess.run(COMMAND, capture_output=True, text=True, timeout=SECONDS)
-    assert done.returncode == ExitCode.EXIT_HUNG
+    assert done.returncode == ExitCode.TEMPORARY
     assert "threading.py" in done.stderr and "the process did not end within" in done.stderr
 
 
@@ -190,7 +190,7 @@ def test_only_compiling_has_a_deadline_while_programs_are_compiled(
     watched.is_compiling = True
     with pytest.raises(EndedError) as caught:
         watched.passed(102.0)
-    assert caught.value.args == (ExitCode.STUCK,)
+    assert caught.value.args == (ExitCode.TEMPORARY,)
 
 
 def test_a_watchdog_looks_by_itself_until_it_is_stopped() -> None:

@@ -167,7 +167,7 @@ def fail(
         cluster.lose(cluster.head)
         code = launcher.process.wait(_AGAIN_SECONDS)
     diary.say(f"exit code {code}")
-    assert code == 80
+    assert code == 75
     wait(_END_SECONDS, "the end of all", lambda: not placed(cluster))
     diary.say("nothing of it runs any more")
 

@@ -108,7 +108,7 @@ def _killed(run: SeveralHosts, number: int, how: signal.Signals) -> dict[str, An
         "said": said,
         "resumed_at": resumed_at,
         "saved_at": None if saved is None else saved.step,
-        "ok": code == ExitCode.HOST_LOST
+        "ok": code == ExitCode.TEMPORARY
         and seconds <= LOST_SECONDS
         and len(said) == 1
         and saved is not None

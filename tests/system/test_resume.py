@@ -107,10 +107,8 @@ def start_a_run(programs: Programs, workdir: Path) -> None:
             break
     assert line["ledger/discarded"] > 0
     assert re.search(r"env server \d+ ended with 137 and is restarted", run.stderr)
-    # What notices first decides: who reads its steps, or who writes its answers.
-    why = "(its connection ended|the env server is gone)"
-    assert re.search(rf"env server \S+ leaves with \d+ environments: {why}", run.stderr)
-    assert re.search(r"env server \S+ returns in the place of \S+ after", run.stderr)
+    assert re.search(r"env server \S+ left", run.stderr)
+    assert re.search(r"env server \S+ returns after .* s in place of \S+", run.stderr)
     lines = processes.records(workdir)
     for line in lines:
         check_ledger(line)
@@ -158,7 +156,7 @@ def resume_after_a_kill(
     run = programs(*learner_command(workdir, address), "--learning.total-steps", total)
     assert run.end() == 0, run.stderr
     assert all(map(processes.PROGRESS.match, run.stderr.splitlines())), run.stderr
-    assert f"resumes from update {found.step:,} and {found.meta['env_steps']:,} " in run.stderr
+    assert f"from update {found.step:,} and {found.meta['env_steps']:,} " in run.stderr
     lines = processes.records(workdir)[earlier:]
     assert lines[0]["updates"] >= found.step
     assert lines[0]["env_steps"] >= found.meta["env_steps"]

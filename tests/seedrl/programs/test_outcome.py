@@ -45,7 +45,7 @@ def test_a_result_is_passed_on() -> None:
     [
         (ConfigError, ValueError, 2),
         (CheckpointError, OSError, 74),
-        (AddressInUseError, OSError, 98),
+        (AddressInUseError, OSError, 75),
     ],
 )
 def test_a_users_error_is_one_line_and_its_code(

@@ -39,23 +39,23 @@ def serve(options: Options) -> int:
     For the main thread. Raises ConfigError for a file that cannot be read.
     """
     from envs_server.client import Client, Offer
-    from envs_server.hang import HangLimit
     from envs_server.sent_log import SentLog
+    from envs_server.stop import HangLimit
     from seedrl.wire.credentials import Certificates, read_token
 
     logging.basicConfig(
-        level=options.log_level.upper(),
+        level=logging.INFO,
         format="%(asctime)s env server %(process)d: %(message)s",
         stream=sys.stderr,
     )
     stop = Stop()
     stop.install()
     end_with_parent()
-    with _naming("--play"):
-        recording = None
-        if options.play is not None:
-            from seedrl.wire.recording import Recording
+    recording = None
+    if options.play is not None:
+        from seedrl.wire.recording import Recording
 
+        with _naming("--play"):
             recording = Recording(options.play)
     with _naming("--sent-log"):
         sent_log = SentLog(options.sent_log)
@@ -63,19 +63,11 @@ def serve(options: Options) -> int:
         token = "" if options.token_file is None else read_token(options.token_file)
     certificates = Certificates(options.certificate, options.private_key, options.authority)
     hang = HangLimit()
-    hang.start(options.max_memory_mib)
+    hang.start()
     client = Client(
         options.learner,
-        Offer(
-            options.num_envs,
-            options.num_groups,
-            options.allowed,
-            recording,
-            options.group_threads,
-            options.niceness,
-        ),
+        Offer(options.num_envs, options.num_groups, options.allowed, recording),
         stop,
-        options.max_message_bytes,
         sent_log,
         local_link=options.local_link,
         token=token,

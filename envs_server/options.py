@@ -4,18 +4,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from seedrl.programs.command_line import read
-from seedrl.programs.niceness import MOST
 from seedrl.wire.address import address_fault, is_local
 from seedrl.wire.version import MOST_GROUPS
 
 PROG = "python -m envs_server"
-
-LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +24,8 @@ class Options:
 
     Exit codes: 0 training is over, or SIGTERM or SIGINT; 1 an environment hangs, all stacks are
     printed; 2 wrong arguments, the learner refused this env server, or the environment cannot be
-    built here; 4 the environments failed too often, or need too much memory. With --processes,
-    only 0 and 2: a process that ends otherwise is started again.
+    built here; 75 the environments failed too often. With --processes, only 0 and 2: a process that
+    ends otherwise is started again.
     """
 
     learner: str
@@ -49,11 +46,6 @@ class Options:
     """Groups that are interleaved: one steps while the others wait for actions. No more than
     there are environments; at most 1000."""
 
-    group_threads: bool = False
-    """Build and step each group in a thread of its own, so that a slow environment holds back only
-    its own group, and environments that sleep or wait do so at the same time. For thread-safe
-    environments; those that compute in Python for microseconds get slower."""
-
     allow_env: tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]] = ()
     """Shell patterns of factories (package.module:factory), for environments and wrappers, that the
     learner may name beside envs_server.envs.*; registered gymnasium ids are always allowed. What
@@ -67,9 +59,6 @@ class Options:
     play: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A recording to play in place of environments, to a deterministic learner. Actions other
     than those recorded are an error; at its end the env server waits."""
-
-    max_message_bytes: Annotated[int, tyro.conf.arg(metavar="BYTES")] = 64 * 2**20
-    """Longest message sent or received; the learner has its own limit."""
 
     token_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """File with the token that the learner asks for (its serving.token_file)."""
@@ -91,18 +80,6 @@ class Options:
     """To a learner of this host (and network namespace), send steps through a socket of the kernel,
     and leave only the lease to gRPC."""
 
-    max_memory_mib: Annotated[int, tyro.conf.arg(metavar="MIB")] = 0
-    """Memory of this process at most: beyond it the process ends with 75, and --processes starts
-    another. 0: three quarters of the machine's memory."""
-
-    niceness: int = 0
-    """Niceness as of nice(1), 0 to 19, once it is served. For many env servers on the cores of
-    their learner: started with nice(1) they let it answer, and with a higher niceness here, those
-    that start come before those that step."""
-
-    log_level: LogLevel = "info"
-    """What to report on stderr."""
-
     def __post_init__(self) -> None:
         if fault := address_fault(self.learner, lowest_port=1):
             raise ValueError(f"--learner: {fault}")
@@ -114,8 +91,6 @@ class Options:
         self._check_processes()
         if self.groups > MOST_GROUPS:
             raise ValueError(f"--groups: expected at most {MOST_GROUPS}, got {self.groups}")
-        if not 0 <= self.niceness <= MOST:
-            raise ValueError(f"--niceness: expected 0 to {MOST}, got {self.niceness}")
         if (self.certificate is None) != (self.private_key is None):
             raise ValueError("--certificate and --private-key: expected both or none")
         if self.certificate is not None and self.authority is None:

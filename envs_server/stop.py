@@ -1,22 +1,28 @@
-"""The wish to stop, from a signal to a thread that blocks."""
+"""How the process ends before its work is over: a signal, its parent's death, or a hang."""
 
 import contextlib
 import ctypes
+import faulthandler
+import logging
+import math
 import os
 import signal
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from seedrl.exit_codes import ExitCode
+
+_log = logging.getLogger("envs_server")
 
 # In the environment of a supervisor's child: the number of the supervisor's process.
 PARENT_VARIABLE = "SEEDRL_PARENT"
 _PR_SET_PDEATHSIG = 1
 # For environments to be closed, once the process is asked to stop.
 _GRACE_SECONDS = 3.0
+_LOOK_SECONDS = 0.5  # between two looks for a hang
 
 
 class Stop:
@@ -72,13 +78,71 @@ class Stop:
                 if self._cancel:
                     self._cancel()
         except BaseException:  # the thread that blocks would never learn of the request
-            with contextlib.suppress(OSError):  # a closed terminal
-                traceback.print_exc()
-            if self._has_process:
-                os._exit(ExitCode.INTERNAL)
+            _end_with_traceback(self._has_process)
         if self._has_process:  # an environment that hangs does not hold it up
             time.sleep(_GRACE_SECONDS)
             os._exit(ExitCode.OK)
+
+
+class HangLimit:
+    """Ends the process if the thread that steps takes longer than it may for one piece of work.
+
+    That thread notes until when it will be done. Another one looks every half a second and, while
+    nothing is overdue, winds up `faulthandler`'s timer again: a C thread, which prints all stacks
+    and ends the process with exit code 1 also if native code keeps the interpreter's lock, so that
+    no thread of Python's runs any more.
+    """
+
+    def __init__(self) -> None:
+        self._until = math.inf  # written by the thread that steps, read by the one that looks
+        self._limit_seconds = 0.0  # of the work that was begun last
+        self._is_started = False
+
+    def start(self) -> None:
+        """Starts to look."""
+        self._is_started = True
+        threading.Thread(target=self._watch, name="hang limit", daemon=True).start()
+
+    @contextlib.contextmanager
+    def limit(self, seconds: float) -> Iterator[None]:
+        """Inside, the calling thread works for so long at most; 0 for ever."""
+        if seconds:
+            if seconds != self._limit_seconds:  # it may let no thread look, from now on
+                self._limit_seconds = seconds
+                self._wind_up(seconds)
+            self._until = time.monotonic() + seconds
+        try:
+            yield
+        finally:
+            self._until = math.inf
+
+    def _watch(self) -> None:
+        try:
+            while True:
+                self._look()
+                time.sleep(_LOOK_SECONDS)
+        except BaseException:  # or a hang would go unnoticed
+            _end_with_traceback()
+
+    def _look(self) -> None:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            _log.error("an environment hangs (serving.step_deadline_seconds); the stacks:")
+            faulthandler.dump_traceback_later(0.001, exit=True)
+        elif self._limit_seconds:  # work may begin right after this look
+            self._wind_up(min(left, self._limit_seconds))
+
+    def _wind_up(self, seconds: float) -> None:
+        if self._is_started:
+            faulthandler.dump_traceback_later(seconds + 2 * _LOOK_SECONDS, exit=True)
+
+
+def _end_with_traceback(has_process: bool = True) -> None:
+    """Prints the exception that is being handled, and ends the process, if it is ours to end."""
+    with contextlib.suppress(OSError):  # a closed terminal
+        traceback.print_exc()
+    if has_process:
+        os._exit(ExitCode.INTERNAL)
 
 
 def is_supervised() -> bool:

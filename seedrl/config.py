@@ -230,21 +230,13 @@ class LaunchConfig:
         evenly. The flags `--env-servers` and `--envs-per-server` of `seedrl train` also set
         `serving.training_slots` where environments of each are given: all but the evaluation slots.
       groups: groups that an env server steps interleaved.
-      group_threads: whether each of them is built and stepped in a thread of its own: then a slow
-        environment holds back its own group alone, and environments that sleep or wait do so side
-        by side. For environments that bear several threads; those that compute in Python for
-        microseconds get slower by it.
       local_link: whether steps take a socket of the kernel instead of gRPC.
-      max_memory_mib: resident memory of an env server in MiB beyond which it is restarted; 0 for
-        three quarters of the machine's memory.
     """
 
     env_servers: int = 2
     envs_per_server: int = 0
     groups: int = 2
-    group_threads: bool = False
     local_link: bool = True
-    max_memory_mib: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

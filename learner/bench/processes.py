@@ -22,21 +22,21 @@ class RawStepping:
     """Owns processes that step environments as fast as they can; used by one thread.
 
     As many processes, with as many environments in as many groups, as `config.launch` has. Each
-    (`python -m envs_server.bench.stepping`) prints a line of JSON when it is ready, answers a line
+    (`python -m envs_server.stepping`) prints a line of JSON when it is ready, answers a line
     with a number of seconds by another line of JSON, and ends when its input ends.
     """
 
     def __init__(self, config: Config):
         environment, launch = config.environment, config.launch
-        self._command = [
-            *(sys.executable, "-m", "envs_server.bench.stepping"),
-            *("--environment", environment.id, "--arguments", environment.arguments),
-            *("--vectorization", environment.vectorization),
-            *("--num-envs", str(launch.envs_per_server // launch.groups)),
-            *("--groups", str(launch.groups)),
-        ]
-        if environment.wrappers:
-            self._command += ["--wrappers", *environment.wrappers]
+        asked = {
+            "id": environment.id,
+            "arguments": environment.arguments,
+            "wrappers": environment.wrappers,
+            "vectorization": environment.vectorization,
+            "num_envs": launch.envs_per_server // launch.groups,
+            "groups": launch.groups,
+        }
+        self._command = [sys.executable, "-m", "envs_server.stepping", json.dumps(asked)]
         self._copies = launch.env_servers
         self._processes: list[subprocess.Popen[str]] = []
 

@@ -73,7 +73,6 @@ def plan(
     _check_range("env-servers", num_servers, 1)
     _check_range("envs-per-server", num_envs, 0)
     _check_range("groups", num_groups, 1, MOST_GROUPS)
-    _check_range("launch.max-memory-mib", launch.max_memory_mib, 0)
     if num_envs and (env_servers is not None or envs_per_server is not None):
         training = num_servers * num_envs - serving.evaluation_slots
         if training < 1:
@@ -134,10 +133,6 @@ def command(fleet: Fleet, config: Config, *, logs: Path) -> list[str]:
         words += ["--token-file", config.serving.token_file]
     if not launch.local_link:
         words += ["--no-local-link"]
-    if launch.max_memory_mib:
-        words += ["--max-memory-mib", str(launch.max_memory_mib)]
-    if launch.group_threads:
-        words += ["--group-threads"]
     for name in _factories(config.environment):
         words += ["--allow-env", name]
     return words

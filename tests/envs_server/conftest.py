@@ -52,7 +52,7 @@ class Run:
     def __init__(self, address: str, offer: Offer) -> None:
         self.stop = Stop()
         self._code: ExitCode | None = None
-        self._client = Client(address, offer, self.stop, 2**20)
+        self._client = Client(address, offer, self.stop)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -105,9 +105,9 @@ class ScriptedLearner:
             self._server.stop(None).wait(SECONDS)
             self._server = None
 
-    def run(self, num_envs: int, num_groups: int = 1, *, group_threads: bool = False) -> Run:
+    def run(self, num_envs: int, num_groups: int = 1) -> Run:
         """Starts an env server's client."""
-        return Run(self.address, Offer(num_envs, num_groups, (), group_threads=group_threads))
+        return Run(self.address, Offer(num_envs, num_groups, ()))
 
     def assign(self, *groups: list[int], environment: Environment = _COUNTING) -> FromLearner:
         """Assign with a group for each list of seeds; slots are numbered through."""

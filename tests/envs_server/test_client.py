@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import os
 import random
 import threading
 from collections.abc import Iterator
@@ -69,11 +68,10 @@ def test_a_learner_that_is_starting_is_one_short_line_and_details_follow_if_it_d
             monkeypatch.setattr(Stop, "is_requested", True)
 
     monkeypatch.setattr(Client, "_wait", wait)
-    client = Client(learner.address, Offer(1, 1, ()), stop, 2**20)
+    client = Client(learner.address, Offer(1, 1, ()), stop)
     assert client.run() is ExitCode.OK
     first, later = caplog.messages
-    assert first == f"waiting for the learner at {learner.address}: nobody listens there yet"
-    assert later.startswith(f"waiting for the learner at {learner.address} (UNAVAILABLE: failed")
+    assert "nobody listens" in first and "failed to connect" in later
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)
@@ -98,31 +96,6 @@ def test_who_is_sent_away_after_every_handshake_returns_ever_later_and_says_so_o
     assert learner.run(1).wait() is ExitCode.OK
     assert bounds == [0.1, 0.2, 0.4, 0.8, 1.0]
     assert len([line for line in caplog.messages if "not now" in line]) == 1
-
-
-def test_the_pause_ends_when_the_socket_of_the_learner_appears(
-    learner: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    has_looked = threading.Event()
-    exists, wait = os.path.exists, Client._wait
-
-    def look(path: str) -> bool:
-        is_there = exists(path)
-        if not is_there and learner.address.endswith(path):
-            has_looked.set()
-        return is_there
-
-    def first_for_ever(client: Client, seconds: float) -> None:
-        # Only the first: a socket may be there before its learner answers.
-        wait(client, seconds if has_looked.is_set() else 1e6)
-
-    monkeypatch.setattr(os.path, "exists", look)
-    monkeypatch.setattr(Client, "_wait", first_for_ever)
-    run = learner.run(1, 1)
-    # It pauses: were the socket there at its first look, it would keep the whole pause.
-    assert has_looked.wait(SECONDS)
-    learner.serve(learner.play(learner.assign([1]), 4))
-    assert run.wait() is ExitCode.OK
 
 
 class FailingVector(VectorEnv[Any, Any, Any]):
@@ -194,7 +167,7 @@ def test_one_of_three_that_always_fails_is_left_out_and_the_others_go_on(
             yield from learner.play(assign, 9)(itertools.chain([hello], messages), context)
 
     learner.serve(*[play] * 3)
-    client = Client(learner.address, Offer(3, 1, ()), Stop(), 2**20)
+    client = Client(learner.address, Offer(3, 1, ()), Stop())
     if where == "reset":  # else it would be taken for wrong usage
         client._failures.has_worked = True
     assert client.run() is ExitCode.OK
@@ -225,7 +198,7 @@ def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
             reasons.append(next(messages).failure.reason)
 
     learner.serve(*[play] * 9)
-    client = Client(learner.address, Offer(2, 1, ()), Stop(), 2**20)
+    client = Client(learner.address, Offer(2, 1, ()), Stop())
     assert client.run() is ExitCode.TEMPORARY
     reason = "step 3 of group 0: RuntimeError: the emulator has crashed"
     assert len(reasons) == 4 and all(reason in each for each in reasons)
@@ -363,6 +336,4 @@ def test_actions_that_do_not_fit_into_the_link_take_grpc(
     assert learner.run(num_envs).wait() is ExitCode.OK
     assert [bool(link) for link in offered] == ([True, False] if takes_link else [True])
     assert [step.sequence for step in learner.seen] == [0, 1]
-    (line,) = [line for line in caplog.messages if "coming back" in line] or [""]
-    assert ("(its actions, of 4112 bytes for 1 group(s), are more than a soc" in line) == takes_link
-    assert line.endswith("from now on over gRPC); coming back") == takes_link
+    assert ("from now on over gRPC" in caplog.text) == takes_link

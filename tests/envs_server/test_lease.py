@@ -1,14 +1,11 @@
 """The handshake and the lock step of an env server, against a scripted learner."""
 
 import re
-import threading
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.envs.registration import EnvSpec
 
 from envs_server import build
 from envs_server.client import Client, Offer
@@ -22,7 +19,6 @@ from seedrl.wire.payload import StepLayout, pack_actions
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
 from seedrl.wire.spec import spec_of
 from seedrl.wire.version import MAJOR
-from tests.patience import SECONDS
 
 _FINISH = FromLearner(finish=Finish(reason="enough"))
 
@@ -41,12 +37,9 @@ def test_hello_says_what_is_on_offer(learner: Any) -> None:
     assert hello.pid and hello.host
 
 
-@pytest.mark.parametrize("group_threads", [False, True])
-def test_two_groups_step_in_lock_step_and_every_reward_fits_its_action(
-    learner: Any, group_threads: bool
-) -> None:
+def test_two_groups_step_in_lock_step_and_every_reward_fits_its_action(learner: Any) -> None:
     learner.serve(learner.play(learner.assign([1, 2], [3, 4, 5]), 60))
-    assert learner.run(5, 2, group_threads=group_threads).wait() is ExitCode.OK
+    assert learner.run(5, 2).wait() is ExitCode.OK
     for group, seeds in ((0, [1, 2]), (1, [3, 4, 5])):
         steps = [step for step in learner.seen if step.group == group]
         assert [step.sequence for step in steps] == list(range(len(steps)))
@@ -268,60 +261,5 @@ def test_a_token_goes_into_the_metadata(learner: Any, token: str, sent: list[str
         yield _FINISH
 
     learner.serve(script)
-    assert Client(learner.address, Offer(1, 1, ()), Stop(), 2**20, token=token).run() is ExitCode.OK
+    assert Client(learner.address, Offer(1, 1, ()), Stop(), token=token).run() is ExitCode.OK
     assert found == sent
-
-
-class Waiting(gymnasium.Env[np.ndarray, int]):
-    """Waits in its first step if its seed is 1; notes the threads that use it."""
-
-    observation_space = gymnasium.spaces.Box(0, 9, (1,))
-    action_space = gymnasium.spaces.Discrete(5)
-    goes_on = threading.Event()
-    threads: ClassVar[dict[int, set[int]]] = {}
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self._seed = seed or 0
-        return self._used()
-
-    def step(self, action: int) -> Any:
-        if self._seed == 1:
-            assert self.goes_on.wait(SECONDS)
-        return self._used()[0], 0.0, False, False, {}
-
-    def close(self) -> None:
-        self._used()
-
-    def _used(self) -> Any:
-        self.threads.setdefault(self._seed, set()).add(threading.get_ident())
-        return np.zeros(1, np.float32), {}
-
-
-def test_a_group_that_waits_holds_back_no_other(
-    learner: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = EnvSpec("Waiting-v0", entry_point=Waiting)
-    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
-    monkeypatch.setattr(Waiting, "goes_on", threading.Event())
-    Waiting.threads.clear()
-
-    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        next(messages)
-        yield learner.assign([1], [2], environment=Environment(id=spec.id))
-        next(messages)
-        for _ in range(2):
-            next(messages)
-        zero = np.zeros(1, np.int32)
-        yield ActionsPayload(pack_actions(0, 0, zero))
-        for sequence in range(5):
-            yield ActionsPayload(pack_actions(1, sequence, zero))
-            assert read_header(next(messages))[::2] == (1, sequence + 1)
-        Waiting.goes_on.set()
-        assert read_header(next(messages))[::2] == (0, 1)
-        yield _FINISH
-
-    learner.serve(script)
-    assert learner.run(2, 2, group_threads=True).wait() is ExitCode.OK
-    # Each environment lives in one thread, the group's own.
-    (one,), (other,) = Waiting.threads[1], Waiting.threads[2]
-    assert one != other

@@ -1,9 +1,6 @@
 """The env server as a process: signals, exit codes and what it says."""
 
-import contextlib
-import os
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -46,37 +43,6 @@ def test_a_signal_ends_the_wait_for_a_learner(learner: Any) -> None:
     process.send_signal(signal.SIGTERM)
     _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 0 and "Traceback" not in stderr
-
-
-@pytest.mark.parametrize("learner", ["stream"], indirect=True)
-def test_it_stands_back_once_it_is_served(learner: Any) -> None:
-    ready = threading.Event()
-
-    def endless(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        for answer in learner.play(learner.assign([1]), 10**9)(messages, context):
-            ready.set()
-            yield answer
-
-    process = env_server("--learner", learner.address, "--num-envs", "1", "--niceness", "4")
-    assert process.stderr
-    assert "waiting for the learner" in process.stderr.readline()
-    own = os.getpriority(os.PRIO_PROCESS, 0)
-    assert _niceness(process) == {own}
-    learner.serve(endless)
-    assert ready.wait(SECONDS)
-    assert "connected" in process.stderr.readline()
-    assert _niceness(process) == {max(own, 4)}
-    process.terminate()
-    process.communicate(timeout=SECONDS)
-
-
-def _niceness(process: "subprocess.Popen[str]") -> set[int]:
-    """Of all its threads."""
-    found = set()
-    for thread in os.listdir(f"/proc/{process.pid}/task"):
-        with contextlib.suppress(ProcessLookupError):  # one of gRPC's, which has ended meanwhile
-            found.add(os.getpriority(os.PRIO_PROCESS, int(thread)))
-    return found
 
 
 def test_the_process_plays_until_finish_and_exits_0(learner: Any) -> None:

@@ -41,8 +41,6 @@ def test_the_words_that_come_last_count() -> None:
             ["--learner", "h:1", "--num-envs", "1", "--groups", "1001"],
             "--groups: expected at most 1000",
         ),
-        (["--learner", "h:1", "--num-envs", "1", "--niceness", "20"], "expected 0 to 19, got 20"),
-        (["--learner", "h:1", "--num-envs", "1", "--niceness", "-1"], "expected 0 to 19, got -1"),
     ],
 )
 def test_a_mistake_is_one_line(arguments: list[str], reason: str) -> None:

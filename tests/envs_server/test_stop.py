@@ -1,4 +1,4 @@
-"""A request to stop that cannot be passed on, or that an environment holds up."""
+"""A process that is asked to stop, or whose environment hangs, ends."""
 
 import subprocess
 import sys
@@ -25,3 +25,35 @@ def test_a_process_that_is_asked_to_stop_ends_although_an_environment_hangs(
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert ended.returncode == code
     assert ("ZeroDivisionError" in ended.stderr) == bool(code)
+
+
+_HANGS = """
+import ctypes, time
+from envs_server.stop import HangLimit
+hang = HangLimit()
+hang.start()
+for _ in range(20):
+    with hang.limit(30.0):
+        pass
+with hang.limit({limit}):
+    {work}
+print("done")
+"""
+
+
+def _run(work: str, limit: float = 0.3) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", _HANGS.format(work=work, limit=limit)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+# Native code that keeps the interpreter's lock lets no thread of Python's run.
+@pytest.mark.parametrize("work", ["time.sleep(1e6)", "ctypes.PyDLL(None).sleep(10**6)"])
+def test_a_hang_ends_the_process_with_all_stacks(work: str) -> None:
+    ended = _run(work)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "most recent call first" in ended.stderr and "<string>" in ended.stderr
+
+
+def test_work_that_is_done_in_time_or_has_no_limit_ends_nothing() -> None:
+    assert _run("time.sleep(0.7)", 20.0).stdout == "done\n"
+    assert _run("time.sleep(1.2)", 0.0).stdout == "done\n"

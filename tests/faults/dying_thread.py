@@ -32,7 +32,7 @@ RUNS: Mapping[str, str] = {
     "status's looks": "learner.session.status_writer:StatusWriter._look",
     "health": "learner.reporting.health:gauges",
     "env server": "envs_server.client:Lease._send",
-    "hang limit": "envs_server.hang:resident_mib",
+    "hang limit": "envs_server.stop:HangLimit._look",
     "stop": "seedrl.wire.learner_connection:LearnerConnection.cancel",
 }
 

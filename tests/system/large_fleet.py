@@ -7,7 +7,7 @@
 starts them all at once, as processes of one parent (`--processes` of the env server), counts for
 `--minutes` how many streams end, then kills `--kill` of them, which their parent starts again, and
 says how long it takes until each of those has its first actions. Each has one environment, whose
-step sleeps, and stands back for the learner (`--niceness`). What it promises is in `verdict`; it
+step sleeps, and has a higher niceness than the learner. What it promises is in `verdict`; it
 ends with 1 if something of that was missed. With SEEDRL_GATE_SCALE=0.05 it does a twentieth of all
 that. Of less than a minute of life the parent lets who dies pause: `--minutes` below 1 measure that
 too.
@@ -42,7 +42,7 @@ _CONFIG = "tests/system/large_fleet_config.py"
 _ROUNDS = 3
 # Of an env server that starts, and of one that is served: they have a ninth of a learner's weight,
 # and a seventh of that.
-_START_NICENESS, _NICENESS = 10, 19
+_NICENESS = 10
 # To look at the files of all takes time that the fleet needs to start.
 _LOOK_SECONDS = 0.5
 _START_SECONDS = 600.0
@@ -185,10 +185,10 @@ def _measured(
 def _env_servers(
     folder: Path, number: int, address: str, niceness: int
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    command = ["nice", "-n", str(min(niceness, _START_NICENESS))]
+    command = ["nice", "-n", str(niceness)]
     command += [sys.executable, "-m", "tests.system.timed_env_server", str(folder / "env_servers")]
     command += ["--learner", address, "--num-envs", "1", "--no-local-link"]
-    command += ["--processes", str(number), "--niceness", str(niceness)]
+    command += ["--processes", str(number)]
     command += ["--sent-log", str(folder / "run" / "logs" / "env_server.sent")]
     environment = env_server_environment()
     with (

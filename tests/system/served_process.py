@@ -132,7 +132,7 @@ class Served:
 def env_server(address: str, num_envs: int, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
     """A real one; killed at the end."""
     command = [sys.executable, "-m", "envs_server", "--learner", address]
-    command += ["--num-envs", str(num_envs), "--log-level", "error", *words]
+    command += ["--num-envs", str(num_envs), *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
         try:

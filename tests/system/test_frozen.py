@@ -88,7 +88,7 @@ def test_a_frozen_learner_is_left_and_found_again(
     caplog.set_level("INFO")
     address, stop = f"unix:{tmp_path}/learner", Stop()
     with _process("-m", "tests.system.test_frozen", address) as learner:
-        client = Client(address, Offer(2, 1, ()), stop, 2**20)
+        client = Client(address, Offer(2, 1, ()), stop)
         thread = threading.Thread(target=client.run)
         thread.start()
         try:

@@ -1,1 +1,0 @@
-"""What serves benchmarks: env servers by the hundred, bare stepping."""

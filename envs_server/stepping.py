@@ -1,0 +1,51 @@
+"""Steps environments with nothing around them: the reference of `seedrl bench pipeline`.
+
+`python -m envs_server.stepping JSON` builds groups as an env server does and steps them alternately
+with random actions. JSON has `id`, `arguments`, `wrappers` and `vectorization` as in a config, and
+`num_envs` of each of `groups`. It prints `{}` once it is ready. Each line on stdin is a number of
+seconds to step for, answered by `{"steps": S, "seconds": T}`; it ends when stdin ends.
+"""
+
+import json
+import sys
+import time
+
+import numpy as np
+
+from envs_server.build import build, read_recipe
+from envs_server.check.environment import random_actions
+from envs_server.spaces import env_spec, to_own_actions
+from seedrl.wire.seedrl_pb2 import Environment
+
+_NUM_DRAWN = 64
+
+
+def main() -> None:
+    """Answers until stdin ends."""
+    asked = json.loads(sys.argv[1])
+    num_envs, num_groups = asked.pop("num_envs"), asked.pop("groups")
+    # All factories are allowed: the command line chooses the environment itself.
+    recipe = read_recipe(Environment(**asked), ("*",))
+    groups = [build(recipe, asked["vectorization"], num_envs) for _ in range(num_groups)]
+    spaces = groups[0].observation_space, groups[0].action_space
+    drawn = random_actions(env_spec(*spaces).action, _NUM_DRAWN, num_envs, seed=0)
+    actions = [*map(to_own_actions(spaces[1]), drawn)]
+    was_over = [np.zeros(num_envs, np.bool_) for _ in groups]
+    for index, group in enumerate(groups):
+        group.reset(range(index * num_envs, (index + 1) * num_envs))
+    print("{}", flush=True)
+    number = 0
+    for line in sys.stdin:
+        start, steps = time.perf_counter(), 0
+        while (elapsed := time.perf_counter() - start) < float(line) or not steps:
+            for index, group in enumerate(groups):
+                number += 1
+                result = group.step(actions[number % _NUM_DRAWN])
+                # A row that only starts the next episode is no step.
+                steps += num_envs - int(np.count_nonzero(was_over[index]))
+                was_over[index] = np.logical_or(result.terminated, result.truncated)
+        print(json.dumps({"steps": steps, "seconds": elapsed}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

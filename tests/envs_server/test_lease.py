@@ -43,7 +43,7 @@ def test_two_groups_step_in_lock_step_and_every_reward_fits_its_action(learner: 
     for group, seeds in ((0, [1, 2]), (1, [3, 4, 5])):
         steps = [step for step in learner.seen if step.group == group]
         assert [step.sequence for step in steps] == list(range(len(steps)))
-        assert len(steps) > 20 or group_threads  # of which the kernel decides who runs
+        assert len(steps) > 20
         # Episodes of 3 and 2 steps, the first terminated, the second truncated.
         expected = [(0, 0, 0), (1, 0, 1), (1, 0, 2), (2, 0, 3), (0, 1, 0), (1, 1, 1), (2, 1, 2)]
         for index, step in enumerate(steps):

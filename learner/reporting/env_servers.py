@@ -111,7 +111,7 @@ class EnvServerRegistry:
         step_deadline_seconds: float = 0.0,
     ):
         """`listener` takes the events; the other arguments are those of `serving`."""
-        # Guards all that follows. Reentrant: `refused` reports by `turned_away`.
+        # Guards all that follows. Reentrant: `left` reports by `turned_away`.
         self._lock = threading.RLock()
         self._listener = listener
         self._step_deadline_seconds = step_deadline_seconds or math.inf
@@ -120,7 +120,6 @@ class EnvServerRegistry:
         self._refusals: set[tuple[str, str]] = set()
         self._looked: float | None = None
         self._failures = self._num_refused = 0
-        self._why_closed = ""
         self._slots = (Slots(total=training_slots), Slots(total=evaluation_slots))
 
     def admitted(
@@ -195,38 +194,33 @@ class EnvServerRegistry:
             text = f"env server {name} refused: {reason}"
             self._listener.report("server_refused", text, server=name, reason=reason)
 
-    def left(self, lease: int, reason: str, now: float) -> None:
-        """Its lease has ended."""
+    def left(self, lease: int, reason: str, now: float, *, is_refused: bool = False) -> None:
+        """Its lease has ended; `is_refused`: because it cannot be used."""
         with self._lock:
             server = self._present.pop(lease)
             when = "" if server.was_ready else " before it was ready"
             server.be(
                 "left",
                 now,
-                left_because=self._why_closed or reason,
+                left_because=reason,
                 steps_per_second=0.0,
                 waiting_seconds=0.0,
                 hung_groups=(),
             )
-            self._left[server.status.name] = server
+            name = server.status.name
+            self._left[name] = server
             if len(self._left) > _MOST_LEFT:
                 del self._left[next(iter(self._left))]
-            if not server.is_explained:
-                name = server.status.name
+            if is_refused:
+                self.turned_away(name, reason)
+            elif not server.is_explained:
                 text = f"env server {name} left{when}: {reason}"
                 self._listener.report("server_left", text, server=name, reason=reason)
 
-    def refused(self, lease: int, reason: str) -> None:
-        """Its lease will end, because it cannot be used."""
-        with self._lock:
-            server = self._present[lease]
-            server.is_explained = True
-            self.turned_away(server.status.name, reason)
-
-    def closing(self, reason: str) -> None:
+    def closing(self) -> None:
         """The learner ends all connections: none of that is worth an event."""
         with self._lock:
-            self._listener, self._why_closed = NO_SINK, reason
+            self._listener = NO_SINK
 
     def look(self, turns: Mapping[int, Sequence[Turn]], now: float) -> None:
         """Takes the turn of every group of every lease."""

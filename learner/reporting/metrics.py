@@ -4,15 +4,12 @@ A line of `metrics.jsonl` is a JSON object with `kind`, `time_seconds` (Unix tim
 `elapsed_seconds` (of the run); numbers that are not finite are null. The table of `metric_table`
 lists the names in the line of an interval, whose kind is `metrics`, and other kinds of lines.
 
-After a resume the lines continue below those of the earlier process, as do counts and
-`elapsed_seconds`. The lines that it wrote after its last checkpoint remain, so `env_steps` may step
-back once; TensorBoard hides them.
+After a resume the lines continue below those of the earlier process; counts and
+`elapsed_seconds` continue from the checkpoint. Later lines remain, so these and `env_steps` may step
+back once; TensorBoard hides those lines.
 """
 
-import contextlib
-import json
 import math
-import os
 import threading
 import time
 from collections import defaultdict, deque
@@ -27,7 +24,7 @@ from learner.reporting.json_lines import JsonLines
 from learner.reporting.metric_table import METRICS as TABLE
 from learner.reporting.metric_table import PERCENTILES, group
 from learner.reporting.tensorboard import EventFile
-from seedrl.run_files import METRICS, open_regular
+from seedrl.run_files import METRICS
 
 Role = Literal["training", "evaluation"]
 Hyperparameters: TypeAlias = Mapping[str, bool | float | str]
@@ -35,7 +32,7 @@ Hyperparameters: TypeAlias = Mapping[str, bool | float | str]
 _KINDS = {metric.name: metric.kind for metric in TABLE}
 _NUM_KEPT = 8192
 _NUM_HELD = 2**16  # many times what happens in an interval
-_TAIL_BYTES = 2**20  # hundreds of lines
+_ELAPSED = "elapsed_seconds"
 
 
 class Writer(Protocol):
@@ -107,8 +104,7 @@ class Metrics:
     Args:
       workdir: the run's folder.
       clock: monotonic seconds.
-      elapsed_seconds: of earlier processes of the run; see the function of that name.
-      totals: counts of earlier processes, as `totals` gave them.
+      totals: counts and time of earlier processes, as `totals` gave them.
       mirrors: take the same scalars as TensorBoard; closed with the files.
       purge_step: TensorBoard hides the values of earlier processes for this many environment steps
         or more, because the run did not resume from there.
@@ -119,17 +115,17 @@ class Metrics:
         workdir: Path,
         *,
         clock: Callable[[], float] = time.monotonic,
-        elapsed_seconds: float = 0.0,
         totals: Mapping[str, float] | None = None,
         purge_step: int = 0,
         mirrors: Sequence[Writer] = (),
     ):
         workdir.mkdir(parents=True, exist_ok=True)
         self._clock = clock
-        self._started = clock() - elapsed_seconds
+        counted = dict(totals or {})
+        self._started = clock() - counted.pop(_ELAPSED, 0.0)
         self._flushed = clock()
         self._lock = threading.Lock()
-        self._totals: dict[str, float] = defaultdict(float, totals or {})
+        self._totals: dict[str, float] = defaultdict(float, counted)
         self._counts: dict[str, float] = defaultdict(float)
         self._gauges: dict[str, float] = {}
         self._waits: dict[str, float] = defaultdict(float)
@@ -192,7 +188,7 @@ class Metrics:
         values |= {
             "env_steps": float(env_steps),
             "updates": float(updates),
-            "elapsed_seconds": now - self._started,
+            _ELAPSED: now - self._started,
         }
         self._write({"kind": "metrics", **values}, now)
         finite = {_tag(name): value for name, value in values.items() if math.isfinite(value)}
@@ -211,13 +207,14 @@ class Metrics:
         }
 
     def totals(self) -> dict[str, float]:
-        """Total of every count in the whole run, by its name."""
+        """Total of every count in the whole run, by its name, and its time."""
         self.collect()
         with self._lock:
             names = self._totals.keys() | self._counts.keys()
-            return {
+            counted = {
                 name: self._totals.get(name, 0.0) + self._counts.get(name, 0.0) for name in names
             }
+        return {**counted, _ELAPSED: self._clock() - self._started}
 
     def record(self, kind: str, **fields: Any) -> None:
         """Writes an event, such as a saved checkpoint, as a line of its own."""
@@ -246,7 +243,7 @@ class Metrics:
         return values
 
     def _write(self, fields: dict[str, Any], now: float) -> None:
-        times = {"time_seconds": time.time(), "elapsed_seconds": now - self._started}
+        times = {"time_seconds": time.time(), _ELAPSED: now - self._started}
         self._lines.append({**times, **fields})
 
 
@@ -256,18 +253,6 @@ def _growth(sums: dict[str, float], taken: dict[str, float]) -> Iterable[tuple[s
     for name, amount in list(sums.items()):
         yield name, amount - taken[name]
         taken[name] = amount
-
-
-def elapsed_seconds(workdir: Path) -> float:
-    """Seconds of the run so far, by the last whole line of its metrics; 0 without one."""
-    with contextlib.suppress(OSError), open_regular(workdir / METRICS) as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-        for text in reversed(file.read(_TAIL_BYTES).split(b"\n")):
-            with contextlib.suppress(ValueError):
-                line = json.loads(text)
-                if isinstance(line, dict) and "elapsed_seconds" in line:
-                    return float(line["elapsed_seconds"])
-    return 0.0
 
 
 def _tag(name: str) -> str:

@@ -89,7 +89,6 @@ class Saver:
         self._keep = keep
         self._interval_seconds, self._first_seconds = interval_seconds, first_seconds
         self._has_learned = False
-        self._step = -1  # of the last save
         self._clock = clock
         self._listener = listener
         self._next_save = clock() + interval_seconds
@@ -199,13 +198,9 @@ class Saver:
         directory = self._workdir / "checkpoints"
         path = save(directory, step, arrays, meta, keep=self._keep, extra=extra)
         seconds = time.monotonic() - start
-        again = ""
-        if step == self._step:
-            again = f" again, now at {meta['env_steps']:,} environment steps,"
-        self._step = step
         self._listener.report(
             "saved",
-            f"saved the checkpoint of update {step:,}{again} in {seconds:.1f} s: {path}",
+            f"saved the checkpoint of update {step:,} in {seconds:.1f} s: {path}",
             path=str(path),
             updates=step,
             seconds=seconds,

@@ -273,7 +273,7 @@ class Hub:
         """Admits nobody any more, and ends every connection with `error`, or quietly."""
         with self._changed:
             self._is_open = False
-            self._registry.closing("training is over" if error is None else error.details)
+            self._registry.closing()
             for lease in self._serving.slots.leases.values():
                 lease.holder.end(error)
             self._notify_all()
@@ -289,9 +289,8 @@ class Hub:
         """Ends a lease and its connection in one moment."""
         # Else the env server's next step, which is fenced, could be what the connection ends with.
         self._serving.end(lease)
-        if error is not None and error.is_refusal:
-            self._registry.refused(lease.number, error.details)
-        self._registry.left(lease.number, error.details if error else why, self.clock())
+        why, is_refused = (error.details, error.is_refusal) if error else (why, False)
+        self._registry.left(lease.number, why, self.clock(), is_refused=is_refused)
         lease.holder.end(error)
         lease.holder = None  # the lease is kept until it is reported, its connection is not
         self._notify_all()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.reporting.events import Events
 from learner.reporting.learning_curve import draw_within
-from learner.reporting.metrics import Metrics, elapsed_seconds
+from learner.reporting.metrics import Metrics
 from learner.reporting.progress import Progress
 from learner.reporting.status import ERROR, Status
 from learner.reporting.weights_and_biases import WeightsAndBiases
@@ -123,17 +123,16 @@ def open_reports(
 
     Without a checkpoint, earlier attempts in the folder do not count.
     """
-    elapsed, env_steps, totals = 0.0, 0, None
+    env_steps, totals = 0, dict[str, float]()
     if checkpoint is not None:
-        elapsed = elapsed_seconds(folder.path)
         env_steps, totals = int(checkpoint.meta["env_steps"]), checkpoint.meta["totals"]
+    elapsed = totals.get("elapsed_seconds", 0.0)
     project = config.logging.wandb
     with contextlib.ExitStack() as ending, contextlib.ExitStack() as stack:
         progress = stack.enter_context(contextlib.closing(Progress()))
         metrics = Metrics(
             folder.path,
             mirrors=[] if project is None else [WeightsAndBiases(project, folder.path)],
-            elapsed_seconds=elapsed,
             totals=totals,
             # A value at the step of the checkpoint itself still holds.
             purge_step=0 if checkpoint is None else env_steps + 1,

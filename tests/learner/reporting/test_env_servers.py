@@ -184,8 +184,7 @@ def test_the_same_refusal_is_reported_once(registry: EnvServerRegistry, heard: H
 
 def test_a_refused_lease_is_one_event(registry: EnvServerRegistry, heard: Heard) -> None:
     joined(registry, 1, is_ready=False)
-    registry.refused(1, "no --allow-env")
-    registry.left(1, "no --allow-env", 0.0)
+    registry.left(1, "no --allow-env", 0.0, is_refused=True)
     assert heard.kinds() == ["server_refused"]
 
 
@@ -194,10 +193,9 @@ def test_env_servers_that_leave_at_the_end_are_not_reported(
 ) -> None:
     joined(registry, 1)
     heard.take()
-    registry.closing("training is over")
+    registry.closing()
     registry.left(1, "its connection ended", 1.0)
     assert heard.events == []
-    assert server_of(registry, 1.0).left_because == "training is over"
 
 
 def test_those_that_left_are_bounded(registry: EnvServerRegistry) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
-from learner.reporting.metrics import Metrics, elapsed_seconds
+from learner.reporting.metrics import Metrics
 from tests.learner.reporting.event_files import events, files_of_at_most, first_steps, scalars
 
 
@@ -114,24 +114,6 @@ def test_a_resumed_run_appends_even_below_half_a_line(tmp_path: Path, left: str)
     assert before == left.splitlines()
 
 
-@pytest.mark.parametrize(
-    ("left", "expected"),
-    [
-        ("", 0.0),
-        ('{"kind": "old", "elapsed_seconds": 7.5}\n', 7.5),
-        ('{"elapsed_seconds": 1.5}\n{"elapsed_seconds": 9.5}\n{"elapsed_seconds": 99', 9.5),
-        ('{"elapsed_seconds": 2.5}\n{"kind": "of another hand"}\n\n[1]\n', 2.5),
-        ("half a line without an end", 0.0),
-    ],
-)
-def test_the_time_of_a_run_is_that_of_its_last_whole_line(
-    tmp_path: Path, left: str, expected: float
-) -> None:
-    assert elapsed_seconds(tmp_path) == 0.0
-    (tmp_path / "metrics.jsonl").write_text(left)
-    assert elapsed_seconds(tmp_path) == expected
-
-
 def test_a_disk_that_takes_nothing_costs_a_warning_and_never_the_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -159,21 +141,23 @@ def test_a_run_may_start_on_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptur
     assert [step for step, _ in scalars(events)] == [9]
 
 
-def test_counts_continue_from_those_of_earlier_processes(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path)
+def test_counts_and_time_continue_from_those_of_earlier_processes(tmp_path: Path) -> None:
+    clock = _Clock()
+    metrics = Metrics(tmp_path, clock=clock)
+    clock.now += 3.0
     metrics.count("frames", 40)
     metrics.tally().episodes.append(("training", 1.0, 2))
     metrics.flush(env_steps=10, updates=0)
     metrics.count("frames", 4)
     totals = metrics.totals()
     metrics.close()
-    assert totals == {"frames": 44.0, "episodes/training": 1.0}
-    resumed = Metrics(tmp_path, totals=totals)
+    assert totals == {"frames": 44.0, "episodes/training": 1.0, "elapsed_seconds": 3.0}
+    resumed = Metrics(tmp_path, clock=clock, totals=totals)
     resumed.count("frames", 8)
     resumed.tally().episodes.append(("training", 1.0, 2))
     values = resumed.flush(env_steps=12, updates=0)
     resumed.close()
-    assert values["frames"] == 52.0
+    assert (values["frames"], values["elapsed_seconds"]) == (52.0, 3.0)
     assert values["episodes/training"] == 2.0
 
 

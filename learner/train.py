@@ -24,7 +24,7 @@ from learner.processes.tuning import start_devices, tune_process
 from learner.reporting.status import EvaluationStatus
 from learner.reporting.summary import Summary
 from learner.saving.recorder import open_recorder
-from learner.saving.restoring import fitting, same_agent
+from learner.saving.restoring import initial_checkpoint, require_fit, same_agent
 from learner.saving.run_folder import Resume, RunFolder
 from learner.saving.run_records import played_rounds
 from learner.saving.saver import Saver, open_saver
@@ -196,7 +196,10 @@ def _start_from(
     is_confirmed = bool(checkpoint and place.is_first and confirmed_earlier(checkpoint, config))
     if common_word("confirmed", is_confirmed, hosts, stop):
         return None
-    return StartFrom(checkpoint, fitting(checkpoint, init_from, config))
+    if checkpoint is not None and "env_spec" in checkpoint.meta:
+        require_fit(checkpoint, config)
+    initial = initial_checkpoint(init_from) if init_from and checkpoint is None else None
+    return StartFrom(checkpoint, initial)
 
 
 def _wait_for(

@@ -5,8 +5,8 @@ A line of `metrics.jsonl` is a JSON object with `kind`, `time_seconds` (Unix tim
 lists the names in the line of an interval, whose kind is `metrics`, and other kinds of lines.
 
 After a resume the lines continue below those of the earlier process; counts and
-`elapsed_seconds` continue from the checkpoint. Later lines remain, so these and `env_steps` may step
-back once; TensorBoard hides those lines.
+`elapsed_seconds` continue from the checkpoint. Later lines remain, so these and `env_steps` may
+step back once; TensorBoard hides those lines.
 """
 
 import math

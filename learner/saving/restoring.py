@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ from seedrl import checkpoints, stored_arrays
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import choose, run_of_best
 from seedrl.config import Config
-from seedrl.config_io import changed_classes, difference, from_json, to_json
+from seedrl.config_io import changed_classes, difference, from_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.buffer import ReplayState
 from seedrl.spec_json import saved_spec
@@ -54,13 +53,10 @@ def same_agent(
     differences = changed_classes(checkpoint.meta["config"], config)
     if not differences:
         return checkpoint
-    # Another class of network hardly ever has parameters of the same names and shapes.
-    is_agent_alone = [path for path, *_ in differences] == ["agent.type"]
-    takes_over = ", where --init-from takes its parameters over," * is_agent_alone
     path, expected, got = differences[0]
     raise CheckpointError(
         f"{checkpoint.path} does not fit this config: {path}: expected {expected}, got {got}; "
-        f"start a new workdir{takes_over} or restore the config"
+        f"start a new workdir or restore the config"
     )
 
 
@@ -81,80 +77,33 @@ def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
         raise ConfigError(f"--init-from: {error}") from error
 
 
-def fitting(
-    checkpoint: checkpoints.Checkpoint | None, init_from: Path | None, config: Config
-) -> checkpoints.Checkpoint | None:
-    """The checkpoint of the run in `init_from` that one begins with which resumes from nothing.
+def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
+    """Refuses, before an env server is waited for, what `restore_state` would refuse.
 
-    Raises CheckpointError or ConfigError if there is none, or what there is does not fit.
+    A checkpoint holds the spec of its environment, from which the shapes follow.
     """
-    initial = None if checkpoint or not init_from else initial_checkpoint(init_from)
-    require_fit(checkpoint, initial, config)
-    return initial
-
-
-def require_fit(
-    checkpoint: checkpoints.Checkpoint | None,
-    initial: checkpoints.Checkpoint | None,
-    config: Config,
-) -> None:
-    """Refuses, before any env server is waited for, what could not be restored.
-
-    A checkpoint says for which environment it was learned, and shapes follow from that. Looks at
-    nothing where it does not, nor where parameters are to begin in another environment: that is
-    found once an env server has joined.
-
-    Args:
-      checkpoint: is resumed from.
-      initial: another run's, if there is no `checkpoint`.
-
-    Raises CheckpointError or ConfigError, as `restore_state` and `restore_params` do.
-    """
-    if checkpoint is not None and "env_spec" in checkpoint.meta:
-        abstract = _abstract_state(checkpoint, config)
-        with naming_fields(checkpoint, config, "agent"):
-            stored_arrays.require_fit(checkpoint.path, abstract._asdict())
-    elif initial is not None and "env_spec" in initial.meta and _is_same_place(initial, config):
-        _require_params(initial, _abstract_state(initial, config).params, config)
-
-
-def _abstract_state(checkpoint: checkpoints.Checkpoint, config: Config) -> LearnerState:
-    """Shapes of what this config's agent learns where the checkpoint was learned."""
     agent = build_agent(config.agent, saved_spec(checkpoint.meta["env_spec"]))
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     state: LearnerState = jax.eval_shape(functools.partial(initial_state, agent), key)
-    return state
-
-
-def _is_same_place(checkpoint: checkpoints.Checkpoint, config: Config) -> bool:
-    """Whether it was learned in the environment of this config, field for field."""
-    texts = (checkpoint.meta["config"], to_json(config))
-    saved, present = (json.loads(text)["config"]["environment"] for text in texts)
-    return bool(saved == present)
+    with naming_fields(checkpoint, config, "agent"):
+        stored_arrays.require_fit(checkpoint.path, state._asdict())
 
 
 def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: Config) -> Tree:
     """The parameters that another run starts from. Raises ConfigError if they do not fit."""
-    _require_params(checkpoint, abstract, config)
-    return checkpoints.restore(checkpoint, {"params": abstract})["params"]
-
-
-def _require_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: Config) -> None:
     differences = stored_arrays.tree_difference(checkpoint.path, {"params": abstract})
     if differences:
         more = len(differences) - _MOST_DIFFERENCES
         arrays = differences[:_MOST_DIFFERENCES] + [f"and {more} more arrays"] * (more > 0)
-        # What else differs in the agent, such as a learning rate, is no obstacle.
+        # What else differs in the agent, such as a learning rate, is no obstacle. This run's fields
+        # are expected, the other way round than for a resume.
+        changed = difference(config, from_json(checkpoint.meta["config"]))
+        fields = [line for line in changed if line.startswith("agent.network.")]
         raise ConfigError(
             f"--init-from: the parameters of {checkpoint.path} do not fit the network of this run: "
-            f"{'; '.join([*_network_fields(checkpoint, config), *arrays])}"
+            f"{'; '.join([*fields, *arrays])}"
         )
-
-
-def _network_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[str]:
-    """Those that differ; what this run wants is expected, the other way round than for a resume."""
-    saved = from_json(checkpoint.meta["config"])
-    return [line for line in difference(config, saved) if line.startswith("agent.network.")]
+    return checkpoints.restore(checkpoint, {"params": abstract})["params"]
 
 
 @contextlib.contextmanager

@@ -25,12 +25,12 @@ class RunFolder:
     Raises AddressInUseError if another learner holds it, ConfigError if it cannot be written to.
 
     Attributes:
-      path: of the folder, absolute and without `..`.
+      path: of the folder, absolute.
       is_begun_anew: whether what the folder holds is of another attempt, as the user has said.
     """
 
     def __init__(self, path: Path):
-        self.path = _normal(path)
+        self.path = path.absolute()
         self.is_begun_anew = False
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -117,13 +117,6 @@ def _require_sound(checkpoint: Checkpoint) -> None:
             f"{checkpoint.path}: expected records of a run, got {type(error).__name__}: {error}; "
             "start a new workdir"
         ) from error
-
-
-def _normal(path: Path) -> Path:
-    absolute = path.absolute()
-    shorter = Path(os.path.normpath(absolute))
-    # Behind a link `..` is another folder than the one before it.
-    return shorter if shorter.resolve() == absolute.resolve() else absolute.resolve()
 
 
 def _replace(path: Path, content: bytes) -> None:

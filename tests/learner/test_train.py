@@ -59,8 +59,7 @@ def test_a_resumed_run_keeps_its_best_checkpoint_until_a_score_is_higher(
 def test_time_and_counts_of_a_run_continue_when_it_is_resumed(
     tmp_path: Path, resumed: bool, seconds: float, frames: float
 ) -> None:
-    (tmp_path / "metrics.jsonl").write_text('{"elapsed_seconds": 30.0}\n')
-    meta = {"env_steps": 100, "totals": {"frames": 400.0}}
+    meta = {"env_steps": 100, "totals": {"frames": 400.0, "elapsed_seconds": 30.0}}
     checkpoint = Checkpoint(1, tmp_path, meta) if resumed else None
     folder = RunFolder(tmp_path)
     with (

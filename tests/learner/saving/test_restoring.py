@@ -16,6 +16,7 @@ from learner.learning.loop import Snapshot
 from learner.saving.restoring import (
     require_fit,
     restore_acting,
+    restore_params,
     restore_replay,
     restore_state,
     restore_streams,
@@ -28,7 +29,7 @@ from learner.serving.core import Serving
 from learner.serving.leases import SlotTable
 from seedrl import checkpoints, stored_arrays
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import Config, EnvironmentConfig, ReplayConfig
+from seedrl.config import Config, ReplayConfig
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
@@ -128,27 +129,13 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     learned = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(init, key))
     stored_arrays.write_tree(found.path, learned._asdict())
-    require_fit(None, None, config)
-    require_fit(found, None, config)
-    require_fit(None, found, config)
-    wide = _small(16)
-    with pytest.raises(CheckpointError) as caught:
-        require_fit(found, None, wide)
-    assert str(caught.value) == (
-        f"{found.path} does not fit this config: agent.network.core_size: expected 8, got 16; "
-        "start a new workdir or restore the config"
-    )
-    with pytest.raises(ConfigError) as refused:
-        require_fit(None, found, wide)
-    assert str(refused.value).startswith(
-        f"--init-from: the parameters of {found.path} do not fit the network of this run: "
-        "agent.network.core_size: expected 16, got 8; params/"
-    )
-    # What the environment is like is only known once an env server has joined.
-    elsewhere = dataclasses.replace(wide, environment=EnvironmentConfig(id="Acrobot-v1"))
-    require_fit(None, found, elsewhere)
-    del meta["env_spec"]
-    require_fit(found, None, wide)
+    require_fit(found, config)
+    with pytest.raises(CheckpointError, match="agent.network.core_size: expected 8, got 16"):
+        require_fit(found, _small(16))
+    wide = jax.eval_shape(functools.partial(initial_state, _small(16).agent.build(spec)), key)
+    assert restore_params(found, jax.eval_shape(init, key).params, config)
+    with pytest.raises(ConfigError, match="--init-from.*core_size: expected 16, got 8; params/"):
+        restore_params(found, wide.params, _small(16))
 
 
 class OtherR2D2Config(R2D2Config):
@@ -160,30 +147,20 @@ class OtherQNetworkConfig(QNetworkConfig):
 
 
 @pytest.mark.parametrize(
-    ("agent", "field", "advice"),
+    ("agent", "field"),
     [
-        (
-            OtherR2D2Config(),
-            "agent.type: expected seedrl.agents.r2d2:R2D2Config",
-            "start a new workdir, where --init-from takes its parameters over, or restore",
-        ),
-        (
-            R2D2Config(network=OtherQNetworkConfig()),
-            "agent.network.type: expected seedrl.networks.config:QNetworkConfig",
-            "start a new workdir or restore",
-        ),
+        (OtherR2D2Config(), "agent.type"),
+        (R2D2Config(network=OtherQNetworkConfig()), "network.type"),
     ],
 )
 def test_what_another_class_has_learned_is_refused_though_its_arrays_fit(
-    agent: R2D2Config, field: str, advice: str
+    agent: R2D2Config, field: str
 ) -> None:
     found = checkpoints.Checkpoint(5, Path("runs/1"), META)
     assert same_agent(found, CONFIG) is found
     assert same_agent(None, CONFIG) is None
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(CheckpointError, match=field):
         same_agent(found, dataclasses.replace(CONFIG, agent=agent))
-    assert str(caught.value).startswith(f"runs/1 does not fit this config: {field}, got ")
-    assert str(caught.value).endswith(f"; {advice} the config")
 
 
 def _acting(slots: int = 3) -> ActingSnapshot:

@@ -66,9 +66,6 @@ def test_a_folder_is_made_with_its_parents_for_its_user_and_known_by_its_absolut
     folder.close()
     assert folder.path == tmp_path / "runs" / "first"
     assert folder.path.stat().st_mode & 0o777 == 0o700
-    beside = RunFolder(Path("runs/../runs/first/../second"))
-    beside.close()
-    assert beside.path == tmp_path / "runs" / "second"
 
 
 def test_resuming_takes_the_newest_intact_checkpoint_unless_told_never(tmp_path: Path) -> None:

@@ -88,19 +88,6 @@ def test_what_is_saved_already_is_not_saved_again() -> None:
     assert saves == ["save while it runs"] * 3  # and none at the end
 
 
-def test_a_score_that_no_saved_parameters_reach_is_saved_at_once() -> None:
-    run = SupervisedRun(config_of(report_seconds=1e9))
-    run.is_compiling = True
-
-    def scores(mean: float) -> Callable[[], None]:
-        best = _best(mean)
-        return lambda: setattr(run.acting, "best_score", best)
-
-    run.at_step = {1: scores(5.0), 2: lambda: setattr(run, "is_compiling", False), 3: scores(4.0)}
-    run.loop.run()
-    assert run.calls == ["save the best"]
-
-
 def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> None:
     run = SupervisedRun(config_of())
     run.at_step[2] = lambda: run.residues.append("ledger: 3 rows too many")

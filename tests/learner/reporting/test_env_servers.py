@@ -105,15 +105,6 @@ def test_failures_are_counted_and_of_many_a_few_are_reported(
     assert (found.failures, found.servers[0].failures) == (10, 10)
 
 
-def test_a_failure_that_is_survived_does_not_explain_a_later_end(
-    registry: EnvServerRegistry, heard: Heard
-) -> None:
-    joined(registry, 1)
-    registry.failed(1, "restarted", 1.0, leaves=False)
-    registry.left(1, "its connection ended", 2.0)
-    assert heard.kinds() == ["server_joined", "environment_failed", "server_left"]
-
-
 def test_a_disabled_environment_is_reported_once(registry: EnvServerRegistry, heard: Heard) -> None:
     joined(registry, 1)
     registry.failed(1, "no licence", 1.0)
@@ -158,20 +149,6 @@ def test_a_group_that_owes_a_step_for_too_long_hangs_until_it_steps(
     )
     (steps,) = heard.take()
     assert not steps.is_problem and server_of(registry, 62.0).state == "live"
-
-
-def test_a_group_whose_step_the_learner_has_is_not_waited_for(registry: EnvServerRegistry) -> None:
-    joined(registry, 1)
-    for now in (0.0, 1000.0):
-        registry.look({1: [turn(5, is_owed=False)]}, now)
-    assert registry.found(1000.0).training == Slots(total=8, live=4)
-
-
-def test_rates_are_those_between_two_looks(registry: EnvServerRegistry) -> None:
-    joined(registry, 1)
-    registry.look({1: [turn(10), turn(20)]}, 1.0)
-    registry.look({1: [turn(15), turn(30)]}, 3.0)
-    assert server_of(registry, 3.0).steps_per_second == 30.0
 
 
 def test_the_same_refusal_is_reported_once(registry: EnvServerRegistry, heard: Heard) -> None:

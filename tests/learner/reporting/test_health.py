@@ -1,9 +1,6 @@
 """The two pages, over a real port."""
 
-import contextlib
 import json
-import socket
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -94,16 +91,6 @@ def test_numbers_are_those_of_the_status(health: Health) -> None:
         assert line in lines
     assert "seedrl_target_return" not in text  # there is none
     assert _get(health, "/")[0] == 404
-
-
-def test_clients_that_say_nothing_hold_up_neither_others_nor_the_end() -> None:
-    with contextlib.ExitStack() as silent:
-        begun = time.monotonic()
-        with Health("127.0.0.1:0") as health:
-            for _ in range(20):
-                silent.enter_context(socket.create_connection(("127.0.0.1", health.port)))
-            assert _well(health) == (200, "starting")
-        assert time.monotonic() - begun < SECONDS
 
 
 def test_a_port_that_is_taken_is_named(health: Health) -> None:

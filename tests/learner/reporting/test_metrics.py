@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
 
 from learner.reporting.metrics import Metrics
-from tests.learner.reporting.event_files import events, files_of_at_most, first_steps, scalars
+from tests.learner.reporting.event_files import files_of_at_most, first_steps, scalars
 
 
 class _Clock:
@@ -215,27 +214,3 @@ def test_nothing_is_lost_between_threads(tmp_path: Path) -> None:
     assert values["frames"] == 8000.0
     assert values["episodes/training"] == 8000.0
     assert all(line["kind"] == "metrics" for line in _lines(tmp_path))
-
-
-def test_tensorboard_is_told_once_what_the_run_was_configured_with(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path, clock=_Clock())
-    fields = {"agent.unroll": 80, "seed": 3, "checkpoint.replay": True, "serving.bind": "unix:x"}
-    metrics.describe({**fields, "agent.sizes": (8, 8), "evaluation.target_return": None})
-    for _ in range(2):
-        metrics.flush(env_steps=5, updates=0)
-    metrics.close()
-    (path,) = (tmp_path / "tb").iterdir()
-    values = [value for event in events(path) for value in event.summary.value]
-    (start,) = [value for value in values if value.tag == "_hparams_/session_start_info"]
-    plugin = HParamsPluginData.FromString(start.metadata.plugin_data.content)
-    found = {
-        name: getattr(value, value.WhichOneof("kind"))
-        for name, value in plugin.session_start_info.hparams.items()
-    }
-    assert found == {**fields, "agent.sizes": "(8, 8)", "evaluation.target_return": "None"}
-    (experiment,) = [value for value in values if value.tag == "_hparams_/experiment"]
-    plugin = HParamsPluginData.FromString(experiment.metadata.plugin_data.content)
-    tags = [metric.name.tag for metric in plugin.experiment.metric_infos]
-    assert tags == ["return/evaluation", "return/training"]
-    (text,) = [value for value in values if value.tag == "config/text_summary"]
-    assert b"| agent.unroll | 80 |" in text.tensor.string_val[0]

@@ -3,11 +3,8 @@
 import dataclasses
 from typing import Any
 
-import pytest
-
-from learner.reporting.panel import line, own_numbers, rows
+from learner.reporting.panel import line, rows
 from learner.reporting.status import (
-    Confirmation,
     EnvServerStatus,
     EvaluationStatus,
     Slots,
@@ -88,21 +85,6 @@ def test_the_panel_says_how_far_how_good_who_is_there_and_what_binds() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"state": "compiling", "time_seconds": 31.0}, "compiling for 31 s"),
-        ({"waiting_for": "no env server is connected"}, "waiting: no env server is connected"),
-        (
-            {"confirmation": Confirmation(ended=2, episodes=100, slots=1, mean_return=498.5)},
-            "confirming the target: 2 of 100 episodes, mean 498.5, on 1 slot",
-        ),
-    ],
-)
-def test_what_holds_a_run_up_comes_before_what_binds(changes: dict[str, Any], text: str) -> None:
-    assert dict(rows(dataclasses.replace(STATUS, **changes), METRICS))["now"] == text
-
-
 def test_without_a_terminal_it_is_one_line() -> None:
     assert line(METRICS, STATUS) == (
         "12,345 steps (25%)  678/s  90 updates  ratio 4.00  lag 1.2  loss 0.0123  training 0.953  "
@@ -113,14 +95,3 @@ def test_without_a_terminal_it_is_one_line() -> None:
     metrics["skipped_updates"] = 0.0
     assert line(metrics, compiling) == "1,384 steps (3%)  0/s  0 updates  compiling for 0 s"
     assert line(metrics, None) == "1,384 steps  0/s  0 updates"
-
-
-def test_an_agents_own_numbers_come_before_those_of_r2d2() -> None:
-    own = {"surprise": 1.0, "surprise_p95": 2.0, "q_mean": 3.0, "td_error_max": 1.0}
-    own |= {"loss": 1.0, "ledger/sent": 3.0, "env_steps": 3.0}
-    assert own_numbers(own) == ["surprise", "q_mean", "td_error_max"]
-    assert own_numbers({"a": 1.0, "b": float("nan"), "c": 1.0, "d": 1.0, "e": 1.0}) == [
-        "a",
-        "c",
-        "d",
-    ]

@@ -59,30 +59,6 @@ def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with
     }
 
 
-@pytest.mark.parametrize(
-    ("changes", "label", "expected"),
-    [
-        (
-            {"metrics": {"elapsed_seconds": 3600.0}},
-            "wall time",
-            "0:01:23, 1:00:00 with earlier sessions",
-        ),
-        ({"confirmed_updates": 800, "reason": "confirmed"}, "ended", "confirmed"),
-        ({"updates": 0}, "updates", "none. hint: see the warnings above and replay.min_steps"),
-        ({"best": LAST}, "best evaluation", None),
-        ({"last": None, "best": None}, "last evaluation", "none"),
-        (
-            {"best_return": 0.85, "best_updates": 800},
-            "best checkpoint",
-            "0.850 after 800 updates: seedrl evaluate /my/run --best",
-        ),
-        ({"to_allow": ("my dir",)}, "evaluate it", "seedrl evaluate /my/run --allow 'my dir'"),
-    ],
-)
-def test_rows_follow_the_run(changes: dict[str, Any], label: str, expected: str | None) -> None:
-    assert rows_of(**changes).get(label) == expected
-
-
 def test_a_confirmed_run_trains_on_without_its_target() -> None:
     summary = SUMMARY._replace(
         confirmed_updates=800, env_steps=10, command="seedrl train x --evaluation.target_return 3"

@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from learner.saving.run_folder import RunFolder
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
-from seedrl.config_io import from_json, to_json
+from seedrl.config_io import to_json
 from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
 
 CONFIG = to_json(Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config()))
@@ -109,20 +108,6 @@ def test_a_run_does_not_go_on_from_records_that_cannot_be_those_of_a_run(
         folder.checkpoint("auto")
     folder.close()
     assert "\n" not in str(caught.value)
-
-
-def test_the_config_is_the_last_one_and_all_command_lines_are_kept(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    environment = EnvironmentConfig(id="CartPole-v1")
-    commands = [["python", "-m", "learner", "a b"], ["seedrl", "train", "x;y"]]
-    for seed, command in enumerate(commands):
-        config = Config(environment=environment, agent=R2D2Config(), seed=seed)
-        folder.record_config(config)
-        assert folder.record_command(shlex.join(command)) == seed + 1
-    folder.close()
-    assert from_json((tmp_path / "config.json").read_text()) == config
-    lines = (tmp_path / "command.txt").read_text().splitlines()
-    assert [shlex.split(line) for line in lines] == commands
 
 
 def test_a_disk_that_refuses_the_config_keeps_the_one_that_was_there(

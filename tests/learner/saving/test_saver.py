@@ -149,27 +149,3 @@ def test_what_scored_highest_is_saved_alone_and_once_even_if_that_fails(
     assert not saver.wants(6.0)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["best"]
     assert checkpoints.choose(tmp_path, is_best=True).step == 9
-
-
-def test_neither_the_state_nor_the_best_is_forgotten_for_the_other(tmp_path: Path) -> None:
-    saver = Saver(tmp_path, keep=2)
-    best = Best(5.0, 1, {"core": np.zeros(2, np.float32)}, {"evaluation": {"mean_return": 5.0}})
-    in_the_way = tmp_path / "checkpoints" / "best"
-    in_the_way.parent.mkdir()
-    in_the_way.touch()
-    saver.start(Snapshot(state(updates=1), [], ()), META, best)
-    saver.wait()
-    assert isinstance(saver.failure, CheckpointError)
-    assert checkpoints.choose(tmp_path).step == 1
-
-    in_the_way.unlink()
-    with mock.patch.object(checkpoints, "save", side_effect=CheckpointError("disk full")):
-        saver.start(Snapshot(state(updates=2), [], ()), META)
-        saver.wait()
-    saver.start_best(best)
-    saver.wait()
-    assert checkpoints.choose(tmp_path, is_best=True).step == 1
-    assert str(saver.failure) == "disk full"  # of the state, which is still to be saved
-    saver.start(Snapshot(state(updates=2), [], ()), META, best)
-    saver.wait()
-    assert saver.failure is None and checkpoints.choose(tmp_path).step == 2

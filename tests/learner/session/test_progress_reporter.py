@@ -107,15 +107,6 @@ def test_rounds_of_evaluation_are_reported_with_their_outcome(watched: Watched) 
     }
 
 
-def test_rounds_below_the_target_are_at_most_one_line_in_ten_seconds(watched: Watched) -> None:
-    found = []
-    for now in range(0, 40, 2):
-        watched.session.acting.rounds.append(played(now / 100))
-        found += watched.look(float(now))
-    assert [event.fields["mean_return"] for event in found] == [0.0, 0.1, 0.2, 0.3]
-    assert watched.reporter.last == played(0.38)  # none is left out of the status
-
-
 @pytest.mark.parametrize("name", ["num_skipped", "num_stale"])
 def test_losses_are_reported_at_once_and_then_once_a_minute(watched: Watched, name: str) -> None:
     found = []

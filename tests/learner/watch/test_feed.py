@@ -54,25 +54,6 @@ def test_a_page_gets_all_first_and_then_what_is_new(tmp_path: Path) -> None:
     run(test())
 
 
-def test_each_page_has_the_detail_of_the_run_that_it_looks_at(tmp_path: Path) -> None:
-    runs = {name: SimulatedRun(tmp_path / name, env_servers=1) for name in ("a", "b")}
-
-    async def test() -> None:
-        feed = Feed(tmp_path)
-        pages = {name: feed.messages(name) for name in runs}
-        for name, messages in pages.items():
-            message = await first(messages)
-            assert (set(message["runs"]), message["selected"]) == ({"a", "b"}, name)
-        runs["b"].say("hung", "b hangs")
-        events = await until(pages["b"], lambda found: found.get("detail", {}).get("events"))
-        assert [event["text"] for event in events] == ["b hangs"]
-        runs["a"].say("hung", "a hangs")
-        events = await until(pages["a"], lambda found: found.get("detail", {}).get("events"))
-        assert [event["text"] for event in events] == ["a hangs"]
-
-    run(test())
-
-
 def test_a_run_that_begins_later_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_module, "SEARCH_SECONDS", 0.0)
 
@@ -83,18 +64,6 @@ def test_a_run_that_begins_later_appears(tmp_path: Path, monkeypatch: pytest.Mon
         SimulatedRun(tmp_path / "new").advance(5)
         columns = await until(messages, lambda found: found.get("detail", {}).get("columns"))
         assert columns["env_steps"] == [60_000]
-
-    run(test())
-
-
-def test_the_run_that_was_written_last_is_looked_at_first(tmp_path: Path) -> None:
-    for name in ("a", "b", "c"):
-        SimulatedRun(tmp_path / name).advance(5)
-    SimulatedRun(tmp_path / "b").advance(5)
-
-    async def test() -> None:
-        assert (await first(Feed(tmp_path).messages(None)))["selected"] == "b"
-        assert (await first(Feed(tmp_path).messages("no such run")))["selected"] == "b"
 
     run(test())
 

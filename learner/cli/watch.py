@@ -50,14 +50,14 @@ def run(argv: Sequence[str]) -> int:
             "network that you trust"
         )
     extras.require("watch")
-    from learner.watch import server
+    from learner.watch import application
 
-    listening = server.listen(options.bind, options.port)
+    listening = application.listen(options.bind, options.port)
     host = f"[{options.bind}]" if ":" in options.bind else options.bind
     print(
         f"watching {options.folder} at http://{host}:{listening.getsockname()[1]}/ (Ctrl-C ends)",
         flush=True,
     )
     with listening, contextlib.suppress(KeyboardInterrupt):
-        server.web_server(options.folder).run(sockets=[listening])
+        application.web_server(options.folder).run(sockets=[listening])
     return ExitCode.OK

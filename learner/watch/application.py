@@ -1,4 +1,4 @@
-"""The web application: the page, its stream of messages, and files of runs."""
+"""The web application: the page, its stream of messages, and the server of both."""
 
 import ipaddress
 import json
@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from learner.reporting.metric_table import METRICS, lines
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST
 from learner.watch.feed import Feed
+from seedrl.errors import AddressInUseError
 
 _PAGE = Path(__file__).parent / "page"
 _FILES = {
@@ -115,3 +117,31 @@ async def _stream(request: Request) -> Response:
 async def _as_events(feed: Feed, run: str | None) -> AsyncIterator[str]:
     async for message in feed.messages(run):
         yield f"data: {message}\n\n"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens at `host` and `port`; 0 takes a free port.
+
+    Raises AddressInUseError if it cannot.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=64)
+    except OSError as error:
+        raise AddressInUseError(
+            f"cannot serve on {host} port {port}: {error.strerror}; choose another --bind or --port"
+        ) from error
+
+
+def web_server(folder: Path) -> uvicorn.Server:
+    """Serves the page of `folder` with `run(sockets=[...])` until `should_exit`, or a signal."""
+    config = uvicorn.Config(
+        application(folder),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        # Pages keep their stream open for ever.
+        timeout_graceful_shutdown=1,
+    )
+    return uvicorn.Server(config)

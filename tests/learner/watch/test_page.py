@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.watch.server import listen, web_server
+from learner.watch.application import listen, web_server
 from tests.learner.watch import browser as chromium
 from tests.learner.watch.browser import Browser
 from tests.learner.watch.simulated_run import SimulatedRun

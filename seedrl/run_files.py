@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 CONFIG = "config.json"
@@ -62,3 +63,26 @@ def read_regular(path: Path, *, most_bytes: int = _MOST_BYTES) -> bytes:
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"expected at most {most_bytes:,} bytes", str(path))
     return content
+
+
+def find_runs(folder: Path, depth: int = 3) -> Iterator[Path]:
+    """The folders of runs at or below `folder`, by name, at most `depth` folders deep.
+
+    No run is within another. Links are not followed.
+    """
+    if any(_is_regular(folder / name) for name in (CONFIG, COMMANDS, METRICS, STATUS)):
+        yield folder
+    elif depth:
+        try:
+            below = [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
+        except OSError:  # another user's, or gone
+            return
+        for path in sorted(below):
+            yield from find_runs(path, depth - 1)
+
+
+def _is_regular(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False

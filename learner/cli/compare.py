@@ -13,10 +13,10 @@ from learner.cli.arguments import parse_flags
 from learner.extras import comparison
 from learner.extras.comparison import Comparison
 from learner.extras.measured_run import Group, MeasuredRun, group, measure
-from learner.saving.run_records import find_runs
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
+from seedrl.run_files import find_runs
 
 PROG = "seedrl compare"
 

@@ -11,9 +11,10 @@ from typing import Annotated
 import tyro
 
 from learner.cli.arguments import parse_flags
-from learner.saving.run_records import RunRecord, find_runs, read_run
+from learner.saving.run_records import RunRecord, read_run
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.run_files import find_runs
 
 PROG = "seedrl runs"
 
@@ -23,9 +24,9 @@ _NUMBERS = ("seed", "steps", "last", "best")
 
 @dataclass(frozen=True, kw_only=True)
 class RunsOptions:
-    """Lists the runs in a folder, at any depth, from their files alone: configuration, seed, state
-    (running, finished, interrupted or failed, and why), training environment steps, and the mean
-    returns of the last and of the best round of evaluation.
+    """Lists the runs in a folder, at most three folders deep, from their files alone:
+    configuration, seed, state (running, finished, interrupted or failed, and why), training
+    environment steps, and the mean returns of the last and of the best round of evaluation.
 
     Attributes:
       folder: where to look.

@@ -57,15 +57,6 @@ class RunRecord(NamedTuple):
     updated_seconds: float
 
 
-def find_runs(folder: Path) -> Iterator[Path]:
-    """The folders of runs in `folder`, itself included, at any depth, by name."""
-    for root, names, files in os.walk(folder):
-        if run_files.COMMANDS in files or run_files.STATUS in files:
-            names.clear()  # no run is within another
-            yield Path(root)
-        names.sort()
-
-
 def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     """What is known of a run; files that are missing or torn tell nothing.
 

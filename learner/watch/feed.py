@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.watch.run_reader import RunReader, View, find_runs
+from learner.watch.run_reader import RunReader, View
+from seedrl.run_files import find_runs
 
 _logger = logging.getLogger(__name__)
 
@@ -156,8 +157,13 @@ class Feed:
         if not is_wanted and now - self._searched < SEARCH_SECONDS:
             return None
         self._searched = now
-        found = find_runs(self._folder)
+        found = {self._name_of(path): path for path in find_runs(self._folder)}
         self._readers = {
             name: self._readers.get(name) or RunReader(path) for name, path in found.items()
         }
         return list(self._readers)
+
+    def _name_of(self, run: Path) -> str:
+        return (
+            run.relative_to(self._folder).as_posix() if run != self._folder else run.resolve().name
+        )

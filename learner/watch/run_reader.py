@@ -4,9 +4,8 @@ import contextlib
 import json
 import math
 import os
-import stat
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,39 +156,6 @@ def facts(config: Mapping[str, Any]) -> Json:
 
 def _of_curve(columns: Mapping[str, list[float | None]]) -> dict[str, list[float | None]]:
     return {name: columns[name] for name in _CURVE if name in columns}
-
-
-def find_runs(folder: Path) -> dict[str, Path]:
-    """The runs at or below `folder`, at most two folders deep, by their names."""
-    if _is_run(str(folder)):
-        return {folder.resolve().name: folder}
-    found = sorted(Path(path) for path in _runs_in(str(folder), 1))
-    return {path.relative_to(folder).as_posix(): path for path in found}
-
-
-def _runs_in(folder: str, depth: int) -> Iterator[str]:
-    for entry in _entries(folder):
-        if entry.is_dir(follow_symlinks=False):
-            if _is_run(entry.path):
-                yield entry.path
-            elif depth:
-                yield from _runs_in(entry.path, depth - 1)
-
-
-def _entries(folder: str) -> list["os.DirEntry[str]"]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []
-
-
-def _is_run(folder: str) -> bool:
-    for name in (CONFIG, METRICS, STATUS):
-        with contextlib.suppress(OSError):
-            if stat.S_ISREG(os.lstat(os.path.join(folder, name)).st_mode):
-                return True
-    return False
 
 
 def _object(text: bytes) -> Json:

@@ -11,11 +11,11 @@ import pytest
 
 from learner.saving.run_folder import RunFolder
 from learner.saving.run_records import (
-    find_runs,
     played_rounds,
     read_final_score,
     read_run,
 )
+from seedrl.run_files import find_runs
 
 NOW = 1_000_000.0
 ROUND = {"episodes": 20, "updates": 7, "is_confirmation": False}
@@ -111,8 +111,10 @@ def test_a_fifo_in_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:
     assert read_final_score(folder) is None
 
 
-def test_runs_are_found_at_any_depth_but_not_within_one_another(tmp_path: Path) -> None:
-    runs = [_run(tmp_path / name) for name in ("b", "a/2", "a/1")]
-    _run(tmp_path / "b" / "inner")
+def test_runs_are_found_three_folders_deep_but_not_within_one_another(tmp_path: Path) -> None:
+    runs = [_run(tmp_path / name) for name in ("b", "a/2", "a/1", "c/d/e")]
+    for other in ("b/inner", "c/d/f/g"):
+        _run(tmp_path / other)
+    (tmp_path / "link").symlink_to(runs[0])
     assert list(find_runs(tmp_path)) == sorted(runs)
     assert list(find_runs(runs[0])) == [runs[0]]

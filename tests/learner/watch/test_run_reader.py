@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from learner.watch.run_reader import RunReader, View, find_runs
+from learner.watch.run_reader import RunReader, View
 from tests.learner.watch.simulated_run import SimulatedRun
 
 
@@ -64,14 +64,3 @@ def test_files_that_hold_anything_are_read_without_an_error(tmp_path: Path) -> N
     reader.poll()
     assert reader.snapshot().brief["status"] == {"time_seconds": None, "updates": None}
     json.dumps(reader.snapshot(), allow_nan=False)
-
-
-def test_runs_are_found_two_folders_deep(tmp_path: Path) -> None:
-    for name in ("a", "b/c", "b/d", "e/f/g"):
-        (tmp_path / name).mkdir(parents=True)
-        (tmp_path / name / "config.json").write_text("{}")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "a" / "checkpoints").mkdir()
-    (tmp_path / "a" / "checkpoints" / "config.json").write_text("not a run of its own")
-    assert list(find_runs(tmp_path)) == ["a", "b/c", "b/d"]
-    assert find_runs(tmp_path / "a") == {"a": tmp_path / "a"}

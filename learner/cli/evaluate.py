@@ -31,16 +31,8 @@ class EvaluateOptions(PlayOptions):
     """Plays a checkpoint of a run, with learning off; by default the newest.
 
     Attributes:
-      workdir: folder of the run.
-      episodes: number of episodes to play.
-      step: play the checkpoint of that many updates.
-      best: play the checkpoint that scored highest in the evaluations of the run.
       seed: of environments and random actions; by default the run's. The same seed gives the same
         result, with any number of env servers, unless one is lost, which is said.
-      greedy: take greedy actions only; by default the agent explores as when it is evaluated in
-        training.
-      allow: code that the run may name: folders of Python files, and factories of environments,
-        package.module:factory; by default only what is installed, and environments by their id.
       env_servers: number of env-server processes; by default as in the run.
       json: print one JSON object instead of a line.
       save: keep the result in the folder of the run, as its final score for `seedrl compare`.

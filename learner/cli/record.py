@@ -6,10 +6,8 @@ program of the learner builds an environment (see the import contracts in pyproj
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +36,6 @@ _OBSERVATION_SCALE = 4  # an agent's pictures are small
 _RENDERED_FPS = 30.0  # of an environment whose metadata have no render_fps
 # The codec wants even sizes; the format is named because an incomplete video has another suffix.
 _ENCODING = "-an -pix_fmt yuv420p -crf 10 -vf scale=ceil(iw/2)*2:ceil(ih/2)*2 -f mp4"
-_LONGEST_REASON = 500  # of ffmpeg's own text
 
 
 class VideoError(Exception):
@@ -51,14 +48,7 @@ class RecordOptions(PlayOptions):
     render_mode rgb_array; of an ALE game, the frames that the agent sees.
 
     Attributes:
-      workdir: folder of the run.
-      episodes: number of episodes to record.
-      step: play the checkpoint of that many updates instead of the newest.
-      best: play the checkpoint that scored highest in the evaluations of the run.
-      seed: of environments and random actions; by default the run's.
       greedy: as it is by default; see --epsilon.
-      allow: code that the run may name: folders of Python files, and factories of environments,
-        package.module:factory; by default only what is installed, and environments by their id.
       epsilon: the agent's exploration; 0 is greedy.
       max_episode_steps: end an episode after so many steps, if it has not ended by itself.
       output: folder of the videos; by default videos/ in the folder of the run. Videos of earlier
@@ -211,43 +201,26 @@ def _episodes(
 
 
 def rgb(picture: Any) -> np.ndarray:
-    """A rendered picture as `[H, W, 3] uint8`.
+    """A rendered picture as `[H, W, 3] uint8`; takes also `[H, W]` and `[H, W, 1]` (gray).
 
-    Takes `[H, W]`, `[H, W, 1]` (gray), `[H, W, 3]` and `[H, W, 4]` (its alpha over black), uint8 or
-    bool, or floats of 0 to 1. Raises VideoError with shape and dtype for anything else.
+    Raises VideoError with shape and dtype for anything else.
     """
     array = np.asarray(picture)
-    is_shape = array.ndim == 2 or (array.ndim == 3 and array.shape[-1] in (1, 3, 4))
-    if not is_shape or not array.size or array.dtype.kind not in "ufb":
-        raise _no_picture(array, "")
-    if array.dtype.kind == "f":
-        low, high = float(array.min()), float(array.max())
-        if not (low >= 0 and high <= 1):
-            raise _no_picture(array, f" from {low:g} to {high:g}")
-        array = np.rint(array * 255)
-    elif array.dtype.kind == "b":
-        array = array * np.uint8(255)
-    elif array.dtype != np.uint8:
-        raise _no_picture(array, "")
     if array.ndim == 2:
         array = array[..., None]
-    if array.shape[-1] == 4:
-        array = array[..., :3].astype(np.float32) * (array[..., 3:] / 255)
-    array = np.broadcast_to(array, (*array.shape[:2], 3))
-    return np.ascontiguousarray(array.astype(np.uint8))
-
-
-def _no_picture(array: np.ndarray, values: str) -> VideoError:
-    return VideoError(
-        "expected a picture [H, W], [H, W, 1], [H, W, 3] or [H, W, 4] of uint8, bool or floats of "
-        f"0 to 1 from render, got {array.dtype}{list(array.shape)}{values}"
-    )
+    is_picture = array.ndim == 3 and array.shape[-1] in (1, 3) and array.size
+    if not is_picture or array.dtype != np.uint8:
+        raise VideoError(
+            "expected a picture [H, W], [H, W, 1] or [H, W, 3] uint8 from render, got "
+            f"{array.dtype}{list(array.shape)}"
+        )
+    return np.ascontiguousarray(np.broadcast_to(array, (*array.shape[:2], 3)))
 
 
 class Video:
     """Owns the ffmpeg process that writes one video, which gets its name when it is complete.
 
-    Not `imageio_ffmpeg.write_frames`, which gives neither ffmpeg's exit code nor its error text.
+    Its errors go to our stderr. Not `imageio_ffmpeg.write_frames`, which hides its exit code.
     """
 
     def __init__(self, path: Path, fps: float) -> None:
@@ -255,7 +228,6 @@ class Video:
         self._fps = fps
         self._shape: tuple[int, ...] = ()
         self._process: subprocess.Popen[bytes] | None = None
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
 
     def __enter__(self) -> Self:
         return self
@@ -271,7 +243,6 @@ class Video:
                 self._partial.replace(self._path)
         finally:
             self._partial.unlink(missing_ok=True)
-            self._errors.close()
 
     def add(self, picture: Any) -> None:
         """Adds a picture. Raises VideoError if it is none, or ffmpeg has ended."""
@@ -301,7 +272,6 @@ class Video:
                 [*words, *f"{source} {_ENCODING}".split(), str(self._partial)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
-                stderr=self._errors,
                 # Ctrl-C reaches only this process, which decides what to do.
                 process_group=0,
             )
@@ -318,10 +288,4 @@ class Video:
         return self._process.wait()
 
     def _failure(self) -> VideoError:
-        code = self._close()
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
-        self._errors.seek(0)
-        text = " ".join(self._errors.read().decode(errors="replace").split())[-_LONGEST_REASON:]
-        return VideoError(
-            f"cannot write {self._path.name}: ffmpeg {how}{': ' if text else ''}{text}"
-        )
+        return VideoError(f"cannot write {self._path.name}: ffmpeg ended with {self._close()}")

@@ -79,16 +79,6 @@ class LearnerOptions(RunOptions):
 
     Attributes:
       workdir: folder of the run: configuration, metrics, checkpoints.
-      resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
-        not at all (never), or it is an error if there is none (must).
-      init_from: folder of another run, whose newest parameters a new run begins with, or the best
-        if only these are saved; its checkpoints/best for those. Where there is something to resume
-        from, they are not looked at.
-      checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
-      bind: address to serve on, same as `--serving.bind`.
-      token_file: file with the token that env servers must show, same as `--serving.token-file`.
-      allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
-        factories of environments, package.module:factory.
       name: what the run's configuration is called where it is shown; by default as CONFIG.
       user_command: the command line to write into the folder's command.txt; by default this one.
       hosts: how many learner processes share the run, each on the devices of its host, with env
@@ -111,17 +101,9 @@ class TrainOptions(RunOptions):
 
     Attributes:
       workdir: folder of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
-      resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
-        not at all (never), or it is an error if there is none (must).
-      init_from: folder of another run, whose newest parameters a new run begins with, or the best
-        if only these are saved; its checkpoints/best for those. Where there is something to resume
-        from, they are not looked at.
-      checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
       bind: address to serve on, same as `--serving.bind`; by default a unix socket of its own.
       token_file: file with the token that env servers must show, same as `--serving.token-file`; by
         default its own env servers are given one, if there is a port.
-      allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
-        factories of environments, package.module:factory.
       env_servers: number of env-server processes; by default `--launch.env-servers`.
       envs_per_server: environments of each; all but the evaluation slots then train; by default as
         `--launch.envs-per-server`.

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from learner.cli.main import main
-from learner.saving.run_folder import RunFolder
 from seedrl import checkpoints
 
 
@@ -16,7 +15,7 @@ def save(workdir: Path, step: int) -> Path:
     return checkpoints.save(workdir / "checkpoints", step, {}, {}, keep=5, extra=extra)
 
 
-def test_checkpoints_are_listed_verified_and_pruned(
+def test_checkpoints_are_listed_and_verified(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     intact, newer = save(tmp_path, 1), save(tmp_path, 2)
@@ -28,20 +27,3 @@ def test_checkpoints_are_listed_verified_and_pruned(
     assert main(["checkpoints", str(tmp_path), "--json"]) == 74
     shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["step"], bool(line["problem"])) for line in shown] == [(1, False), (2, True)]
-    assert main(["checkpoints", str(tmp_path), "--prune", "1"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].endswith(f"{newer}: removed")
-    assert [path.name for path in sorted((tmp_path / "checkpoints").glob("0*"))] == [intact.name]
-
-
-def test_a_run_that_trains_is_not_pruned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save(tmp_path, 1)
-    folder = RunFolder(tmp_path)
-    try:
-        assert main(["checkpoints", str(tmp_path), "--prune", "1"]) == 98
-        assert main(["checkpoints", str(tmp_path)]) == 0
-    finally:
-        folder.close()
-    assert main(["checkpoints", str(tmp_path), "--prune", "0"]) == 2
-    assert "--prune: expected at least 1" in capsys.readouterr().err

@@ -107,6 +107,6 @@ def test_a_folder_has_one_experiment_at_a_time(
 ) -> None:
     (stage / "x").mkdir()
     descriptor = lock(stage / "x")
-    assert main(["experiment", "my_grid.toml", "--workdir", "x"]) == 98
+    assert main(["experiment", "my_grid.toml", "--workdir", "x"]) == 75
     os.close(descriptor)
     assert "another experiment is working in" in capsys.readouterr().err

@@ -27,7 +27,7 @@ def test_an_address_that_is_taken_is_named(
 ) -> None:
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        assert main(["watch", str(tmp_path), "--port", str(port)]) == 98
+        assert main(["watch", str(tmp_path), "--port", str(port)]) == 75
     assert f"cannot serve on 127.0.0.1 port {port}: Address already in use" in (
         capsys.readouterr().err
     )

@@ -38,31 +38,21 @@ ADVICE = {
     "close-raises": "close must work once, whatever went before",
     "observation": "return what observation_space declares every time, or declare what is meant",
     "time-limit": "set truncated at a time limit, not terminated: the last state still has a value",
-    "reset-state": "set every flag and counter of the episode back to its start in reset",
     "seeding": "call super().reset(seed=seed) in reset, draw only from self.np_random; a vector "
     "implementation ignores the action that follows a last observation",
     "isolation": "environments share a process: keep all state, random numbers included, in the "
     "instance and not in the class, the module or a global generator",
-    "vector-spaces": "make the vector implementation declare the single environment's spaces",
     "both-flags": "it counts as terminated; set only truncated where the state could have gone on; "
     "nothing is to be fixed where the episode truly ended in the limit's last step",
-    "same-length": "if that is a time limit, set truncated instead; if the task is over then, all "
-    "is well",
     "endless": "only ended episodes are scored: look further with --steps, or add a TimeLimit",
     "seed-ignored": "all environments will play the same; if anything is meant to be random, draw "
     "it from self.np_random after super().reset(seed=seed)",
-    "last-observation": "end with the true last observation; if the environment resets itself "
-    "within step, leave that to the env server",
     "gymnasium": "see the documentation of gymnasium.Env",
 }
-NOTES = frozenset(
-    {"both-flags", "same-length", "endless", "seed-ignored", "last-observation", "gymnasium"}
-)
+NOTES = frozenset({"both-flags", "endless", "seed-ignored", "gymnasium"})
 # Enough to see whether two plays part.
 _SHORT_PLAY_STEPS = 200
 _LARGEST_SEED = 2**31 - 1
-# Fewer episodes of one length may be chance.
-_LEAST_EPISODES = 5
 _DEEPEST_INFO = 8
 # Warnings of gymnasium's checker about things that are as they should be here: wrappers, unlimited
 # bounds (they state that there is none), boxes of any width (they are scaled), numpy scalars and
@@ -180,7 +170,8 @@ def check(
     first = None
     with contextlib.suppress(_BrokenError):
         first = play(watched, seeds)
-        _check_episodes(first, num_steps, findings)
+        if not first.episodes:
+            findings.add("endless", f"no episode ended within {num_steps:,} steps")
         actions = random_actions(first.spec.action, num_steps, num_envs, seed)
         if not findings.errors:
             _check_repeats(first, actions, functools.partial(play, recipe), findings, seeds)
@@ -190,7 +181,7 @@ def check(
                 findings.add("isolation", f"it plays otherwise when it is alone: {parted}")
     if back_end == "sync" or recipe.factory is not None:
         with contextlib.suppress(BuildError):  # one more than there is a port or licence for
-            _check_single(build_one(recipe), first and first.spec, findings)
+            _check_single(build_one(recipe), findings)
     return Checked(findings, first, sorted(metrics))
 
 
@@ -298,29 +289,7 @@ def _check_repeats(
         findings.add("seed-ignored", text)
 
 
-def _check_episodes(play: Play, num_steps: int, findings: Findings) -> None:
-    ended = play.episodes
-    if not ended:
-        findings.add("endless", f"no episode ended within {num_steps:,} steps")
-        return
-    lengths = {episode.length for episode in ended}
-    is_alike = len(lengths) == 1 and all(episode.is_terminated for episode in ended)
-    if is_alike and len(ended) >= _LEAST_EPISODES:
-        text = f"all {len(ended)} episodes terminated after {ended[0].length} steps"
-        findings.add("same-length", text)
-    by_env = [list(play.of(env)) for env in range(play.step_type.shape[1])]
-    later = {episode.length for episodes in by_env for episode in episodes[1:]}
-    if later == {1} and all(episodes[0].length > 1 for episodes in by_env if episodes):
-        findings.add("reset-state", "every episode but the first ended at once, at step 1")
-    lasts, firsts = play.step_type[:-1] == StepType.LAST, play.observation[1:]
-    pairs = play.observation[:-1][lasts], firsts[lasts]
-    others = np.setdiff1d(play.observation, pairs[1])
-    if len(pairs[0]) > 1 and np.array_equal(*pairs) and others.size:
-        text = f"the last observation of all {len(pairs[0])} episodes equals the first of the next"
-        findings.add("last-observation", text)
-
-
-def _check_single(env: gymnasium.Env[Any, Any], spec: EnvSpec | None, findings: Findings) -> None:
+def _check_single(env: gymnasium.Env[Any, Any], findings: Findings) -> None:
     """By gymnasium's own checker, whose complaints are notes: it also asks for needless things."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -331,8 +300,6 @@ def _check_single(env: gymnasium.Env[Any, Any], spec: EnvSpec | None, findings: 
             texts = [one_line(error)]
         with contextlib.suppress(Exception):  # reported already, if it fails
             env.close()
-    if spec and (parted := env_spec(env.observation_space, env.action_space).difference(spec)):
-        findings.add("vector-spaces", "; ".join(parted))
     for text in (*texts, *(str(warning.message) for warning in caught)):
         plain = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).removeprefix("WARN: ").split())
         if not _NEEDLESS.search(plain):

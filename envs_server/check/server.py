@@ -6,41 +6,28 @@ sent and the answer that must come back. A wrong answer is one line.
 
 import contextlib
 import functools
-import json
 import math
 import queue
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import grpc
-import gymnasium
 import numpy as np
 
-from envs_server.build import build_one, read_recipe
+from envs_server.check.check_server import Options
 from envs_server.check.learner import Process
-from envs_server.check.server_options import Options
-from envs_server.check.trial import BrokenError, Lease, RefusedError, Trial, kind
-from envs_server.errors import BuildError
-from envs_server.spaces import env_spec
+from envs_server.check.trial import BrokenError, Lease, RefusedError, Trial
 from seedrl.specs import DiscreteSpec
-from seedrl.types import StepType, TimeStep
 from seedrl.wire import version
 from seedrl.wire.framing import ActionsPayload, encode_from_learner
 from seedrl.wire.payload import pack_actions
 from seedrl.wire.seedrl_pb2 import Assign, Finish, FromLearner
 
-CARTPOLE = "CartPole-v1"
-# How long it is left without actions.
-IDLE_SECONDS = 3.0
 # Faults that are no fault of the dialogue in which they show.
 _THEIR_OWN = frozenset({"connect", "hello", "failure", "refused", "end"})
 _ROUNDS = 20
 # Field 1000 of Assign, a number, and of FromLearner, one byte: maybe of a later version.
 _UNKNOWN_FIELD, _UNKNOWN_MESSAGE = b"\xc0\x3e\x01", b"\xc2\x3e\x01x"
-_WIDEST_START, _LONGEST_EPISODE = 0.05, 500
-# Observations are float32, and states in between may be: an error of 1e-6 a step.
-_TOLERANCE = 1e-4
 
 
 class Dialogue(NamedTuple):
@@ -59,15 +46,6 @@ class Dialogue(NamedTuple):
 
 def _steps(trial: Trial) -> None:
     lease = trial.open()
-    try:
-        env = build_one(read_recipe(trial.environment, ()))
-        known = env_spec(env.observation_space, env.action_space)
-        env.close()
-    except BuildError:
-        trial.skipped.append(f"its spec beside gymnasium's: {trial.environment.id} is unknown here")
-    else:
-        if parted := known.difference(lease.spec):
-            trial.findings.add("ready", f"{trial.environment.id}: {'; '.join(parted)}")
     lease.play(trial.plan.steps)
     trial.end(lease.stream, grpc.StatusCode.UNAVAILABLE)
 
@@ -79,17 +57,6 @@ def _groups(trial: Trial) -> None:
     else:
         lease.play(_ROUNDS, lease.groups[1:])  # while the first group waits for actions
         lease.play(_ROUNDS, together=True)
-    trial.end(lease.stream, grpc.StatusCode.UNAVAILABLE)
-
-
-def _waiting(trial: Trial) -> None:
-    lease = trial.open()
-    lease.play(3)
-    time.sleep(IDLE_SECONDS)  # as when a learner compiles or saves
-    if not lease.stream.is_quiet:
-        got = kind(trial.receive(lease.stream, "nothing"))
-        raise BrokenError("patience", f"expected nothing before actions, got {got}")
-    lease.play(3)
     trial.end(lease.stream, grpc.StatusCode.UNAVAILABLE)
 
 
@@ -116,8 +83,7 @@ def _seeds(trial: Trial) -> None:
         text = f"expected equal episodes from equal seeds and actions, got another at step {at}"
         trial.findings.add("seeds", text)
     elif one == other:
-        rule = "seeds" if trial.environment.id == CARTPOLE else "seed-ignored"
-        trial.findings.add(rule, "with other seeds the episodes were the same")
+        trial.findings.add("seed-ignored", "with other seeds the episodes were the same")
 
 
 def _flat(tree: object) -> bytes:
@@ -125,64 +91,6 @@ def _flat(tree: object) -> bytes:
         return tree.tobytes()
     items = tree.values() if isinstance(tree, dict) else tree
     return b"".join(_flat(item) for item in items)  # type: ignore[attr-defined]
-
-
-def _cartpole(trial: Trial) -> None:
-    """Every number of an episode, at random and, in group 0, balanced up to the time limit."""
-    if trial.environment.id != CARTPOLE:
-        trial.skipped.append(f"the numbers of each episode: only those of {CARTPOLE} are known")
-        return
-    oracle = gymnasium.make(CARTPOLE, **json.loads(trial.environment.arguments or "{}"))
-    longest = (oracle.spec and oracle.spec.max_episode_steps) or _LONGEST_EPISODE
-    lease = trial.open()
-    lease.play(min(longest, _LONGEST_EPISODE) + 1, [0], policy=_balance)
-    lease.play(trial.plan.steps)
-    for group in lease.groups:
-        rows, acted = lease.rows[group], lease.acted[group]
-        for env in range(lease.sizes[group]):
-            if fault := _cartpole_fault(oracle, rows, acted, env, longest):
-                trial.findings.add("cartpole", f"group {group}, row {env}, {fault}")
-    trial.end(lease.stream, grpc.StatusCode.UNAVAILABLE)
-
-
-def _balance(group: int, step: TimeStep) -> np.ndarray:
-    # Keeps the pole up for 500 steps from every start (2,000 were tried).
-    weights = np.array([0.05, 0.1, 1.0, 0.3], np.float32)
-    return (step.observation @ weights > 0).astype(np.int32)
-
-
-def _cartpole_fault(
-    oracle: gymnasium.Env[np.ndarray, int],
-    rows: Sequence[TimeStep],
-    acted: Sequence[np.ndarray],
-    env: int,
-    longest: int,
-) -> str:
-    """The first step of one environment that gymnasium's differs from; "" if none does."""
-    length = 0
-    for number, row in enumerate(rows):
-        where = f"step {number}: expected"
-        state = row.observation[env]
-        if row.step_type[env] == StepType.FIRST:
-            length = 0
-            if np.abs(state).max() > _WIDEST_START:
-                return f"{where} a start within {_WIDEST_START} of 0, got {state}"
-            continue
-        length += 1
-        before, action = rows[number - 1].observation[env], int(acted[number - 1][env])
-        oracle.reset()
-        oracle.unwrapped.state = before.astype(np.float64)  # type: ignore[attr-defined]
-        due, reward, *_ = oracle.unwrapped.step(action)
-        if not np.allclose(state, due, atol=_TOLERANCE):
-            return f"{where} {due} from {before} by action {action}, got {state}"
-        margin = min(2.4 - abs(state[0]), math.radians(12) - abs(state[2]))
-        if abs(margin) < _TOLERANCE:
-            continue  # reward and end may be either
-        wanted = (reward, margin < 0 or length >= longest, 0.0 if margin < 0 else 1.0)
-        got = (row.reward[env], row.step_type[env] == StepType.LAST, row.discount[env])
-        if wanted != got:
-            return f"{where} reward, end, discount {wanted} after {length} steps, got {got}"
-    return ""
 
 
 def _returns(trial: Trial, *, code: grpc.StatusCode) -> None:
@@ -326,10 +234,8 @@ _BREACHES: dict[str, Callable[[Lease], bytes | None]] = {
 DIALOGUES: tuple[Dialogue, ...] = (
     Dialogue("steps", _steps),
     Dialogue("several groups", _groups, "groups"),
-    Dialogue("no actions for a while", _waiting, "patience"),
     Dialogue("one environment, and a field that no version knows", _fewer, "fewer"),
     Dialogue("seeds", _seeds),
-    Dialogue("every number of CartPole-v1", _cartpole),
     *(
         Dialogue(f"return after {name}", functools.partial(_returns, code=grpc.StatusCode[name]))
         for name in _RETURN

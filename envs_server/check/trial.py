@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection
 import grpc
 import numpy as np
 
+from envs_server.check.check_server import Options
 from envs_server.check.findings import Findings
 from envs_server.check.learner import MAX_MESSAGE_BYTES, PlayedLearner, Process, Stream
-from envs_server.check.server_options import Options
 from seedrl.specs import DiscreteSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import version
@@ -37,7 +37,6 @@ ADVICE = {
     "ready": "see Ready",
     "steps": "see STEPS AND ACTIONS",
     "groups": "see the first paragraphs: no group waits for another",
-    "patience": "see TIME LIMITS",
     "fewer": "see SLOTS, and unknown fields under VERSION",
     "seeds": "see Group.seeds",
     "seed-ignored": "see Group.seeds; it may be meant",
@@ -45,11 +44,8 @@ ADVICE = {
     "sigterm": "see HOW A STREAM ENDS",
     "refusal": "see Refusal, Environment.arguments and BREACHES",
     "breach": "see BREACHES",
-    "sent": "see Sent",
-    "sent-missing": "see Sent: the learner's ledger counts these steps as lost",
-    "cartpole": "compare gymnasium/envs/classic_control/cartpole.py",
 }
-NOTES = frozenset({"seed-ignored", "sigterm", "sent-missing"})
+NOTES = frozenset({"seed-ignored", "sigterm"})
 # How long it has to stay away when it must not return.
 QUIET_SECONDS = 6.0
 _POLL_SECONDS = 0.01
@@ -75,7 +71,6 @@ class Trial:
       findings: of all dialogues.
       num_streams, num_steps: how many there were.
       skipped: dialogues that could not be tried, and why.
-      lease: the newest that this process was given.
       learner, subject: the other side of its streams, and its process.
     """
 
@@ -86,13 +81,12 @@ class Trial:
         )
         self.num_streams = self.num_steps = 0
         self.skipped: list[str] = []
-        self.lease: Lease | None = None
         self.subject, self._is_started, self._after = subject, False, "its start"
 
     def start(self) -> None:
         """Starts the env server, unless it runs. Raises CommandNotFoundError."""
         if not self._is_started:
-            self._is_started, self.lease, self._after = True, None, "its start"
+            self._is_started, self._after = True, "its start"
             self.subject.start(self.learner.address)
 
     def restart(self) -> None:
@@ -123,10 +117,6 @@ class Trial:
                 f"expected major {version.MAJOR} and num_envs of at least 1, got {hello.major} and "
                 f"{hello.num_envs}",
             )
-        if self.lease and not hello.sent:
-            self.findings.add("sent-missing", "Hello reports nothing of the lease before")
-        elif self.lease and (fault := report_fault(hello, self.lease)):
-            self.findings.add("sent", f"after {self._after}: {fault}")
         return stream, hello
 
     def receive(self, stream: Stream, expected: str) -> FromEnvServer | StepPayload:
@@ -237,13 +227,12 @@ class Lease:
 
     def __init__(self, trial: Trial, stream: Stream, assign: Assign) -> None:
         """Sends `assign`, and reads Ready and the first steps. Raises BrokenError, RefusedError."""
-        self.stream, self.key = stream, assign.lease
+        self.stream = stream
         self.sizes = [len(group.slots) for group in assign.groups]
         self.rows: list[list[TimeStep]] = [[] for _ in self.sizes]
         self.acted: list[list[np.ndarray]] = [[] for _ in self.sizes]
         self.message = FromLearner(assign=assign).SerializeToString()
         self._trial = trial
-        trial.lease = self
         stream.send(self.message)
         message = trial.receive(stream, "Ready or Refusal")
         if isinstance(message, FromEnvServer) and message.HasField("refusal"):
@@ -283,15 +272,13 @@ class Lease:
         groups: Collection[int] | None = None,
         *,
         together: bool = False,
-        policy: Callable[[int, TimeStep], np.ndarray] | None = None,
     ) -> None:
         """Answers each group N times, each by a message or all by one. Raises BrokenError."""
         chosen = self.groups if groups is None else groups
         for _ in range(num_rounds):
             payloads = []
             for group in chosen:
-                row = self.rows[group][-1]
-                self.acted[group].append(policy(group, row) if policy else self.random(group))
+                self.acted[group].append(self.random(group))
                 payloads.append(self.payload(group, self.acted[group][-1]))
             for payload in [b"".join(payloads)] if together else payloads:
                 self.stream.send(encode_from_learner(ActionsPayload(payload)))
@@ -337,26 +324,3 @@ def kind(message: FromEnvServer | StepPayload) -> str:
     if isinstance(message, StepPayload):
         return "step"
     return (message.WhichOneof("content") or "nothing").capitalize()
-
-
-def report_fault(hello: Hello, lease: Lease) -> str:
-    """The fault in Hello's report of `lease`; "" if it can be true."""
-    if others := {sent.lease for sent in hello.sent} - {lease.key}:
-        return f"expected a report of lease {lease.key}, got {min(others)}"
-    groups = sorted(sent.group for sent in hello.sent)
-    if groups != [*lease.groups]:
-        return f"expected each of groups 0 to {len(lease.groups) - 1} once, got {groups}"
-    for sent in hello.sent:
-        received, given = len(lease.rows[sent.group]), len(lease.acted[sent.group])
-        if (
-            sent.num_envs != lease.sizes[sent.group]
-            or sent.steps - sent.answered not in (0, 1)
-            or sent.steps < received
-            or sent.answered > given
-        ):
-            return (
-                f"group {sent.group}: expected num_envs {lease.sizes[sent.group]}, steps of "
-                f"{received} or more, answered of {given} or less, one apart at most; got "
-                f"{sent.num_envs}, {sent.steps}, {sent.answered}"
-            )
-    return ""

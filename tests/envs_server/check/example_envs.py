@@ -154,16 +154,6 @@ class SeededGlobalRandom(Walk):
         return random.random()
 
 
-class StuckEnd(Walk):
-    """Once over, always over."""
-
-    was_over = False
-
-    def is_over(self) -> Any:
-        self.was_over |= super().is_over()
-        return self.was_over
-
-
 class SeveralChoices(Walk):
     """Two choices at once."""
 
@@ -199,14 +189,6 @@ class NumericFlags(Walk):
 
     def is_over(self) -> Any:
         return int(super().is_over())
-
-
-class ResetsItself(Walk):
-    """Ends with the observation that the next episode starts with."""
-
-    def observation(self) -> Any:
-        position = 0 if not self.num_steps or self.is_over() else self.position
-        return np.array([position, 0], np.float32)
 
 
 class Deterministic(Walk):
@@ -277,22 +259,12 @@ class Walks(VectorEnv[Any, Any, Any]):
         return np.stack([self.position, 1 - self.position], 1).astype(self.dtype)
 
 
-class OtherVectors(Walk):
-    """Its vector implementation declares another dtype."""
-
-
 class SameStepVectors(Walk):
     """Its vector implementation starts the next episode with the step that ends the last."""
 
 
 class RaisingVectors(Walk):
     """Its vector implementation is unfinished."""
-
-
-class OtherVectors_vec(Walks):  # noqa: N801 - its name is the contract
-    """Counts in float64."""
-
-    dtype = np.float64
 
 
 class SameStepVectors_vec(Walks):  # noqa: N801
@@ -326,18 +298,14 @@ ERRORS = {
     GlobalRandom: "seeding",
     SameStepVectors: "seeding",
     SeededGlobalRandom: "isolation",
-    StuckEnd: "reset-state",
     SeveralChoices: "spaces",
     RaisesInClose: "close-raises",
     make_swallowed_truncation: "time-limit",
-    OtherVectors: "vector-spaces",
 }
 
 NOTES = {
     BothFlags: "both-flags",
-    ResetsItself: "last-observation",
     NumericFlags: "gymnasium",
     Deterministic: "seed-ignored",
-    FixedLength: "same-length",
     Endless: "endless",
 }

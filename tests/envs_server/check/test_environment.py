@@ -53,7 +53,7 @@ def _check(recipe: Recipe, vectorization: str = "auto") -> Checked:
         (Recipe("CartPole-v1", {}, _HIDE), "auto", []),
         (_MASKED, "native", []),
         (_STILL, "native", ["endless", "seed-ignored"]),
-        (Recipe("catch", {}, (), catch.make), "auto", ["same-length"]),
+        (Recipe("catch", {}, (), catch.make), "auto", []),
         (_COUNTING, "auto", []),
         (Recipe("Taxi-v4", {"max_episode_steps": 9}), "auto", []),
         (Recipe("Pendulum-v1", {"max_episode_steps": 9}), "auto", []),

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs_server.check import server, trial
-from envs_server.check.check_server import main
+from envs_server.check import trial
+from envs_server.check.check_server import Options, main
 from envs_server.check.learner import Process
 from envs_server.check.server import DIALOGUES, Dialogue, check
-from envs_server.check.server_options import Options
 from envs_server.check.trial import ADVICE, NOTES, Trial
 from seedrl.exit_codes import ExitCode
-from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, FromLearner, Group, Hello, Sent
+from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, FromLearner, Group, Hello
 from tests.envs_server.check.example_server import (
     LAST,
     MID,
@@ -36,7 +35,6 @@ BY_NAME = {dialogue.name: dialogue for dialogue in DIALOGUES}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pauses, and as much patience as elsewhere."""
-    monkeypatch.setattr(server, "IDLE_SECONDS", 0.0)
     monkeypatch.setattr(trial, "QUIET_SECONDS", SECONDS)
 
 
@@ -49,13 +47,13 @@ def _check(subject: Any, dialogues: Sequence[Dialogue] = DIALOGUES, **changed: A
 def test_a_sound_env_server_passes(num_envs: int) -> None:
     done = _check(ExampleServer(num_envs))
     assert done.findings.lines() == []
-    assert done.num_streams > len(DIALOGUES) and done.num_steps > 500
+    assert done.num_streams > len(DIALOGUES) and done.num_steps > 300
     assert len(done.skipped) == (num_envs == 1)
 
 
 def test_our_own_env_server_passes() -> None:
     # Each start of a process costs a second: one of each kind of dialogue.
-    names = ("steps", "several groups", "seeds", "every number of CartPole-v1")
+    names = ("steps", "several groups", "seeds")
     names += ("return after ABORTED", "Finish", "refuse a seed of 2^31", "two answers to one step")
     with Process(f"{sys.executable} -m envs_server", 4) as subject:
         done = _check(subject, [BY_NAME[name] for name in names], num_envs=4)
@@ -82,13 +80,6 @@ class Empty(ExampleServer):
 class Fails(ExampleServer):
     def step(self, group: int, actions: np.ndarray) -> None:
         self.send(FromEnvServer(failure=Failure(reason="no licence")))
-
-
-class OtherSpec(ExampleServer):
-    actions = frozenset({0, 1, 2})
-
-    def spec(self) -> dict[str, Any]:
-        return {**super().spec(), "action": {"discrete": 3}}
 
 
 class Unpadded(ExampleServer):
@@ -130,15 +121,6 @@ class OneAMessage(ExampleServer):
         super().handle(message)
 
 
-class Impatient(ExampleServer):
-    """Takes three actions, and then no more."""
-
-    def step(self, group: int, actions: np.ndarray) -> None:
-        if self.sent[group][1] > 3:
-            raise OwnDefectError("no actions for too long")
-        super().step(group, actions)
-
-
 class AllThatIsOffered(ExampleServer):
     def build_group(self, group: Group) -> list[CartPole]:
         return [self.cartpole(seed) for seed in range(self.num_envs)]
@@ -155,40 +137,6 @@ class Unseeded(CartPole):
 class OneSeed(CartPole):
     def __init__(self, seed: int) -> None:
         super().__init__(0)
-
-
-class OtherPhysics(CartPole):
-    def step(self, action: int) -> None:
-        super().step(1 - action)
-
-
-class AlwaysTerminated(CartPole):
-    def end(self) -> None:
-        super().end()
-        self.discount = 0.0 if self.step_type == LAST else 1.0
-
-
-class ForgetsReport(ExampleServer):
-    def report(self) -> list[Sent]:
-        return []
-
-
-class LikeJavaScript(ExampleServer):
-    """Numbers of 64 bits are rounded to doubles."""
-
-    def report(self) -> list[Sent]:
-        sent = super().report()
-        for each in sent:
-            each.lease = int(float(each.lease)) % 2**64
-        return sent
-
-
-class CountsTwice(ExampleServer):
-    def report(self) -> list[Sent]:
-        sent = super().report()
-        for each in sent:
-            each.steps *= 2
-        return sent
 
 
 class GivesUp(ExampleServer):
@@ -243,7 +191,6 @@ def _with(environment: type[CartPole]) -> type[ExampleServer]:
     return type(environment.__name__, (ExampleServer,), {"cartpole": environment})
 
 
-CARTPOLE = "every number of CartPole-v1"
 FEWER = "one environment, and a field that no version knows"
 
 
@@ -254,21 +201,14 @@ FEWER = "one environment, and a field that no version knows"
         (NoHello, "steps", "hello"),
         (Empty, "steps", "message"),
         (Fails, "steps", "failure"),
-        (OtherSpec, "steps", "ready"),
         (Unpadded, "steps", "steps"),
         (_with(Infinite), "steps", "steps"),
         (Hasty, "steps", "steps"),
         (_with(SameStepReset), "steps", "steps"),
         (OneAMessage, "several groups", "groups"),
-        (Impatient, "no actions for a while", "patience"),
         (AllThatIsOffered, FEWER, "fewer"),
         (_with(Unseeded), "seeds", "seeds"),
-        (_with(OneSeed), "seeds", "seeds"),
-        (_with(OtherPhysics), CARTPOLE, "cartpole"),
-        (_with(AlwaysTerminated), CARTPOLE, "cartpole"),
-        (ForgetsReport, "return after OK", "sent-missing"),
-        (LikeJavaScript, "return after OK", "sent"),
-        (CountsTwice, "return after OK", "sent"),
+        (_with(OneSeed), "seeds", "seed-ignored"),
         (GivesUp, "return after ABORTED", "end"),
         (Stubborn, "end after PERMISSION_DENIED", "end"),
         (Cheerful, "end after INVALID_ARGUMENT", "end"),

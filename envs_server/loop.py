@@ -7,7 +7,6 @@ episodes.
 
 import contextlib
 import itertools
-import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from gymnasium import spaces
 
 from envs_server.errors import BuildError, EnvironmentFailedError, one_line
 from envs_server.failures import Failures
-from envs_server.spaces import check_size, env_spec
+from envs_server.spaces import env_spec
 from envs_server.vector import VectorEnvironment, VectorStep
 from seedrl.types import Tree
 from seedrl.wire.payload import StepLayout
@@ -80,7 +79,7 @@ class _Loop:
         self.envs: list[Env] = []
         try:
             for row in range(num_envs):
-                self._add(row, num_envs)
+                self._add(row)
         except BaseException:
             self.close()
             raise
@@ -163,7 +162,7 @@ class _Loop:
             except ValueFaultError as error:
                 self._restart(error.row, where, error)
 
-    def _add(self, row: int, num_envs: int) -> None:
+    def _add(self, row: int) -> None:
         """Builds the environment of a row for the first time."""
         try:
             self.envs.append(self._built())
@@ -174,8 +173,6 @@ class _Loop:
             self.envs.append(self._build_again(row, error))
         if self._failures is not None:
             self._failures.has_built = True
-        if row == 0:  # before the others are built
-            check_size(_num_bytes(self.envs[0].observation_space), num_envs)
         if difference := self._difference(self.envs[row]):
             raise BuildError(difference)
 
@@ -241,12 +238,6 @@ class _Loop:
         self._num_restarts += 1
         sequence = np.random.SeedSequence([int(self._seeds[row]), self._num_restarts])
         return int(sequence.generate_state(1)[0]) >> 1
-
-
-def _num_bytes(space: Any) -> int:
-    """Of one observation; dicts and tuples, and anything without a shape, are left to the spec."""
-    shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
-    return 0 if shape is None or dtype is None else math.prod(shape) * np.dtype(dtype).itemsize
 
 
 def _writer(space: Any, num_envs: int) -> tuple[Tree, Callable[[int, Any], None]]:

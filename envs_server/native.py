@@ -1,6 +1,5 @@
 """Environments that are a vector already: a user's `make_vec`, gymnasium's own, and ALE's games."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from envs_server.errors import BuildError
-from envs_server.spaces import check_size, env_spec
+from envs_server.spaces import env_spec
 from envs_server.vector import VectorEnvironment, VectorStep
 from seedrl.types import Tree
 from seedrl.wire.payload import StepLayout
@@ -99,7 +98,6 @@ _ALE_DEFAULTS: dict[str, Any] = {
 }
 # The wire carries single frames in lock step; ALE would otherwise return some environments early.
 _ALE_FIXED: dict[str, Any] = {"stack_num": 1, "batch_size": 0, "autoreset_mode": "NextStep"}
-_SIDE, _MOST_CHANNELS = 84, 3
 
 
 def register_ale() -> None:
@@ -118,9 +116,6 @@ def atari(
     if fixed := _ALE_FIXED.keys() & arguments.keys():
         raise BuildError(f"environment.arguments must not contain {', '.join(sorted(fixed))}")
     arguments = {**_ALE_DEFAULTS, **arguments, **_ALE_FIXED}
-    sides = [arguments.get(name, _SIDE) for name in ("img_height", "img_width")]
-    if all(isinstance(side, int) for side in sides):  # ALE itself refuses anything else
-        check_size(math.prod(sides) * _MOST_CHANNELS, num_envs)
     register_ale()
     from ale_py.vector_env import AtariVectorEnv
 

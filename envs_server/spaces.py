@@ -10,8 +10,6 @@ from envs_server.errors import BuildError
 from seedrl.specs import ActionSpec, ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Tree
 
-MOST_OBSERVATION_BYTES = 2**30
-
 
 def env_spec(observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> EnvSpec:
     """The spec of an environment with these spaces.
@@ -27,19 +25,6 @@ def env_spec(observation_space: spaces.Space[Any], action_space: spaces.Space[An
         raise
     except ValueError as error:
         raise BuildError(str(error)) from error
-
-
-def check_size(num_bytes: int, num_envs: int) -> None:
-    """Raises BuildError for observations that no env server shall allocate.
-
-    A learner decides about them, by an environment's arguments.
-    """
-    if num_bytes * num_envs > MOST_OBSERVATION_BYTES:
-        raise BuildError(
-            f"expected observations of at most {MOST_OBSERVATION_BYTES >> 20} MiB in a group, "
-            f"{num_envs} of {num_bytes / 2**20:.1f} MiB would be more; see environment.arguments, "
-            "or offer fewer environments"
-        )
 
 
 def to_own_actions(action_space: spaces.Space[Any]) -> Callable[[np.ndarray], np.ndarray]:

@@ -1,6 +1,7 @@
 """The env servers of one machine: child processes that are started again when they die."""
 
 import contextlib
+import math
 import os
 import re
 import select
@@ -27,7 +28,7 @@ _LONG_LIFE_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
 _GRACE_SECONDS = 10.0  # for children to end by themselves
 _STOPPED_SECONDS = 30.0  # an environment that stops its process (SIGSTOP) is not waited for longer
-_FOR_EVER_SECONDS = 3600.0
+_LOOK_SECONDS = 0.2  # between two looks at the clock
 
 
 class _Child(NamedTuple):
@@ -57,8 +58,7 @@ class Supervisor:
         self._num_starts = 0
         self._outcome = int(ExitCode.OK)
         self._is_over = False  # as one of them has noted
-        self._is_ending = False
-        self._deadline = 0.0  # once it is ending
+        self._deadline = math.inf  # once it is ending
         self._ending_signals = ending_signals()
         self._stack = contextlib.ExitStack()
 
@@ -94,28 +94,24 @@ class Supervisor:
         others have finished is not started again.
         """
         while self._children or (self._due and not self._is_over):
-            self._await_signal()
-            self._reap()
+            # A signal, of a child's end too, ends the wait; time is looked at by the way.
+            if select.select([self._signals], [], [], _LOOK_SECONDS)[0]:
+                came = os.read(self._signals, 4096)
+                if any(number in came for number in self._ending_signals):
+                    self._end(ExitCode.OK)
+            for child in [*self._children.values()]:
+                self._look(child)
             self._act_on_time()
-            if self._is_ending and self._children and time.monotonic() >= self._deadline:
+            if self._children and time.monotonic() >= self._deadline:
                 self._print(f"{len(self._children)} env servers did not end in time: killed")
                 break
         return self._outcome
 
-    def _await_signal(self) -> None:
-        moments = [*self._due.values()]
-        moments += [since + _STOPPED_SECONDS for since in self._stopped.values()]
-        moments += [self._deadline] * self._is_ending
-        wait = min(moments) - time.monotonic() if moments else _FOR_EVER_SECONDS
-        if not select.select([self._signals], [], [], max(0.0, wait))[0]:
-            return
-        came = os.read(self._signals, 4096)
-        if not self._is_ending and any(number in came for number in self._ending_signals):
-            self._end(ExitCode.OK)
-
     def _end(self, outcome: int) -> None:
-        """Asks all to end. They are not reaped yet, so their numbers are no other process's."""
-        self._outcome, self._is_ending = outcome, True
+        """Asks all to end, once. Those that have ended are not reaped: their numbers are theirs."""
+        if self._deadline < math.inf:
+            return
+        self._outcome = outcome
         self._deadline = time.monotonic() + _GRACE_SECONDS
         self._due.clear()
         for process in self._children:
@@ -123,38 +119,33 @@ class Supervisor:
             os.kill(process, signal.SIGCONT)
 
     def _kill(self) -> None:
-        self._is_ending = True
+        self._deadline = 0.0
         for process in self._children:
             os.kill(process, signal.SIGKILL)
-        while self._children:
-            self._reap(wait=True)
+        for child in [*self._children.values()]:
+            self._look(child, wait=True)
 
-    def _reap(self, *, wait: bool = False) -> None:
-        """Notes each child that has ended, stopped or continued; waits for one if asked to."""
-        flags = os.WEXITED | os.WSTOPPED | os.WCONTINUED | os.WNOWAIT
-        flags |= 0 if wait else os.WNOHANG
-        while self._children and (found := os.waitid(os.P_ALL, 0, flags)) is not None:
-            flags |= os.WNOHANG
-            process, child = found.si_pid, self._children.get(found.si_pid)
-            if found.si_code in (os.CLD_STOPPED, os.CLD_CONTINUED):
-                os.waitid(os.P_PID, process, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
-                self._stopped.pop(process, None)
-                if found.si_code == os.CLD_STOPPED:
-                    self._stopped[process] = time.monotonic()
-            elif child is None:
-                os.waitpid(process, 0)  # inherited, as the first process of a container does
-            else:
-                # Before its number, and its group's, may be another's: all that it has started.
-                with contextlib.suppress(OSError):
-                    os.killpg(process, signal.SIGKILL)
-                _kill_marked(child.mark)
-                code = child.process.wait()
-                del self._children[process]
-                self._stopped.pop(process, None)
-                self._has_ended(child, code if code >= 0 else 128 - code)
+    def _look(self, child: _Child, *, wait: bool = False) -> None:
+        """Notes that a child has ended, or for how long it stands still."""
+        process = child.process.pid
+        flags = os.WEXITED if wait else os.WEXITED | os.WSTOPPED | os.WNOHANG
+        found = os.waitid(os.P_PID, process, flags | os.WNOWAIT)
+        if found is None:
+            self._stopped.pop(process, None)
+        elif found.si_code == os.CLD_STOPPED:  # reported until it continues or ends
+            self._stopped.setdefault(process, time.monotonic())
+        else:
+            # Before its number, and its group's, may be another's: all that it has started.
+            with contextlib.suppress(OSError):
+                os.killpg(process, signal.SIGKILL)
+            _kill_marked(child.mark)
+            code = child.process.wait()
+            del self._children[process]
+            self._stopped.pop(process, None)
+            self._has_ended(child, code if code >= 0 else 128 - code)
 
     def _has_ended(self, child: _Child, code: int) -> None:
-        if self._is_ending:
+        if self._deadline < math.inf:
             return
         if code == ExitCode.USAGE:
             reason = _last_line(self._log_of(child.number)) if self._options.logs else "see above"

@@ -1,10 +1,9 @@
 """An environment in which nothing happens: for measuring everything but environments.
 
 Its observation never changes and its episode never ends. A step can take its time, by sleeping:
-then many of them simulate a fleet of slow environments on few cores. Or it computes for so long.
+then many of them simulate a fleet of slow environments on few cores.
 """
 
-import random
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,25 +16,6 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 _NUM_ACTIONS = 6
 
 
-class _Time:
-    """What a step takes."""
-
-    def __init__(self, step_seconds: float, busy_seconds: float, varies: bool) -> None:
-        self._step_seconds = step_seconds
-        self._busy_seconds = busy_seconds
-        self._low, self._high = (0.5, 1.5) if varies else (1.0, 1.0)
-
-    def spend(self) -> None:
-        """Takes it."""
-        share = random.uniform(self._low, self._high)
-        if self._step_seconds > 0:
-            time.sleep(share * self._step_seconds)
-        if self._busy_seconds > 0:
-            end = time.thread_time() + share * self._busy_seconds
-            while time.thread_time() < end:
-                pass
-
-
 class Still(gymnasium.Env[np.ndarray, np.int64]):
     """One of them; see `StillVector` for the arguments."""
 
@@ -45,10 +25,8 @@ class Still(gymnasium.Env[np.ndarray, np.int64]):
         shape: Sequence[int] = (84, 84),
         dtype: str = "uint8",
         step_seconds: float = 0.0,
-        busy_seconds: float = 0.0,
-        varies: bool = False,
     ) -> None:
-        self._time = _Time(step_seconds, busy_seconds, varies)
+        self._step_seconds = step_seconds
         self.observation_space = _space(shape, dtype)
         self.action_space = Discrete(_NUM_ACTIONS)
         self._observation = np.ones(tuple(shape), dtype)
@@ -62,7 +40,8 @@ class Still(gymnasium.Env[np.ndarray, np.int64]):
 
     def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Takes its time, and is where it was."""
-        self._time.spend()
+        if self._step_seconds:
+            time.sleep(self._step_seconds)
         return self._observation, 0.0, False, False, {}
 
 
@@ -73,9 +52,6 @@ class StillVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
       num_envs: how many.
       shape, dtype: of one's observation.
       step_seconds: how long a step of all of them sleeps.
-      busy_seconds: how long it computes then, in seconds of the processor.
-      varies: whether each step takes a half to one and a half of these, at random: those that are
-        answered together do not come back together then.
     """
 
     def __init__(
@@ -85,14 +61,12 @@ class StillVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         shape: Sequence[int] = (84, 84),
         dtype: str = "uint8",
         step_seconds: float = 0.0,
-        busy_seconds: float = 0.0,
-        varies: bool = False,
     ) -> None:
         self.num_envs = num_envs
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_observation_space = _space(shape, dtype)
         self.single_action_space = Discrete(_NUM_ACTIONS)
-        self._time = _Time(step_seconds, busy_seconds, varies)
+        self._step_seconds = step_seconds
         self._observation = np.ones((num_envs, *shape), dtype)
         self._reward = np.zeros(num_envs, np.float64)
         self._is_over = np.zeros(num_envs, np.bool_)
@@ -110,7 +84,8 @@ class StillVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self, actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Takes its time, and is where it was."""
-        self._time.spend()
+        if self._step_seconds:
+            time.sleep(self._step_seconds)
         return self._observation, self._reward, self._is_over, self._is_over, {}
 
 

@@ -17,7 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from envs_server.client import Client, Offer
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
-from seedrl.wire import learner_connection, local_link
+from seedrl.wire import local_link
 from seedrl.wire.seedrl_pb2 import Environment
 from tests.patience import SECONDS
 
@@ -52,26 +52,6 @@ def test_it_waits_for_a_learner_and_comes_back_after_every_kind_of_end(
     assert incarnations == [1] * 4 + [2] * 4
     assert "waiting for the learner" in caplog.messages[0]
     assert "the learner ended the stream" in caplog.messages[-1]
-
-
-@pytest.mark.parametrize("learner", ["stream"], indirect=True)  # nobody is there to offer a link
-def test_a_learner_that_is_starting_is_one_short_line_and_details_follow_if_it_does_not_come(
-    learner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop = Stop()
-    waits: list[float] = []
-
-    def wait(client: Client, seconds: float) -> None:
-        waits.append(seconds)
-        client._attempts += 29  # with its own, half of those up to the reminder
-        if len(waits) == 3:
-            monkeypatch.setattr(Stop, "is_requested", True)
-
-    monkeypatch.setattr(Client, "_wait", wait)
-    client = Client(learner.address, Offer(1, 1, ()), stop)
-    assert client.run() is ExitCode.OK
-    first, later = caplog.messages
-    assert "nobody listens" in first and "failed to connect" in later
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)
@@ -220,40 +200,6 @@ def test_a_breach_after_it_was_served_may_be_an_environments_doing(learner: Any)
     assert learner.run(1, 1).wait() is ExitCode.USAGE
 
 
-class Unready(gymnasium.Env[np.ndarray, int]):
-    """Can be built, but neither reset nor closed."""
-
-    observation_space = gymnasium.spaces.Box(0, 1, (1,))
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        raise RuntimeError("no display")
-
-    def close(self) -> None:
-        raise RuntimeError("never opened")
-
-
-@pytest.mark.parametrize("learner", ["stream"], indirect=True)
-def test_the_last_line_says_why_it_ends_whatever_environments_say_when_they_are_closed(
-    learner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = "Unready-v0"
-    monkeypatch.setitem(gymnasium.registry, name, EnvSpec(name, entry_point=Unready))
-
-    def assign(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        yield learner.assign([1], environment=Environment(id=name))
-        list(messages)
-
-    learner.serve(assign)
-    assert learner.run(1, 1).wait() is ExitCode.USAGE
-    *_, closing, reason = [line.message for line in caplog.records if line.name == "envs_server"]
-    assert closing == "closing environments: RuntimeError: never opened"
-    assert reason.startswith(
-        f"ends: cannot start {name}: left out after failure 4 within an hour: environment 0 (slot "
-    )
-    assert "RuntimeError: no display" in reason
-
-
 def test_a_learner_that_restarts_gets_its_env_server_back(learner: Any) -> None:
     attached = threading.Event()
 
@@ -289,32 +235,6 @@ def test_a_stop_request_ends_an_idle_stream(learner: Any) -> None:
     assert attached.wait(SECONDS)
     run.stop.request()
     assert run.wait() is ExitCode.OK
-
-
-@pytest.mark.parametrize("learner", ["stream"], indirect=True)
-def test_a_link_that_the_learner_does_not_come_to_is_not_offered_again(
-    learner: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(learner_connection, "_LINK_SECONDS", 0.05)
-    offered = []
-
-    def claim(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        offered.append(next(messages).hello.link)
-        assign = learner.assign([7])
-        assign.assign.linked = True
-        yield assign
-        with contextlib.suppress(grpc.RpcError):
-            list(messages)
-
-    def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        hello = next(messages)
-        offered.append(hello.hello.link)
-        yield from learner.play(learner.assign([8]), 2)(itertools.chain([hello], messages), context)
-
-    learner.serve(claim, play)
-    assert learner.run(1, 1).wait() is ExitCode.OK
-    assert offered[0].startswith("seedrl-") and offered[1:] == [""]
-    assert [step.sequence for step in learner.seen] == [0, 1]
 
 
 def test_actions_that_do_not_fit_into_the_link_take_grpc(

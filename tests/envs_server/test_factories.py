@@ -9,8 +9,8 @@ import gymnasium
 import pytest
 
 from envs_server.build import read_recipe
-from envs_server.envs import catch, masked_cartpole
-from envs_server.errors import BuildError, one_line
+from envs_server.envs import catch
+from envs_server.errors import BuildError
 from envs_server.factories import load_factory, load_vector_factory
 from seedrl.wire.seedrl_pb2 import Environment
 
@@ -30,10 +30,6 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, name, raising=False)
     return name
-
-
-def test_own_environments_are_always_allowed() -> None:
-    assert load_factory("envs_server.envs.catch:make", ()) is catch.make
 
 
 def test_what_no_pattern_admits_is_not_even_imported(plugin: str) -> None:
@@ -97,25 +93,6 @@ def test_what_is_no_factory_is_refused_in_one_line(plugin: str, name: str, reaso
         load_factory(name.format(plugin), ("*",))
     assert str(refusal.value).startswith(reason)
     assert "\n" not in str(refusal.value)
-
-
-def test_a_vector_factory_lies_beside_the_factory() -> None:
-    name = "envs_server.envs.masked_cartpole:make"
-    assert load_vector_factory(name, ()) is masked_cartpole.make_vec
-    assert load_vector_factory("envs_server.envs.catch:make", ()) is None
-
-
-def test_an_exception_is_one_short_line() -> None:
-    assert one_line(ValueError("first\n  second")) == "ValueError: first second"
-    assert one_line(KeyError()) == "KeyError"
-    assert len(one_line(ValueError("x" * 1000))) == 300
-
-
-def test_a_wrapper_is_called_a_wrapper(plugin: str) -> None:
-    with pytest.raises(BuildError, match=f"missing in {plugin} for wrapper {plugin}:missing"):
-        load_factory(f"{plugin}:missing", ("*",), "wrapper")
-    with pytest.raises(BuildError, match="expected package.module:factory for a wrapper, got 'x'"):
-        load_factory("x", ("*",), "wrapper")
 
 
 def test_a_module_that_ends_the_process_on_import_is_refused(

@@ -33,13 +33,6 @@ def test_an_environment_that_fails_too_often_in_a_minute_is_left_out_and_no_othe
     assert "no licence" in failures.reason
 
 
-def test_the_pauses_between_tries_double() -> None:
-    failures, clock = _failures()
-    for number in range(1, 8):
-        failures.pause(number)
-    assert clock.pauses == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-
-
 def test_the_budget_of_an_hour_is_another_and_what_is_older_does_not_count() -> None:
     failures, clock = _failures()
     failures.budget = Budget(per_minute=3, per_hour=4)

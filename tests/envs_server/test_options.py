@@ -48,9 +48,3 @@ def test_a_mistake_is_one_line(arguments: list[str], reason: str) -> None:
         read_options(arguments)
     assert reason in str(caught.value) and "\n" not in str(caught.value)
     assert str(caught.value).endswith("(see python -m envs_server --help)")
-
-
-def test_help_names_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        read_options(["--help"])
-    assert "Exit codes: 0" in capsys.readouterr().out

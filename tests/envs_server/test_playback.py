@@ -1,6 +1,5 @@
 """Playing a recording in the place of environments."""
 
-import queue
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs_server.client import Lease, Offer
 from envs_server.errors import BuildError
 from envs_server.playback import PlayedGroup
-from envs_server.sent_log import SentLog
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.action_layout import StepHeader, read_header
@@ -29,10 +26,8 @@ from seedrl.wire.seedrl_pb2 import (
     Assign,
     Environment,
     Finish,
-    FromEnvServer,
     FromLearner,
     Group,
-    Refusal,
 )
 from seedrl.wire.spec import spec_of
 from tests.patience import SECONDS
@@ -97,10 +92,6 @@ def test_the_rows_of_its_slots_are_played_from_the_row_asked_for_to_the_end(
     assert step is None
 
 
-def test_a_recording_that_has_no_more_at_once_gives_no_step(recording: Recording) -> None:
-    assert PlayedGroup(0, recording, [0], first_row=NUM_RECORDS).first() is None
-
-
 def test_an_action_other_than_the_recorded_one_is_an_error(recording: Recording) -> None:
     group = PlayedGroup(7, recording, [0, 2], first_row=0)
     group.first()
@@ -125,13 +116,6 @@ def test_the_recorded_actions_are_those_of_when_the_step_was_sent(
         group.step(_answer(0, np.array([5], np.int32)))
 
 
-def test_actions_for_another_step_are_an_error(recording: Recording) -> None:
-    group = PlayedGroup(7, recording, [0], first_row=0)
-    group.first()
-    with pytest.raises(WireError, match="expected actions for step 0 of group 7, got them for"):
-        group.step(_answer(1, _actions(0)[:1]))
-
-
 @pytest.mark.parametrize(
     ("slots", "first_row", "match"),
     [
@@ -144,24 +128,6 @@ def test_what_is_not_in_the_recording_cannot_be_built(
 ) -> None:
     with pytest.raises(BuildError, match=match):
         PlayedGroup(0, recording, slots, first_row=first_row)
-
-
-def test_at_the_end_nothing_is_sent_and_the_stream_stays_open(recording: Recording) -> None:
-    outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    sent_log = SentLog()
-    lease = Lease(Offer(1, 1, (), recording), outbox, sent_log)
-    lease.open()
-    group = Group(slots=[2], seeds=[1], first_row=NUM_RECORDS - 1)
-    lease.handle(FromLearner(assign=Assign(environments=[Environment()], groups=[group], lease=5)))
-    answer = pack_actions(0, 0, _actions(NUM_RECORDS - 1)[[2]])
-    assert lease.handle(ActionsPayload(answer)) is None
-    last = FromEnvServer(refusal=Refusal(reason="still open"))
-    outbox.put(last)
-    _, _, step, still_open = (outbox.get_nowait() for _ in range(4))  # after Hello and Ready
-    assert isinstance(step, FramedStep)
-    assert still_open == last
-    (sent,) = sent_log.report()
-    assert (sent.steps, sent.answered) == (1, 1)
 
 
 def _spawn(address: str, path: Path) -> subprocess.Popen[str]:
@@ -214,22 +180,3 @@ def test_the_process_ends_with_an_error_when_the_run_is_not_repeated(
     _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 2
     assert "expected action 0 for slot 0 in batch 0, as recorded, got 1" in stderr
-
-
-def test_a_file_that_is_no_recording_is_a_wrong_argument(tmp_path: Path) -> None:
-    process = _spawn("unix:/nobody", tmp_path / "missing")
-    _, stderr = process.communicate(timeout=SECONDS)
-    assert process.returncode == 2
-    assert stderr.rstrip().endswith(f"No such file or directory: '{tmp_path}/missing'")
-
-
-def test_an_env_server_with_environments_does_not_say_that_it_plays(learner: Any) -> None:
-    hellos = []
-
-    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        hellos.append(next(messages).hello)
-        yield FromLearner(finish=Finish(reason="enough"))
-
-    learner.serve(script)
-    learner.run(1).wait()
-    assert not hellos[0].plays_recording

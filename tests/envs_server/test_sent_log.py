@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from envs_server import sent_log
@@ -68,27 +67,6 @@ def test_another_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="expected an env server's log of sent steps, got"):
             SentLog(path)
         assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("field", [1, 2])
-def test_a_log_that_no_report_could_hold_is_refused(tmp_path: Path, field: int) -> None:
-    path = tmp_path / "sent"
-    SentLog(path).open(7, [3])
-    content = np.frombuffer(path.read_bytes(), np.uint64).copy()
-    content[5 + field] = 2**32
-    damaged = tmp_path / "damaged"
-    damaged.write_bytes(content.tobytes())
-    for _ in range(2):  # the first one is still the file's own fault, and not a lock's
-        with pytest.raises(ValueError, match="expected an env server's log of sent steps, got"):
-            SentLog(damaged)
-
-
-def test_what_lies_beyond_its_groups_is_not_counted() -> None:
-    log = SentLog()
-    log.open(1, [1] * 2000)
-    log.sent(1999)
-    log.answered(1999)
-    assert sum(sent.steps for sent in log.report()) == 0
 
 
 def test_a_log_has_its_place_on_the_disk_or_is_an_error(

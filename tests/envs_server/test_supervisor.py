@@ -64,13 +64,6 @@ def test_wrong_usage_of_one_ends_all_with_its_code(tmp_path: Path) -> None:
     assert (tmp_path / "1").read_text() == "x"
 
 
-def test_one_that_dies_after_training_is_over_stays_away(tmp_path: Path) -> None:
-    settings = "supervisor._LONG_LIFE_SECONDS = 0.0"
-    ends = "over(); os.kill(os.getpid(), 11)"
-    code, _ = _run(tmp_path, f"if number == 1: {ends}", "over()", settings=settings)
-    assert (code, _starts(tmp_path)) == (0, [1, 1, 1])
-
-
 def test_a_signal_ends_all_also_one_that_does_not_listen(tmp_path: Path) -> None:
     body = "if number == 1: signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     settings = "supervisor._GRACE_SECONDS = 0.5"
@@ -118,11 +111,3 @@ def test_they_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
         wait_until(lambda: all(file.read_text() for file in tmp_path.glob("pid*")))
         process.kill()
     wait_until(lambda: not any(map(_is_alive, tmp_path.glob("pid*"))))
-
-
-def test_a_child_that_it_did_not_start_ends_nothing(tmp_path: Path) -> None:
-    # `true` is a child of the shell, which then becomes its parent.
-    program = [sys.executable, "-m", "tests.envs_server.supervised", str(tmp_path), _QUICK]
-    command = ["sh", "-c", 'true & exec "$@"', "sh", *program, "wait_for(0, 1)\nover()"]
-    ended = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60)
-    assert (ended.returncode, _starts(tmp_path)) == (0, [1, 1, 1]), ended.stderr

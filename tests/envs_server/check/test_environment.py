@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -14,17 +13,10 @@ import example_envs
 
 from envs_server.build import Recipe, choose
 from envs_server.check.environment import (
-    ADVICE,
-    NOTES,
     Checked,
-    Episode,
-    Play,
     check,
-    difference,
-    random_actions,
 )
 from envs_server.envs import catch, constant, counting, masked_cartpole
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
@@ -91,11 +83,6 @@ def test_what_may_be_intended_is_a_note(factory: Callable[..., Any]) -> None:
     assert {note.rule for note in findings.notes} == {example_envs.NOTES[factory]}
 
 
-def test_every_rule_has_an_example() -> None:
-    assert {*example_envs.ERRORS.values()} == ADVICE.keys() - NOTES
-    assert {*example_envs.NOTES.values()} == NOTES
-
-
 def test_numbers_in_the_info_of_last_steps_are_named() -> None:
     # Not those under keys that are no strings, nor what is no number when an episode ends.
     named = set(_check(_recipe(example_envs.OddInfo)).metrics) - {"mixed"}
@@ -106,33 +93,3 @@ def test_numbers_in_the_info_of_last_steps_are_named() -> None:
 def test_a_reward_beyond_the_bound_names_the_field() -> None:
     (error,) = _check(_recipe(example_envs.LargeReward)).findings.errors
     assert "environment.max_abs_reward" in error.text
-
-
-def _play(*kinds: StepType, **changed: list[float]) -> Play:
-    """One environment, whose rows are of these kinds and pay 2."""
-    columns = {"step_type": kinds, "discount": [1] * len(kinds), "observation": [0] * len(kinds)}
-    columns["reward"] = [0 if kind == FIRST else 2 for kind in kinds]
-    arrays = {name: np.array(x)[:, None] for name, x in {**columns, **changed}.items()}
-    spec = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(2))
-    return Play(spec=spec, seconds=1.0, message_bytes=0, **arrays)
-
-
-def test_only_whole_episodes_count() -> None:
-    play = _play(FIRST, MID, LAST, FIRST, LAST, FIRST, MID, discount=[1, 1, 0, 1, 1, 1, 1])
-    assert play.episodes == [Episode(2, 4.0, True), Episode(1, 2.0, False)]
-    assert play.num_steps == 4
-
-
-def test_the_first_difference_is_placed() -> None:
-    play = _play(FIRST, MID, MID)
-    assert difference(play, play) is None
-    assert difference(play, _play(FIRST, MID)) is None  # only the beginning is known
-    assert "row 1: another reward" in str(difference(play, _play(FIRST, MID, reward=[0, 1])))
-
-
-def test_each_environment_tries_all_actions_first() -> None:
-    actions = random_actions(DiscreteSpec(5), 20, 2, seed=0)
-    assert actions.dtype == np.int32 and actions.shape == (20, 2)
-    assert all(sorted(column[:5]) == [0, 1, 2, 3, 4] for column in actions.T)
-    box = random_actions(BoxSpec((2,), (0, 0), (1, 1)), 5, 3, seed=0)
-    assert box.shape == (5, 3, 2) and (box[0] == -1).all() and (box[1] == 1).all()

@@ -74,16 +74,6 @@ def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert report["num_steps"] == 2 * 32 and report["steps_per_second"] > 0
 
 
-def test_a_missing_gymnasium_is_one_line() -> None:
-    code = (
-        "import sys; sys.modules['gymnasium'] = None; "
-        "from envs_server.check.__main__ import main; sys.exit(main(['CartPole-v1']))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == ExitCode.USAGE
-    assert done.stderr.count("\n") == 1 and "gymnasium" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -100,11 +90,3 @@ def test_what_cannot_be_built_is_one_line_and_exit_code_2(
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
     assert err.startswith("seedrl check-env: error: ") and reason in err
-
-
-def test_a_defect_of_the_checker_is_not_the_environments(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("envs_server.check.environment.check", lambda *_, **__: 1 / 0)
-    assert main(["CartPole-v1"]) == ExitCode.INTERNAL
-    assert "ZeroDivisionError" in capsys.readouterr().err

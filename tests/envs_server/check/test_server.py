@@ -16,7 +16,7 @@ from envs_server.check import trial
 from envs_server.check.check_server import Options, main
 from envs_server.check.learner import Process
 from envs_server.check.server import DIALOGUES, Dialogue, check
-from envs_server.check.trial import ADVICE, NOTES, Trial
+from envs_server.check.trial import NOTES, Trial
 from seedrl.exit_codes import ExitCode
 from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, FromLearner, Group, Hello
 from tests.envs_server.check.example_server import (
@@ -250,17 +250,6 @@ def test_an_env_server_without_a_step_is_tried_once(subject: type[ExampleServer]
     done = _check(subject(), patience_seconds=0.3)
     assert [finding.rule for finding in done.findings.errors] == ["silence"]
     assert done.skipped == [f"{len(DIALOGUES) - 1} more dialogues: this one must succeed"]
-
-
-def test_a_fault_of_every_dialogue_is_reported_once() -> None:
-    chosen = [BY_NAME[name] for name in ("steps", "several groups", FEWER)]
-    (error,) = _check(Unpadded(), chosen).findings.errors
-    assert error.rule == "steps"
-
-
-def test_every_rule_has_advice_and_every_dialogue_a_rule() -> None:
-    assert ADVICE.keys() > NOTES
-    assert {dialogue.rule for dialogue in DIALOGUES} - {""} < ADVICE.keys()
 
 
 def test_a_command_that_does_not_connect_is_reported_with_its_last_words(

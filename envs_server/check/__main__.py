@@ -145,12 +145,9 @@ def _lines(options: Options, back_end: str, found: "Checked") -> Iterator[str]:
     yield f"  observation  {', '.join(leaf.strip() for leaf in leaves)}"
     yield f"  actions      {_actions(play.spec.action)}"
     yield (
-        f"  played       {options.num_envs} x {options.steps:,} steps on the {back_end} back end, "
-        f"{play.message_bytes:,} bytes a message"
+        f"  played       {options.num_envs} x {options.steps:,} steps on the {back_end} back end"
     )
     yield f"  episodes     {_episodes(play.episodes)}"
-    if found.metrics:
-        yield f"  info         {', '.join(found.metrics)}: reported if named in environment.metrics"
     yield f"  speed        {play.num_steps / play.seconds:,.0f} steps/s in one process"
 
 
@@ -175,12 +172,10 @@ def _episodes(ended: "Sequence[Episode]") -> str:
 
 def _as_json(options: Options, back_end: str, found: "Checked") -> dict[str, Any]:
     content: dict[str, Any] = {"environment": options.environment, **found.findings.as_json()}
-    content |= {"back_end": back_end, "num_envs": options.num_envs, "metrics": found.metrics}
+    content |= {"back_end": back_end}
     if play := found.play:
         content |= {
             "spec": json.loads(encode_spec(play.spec)),
-            "message_bytes": play.message_bytes,
-            "num_steps": play.num_steps,
             "steps_per_second": play.num_steps / play.seconds,
             "episodes": [episode._asdict() for episode in play.episodes],
         }

@@ -7,11 +7,10 @@ casts and copies them. Everything else shows in the rows that a learner would re
 import contextlib
 import functools
 import hashlib
-import numbers
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -53,7 +52,6 @@ NOTES = frozenset({"both-flags", "endless", "seed-ignored", "gymnasium"})
 # Enough to see whether two plays part.
 _SHORT_PLAY_STEPS = 200
 _LARGEST_SEED = 2**31 - 1
-_DEEPEST_INFO = 8
 # Warnings of gymnasium's checker about things that are as they should be here: wrappers, unlimited
 # bounds (they state that there is none), boxes of any width (they are scaled), numpy scalars and
 # bools (it takes np.False_ for a truncation).
@@ -73,7 +71,6 @@ class Play(NamedTuple):
       discount: `[N, E] float32`; 0 where an episode terminated.
       observation: `[N, E] uint64`, a digest of each.
       seconds: time spent stepping and packing, in one thread.
-      message_bytes: length of a message with one step of all environments.
     """
 
     spec: EnvSpec
@@ -82,7 +79,6 @@ class Play(NamedTuple):
     discount: np.ndarray
     observation: np.ndarray
     seconds: float
-    message_bytes: int
 
     @property
     def num_steps(self) -> int:
@@ -117,12 +113,10 @@ class Checked(NamedTuple):
     Attributes:
       findings: broken rules.
       play: the first one; None if it could not be finished.
-      metrics: names of the numbers in `info` where episodes ended.
     """
 
     findings: Findings
     play: Play | None
-    metrics: list[str]
 
 
 def check(
@@ -146,8 +140,8 @@ def check(
 
     Raises BuildError if it cannot be built.
     """
-    findings, metrics = Findings(ADVICE, NOTES), set[str]()
-    watch = functools.partial(_watched, findings=findings, metrics=metrics)
+    findings = Findings(ADVICE, NOTES)
+    watch = functools.partial(_watched, findings=findings)
     watched = recipe._replace(wrappers=(*recipe.wrappers, watch)) if back_end == "sync" else recipe
     seeds = [seed + env for env in range(num_envs)]
 
@@ -182,7 +176,7 @@ def check(
     if back_end == "sync" or recipe.factory is not None:
         with contextlib.suppress(BuildError):  # one more than there is a port or licence for
             _check_single(build_one(recipe), findings)
-    return Checked(findings, first, sorted(metrics))
+    return Checked(findings, first)
 
 
 def random_actions(action: ActionSpec, num_rows: int, num_envs: int, seed: int) -> np.ndarray:
@@ -247,8 +241,7 @@ def _play(
             findings.add("fails", str(error))
         raise _BrokenError from error
     step_type, reward, discount, observation = map(np.stack, zip(*rows, strict=True))
-    num_bytes = len(message.message)
-    return Play(group.spec, step_type, reward, discount, observation, seconds, num_bytes)
+    return Play(group.spec, step_type, reward, discount, observation, seconds)
 
 
 def _row(message: FramedStep, layout: StepLayout, spec: EnvSpec) -> tuple[np.ndarray, ...]:
@@ -306,17 +299,17 @@ def _check_single(env: gymnasium.Env[Any, Any], findings: Findings) -> None:
             findings.add("gymnasium", plain[:300], subject=plain)
 
 
-def _watched(env: Any, *, findings: Findings, metrics: set[str]) -> Any:
+def _watched(env: Any, *, findings: Findings) -> Any:
     # What is no environment is refused by the env server's own code, in its own words.
-    return _Watched(env, findings, metrics) if isinstance(env, gymnasium.Env) else env
+    return _Watched(env, findings) if isinstance(env, gymnasium.Env) else env
 
 
 class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Adds findings about the values that an environment returns, and hands them on unchanged."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], findings: Findings, metrics: set[str]) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], findings: Findings) -> None:
         super().__init__(env)
-        self._findings, self._metrics = findings, metrics
+        self._findings = findings
         self._max_steps = env.spec.max_episode_steps if env.spec else None
         self._num_steps = self._length = 0
 
@@ -333,8 +326,6 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._num_steps, self._length = self._num_steps + 1, self._length + 1
         where = f"step {self._num_steps}"
         self._look(where, observation)
-        if (terminated or truncated) and isinstance(info, Mapping):
-            self._metrics.update(_number_names(info))
         if terminated and truncated:
             self._findings.add("both-flags", f"{where}: terminated and truncated at once")
         elif self._max_steps and self._length >= self._max_steps and not truncated:
@@ -346,37 +337,18 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def _look(self, where: str, observation: Any) -> None:
-        for path, text in _faults(self.env.observation_space, observation, "observation"):
-            self._findings.add("observation", f"{where}: {text}", subject=path)
+        if fault := _fault(self.env.observation_space, observation):
+            self._findings.add("observation", f"{where}: {fault}")
 
 
-def _faults(space: spaces.Space[Any], value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Path and text of each difference between an observation and its space."""
-    match space:
-        case spaces.Dict() if isinstance(value, Mapping) and value.keys() == space.spaces.keys():
-            for key, item in space.spaces.items():
-                yield from _faults(item, value[key], f"{path}.{key}")
-            return
-        case spaces.Tuple() if isinstance(value, tuple) and len(value) == len(space.spaces):
-            for index, (item, part) in enumerate(zip(space.spaces, value, strict=True)):
-                yield from _faults(item, part, f"{path}.{index}")
-            return
+def _fault(space: spaces.Space[Any], value: Any) -> str:
+    """The difference between an observation and its space; "" if there is none."""
     # A scalar of numpy is an array without axes; asked as a scalar, a Box warns of the conversion.
     if space.contains(np.asarray(value) if isinstance(value, np.generic) else value):
-        return
+        return ""
+    expected, got = str(space), f"{type(value).__name__} {value}"
     if isinstance(value, np.ndarray | np.generic) and space.shape is not None:
         expected, got = f"{space.dtype}{list(space.shape)}", f"{value.dtype}{list(value.shape)}"
         if expected == got:  # then it is the values
             expected, got = str(space), f"{np.min(value)} to {np.max(value)}"
-    else:
-        expected, got = str(space), f"{type(value).__name__} {value}"
-    yield path, " ".join(f"expected {expected[:100]} for {path}, got {got[:100]}".split())
-
-
-def _number_names(info: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> Iterator[str]:
-    """Names under which `environment.metrics` finds numbers; keys that are no strings have none."""
-    for key, value in info.items() if depth < _DEEPEST_INFO else ():
-        if isinstance(key, str) and isinstance(value, Mapping):
-            yield from _number_names(value, f"{prefix}{key}.", depth + 1)
-        elif isinstance(key, str) and isinstance(value, numbers.Real | np.bool_):
-            yield f"{prefix}{key}"
+    return " ".join(f"expected {expected[:100]}, got {got[:100]}".split())

@@ -83,13 +83,6 @@ def test_what_may_be_intended_is_a_note(factory: Callable[..., Any]) -> None:
     assert {note.rule for note in findings.notes} == {example_envs.NOTES[factory]}
 
 
-def test_numbers_in_the_info_of_last_steps_are_named() -> None:
-    # Not those under keys that are no strings, nor what is no number when an episode ends.
-    named = set(_check(_recipe(example_envs.OddInfo)).metrics) - {"mixed"}
-    assert named == {"huge", "nested.score", "won"}
-    assert _check(_COUNTING).metrics == ["action", "step"]
-
-
 def test_a_reward_beyond_the_bound_names_the_field() -> None:
     (error,) = _check(_recipe(example_envs.LargeReward)).findings.errors
     assert "environment.max_abs_reward" in error.text

@@ -35,7 +35,7 @@ def test_what_passes_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
     shown = {name: value for name, _, value in (line.strip().partition("  ") for line in lines)}
     assert shown["observation"] == "left int64[], place.x float64[]"
     assert shown["actions"].strip() == "3"
-    assert shown["played"].strip().startswith("2 x 40 steps on the sync back end, ")
+    assert shown["played"].strip() == "2 x 40 steps on the sync back end"
 
 
 def test_a_broken_environment_has_its_exit_code_and_a_line() -> None:
@@ -71,7 +71,7 @@ def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
     }
     first = {"length": 4, "score": pytest.approx(-0.4), "is_terminated": True}
     assert report["episodes"][0] == first
-    assert report["num_steps"] == 2 * 32 and report["steps_per_second"] > 0
+    assert report["steps_per_second"] > 0
 
 
 @pytest.mark.parametrize(

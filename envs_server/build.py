@@ -8,14 +8,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
-from envs_server.errors import BuildError, EnvironmentFailedError, one_line
-from envs_server.factories import (
-    ADVICE,
-    check_allowed,
-    is_factory,
-    load_factory,
-    load_vector_factory,
-)
+from envs_server.errors import ADVICE, BuildError, EnvironmentFailedError, one_line
 from envs_server.failures import Budget, Failures
 from envs_server.loop import Place, build_loop
 from envs_server.vector import VectorEnvironment
@@ -81,19 +74,26 @@ def read_recipes(environments: Iterable[Environment], allowed: Sequence[str]) ->
     The refusal names everything that `allowed` lacks, not only the first.
     """
     asked = list(environments)
-    ids = (environment.id for environment in asked if is_factory(environment.id))
-    wrappers = (name for environment in asked for name in environment.wrappers)
-    check_allowed([*ids, *wrappers], allowed)
+    names = [environment.id for environment in asked if ":" in environment.id]
+    names += [name for environment in asked for name in environment.wrappers]
+    if names:
+        from envs_server.factories import check_allowed
+
+        check_allowed(names, allowed)
     return [_recipe(environment, allowed) for environment in asked]
 
 
 def _recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:
+    arguments = _read_arguments(environment.arguments)
+    if ":" not in environment.id and not environment.wrappers:
+        return Recipe(environment.id, arguments)
+    from envs_server.factories import load_factory, load_vector_factory
+
     factory = vector_factory = None
-    if is_factory(environment.id):
+    if ":" in environment.id:
         factory = load_factory(environment.id, allowed)
         vector_factory = load_vector_factory(environment.id, allowed)
     wrappers = tuple(load_factory(name, allowed, "wrapper") for name in environment.wrappers)
-    arguments = _read_arguments(environment.arguments)
     return Recipe(environment.id, arguments, wrappers, factory, vector_factory)
 
 

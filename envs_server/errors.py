@@ -2,6 +2,9 @@
 
 from seedrl.errors import UserError
 
+# For an environment that gymnasium knows once its package is imported.
+ADVICE = "write a factory that imports its package and returns gymnasium.make(...), and name that"
+
 
 class BuildError(UserError, ValueError):
     """The environment cannot be built here."""

@@ -6,21 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-from envs_server.errors import BuildError, one_line
+from envs_server.errors import ADVICE, BuildError, one_line
 from seedrl.programs import extras
 
 # What ships with the env server is always allowed.
 OWN_PATTERN = "envs_server.envs.*"
 
-# For an environment that gymnasium knows once its package is imported.
-ADVICE = "write a factory that imports its package and returns gymnasium.make(...), and name that"
-
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
-
-
-def is_factory(name: str) -> bool:
-    """Whether `name` means a factory rather than a registered gymnasium id."""
-    return ":" in name
 
 
 def load_factory(

@@ -343,9 +343,10 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 def _fault(space: spaces.Space[Any], value: Any) -> str:
     """The difference between an observation and its space; "" if there is none."""
-    # A scalar of numpy is an array without axes; asked as a scalar, a Box warns of the conversion.
-    if space.contains(np.asarray(value) if isinstance(value, np.generic) else value):
-        return ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a Box takes a scalar of numpy, but warns of it
+        if space.contains(value):
+            return ""
     expected, got = str(space), f"{type(value).__name__} {value}"
     if isinstance(value, np.ndarray | np.generic) and space.shape is not None:
         expected, got = f"{space.dtype}{list(space.shape)}", f"{value.dtype}{list(value.shape)}"

@@ -235,7 +235,7 @@ def test_an_environment_with_a_defect_is_one_line_and_code_2(
     learner.serve(play)
     try:
         allowed = (f"{module}:*", "nosuchmodule:*")
-        client = Client(learner.address, Offer(1, 1, allowed), Stop(), 2**20)
+        client = Client(learner.address, Offer(1, 1, allowed), Stop())
         assert client.run() is ExitCode.USAGE
     finally:
         learner.close()

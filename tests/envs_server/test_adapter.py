@@ -108,15 +108,6 @@ def test_an_episode_without_a_step_is_a_fault() -> None:
         adapter.step(np.zeros(2, np.int64))
 
 
-def test_a_reset_forgets_how_the_last_episodes_ended() -> None:
-    going_on = ([0.0, 0.0], [False, False], [False, False])
-    adapter = Adapter(_scripted(([0.0, 0.0], [True, True], [False, False]), going_on))
-    adapter.reset([0, 1])
-    adapter.step(np.zeros(2, np.int64))
-    adapter.reset([2, 3])
-    assert adapter.step(np.zeros(2, np.int64)).step_type.tolist() == [MID, MID]
-
-
 class Measured(Short):
     """Measures something in its last step, the first episode of environment 1 apart."""
 
@@ -152,48 +143,6 @@ def test_numbers_of_info_go_with_last_rows_by_name() -> None:
     np.testing.assert_array_equal(adapter.metrics, [[0.5, 3, 1, 1, nan, nan, nan, nan], [nan] * 8])
     adapter.step(np.zeros(2, np.int64))
     assert adapter.metrics.shape == (0, 8)
-
-
-class Odd(Short):
-    """Its `info` has what it likes."""
-
-    def step(self, action: Any) -> Any:
-        *result, _ = super().step(action)
-        values: dict[Any, Any] = {"won": 1.0 if self._won else "no", "big": 10**400, 3: 1, (1,): 2}
-        values |= {"score": 0.75 if self._left == 0 else 0, "ragged": [1, [2]], "nested": {4: 5}}
-        return *result, None if self._won is None else values
-
-    _won: Any = False
-
-
-@pytest.mark.parametrize(("won", "expected"), [(True, 1.0), (False, np.nan)])
-def test_a_value_that_is_no_number_is_ignored_and_named_once(
-    won: bool, expected: float, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Issue C: merged by a vector environment these were failures, or another environment's."""
-    monkeypatch.setattr(Odd, "_won", won)
-    recipe = Recipe("odd", {"terminates": True, "truncates": False}, (), Odd)
-    names = ["won", "score", "big", "ragged", "nested.4"]
-    adapter = Adapter(build(recipe, "sync", 2), names)
-    adapter.reset([0, 1])
-    for _ in range(8):
-        step = adapter.step(np.zeros(2, np.int64))
-        if step.step_type[0] == LAST:
-            nan = np.nan
-            assert adapter.metrics.shape == (2, 5)
-            np.testing.assert_array_equal(adapter.metrics[0], [expected, 0.75, nan, nan, nan])
-    assert caplog.text.count("'won'") == (not won)
-    assert caplog.text.count("'big'") == 1
-
-
-def test_an_environment_without_info_has_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Odd, "_won", None)
-    recipe = Recipe("odd", {"terminates": True, "truncates": False}, (), Odd)
-    adapter = Adapter(build(recipe, "sync", 1), ["won"])
-    adapter.reset([0])
-    adapter.step(np.zeros(1, np.int64))
-    adapter.step(np.zeros(1, np.int64))
-    assert np.isnan(adapter.metrics).tolist() == [[True]]
 
 
 def test_a_restarted_environment_is_first_in_the_middle_of_an_episode() -> None:

@@ -74,11 +74,6 @@ def test_a_failure_to_build_is_one_line(recipe: Recipe, vectorization: str, reas
 _MODULE = "envs_server.envs.masked_cartpole"
 
 
-def test_a_registered_id_needs_no_permission() -> None:
-    environment = Environment(id="CartPole-v1", arguments='{"max_episode_steps": 3}')
-    assert read_recipe(environment, ()) == Recipe("CartPole-v1", {"max_episode_steps": 3})
-
-
 def test_factories_and_wrappers_are_loaded() -> None:
     masked = read_recipe(Environment(id=f"{_MODULE}:make"), ())
     assert (masked.factory, masked.vector_factory, masked.arguments) == (

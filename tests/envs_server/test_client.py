@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import random
 import threading
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -52,30 +51,6 @@ def test_it_waits_for_a_learner_and_comes_back_after_every_kind_of_end(
     assert incarnations == [1] * 4 + [2] * 4
     assert "waiting for the learner" in caplog.messages[0]
     assert "the learner ended the stream" in caplog.messages[-1]
-
-
-@pytest.mark.parametrize("learner", ["stream"], indirect=True)
-def test_who_is_sent_away_after_every_handshake_returns_ever_later_and_says_so_once(
-    learner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As long as a learner finds out whether it can use another environment."""
-    bounds: list[float] = []
-
-    def uniform(_: Any, low: float, high: float) -> float:
-        bounds.append(high)
-        return low
-
-    def send_away(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        next(messages)
-        yield learner.assign([7])
-        assert next(messages).HasField("ready")
-        context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
-
-    monkeypatch.setattr(random.Random, "uniform", uniform)
-    learner.serve(*[send_away] * 5, learner.play(learner.assign([8]), 3))
-    assert learner.run(1).wait() is ExitCode.OK
-    assert bounds == [0.1, 0.2, 0.4, 0.8, 1.0]
-    assert len([line for line in caplog.messages if "not now" in line]) == 1
 
 
 class FailingVector(VectorEnv[Any, Any, Any]):
@@ -217,24 +192,6 @@ def test_a_learner_that_restarts_gets_its_env_server_back(learner: Any) -> None:
     assert run.wait() is ExitCode.OK
     assert [step.sequence for step in learner.seen] == [0, 1, 2]
     assert learner.seen[0].timestep.observation.tolist() == [[8, 0, 0, 0]]
-
-
-def test_a_stop_request_ends_an_idle_stream(learner: Any) -> None:
-    attached = threading.Event()
-
-    def hang(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        next(messages)
-        yield learner.assign([7])
-        next(messages)
-        attached.set()
-        with contextlib.suppress(grpc.RpcError):
-            list(messages)
-
-    learner.serve(hang)
-    run = learner.run(1, 1)
-    assert attached.wait(SECONDS)
-    run.stop.request()
-    assert run.wait() is ExitCode.OK
 
 
 def test_actions_that_do_not_fit_into_the_link_take_grpc(

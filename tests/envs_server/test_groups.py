@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete, MultiBinary
+from gymnasium.spaces import Box, Discrete
 
-from envs_server.errors import BuildError, EnvironmentFailedError
+from envs_server.errors import EnvironmentFailedError
 from envs_server.groups import EnvGroup
 from envs_server.vector import VectorEnvironment, VectorStep
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -90,9 +90,3 @@ def test_a_reset_that_raises_is_the_environments_fault() -> None:
     group = EnvGroup(4, Recorder().environment(), [1, 2])
     with pytest.raises(EnvironmentFailedError, match="reset of group 4: StopIteration"):
         group.first()
-
-
-def test_actions_of_another_kind_are_refused_before_anything_runs() -> None:
-    environment = Recorder().environment()._replace(action_space=MultiBinary(3))
-    with pytest.raises(BuildError, match="expected a Discrete action space"):
-        EnvGroup(0, environment, [1, 2])

@@ -18,23 +18,8 @@ from seedrl.wire.framing import ActionsPayload
 from seedrl.wire.payload import StepLayout, pack_actions
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
 from seedrl.wire.spec import spec_of
-from seedrl.wire.version import MAJOR
 
 _FINISH = FromLearner(finish=Finish(reason="enough"))
-
-
-def test_hello_says_what_is_on_offer(learner: Any) -> None:
-    hellos = []
-
-    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        hellos.append(next(messages).hello)
-        yield _FINISH
-
-    learner.serve(script)
-    assert learner.run(6, 3).wait() is ExitCode.OK
-    (hello,) = hellos
-    assert (hello.major, hello.num_envs, hello.num_groups) == (MAJOR, 6, 3)
-    assert hello.pid and hello.host
 
 
 def test_two_groups_step_in_lock_step_and_every_reward_fits_its_action(learner: Any) -> None:
@@ -147,21 +132,6 @@ def _refusals(learner: Any, assign: Assign) -> list[str]:
 
     learner.serve(script)
     return refusals
-
-
-def test_what_cannot_be_built_is_refused_with_its_reason(learner: Any) -> None:
-    unknown = learner.assign([1], environment=Environment(id="os:system")).assign
-    refusals = _refusals(learner, unknown)
-    assert learner.run(1, 1).wait() is ExitCode.USAGE
-    (reason,) = refusals
-    assert reason.startswith("os:system is not among the factories that this env server may build")
-
-
-def test_arguments_that_the_environment_does_not_know_are_refused(learner: Any) -> None:
-    unknown = Environment(id="CartPole-v1", arguments='{"gravitas": 3}')
-    refusals = _refusals(learner, learner.assign([1], environment=unknown).assign)
-    assert learner.run(1, 1).wait() is ExitCode.USAGE
-    assert "unexpected keyword argument 'gravitas'" in refusals[0]
 
 
 def test_each_group_steps_its_own_environment(learner: Any) -> None:

@@ -20,16 +20,6 @@ FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 _STAY = np.zeros(3, np.int64)
 
 
-def test_a_registered_environment_reproduces_from_its_seeds() -> None:
-    recipe = Recipe("CartPole-v1", {})
-    first, again, other = (
-        np.array(build(recipe, "sync", 2).reset(seeds)) for seeds in ([1, 2], [1, 2], [2, 1])
-    )
-    np.testing.assert_array_equal(first, again)
-    np.testing.assert_array_equal(first, other[::-1])
-    assert (first[0] != first[1]).any()
-
-
 def test_arguments_reach_the_environment_and_wrappers_go_around_it() -> None:
     wrappers = (masked_cartpole.hide_velocities,)
     environment = build(Recipe("CartPole-v1", {"sutton_barto_reward": True}, wrappers), "sync", 2)

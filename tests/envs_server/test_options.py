@@ -16,13 +16,6 @@ def test_defaults_and_patterns() -> None:
     assert options.num_groups == 1  # no empty group
 
 
-def test_the_words_that_come_last_count() -> None:
-    """As in the command line by which one of several processes begins again."""
-    words = ["--learner", "h:1", "--num-envs", "1", "--processes", "4", "--sent-log", "/x"]
-    options = read_options([*words, "--processes", "1", "--sent-log", "/x_3"])
-    assert (options.processes, str(options.sent_log)) == (1, "/x_3")
-
-
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs_server.errors import BuildError
 from envs_server.playback import PlayedGroup
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
@@ -99,35 +98,6 @@ def test_an_action_other_than_the_recorded_one_is_an_error(recording: Recording)
     match = "expected action 12 for slot 2 in batch 1, as recorded, got 13"
     with pytest.raises(WireError, match=match):
         group.step(_answer(1, _actions(1)[[0, 2]] + np.array([0, 1], np.int32)))
-
-
-def test_the_recorded_actions_are_those_of_when_the_step_was_sent(
-    recording: Recording, tmp_path: Path
-) -> None:
-    """A learner that goes on with this very file may have replaced them by what it answers."""
-    group = PlayedGroup(7, recording, [0], first_row=0)
-    group.first()
-    data = bytearray(recording.path.read_bytes())
-    size = RecordLayout(SPEC, NUM_SLOTS).num_bytes
-    start = len(data) - NUM_RECORDS * size
-    data[start + size - 16] = 5  # the first of four actions
-    recording.path.write_bytes(data)
-    with pytest.raises(WireError, match="expected action 0 for slot 0 in batch 0, as recorded"):
-        group.step(_answer(0, np.array([5], np.int32)))
-
-
-@pytest.mark.parametrize(
-    ("slots", "first_row", "match"),
-    [
-        ([4], 0, "expected a recording with slot 4, .*recording has 4 slots"),
-        ([0], 7, "expected a recording of at least 7 batches.*, .*recording has 6"),
-    ],
-)
-def test_what_is_not_in_the_recording_cannot_be_built(
-    recording: Recording, slots: list[int], first_row: int, match: str
-) -> None:
-    with pytest.raises(BuildError, match=match):
-        PlayedGroup(0, recording, slots, first_row=first_row)
 
 
 def _spawn(address: str, path: Path) -> subprocess.Popen[str]:

@@ -111,28 +111,11 @@ class WrongDtype(Walk):
         return np.array([self.position, 0.5])
 
 
-class WrongShape(Walk):
-    """Forgets a number at the start of an episode."""
-
-    def observation(self) -> Any:
-        return super().observation()[: 2 if self.num_steps else 1]
-
-
 class OutsideItsSpace(Walk):
     """Bounds that nobody looked at."""
 
     def observation(self) -> Any:
         return np.array([10 * self.position, 0], np.float32)
-
-
-class MissingKey(DictWalk):
-    """Another structure at reset than later."""
-
-    def observation(self) -> Any:
-        observation = super().observation()
-        if not self.num_steps:
-            del observation["left"]
-        return observation
 
 
 class GlobalRandom(Walk):
@@ -182,20 +165,6 @@ class BothFlags(Walk):
     def step(self, action: Any) -> Any:
         observation, reward, is_over, _, info = super().step(action)
         return observation, reward, is_over, is_over, info
-
-
-class NumericFlags(Walk):
-    """Numbers for flags."""
-
-    def is_over(self) -> Any:
-        return int(super().is_over())
-
-
-class Deterministic(Walk):
-    """Nothing in it is random."""
-
-    def draw(self) -> float:
-        return 0.5
 
 
 class FixedLength(Walk):
@@ -263,10 +232,6 @@ class SameStepVectors(Walk):
     """Its vector implementation starts the next episode with the step that ends the last."""
 
 
-class RaisingVectors(Walk):
-    """Its vector implementation is unfinished."""
-
-
 class SameStepVectors_vec(Walks):  # noqa: N801
     """Loses last observations."""
 
@@ -277,24 +242,14 @@ class SameStepVectors_vec(Walks):  # noqa: N801
         return self.observation(), reward * 0, is_over, none, info
 
 
-class RaisingVectors_vec(Walks):  # noqa: N801
-    """Nothing but a reset."""
-
-    def step(self, actions: Any) -> Any:
-        raise NotImplementedError
-
-
 Walk_vec = Walks
 
 ERRORS = {
     NanReward: "fails",
     LargeReward: "fails",
     RaisesInReset: "fails",
-    RaisingVectors: "fails",
     WrongDtype: "observation",
-    WrongShape: "observation",
     OutsideItsSpace: "observation",
-    MissingKey: "observation",
     GlobalRandom: "seeding",
     SameStepVectors: "seeding",
     SeededGlobalRandom: "isolation",
@@ -305,7 +260,5 @@ ERRORS = {
 
 NOTES = {
     BothFlags: "both-flags",
-    NumericFlags: "gymnasium",
-    Deterministic: "seed-ignored",
     Endless: "endless",
 }

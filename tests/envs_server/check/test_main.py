@@ -53,13 +53,6 @@ def test_threads_and_output_of_an_environment_neither_hold_nor_spoil_the_report(
     assert "by Python" in done.stderr and "by C" in done.stderr
 
 
-def test_an_old_name_of_a_game_names_the_new_one() -> None:
-    # In a process of its own: where ale-py has been imported, gymnasium knows the old name.
-    done = _check_env("PongNoFrameskip-v4")
-    assert (done.returncode, done.stdout) == (ExitCode.USAGE, "")
-    assert "ALE/Pong-v5" in done.stderr
-
-
 def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["example_envs:FixedLength", "--json", *_FEW]) == ExitCode.OK
     report = json.loads(capsys.readouterr().out)

@@ -78,7 +78,7 @@ class Stream:
 
 
 class PlayedLearner:
-    """A gRPC server on a free port of this machine, which may go away and return to it.
+    """A gRPC server on a free port of this machine.
 
     Attributes:
       address: `127.0.0.1:port`.
@@ -87,18 +87,13 @@ class PlayedLearner:
 
     def __init__(self) -> None:
         self.streams: queue.SimpleQueue[Stream] = queue.SimpleQueue()
-        self.address = "127.0.0.1:0"
-        self.start()
-
-    def start(self) -> None:
-        """Listens, at the port that it had before if there was one."""
         method: Any = grpc.stream_stream_rpc_method_handler(self._connect)
         name = CONNECT.rpartition("/")[2]
         handler = grpc.method_handlers_generic_handler(SERVICE, {name: method})
         workers = ThreadPoolExecutor(_STREAMS, "played learner")
         self._server = grpc.server(workers, options=server_options(MAX_MESSAGE_BYTES))
         self._server.add_generic_rpc_handlers((handler,))
-        self.address = f"127.0.0.1:{self._server.add_insecure_port(self.address)}"
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
 
     def stop(self) -> None:

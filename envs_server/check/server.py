@@ -103,13 +103,6 @@ def _returns(trial: Trial, *, code: grpc.StatusCode) -> None:
     trial.end(trial.open().stream, grpc.StatusCode.UNAVAILABLE)
 
 
-def _returns_after_restart(trial: Trial) -> None:
-    trial.open().play(2)
-    trial.learner.stop()  # without a status
-    trial.learner.start()
-    trial.end(trial.open().stream, grpc.StatusCode.UNAVAILABLE)
-
-
 def _stays_away(trial: Trial, *, code: grpc.StatusCode) -> None:
     stream, _ = trial.hello()
     trial.end(stream, code)
@@ -240,7 +233,6 @@ DIALOGUES: tuple[Dialogue, ...] = (
         Dialogue(f"return after {name}", functools.partial(_returns, code=grpc.StatusCode[name]))
         for name in _RETURN
     ),
-    Dialogue("return after a restart", _returns_after_restart, "end"),
     Dialogue("Finish", _finish),
     Dialogue("SIGTERM", _sigterm),
     *(

@@ -10,7 +10,7 @@ An observation passes these packages in order:
 and the others stand around them:
 
     saving      what outlives the process: checkpoints, the run folder, recordings
-    hosts       several learner processes as one run: who they are, what they agree on, who is lost
+    multihost   several learner processes as one run: who they are, what they agree on, who is lost
     reporting   what a run says of itself: metrics, progress, the learning curve
     launch      processes on this machine; knows nothing of learning
     session     a run from start to end: the only package that wires the ones above
@@ -20,6 +20,6 @@ and the others stand around them:
     cli         one file per command
 
 Imports go one way: cli, extras, bench or watch, session, saving,
-acting, then serving or learning, then hosts, then threads, reporting or launch. The import
+acting, then serving or learning, then multihost, then threads, reporting or launch. The import
 linter holds that (pyproject.toml).
 """

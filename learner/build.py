@@ -18,15 +18,14 @@ from learner.acting.actor import build_actor, over_slots, page_rows
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
 from learner.acting.totals import Totals
-from learner.hosts.agenda import Hosts, alone
-from learner.hosts.agreed_limiter import AgreedLimiter
-from learner.hosts.jax_processes import devices_of, require_as_many
-from learner.hosts.place import ALONE, Place
 from learner.learning.allocation import require_state_memory, require_update_memory
 from learner.learning.device_mapping import map_programs, replicate, stack_shards
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import POLL_SECONDS, Learning
 from learner.learning.page_routing import ShardedReplay
+from learner.multihost.agreement import AgreedLimiter, Hosts, alone
+from learner.multihost.jax_processes import devices_of, require_as_many
+from learner.multihost.place import ALONE, Place
 from learner.reporting.env_servers import EnvServerRegistry
 from learner.reporting.events import Events
 from learner.reporting.metrics import Metrics

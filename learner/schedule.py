@@ -21,7 +21,6 @@ import numpy as np
 
 from learner.acting.actor import over_slots
 from learner.build import StartFrom, System, compile_all
-from learner.hosts.stuck import end_if_stuck
 from learner.learning.allocation import require_update_memory
 from learner.learning.loop import POLL_SECONDS, Snapshot
 from learner.reporting.metrics import Metrics
@@ -307,7 +306,7 @@ class Session:
                 self._schedule = Asynchronous(system)
         peers = system.hosts.peers
         self.watchdog = Watchdog(
-            functools.partial(end_if_stuck, peers, config.logging.stuck_seconds),
+            functools.partial(peers.end_if_stuck, config.logging.stuck_seconds),
             is_compiling=lambda: self.is_compiling,
         )
         self._workers = [

@@ -15,10 +15,18 @@ from typing import NoReturn, TypeVar
 
 from learner.build import StartFrom, build, build_hub, plan_geometry, replay_text
 from learner.checkpointing import Checkpointer
-from learner.hosts.agenda import Hosts
-from learner.hosts.jax_processes import leave as leave_jax_service
-from learner.hosts.place import ALONE, Place
-from learner.hosts.waiting import StoppedError
+from learner.multihost.agreement import Hosts
+from learner.multihost.jax_processes import leave as leave_jax_service
+from learner.multihost.joining import (
+    CommonSpec,
+    StoppedError,
+    broadcast_flag,
+    common_checkpoint,
+    joined,
+    own_folder,
+    require_shared,
+)
+from learner.multihost.place import ALONE, Place
 from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_process
 from learner.reporting.status import EvaluationStatus
@@ -36,15 +44,7 @@ from learner.serving.server import Service
 from learner.session.end_of_run import EndOfRun, confirmed_earlier, end_of_run, raise_death, why
 from learner.session.progress_reporter import ProgressReporter
 from learner.session.reports import Reports, open_reports
-from learner.session.sharing.end import SharedEnd
-from learner.session.sharing.joining import (
-    CommonSpec,
-    common_checkpoint,
-    common_word,
-    joined,
-    own_folder,
-    require_shared,
-)
+from learner.session.shared_end import SharedEnd
 from learner.threads.watchdog import ExitDeadline
 from learner.threads.worker import Deaths
 from seedrl.checkpoints import Checkpoint, best_return
@@ -120,7 +120,7 @@ def train(
             raise_death(service, deaths)
 
         # 3. The first env server, or the checkpoint, says what the environment looks like.
-        specs = CommonSpec(hub, hosts, stop, check_threads)
+        specs = CommonSpec(hub.wait_for_spec, hosts, stop, check_threads)
         spec = _wait_for(specs.wait, stop, check_threads)
         # A checkpoint names the spec: nothing is compiled before an env server is there. Of several
         # hosts, which wait for each other, one may have none for long.
@@ -194,7 +194,7 @@ def _start_from(
     found = folder.checkpoint(resume) if place.is_first else None
     checkpoint = same_agent(common_checkpoint(found, workdir, hosts, stop), config)
     is_confirmed = bool(checkpoint and place.is_first and confirmed_earlier(checkpoint, config))
-    if common_word("confirmed", is_confirmed, hosts, stop):
+    if broadcast_flag("confirmed", is_confirmed, hosts, stop):
         return None
     if checkpoint is not None and "env_spec" in checkpoint.meta:
         require_fit(checkpoint, config)

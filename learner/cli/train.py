@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from learner.cli.arguments import parse
-from learner.hosts.place import place_of
+from learner.multihost.place import place_of
 from learner.processes import env_servers
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
 from learner.reporting.output import tolerating_lost_output

@@ -10,13 +10,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from learner.hosts.peers import Peers
-from learner.hosts.waiting import named
 from learner.learning.loop import Snapshot
+from learner.multihost.peers import Peers
+from learner.multihost.shared_save import SharedSave
 from learner.processes.tuning import returns_freed_memory
 from learner.reporting.events import NO_SINK, EventSink
+from learner.saving.digest import digests
 from learner.saving.restoring import leaves_by_name
-from learner.saving.shared_save import SharedSave
 from learner.threads.watchdog import Heartbeat
 from seedrl import checkpoints
 from seedrl.checkpoints import best_directory, best_return
@@ -119,9 +119,10 @@ class Saver:
 
     def report_hang(self) -> None:
         """Reports that the save takes very long; called by the watchdog's thread."""
-        hosts = [] if self._shared is None else self._shared.waited_for(_THREAD)
-        reason = "a save has not ended within logging.stuck_seconds, and " + (
-            f"waits for {named(hosts)}" if hosts else f"may wait for the disk of {self._workdir}"
+        others = "" if self._shared is None else " or another host"
+        reason = (
+            "a save has not ended within logging.stuck_seconds, and may wait for the disk of "
+            f"{self._workdir}{others}"
         )
         self._listener.report(
             "save_failed", f"{reason}; until it ends there is no other", reason=reason
@@ -190,7 +191,7 @@ class Saver:
             self._guarded("best", self._save_best, best)
         save: Callable[..., Path] = checkpoints.save
         if self._shared is not None:
-            self._shared.require_equal(step, snapshot.state)
+            self._shared.require_equal(step, lambda: _digest(snapshot))
             save = self._shared.save
         arrays = snapshot.state._asdict()
         if snapshot.confirmed is not None:
@@ -244,3 +245,8 @@ def open_saver(
 
 def _prefixed(prefix: str, tree: Any) -> dict[str, np.ndarray]:
     return {prefix + name: leaf for name, leaf in leaves_by_name(tree).items()}
+
+
+def _digest(snapshot: Snapshot) -> str:
+    """Of the learner state, which all hosts have in common."""
+    return digests(leaves_by_name(snapshot.state._asdict()))["all"]

@@ -22,7 +22,7 @@ import pytest
 from envs_server.options import read_options
 from learner.cli.arguments import parse
 from learner.cli.train import LearnerOptions
-from learner.hosts.place import place_of
+from learner.multihost.place import place_of
 from seedrl import config_io
 from seedrl.config import check
 from seedrl.exit_codes import ExitCode

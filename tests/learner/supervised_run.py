@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
-from learner.hosts.agenda import Hosts, alone
+from learner.multihost.agreement import Hosts, alone
 from learner.processes.stop import StopRequest
 from learner.session.reports import Reports
 from learner.threads.worker import Deaths

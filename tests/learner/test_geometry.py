@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from learner.build import plan_geometry, scale
-from learner.hosts.place import Place
+from learner.multihost.place import Place
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.errors import ConfigError

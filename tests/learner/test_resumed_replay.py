@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from learner.build import Geometry, _own_shards, replay_text, resumption
-from learner.hosts.place import Place
+from learner.multihost.place import Place
 from seedrl import config_io
 from seedrl.checkpoints import Checkpoint
 

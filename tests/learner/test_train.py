@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from learner.hosts.place import Place
+from learner.multihost.place import Place
 from learner.processes.stop import StopRequest
 from learner.saving.run_folder import Resume, RunFolder
 from learner.session.end_of_run import raise_death

@@ -10,12 +10,12 @@ from unittest import mock
 
 import pytest
 
+from learner.multihost import joining
+from learner.multihost.joining import joined
 from learner.processes.stop import StopRequest
-from learner.session.sharing import joining
-from learner.session.sharing.joining import joined
 from seedrl.errors import CheckpointError, NotFiniteError
 from seedrl.exit_codes import ExitCode
-from tests.learner.hosts.linked import linked
+from tests.learner.multihost.linked import linked
 from tests.learner.supervised_run import TOTAL_STEPS, SupervisedRun, config_of
 from tests.patience import wait_until
 
@@ -203,7 +203,7 @@ def test_an_end_that_all_hosts_have_agreed_on_is_no_loss_to_others_whatever_it_r
     serving = dataclasses.replace(config.serving, insecure=True)
     config = dataclasses.replace(config, serving=serving)
     with linked(2, losses) as (first, other):
-        monkeypatch.setattr(joining, "_links", lambda *_: ({}, ""))
+        monkeypatch.setattr(joining, "_meet", lambda *_: ({}, ""))
         monkeypatch.setattr(joining, "Peers", lambda *_: other)
         monkeypatch.setattr(joining.jax_processes, "join", lambda *_: None)
         with (
@@ -212,11 +212,11 @@ def test_an_end_that_all_hosts_have_agreed_on_is_no_loss_to_others_whatever_it_r
         ):
             run = SupervisedRun(config, hosts)
             run.saver.failure = None if is_saved else CheckpointError("disk full")
-            hosts.agenda.finish("NOT_FINITE too many updates in a row were not finite")
+            hosts.agenda.end = "NOT_FINITE too many updates in a row were not finite"
             run.loop.run()
             run.loop.end()
-        wait_until(lambda: losses or first.left, "that the other host hears of it")
-        assert (losses, first.left) == ([], {1: "too many updates in a row were not finite"})
+        wait_until(lambda: losses or first._left, "that the other host hears of it")
+        assert (losses, first._left) == ([], {1})
 
 
 def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:

@@ -2,14 +2,13 @@
 
 from tests.mutation.mutant import Mutant
 
-_LIMITER = "learner/hosts/agreed_limiter.py"
-_AGREEMENT = "learner/hosts/agreement.py"
-_MEETING = "learner/hosts/meeting.py"
+_AGREEMENT = "learner/multihost/agreement.py"
+_MEETING = "learner/multihost/meeting.py"
 
 MUTANTS = (
     Mutant(
         "vote_counted_twice",
-        _LIMITER,
+        _AGREEMENT,
         "            self._steps -= steps\n",
         "            self._steps -= 0\n",
         "Steps that a host has reported are in its next vote again.",
@@ -34,8 +33,8 @@ MUTANTS = (
     Mutant(
         "proof_of_a_host_not_looked_at",
         _MEETING,
-        'self._token.accepts(message.get("proof"), ',
-        'self._token.accepts(self._token.proof("other", guest.challenges, said), ',
+        'if _is_same(message.get("proof"), expected):',
+        "if expected:",
         "Whoever reaches the meeting takes a host's place.",
         "a host shows that it has the token (docs/threat-model.md)",
     ),

@@ -5,7 +5,6 @@ of its own. Each result is a line of JSON. WHAT is of
 
   learn   2 and 4 hosts learn CartPole to 475, confirmed over 100 fresh episodes, on 3 seeds each
   kill    a host of 2 is killed 10 times, frozen twice, and the run resumes on 2
-  vote    what the agreement before each update takes, among 2 and 4 processes that do nothing else
   resume  2 to 1, 1 to 2 and 4 to 2 hosts, 3 times each, with the replay and without
 
 by default all. Ends with 1 if anything is not as it should be.
@@ -14,8 +13,6 @@ by default all. Ends with 1 if anything is not as it should be.
 import json
 import re
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,7 +27,6 @@ from tests.tools.hosts.several import RECORDED, SeveralHosts
 
 SEEDS = (0, 1, 2)
 KILLS, FREEZES, RESUMES = 10, 2, 3
-ROUNDS = 5000
 # What is promised of the time until all others have ended.
 LOST_SECONDS = 60.0
 UNHURRIED = ("--environment.wrappers", "tests.system.unhurried:Unhurried", RECORDED[1])
@@ -61,7 +57,7 @@ def _learned(count: int, seed: int) -> dict[str, Any]:
             "seconds": round(time.monotonic() - start, 1),
             "codes": codes,
             "reason": reason,
-            # Each of them ends the run with HOSTS_DIFFER if parameters differ in a bit.
+            # Each of them ends the run if parameters differ in a bit.
             "saves_with_equal_parameters": saves,
             "episodes_played_twice": twice,
             "ok": codes == [0] * count
@@ -157,26 +153,6 @@ def _resumed(before: int, after: int, number: int, *, keeps_devices: bool) -> di
         }
 
 
-def vote() -> Iterator[dict[str, Any]]:
-    """Times rounds of votes."""
-    for count in (2, 4):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            address = f"127.0.0.1:{free.getsockname()[1]}"
-        words = [sys.executable, "-m", "tests.tools.hosts.voter", address, str(count)]
-        voters = [
-            subprocess.Popen([*words, str(index), str(ROUNDS)], stdout=subprocess.PIPE)
-            for index in range(count)
-        ]
-        said = [voter.communicate(timeout=600.0)[0] for voter in voters]
-        yield {
-            "what": "vote",
-            "hosts": count,
-            "rounds": ROUNDS,
-            "microseconds": json.loads(said[0]),
-            "ok": not any(voter.returncode for voter in voters),
-        }
-
-
 def _resumed_at(run: SeveralHosts) -> int:
     text = wait_for(lambda: run.events("resumed"), run.env_servers[0])[-1]["text"]
     found = re.search(r"from update ([\d,]+) ", text)
@@ -186,7 +162,6 @@ def _resumed_at(run: SeveralHosts) -> int:
 PARTS: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
     "learn": learn,
     "kill": kill,
-    "vote": vote,
     "resume": resume,
 }
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from learner.hosts.agenda import Hosts
+from learner.multihost.agreement import Hosts
 from learner.session.end_of_run import EndOfRun
 from seedrl.errors import UserError
 
@@ -35,18 +35,14 @@ class SharedEnd:
             return ended is not None
         if ended is not None and not agenda.wants_end:
             agenda.wants_end = f"{ended.name} {why(ended)}"
-        return bool(agenda.end or self._hosts.peers.left)
+        return bool(agenda.end)
 
     def outcome(self) -> EndOfRun | None:
         """What all hosts have come to; None if this one ends alone."""
-        agreed, left = self._hosts.agenda.end, self._hosts.peers.left
-        if agreed:
-            name, _, self.reason = agreed.partition(" ")
-            return EndOfRun[name]
-        for index, reason in left.items():
-            self.reason = f"host {index} of {self._hosts.peers.place.num_hosts} has ended: {reason}"
-            return EndOfRun.STOPPED
-        return None
+        if not self._hosts.agenda.end:
+            return None
+        name, _, self.reason = self._hosts.agenda.end.partition(" ")
+        return EndOfRun[name]
 
     def can_save(self) -> bool:
         """Whether there is somebody to save with: all hosts, at the same update."""
@@ -55,18 +51,11 @@ class SharedEnd:
     def leave(self) -> None:
         """After the last save: what is raised from here on is no failure to hosts that end, too."""
         if self._hosts.agenda.end:
-            self._hosts.peers.leave(self.reason)
+            self._hosts.peers.leave()
 
     def go_alone(self, failure: BaseException | None) -> None:
-        """Says to the others why this host ends without them: they end, too.
-
-        `failure`: of this host, if that is known.
-        """
-        peers = self._hosts.peers
-        if peers.left:
-            peers.leave(self.reason)  # all have heard why
-            return
+        """Ends the others, with why this host ends without them: `failure`, if that is known."""
         text = str(failure or "see its log")
         if failure is not None and not isinstance(failure, UserError):
             text = f"{type(failure).__name__}: {failure}"
-        peers.fail(text)
+        self._hosts.peers.fail(text)

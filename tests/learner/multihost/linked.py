@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from learner.hosts.messages import MessageSocket
-from learner.hosts.peers import Peers
-from learner.hosts.place import Place
+from learner.multihost.peers import MessageSocket, Peers
+from learner.multihost.place import Place
 from tests.patience import SECONDS
 
 Found = TypeVar("Found")

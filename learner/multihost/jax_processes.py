@@ -1,14 +1,13 @@
 """jax's part of a run on several hosts: one module knows how processes are joined."""
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from learner.hosts.place import Place
-from learner.hosts.waiting import reported
+from learner.multihost.place import Place
 from seedrl.errors import ConfigError
 
 _JOIN_SECONDS = 120
@@ -23,8 +22,8 @@ def free_address(place: Place) -> str:
         return f"{host}:{free.getsockname()[1]}"
 
 
-def join(place: Place, address: str, report: Callable[[str], object]) -> None:
-    """Joins the processes of a run, before jax has looked for devices; `report` takes a line.
+def join(place: Place, address: str) -> None:
+    """Joins the processes of a run, before jax has looked for devices.
 
     jax's own liveness is not used: it ends a process by `abort` as soon as the first one is
     gone, with an exit code that names nothing, and after minutes if another one is. So all of them
@@ -32,17 +31,14 @@ def join(place: Place, address: str, report: Callable[[str], object]) -> None:
     preemption service be started, which would take SIGTERM away from Python.
     """
     jax.config.update("jax_enable_preemption_service", False)
-    # Of a packet that a firewall drops nobody hears anything, and a signal is not heard either.
-    text = f"waits for all hosts at jax's coordinator, {address}, for {_JOIN_SECONDS} s at most"
-    with reported(f"{text}; is that port closed between hosts?", report):
-        jax.distributed.initialize(
-            address,
-            num_processes=place.num_hosts,
-            process_id=place.host_index,
-            cluster_detection_method="deactivate",
-            initialization_timeout=_JOIN_SECONDS,
-            shutdown_timeout_seconds=_LEAVE_SECONDS,
-        )
+    jax.distributed.initialize(
+        address,
+        num_processes=place.num_hosts,
+        process_id=place.host_index,
+        cluster_detection_method="deactivate",
+        initialization_timeout=_JOIN_SECONDS,
+        shutdown_timeout_seconds=_LEAVE_SECONDS,
+    )
     jax.devices()  # tells all processes of all devices, and waits for that
     if jax.default_backend() == "cpu":
         # What the collectives of gloo need of the service, they need for the first one alone.

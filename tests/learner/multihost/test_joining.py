@@ -1,28 +1,24 @@
 """How hosts find that they share a run, and what they have each their own way."""
 
+import contextlib
 import dataclasses
-import json
 import socket
 import threading
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from learner.hosts.agenda import Agenda, Hosts
-from learner.hosts.hello import Hello
-from learner.hosts.messages import LONGEST_HELLO_BYTES
-from learner.hosts.peers import Peers
-from learner.hosts.place import Place
-from learner.hosts.waiting import StoppedError
+from learner.multihost import joining
+from learner.multihost.agreement import Agenda, Hosts
+from learner.multihost.joining import CommonSpec, StoppedError, joined, require_shared
+from learner.multihost.peers import Peers
+from learner.multihost.place import Place
 from learner.processes.stop import StopRequest
-from learner.serving.hub import Hub
-from learner.session.sharing import joining
-from learner.session.sharing.joining import CommonSpec, joined, require_shared
 from seedrl import config_io, run_files
-from seedrl.errors import ConfigError, HostLostError
+from seedrl.errors import ConfigError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from tests.learner.hosts.linked import at_once, linked
+from tests.learner.multihost.linked import at_once, linked
 from tests.patience import SECONDS, wait_until
 
 CARTPOLE = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
@@ -104,7 +100,7 @@ def test_an_environment_that_comes_while_hosts_agree_is_the_same(then: EnvSpec |
 
     def spec(peers: Peers, hub: Any) -> object:
         try:
-            return CommonSpec(cast(Hub, hub), hosts_of(peers), StopRequest()).wait(0.0)
+            return CommonSpec(hub.wait_for_spec, hosts_of(peers), StopRequest()).wait(0.0)
         except ConfigError as error:
             return str(error).partition(",")[0]
 
@@ -117,7 +113,7 @@ def test_an_environment_that_comes_while_hosts_agree_is_the_same(then: EnvSpec |
 
 
 def waiting_spec(peers: Peers, stop: StopRequest, **more: Any) -> CommonSpec:
-    return CommonSpec(cast(Hub, LateHub(None)), hosts_of(peers), stop, **more)
+    return CommonSpec(LateHub(None).wait_for_spec, hosts_of(peers), stop, **more)
 
 
 def test_a_signal_ends_the_wait_for_a_host_that_does_not_answer() -> None:
@@ -126,7 +122,7 @@ def test_a_signal_ends_the_wait_for_a_host_that_does_not_answer() -> None:
         stop.set()
         assert waiting_spec(peers[0], stop).wait(0.0) is None
         with pytest.raises(StoppedError):
-            joining.common_word("confirmed", True, hosts_of(peers[1]), stop)
+            joining.broadcast_flag("confirmed", True, hosts_of(peers[1]), stop)
 
 
 def test_who_waits_for_a_host_hears_of_a_thread_that_has_died() -> None:
@@ -134,48 +130,26 @@ def test_who_waits_for_a_host_hears_of_a_thread_that_has_died() -> None:
         raise RuntimeError("a thread of the service died")
 
     with linked(2) as peers, pytest.raises(RuntimeError, match="thread of the service died"):
-        waiting_spec(peers[0], StopRequest(), look=look).wait(0.0)
+        waiting_spec(peers[0], StopRequest(), check_threads=look).wait(0.0)
 
 
-@pytest.mark.parametrize(("waits", "named"), [(0, "hosts 1, 3"), (2, "host 0")])
-def test_a_host_that_does_not_answer_in_time_is_named(
-    monkeypatch: pytest.MonkeyPatch, waits: int, named: str
-) -> None:
-    monkeypatch.setattr(joining, "_ANSWER_SECONDS", 0.0)
-    monkeypatch.setattr(joining, "_LONGER_SECONDS", 0.0)
-    with linked(4) as peers:
-        if waits == 0:  # the first host knows who has answered
-            peers[2]._give("confirmed", True, told=())
-            wait_until(lambda: 2 in peers[0]._given.get("confirmed", {}), "its answer")
-        with pytest.raises(HostLostError, match=f"within 0 s, but {named} did not answer"):
-            joining.common_word("confirmed", True, hosts_of(peers[waits]), StopRequest())
-
-
-def test_a_host_that_is_stopped_while_others_prepare_stops_them_too() -> None:
-    stop = StopRequest()
-    with linked(2) as peers:
-        peers[1].leave("SIGTERM")
-        with pytest.raises(StoppedError):
-            joining.common_word("confirmed", True, hosts_of(peers[0]), stop)
-    assert (stop.is_set(), stop.by) == (True, "host 1 has ended: SIGTERM")
-
-
-def test_whoever_is_stopped_before_the_run_begins_leaves_and_is_not_lost(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_host_that_is_stopped_before_the_run_begins_ends_the_others(
+    monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
     losses: list[str] = []
     stop, config = StopRequest(), config_io.load("cartpole_r2d2")
-    stop.by = "SIGTERM"
     config = dataclasses.replace(config, serving=dataclasses.replace(config.serving, insecure=True))
     with linked(2, losses) as peers:
-        monkeypatch.setattr(joining, "_links", lambda *_: ({}, ""))
+        monkeypatch.setattr(joining, "_meet", lambda *_: ({}, ""))
         monkeypatch.setattr(joining, "Peers", lambda *_: peers[1])
         monkeypatch.setattr(joining.jax_processes, "join", lambda *_: None)
-        with pytest.raises(StoppedError), joined(peers[1].place, config, stop) as hosts:
-            stop.set()
-            joining.common_word("confirmed", True, hosts, stop)
-        wait_until(lambda: losses or peers[0].left, "that the other host hears of it")
-        assert (losses, peers[0].left) == ([], {1: "SIGTERM"})
+        with contextlib.suppress(StoppedError), joined(peers[1].place, config, stop) as hosts:
+            stop.set("SIGTERM")
+            if waits:
+                joining.broadcast_flag("confirmed", True, hosts, stop)
+        wait_until(lambda: losses, "that the other host hears of it")
+    assert losses == ["host 1 of 2 is lost: stopped by SIGTERM"]
 
 
 def test_hosts_that_begin_with_other_parameters_are_refused(
@@ -218,16 +192,3 @@ def test_hosts_need_a_token_or_a_network_that_is_trusted(tmp_path: Path) -> None
 
     assert refused().startswith("--coordinator: whoever reaches a:1 could take a host's place; set")
     assert refused(token_file=str(token)).startswith("expected a token of 16 to 1024 visible")
-
-
-def test_what_hosts_compare_is_short_however_long_a_configuration_is() -> None:
-    def compared(end: str) -> dict[str, str]:
-        config = config_io.load("cartpole_r2d2")
-        arguments = f'{{"text": "{"x" * 100_000}{end}"}}'
-        environment = dataclasses.replace(config.environment, arguments=arguments)
-        return joining._common(dataclasses.replace(config, environment=environment))
-
-    first, other = compared("a"), compared("b")
-    assert compared("a") == first
-    assert {name for name in first if first[name] != other[name]} == {"environment"}
-    assert len(json.dumps(Hello(1, 2, first))) < LONGEST_HELLO_BYTES // 2

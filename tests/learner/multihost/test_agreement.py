@@ -1,17 +1,15 @@
 """Hosts that pace one run: all decide alike, and none holds the others up."""
 
-import itertools
 import random
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from learner.hosts.agenda import Agenda
-from learner.hosts.agreed_limiter import AgreedLimiter
-from learner.hosts.peers import Peers
+from learner.multihost.agreement import Agenda, AgreedLimiter, Vote, decide
+from learner.multihost.peers import Peers
 from learner.threads.worker import ClosedError
 from seedrl.replay.rate_limiter import Limiter, QueueLimiter, ratio_limiter
-from tests.learner.hosts.linked import at_once, linked
+from tests.learner.multihost.linked import at_once, linked
 
 BATCH_STEPS, RATIO, TOLERANCE = 8, 2.0, 2.0
 
@@ -42,6 +40,30 @@ def voted(limiters: Sequence[AgreedLimiter]) -> list[bool]:
             each.took()
             each.applied()
     return found
+
+
+IDLE = Vote(0, (), is_able=True)
+
+
+@pytest.mark.parametrize(
+    ("votes", "decision"),
+    [
+        ([Vote(3, [1, 2], True), Vote(0, [0, 4], True)], Vote(3, [1, 2, 0, 4], True)),
+        ([IDLE, IDLE._replace(is_able=False)], Vote(0, [], False)),
+        ([IDLE, IDLE._replace(wants_save=True)], Vote(0, [], True, wants_save=True)),
+        # The first reason counts, and the end has a save of its own.
+        (
+            [
+                IDLE._replace(wants_save=True),
+                IDLE._replace(wants_end="STOPPED by a signal"),
+                IDLE._replace(wants_end="later"),
+            ],
+            Vote(0, [], True, wants_end="STOPPED by a signal"),
+        ),
+    ],
+)
+def test_all_votes_make_one_decision(votes: list[Vote], decision: Vote) -> None:
+    assert decide(votes) == decision
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -104,7 +126,7 @@ def test_acting_waits_for_what_it_has_acted_itself_before_the_others_know() -> N
         assert [each.wait_to_act(0.0) for each in limiters] == [True, True]
 
 
-def test_others_steps_are_told_once() -> None:
+def test_the_steps_of_other_hosts_are_counted_once() -> None:
     told: list[list[int]] = [[], []]
     with linked(2) as peers:
         limiters, _ = hosts_of(peers)
@@ -160,19 +182,6 @@ def test_after_the_end_nobody_learns_or_waits_for_votes() -> None:
 def test_a_host_that_leaves_ends_the_vote() -> None:
     with linked(2) as peers:
         limiters, _ = hosts_of(peers)
-        peers[1].leave("it has had enough")
+        peers[1].leave()
         with pytest.raises(ClosedError):
             limiters[0].wait_to_learn(0.0)
-
-
-def test_rounds_are_numbered_alike_whatever_is_voted() -> None:
-    with linked(2) as peers:
-        limiters, _ = hosts_of(peers)
-        for first, second in itertools.product((True, False), repeat=2):
-            at_once(
-                [
-                    (lambda each=each: each.wait_to_learn(0.0)) if able else each.abstain
-                    for each, able in zip(limiters, (first, second), strict=True)
-                ]
-            )
-    assert [each._num_votes for each in limiters] == [4, 4]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from learner.hosts.place import ALONE, Place, place_of
+from learner.multihost.place import ALONE, Place, place_of
 from seedrl.errors import ConfigError
 
 

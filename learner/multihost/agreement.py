@@ -1,17 +1,102 @@
-"""The limiter of a run on several hosts: what may be learned is decided by the counts of all."""
+"""What the hosts of a run agree on before each update: whether to learn, to save, or to end.
 
+The main thread of each host says what it wants (`Agenda`), its learning thread votes, and all
+compute the same decision of all votes (`decide`), by which the limiter of each changes alike.
+"""
+
+import contextlib
+import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from learner.hosts.agenda import Agenda
-from learner.hosts.agreement import Decision, Vote, decide
-from learner.hosts.peers import Peers
+from learner.multihost.peers import Peers
 from seedrl.replay.rate_limiter import Limiter
 
 # How long a host waits for experience of its own before it votes without. The others, which may
 # have some, wait for its vote; a round of votes costs a few tenths of a millisecond.
 _PAUSE_SECONDS = 0.005
+
+
+class Vote(NamedTuple):
+    """What one host knows and wants; or all of them together.
+
+    Attributes:
+      steps: environment steps of its training slots since its vote before.
+      sequences: that each of its shards holds, in the order of their devices.
+      is_able: whether it can take part in an update: its programs are compiled.
+      wants_save: whether a checkpoint is due.
+      wants_end: why the run is over; empty if it is not.
+    """
+
+    steps: int
+    sequences: Sequence[int]
+    is_able: bool
+    wants_save: bool = False
+    wants_end: str = ""
+
+
+def decide(votes: Sequence[Vote]) -> Vote:
+    """The decision, the same on all hosts: one that is not able keeps all from learning.
+
+    One that wants a save or the end is enough; of several reasons to end the first host's counts.
+    """
+    end = next((vote.wants_end for vote in votes if vote.wants_end), "")
+    return Vote(
+        steps=sum(vote.steps for vote in votes),
+        sequences=[number for vote in votes for number in vote.sequences],
+        is_able=all(vote.is_able for vote in votes),
+        # The end has a save of its own, after the last update.
+        wants_save=any(vote.wants_save for vote in votes) and not end,
+        wants_end=end,
+    )
+
+
+class Agenda:
+    """Between the main thread, which wants, and the learning thread, which votes.
+
+    Attributes:
+      wants_save, wants_end: set by the main thread; see `Vote`.
+      end: why the run is over for all hosts, once that is agreed; empty before.
+      snapshots: taken by the learning thread where all agreed to save, for the main thread.
+      take: gives a snapshot of the learning thread's state; set when the session is built.
+    """
+
+    def __init__(self) -> None:
+        self.wants_save = False
+        self.wants_end = ""
+        self.end = ""
+        self.snapshots: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.take: Callable[[], Any] = lambda: None
+
+    def taken(self) -> Any:
+        """A snapshot that was taken, for the main thread; None if there is no other."""
+        with contextlib.suppress(queue.Empty):
+            return self.snapshots.get_nowait()
+        return None
+
+    def save(self) -> None:
+        """For the learning thread, between two updates, at the same update on all hosts."""
+        self.wants_save = False
+        self.snapshots.put(self.take())
+
+
+class Hosts(NamedTuple):
+    """What a session knows of the hosts that share its run, itself one of them."""
+
+    peers: Peers
+    agenda: Agenda
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is no other."""
+        return self.peers.place.num_hosts == 1
+
+
+def alone() -> Hosts:
+    """One host without others."""
+    return Hosts(Peers(), Agenda())
 
 
 class AgreedLimiter:
@@ -110,8 +195,8 @@ class AgreedLimiter:
         decision = self._vote(is_able=True)
         with self._changed:
             return (
-                decision.are_able
-                and not decision.end
+                decision.is_able
+                and not decision.wants_end
                 and not self._is_closed
                 and self._agreed.may_learn()
             )
@@ -127,7 +212,7 @@ class AgreedLimiter:
             self._is_closed = True
             self._changed.notify_all()
 
-    def _vote(self, *, is_able: bool) -> Decision:
+    def _vote(self, *, is_able: bool) -> Vote:
         with self._changed:
             number, steps = self._num_votes, self._steps
             self._num_votes += 1
@@ -135,15 +220,15 @@ class AgreedLimiter:
         agenda = self._agenda
         own = Vote(steps, sequences, is_able, agenda.wants_save, agenda.wants_end)
         votes = self._peers.gather(f"update {number}", own)
-        decision = decide([Vote.from_json(vote) for vote in votes])
+        decision = decide([Vote(*vote) for vote in votes])
         with self._changed:
             self._steps -= steps
             self._agreed = self._agreed.acted(decision.steps).holds(decision.sequences)
             self._changed.notify_all()
         self.on_others(decision.steps - steps)
-        if decision.end:
-            agenda.finish(decision.end)
-        elif decision.is_saved:
+        if decision.wants_end:
+            agenda.end = decision.wants_end
+        elif decision.wants_save:
             agenda.save()
         return decision
 

@@ -1,0 +1,251 @@
+"""How this host joins the others of its run, and what they begin with."""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from learner.multihost import jax_processes
+from learner.multihost.agreement import Agenda, Hosts, alone
+from learner.multihost.meeting import dial, receive_all
+from learner.multihost.peers import MessageSocket, Peers
+from learner.multihost.place import Place
+from learner.processes.stop import StopRequest
+from seedrl import checkpoints, run_files
+from seedrl.checkpoints import Checkpoint
+from seedrl.config import OWN_SERVING, Config
+from seedrl.config_io import to_json
+from seedrl.errors import ConfigError, UserError
+from seedrl.exit_codes import ExitCode
+from seedrl.programs.command_line import describe
+from seedrl.spec_json import encode_spec, saved_spec
+from seedrl.specs import EnvSpec
+from seedrl.wire.credentials import read_token
+
+# What hosts may have each its own, beside OWN_SERVING.
+_OWN = ("launch", "logging")
+# How long a file of the first host may take until another one sees it: NFS keeps for up to a minute
+# what it has last read of a folder; listing that asks again.
+_SEEN_SECONDS = 20.0
+_TICK_SECONDS = 0.2
+
+
+class StoppedError(UserError):
+    """The wait for other hosts was ended by a signal.
+
+    Not with 0: the engine that has started this host would take its part of the run for done.
+    """
+
+    exit_code = ExitCode.KILLED
+
+
+@contextlib.contextmanager
+def joined(
+    place: Place, config: Config, stop: StopRequest, init_from: Path | None = None
+) -> Iterator[Hosts]:
+    """The hosts of a run, once all are there.
+
+    Args:
+      place, config: of this host.
+      stop: the run is to end.
+      init_from: what decides on the first parameters; has to be the same on all.
+
+    What is raised inside ends the others, too, and so does a signal before all have agreed on the
+    end. Raises UserError if they do not come together, StoppedError if `stop` is set before.
+    """
+    if place.num_hosts == 1:
+        yield alone()
+        return
+    if config.learning.schedule != "asynchronous":
+        raise ConfigError(
+            f"--hosts: learning.schedule {config.learning.schedule} is for one host, where one "
+            "thread acts and learns; expected asynchronous"
+        )
+    run = {"--hosts": str(place.num_hosts), "--init-from": str(init_from or "nothing")}
+    links, address = _meet(place, run | _common(config), _token(config, place), stop)
+    peers, agenda = Peers(place, links), Agenda()
+    try:
+        jax_processes.join(place, address)
+        yield Hosts(peers, agenda)
+    except BaseException as error:
+        is_line = isinstance(error, UserError)
+        peers.fail(str(error) if is_line else f"{type(error).__name__}: {error}")
+        raise
+    if stop.is_set() and not agenda.end:
+        peers.fail(f"stopped by {stop.by}")
+    peers.leave()
+
+
+def own_folder(workdir: Path, place: Place) -> Path:
+    """Where this host writes of itself: the first one in the run's folder, others below it."""
+    return workdir if place.is_first else workdir / run_files.HOSTS / str(place.host_index)
+
+
+def require_shared(
+    workdir: Path, hosts: Hosts, stop: StopRequest, seconds: float = _SEEN_SECONDS
+) -> None:
+    """Raises ConfigError if hosts do not see one folder of the run within some seconds."""
+    if hosts.is_alone:
+        return
+    note, word = workdir / run_files.HOSTS_NOTE, secrets.token_hex(8)
+    if hosts.peers.place.is_first:
+        note.write_text(word)
+    word = _gathered("folder", word, hosts, stop)[0]
+    deadline = time.monotonic() + seconds
+    while not (sees := _holds(note, word)) and time.monotonic() < deadline:
+        time.sleep(_TICK_SECONDS)
+    all_see = _gathered("sees", sees, hosts, stop)
+    if not all(all_see):
+        raise ConfigError(
+            f"--workdir: expected one folder that all hosts share, but {workdir} of host "
+            f"{all_see.index(False)} is another one than that of host 0"
+        )
+
+
+def _holds(note: Path, word: str) -> bool:
+    with contextlib.suppress(OSError):
+        os.listdir(note.parent)
+        return note.read_text() == word
+    return False
+
+
+def common_checkpoint(
+    found: Checkpoint | None, workdir: Path, hosts: Hosts, stop: StopRequest
+) -> Checkpoint | None:
+    """What all hosts resume from: what the first one has found."""
+    if hosts.is_alone:
+        return found
+    step = _gathered("resume", None if found is None else found.step, hosts, stop)[0]
+    if hosts.peers.place.is_first or step is None:
+        return found
+    return checkpoints.find(workdir / "checkpoints", step)
+
+
+def broadcast_flag(tag: str, flag: bool, hosts: Hosts, stop: StopRequest) -> bool:
+    """The first host's flag."""
+    return bool(_gathered(tag, flag, hosts, stop)[0])
+
+
+class CommonSpec:
+    """What environments look like, for all hosts: also for one that no env server has joined.
+
+    Used by the main thread: it waits for a spec, and then settles whether the run uses it.
+    """
+
+    def __init__(
+        self,
+        wait_for_spec: Callable[..., EnvSpec | None],
+        hosts: Hosts,
+        stop: StopRequest,
+        check_threads: Callable[[], object] = lambda: None,
+    ):
+        """Args: `Hub.wait_for_spec`; `check_threads` is called meanwhile, and may raise."""
+        self._wait_for_spec, self._check_threads = wait_for_spec, check_threads
+        self._hosts, self._stop = hosts, stop
+        self._num_asked = 0
+
+    def wait(self, timeout: float) -> EnvSpec | None:
+        """See `Hub.wait_for_spec`; None, too, if the run is stopped while it waits for other hosts.
+
+        Raises ConfigError if hosts have different ones.
+        """
+        own = self._wait_for_spec(timeout)
+        if self._hosts.is_alone:
+            return own
+        self._num_asked += 1
+        text, tag = None if own is None else encode_spec(own), f"spec {self._num_asked}"
+        try:
+            texts = _gathered(tag, text, self._hosts, self._stop, self._check_threads)
+        except StoppedError:
+            return None
+        found = next((each for each in texts if each is not None), None)
+        if found is None:
+            return None
+        spec = saved_spec(found)
+        # One that has joined since it was asked for may have brought another one, too.
+        own = self._wait_for_spec(0.0, spec)
+        if own is not None and (difference := spec.difference(own)):
+            raise ConfigError(
+                f"environment: expected the same on all hosts, got {'; '.join(difference)}. hint: "
+                "check whether another version of it is installed there"
+            )
+        return own
+
+
+def _gathered(
+    tag: str,
+    value: Any,
+    hosts: Hosts,
+    stop: StopRequest,
+    check_threads: Callable[[], object] = lambda: None,
+) -> list[Any]:
+    """What all hosts give before the run begins. Raises StoppedError if `stop` is set meanwhile."""
+
+    def poll() -> None:
+        check_threads()
+        _require_wanted(stop)
+
+    return hosts.peers.gather(tag, value, poll)
+
+
+def _require_wanted(stop: StopRequest) -> None:
+    if stop.is_set():
+        raise StoppedError(f"stopped by {stop.by}")
+
+
+def _token(config: Config, place: Place) -> str:
+    """By which hosts know each other. Raises ConfigError if there is none where one is needed."""
+    serving = config.serving
+    if serving.token_file:
+        return read_token(Path(serving.token_file))
+    if not serving.insecure:
+        raise ConfigError(
+            f"--coordinator: whoever reaches {place.coordinator} could take a host's place; set "
+            "serving.token_file (--token-file), the same on all hosts, or serving.insecure on a "
+            "network that you trust"
+        )
+    return ""
+
+
+def _meet(
+    place: Place, run: Mapping[str, str], token: str, stop: StopRequest
+) -> tuple[dict[int, MessageSocket], str]:
+    """The connections of this host, and the address at which jax joins."""
+    line = f"learner: {place.name} waits for the others, at {place.coordinator}"
+    print(line, file=sys.stderr, flush=True)
+
+    def poll() -> None:
+        _require_wanted(stop)
+
+    if not place.is_first:
+        link, welcome = dial(place, run, token, poll=poll)
+        return {0: link}, welcome["jax"]
+    address = ""
+
+    def welcome_all() -> Mapping[str, str]:
+        nonlocal address
+        address = jax_processes.free_address(place)  # as late as can be: it may be taken again
+        return {"jax": address}
+
+    return receive_all(place, run, token, welcome_all, poll=poll), address
+
+
+def _common(config: Config) -> dict[str, str]:
+    """What must be the same on all hosts: a digest of each section of the configuration."""
+    common = {"versions": f"{describe()}, jax {jax.__version__}"}
+    for section, fields in json.loads(to_json(config))["config"].items():
+        if section in _OWN:
+            continue
+        if section == "serving":
+            fields = {name: value for name, value in fields.items() if name not in OWN_SERVING}
+        text = json.dumps(fields, sort_keys=True)
+        common[section] = f"SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return common

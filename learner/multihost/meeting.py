@@ -1,0 +1,290 @@
+"""How the hosts of a run find each other: the first one listens, the others dial it.
+
+One handshake for each of the others, in which both sides prove that they have the run's token,
+without sending it, before anything that they say is believed:
+
+| from | message |
+|---|---|
+| first | `{"challenge": c}` |
+| other | `{"hello": [index, run], "challenge": d, "proof": HMAC(token, other, c, d, hello)}` |
+| first | once all are there `{"welcome": w, "proof": HMAC(token, first, c, d, w)}` |
+| first | or `{"refused": why}` |
+"""
+
+import contextlib
+import errno
+import hmac
+import json
+import secrets
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from learner.multihost.peers import LONGEST_BYTES, MessageSocket
+from learner.multihost.place import Place
+from seedrl.errors import AddressInUseError, ConfigError, HostLostError
+from seedrl.wire.printable import printable
+
+# Engines start processes minutes apart: images are pulled, nodes are made.
+MEETING_SECONDS = 900.0
+# Who has connected may keep all others waiting for so long. A stranger who does that again and
+# again keeps hosts from meeting, and nothing else (docs/threat-model.md).
+_HELLO_SECONDS = 5.0
+_TICK_SECONDS = 0.2
+# A stranger may not ask for more memory than a hello takes.
+_LONGEST_HELLO_BYTES = 1 << 16
+_CONTEXT = "seedrl hosts 2"
+# What is wrong with a message that is no hello, or whose sender is gone.
+_NO_MESSAGE = (EOFError, OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError)
+
+
+class _Guest(NamedTuple):
+    """Another host that has proved to be one.
+
+    Attributes:
+      link: the connection.
+      challenges: the first host's, and its own.
+      host_index: as it says.
+      run: what must be the same on all hosts, by name, as it is there.
+    """
+
+    link: MessageSocket
+    challenges: tuple[str, str]
+    host_index: int
+    run: Mapping[str, str]
+
+
+def receive_all(
+    place: Place,
+    run: Mapping[str, str],
+    token: str,
+    welcome: Callable[[], Mapping[str, str]],
+    *,
+    poll: Callable[[], object],
+    seconds: float = MEETING_SECONDS,
+) -> dict[int, MessageSocket]:
+    """The first host's connections to all others, by their indices, each of which it has welcomed.
+
+    Args:
+      place: this host's.
+      run: what must be the same on all hosts, by name, each as a short text.
+      token: which each must prove to have; empty where a run does without.
+      welcome: what it says to all, once they are there.
+      poll: called several times a second; may raise.
+      seconds: how long it waits at most.
+
+    Raises AddressInUseError, ConfigError if another host's run differs, HostLostError if one does
+    not come in time.
+    """
+    deadline = time.monotonic() + seconds
+    met: dict[int, _Guest] = {}
+    with _listener(place) as listener, contextlib.ExitStack() as closing:
+        closing.callback(_close, met)
+        listener.settimeout(_TICK_SECONDS)
+        while missing := [index for index in range(1, place.num_hosts) if index not in met]:
+            poll()
+            _require_time(deadline, seconds, missing)
+            guest = _accept(listener, token, poll)
+            if guest is None:
+                continue
+            index = guest.host_index
+            if problem := _problem(place, run, guest):
+                # No other host would ever come in its place.
+                problem = f"host {index}: {problem}"
+                _refuse([guest, *met.values()], problem)
+                guest.link.close()
+                raise ConfigError(problem)
+            if (older := met.pop(index, None)) is not None:
+                # It has been started again, and its end need not be known here.
+                _refuse([older], f"--host-index: another host has come as {index} since")
+                older.link.close()
+            met[index] = guest
+        said = dict(welcome())
+        for index, guest in met.items():
+            proof = _proof(token, "first", guest.challenges, said)
+            try:
+                guest.link.send({"welcome": said, "proof": proof})
+            except OSError as error:
+                raise HostLostError(f"{named([index])} of {place.num_hosts} is gone") from error
+            guest.link.longest_bytes = LONGEST_BYTES
+        closing.pop_all()
+    return {index: met[index].link for index in sorted(met)}
+
+
+def dial(
+    place: Place,
+    run: Mapping[str, str],
+    token: str,
+    *,
+    poll: Callable[[], object],
+    seconds: float = MEETING_SECONDS,
+) -> tuple[MessageSocket, dict[str, str]]:
+    """The connection to the first host, and what that has said to all. Args: see `receive_all`.
+
+    Raises ConfigError if either refuses the other, HostLostError if the first is not there in time.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        poll()
+        _require_time(deadline, seconds, [0])
+        try:
+            with contextlib.ExitStack() as closing:
+                connection = socket.create_connection(place.address, timeout=_HELLO_SECONDS)
+                link = closing.enter_context(contextlib.closing(MessageSocket(connection)))
+                link.longest_bytes = _LONGEST_HELLO_BYTES
+                # Where nobody listens the kernel may have given it the very port that it dials,
+                # and that would keep the first host from this port.
+                if connection.getsockname() != connection.getpeername():
+                    welcome = _welcome(link, place, run, token, poll, deadline)
+                    link.longest_bytes = LONGEST_BYTES
+                    closing.pop_all()
+                    return link, welcome
+        except ConfigError:  # a ValueError, too
+            raise
+        except _NO_MESSAGE:
+            pass  # it is not there yet, goes while it is asked, or another program has the port
+        time.sleep(_TICK_SECONDS)
+
+
+def named(hosts: Iterable[int]) -> str:
+    """For a sentence."""
+    names = [str(index) for index in hosts]
+    return f"host{'s' * (len(names) > 1)} {', '.join(names)}"
+
+
+def _problem(place: Place, run: Mapping[str, str], guest: _Guest) -> str:
+    """Why another host cannot take part in this one's run; empty if it can."""
+    if name := next((name for name in run if guest.run.get(name) != run[name]), ""):
+        return (
+            f"{name}: expected the same on all hosts, got {guest.run.get(name)} where host 0 has "
+            f"{run[name]}. hint: start all with one command line but for --host-index and --bind"
+        )
+    if not 0 < guest.host_index < place.num_hosts:
+        others = place.num_hosts - 1
+        return f"--host-index: expected 1 to {others} beside host 0, got {guest.host_index}"
+    return ""
+
+
+def _close(met: Mapping[int, _Guest]) -> None:
+    for guest in met.values():
+        guest.link.close()
+
+
+def _accept(listener: socket.socket, token: str, poll: Callable[[], object]) -> _Guest | None:
+    """Another host, if one has connected; None if nobody has, or a stranger, who is sent away."""
+    with contextlib.suppress(*_NO_MESSAGE), contextlib.ExitStack() as closing:
+        connection, _ = listener.accept()
+        link = closing.enter_context(contextlib.closing(MessageSocket(connection)))
+        link.longest_bytes = _LONGEST_HELLO_BYTES
+        asked = secrets.token_hex(32)
+        link.send({"challenge": asked})
+        message = _next(link, poll, time.monotonic() + _HELLO_SECONDS)
+        index, run = message["hello"]
+        _require_texts(run)
+        guest = _Guest(link, (asked, str(message["challenge"])), int(index), run)
+        expected = _proof(token, "other", guest.challenges, [guest.host_index, run])
+        if _is_same(message.get("proof"), expected):
+            closing.pop_all()
+            return guest
+        _refuse(
+            [guest],
+            "--token-file: expected the token of host 0, got another one or none; start all hosts "
+            "with the same file",
+        )
+    return None
+
+
+def _welcome(
+    link: MessageSocket,
+    place: Place,
+    run: Mapping[str, str],
+    token: str,
+    poll: Callable[[], object],
+    deadline: float,
+) -> dict[str, str]:
+    """What the first host says to all. Raises ConfigError, and one of `_NO_MESSAGE`."""
+    challenges = (str(_next(link, poll, deadline)["challenge"]), secrets.token_hex(32))
+    said = [place.host_index, dict(run)]
+    proof = _proof(token, "other", challenges, said)
+    link.send({"hello": said, "challenge": challenges[1], "proof": proof})
+    answer = _next(link, poll, deadline)
+    if "refused" in answer:
+        raise ConfigError(printable(str(answer["refused"]), 2000))
+    welcome = answer["welcome"]
+    _require_texts(welcome)
+    if not _is_same(answer.get("proof"), _proof(token, "first", challenges, welcome)):
+        raise ConfigError(
+            f"--coordinator: what answers at {place.coordinator} does not have this host's token; "
+            "start all hosts with one --token-file"
+        )
+    return dict(welcome)
+
+
+def _require_texts(values: Mapping[str, Any]) -> None:
+    """Of what is nested a proof might not be computed, whoever has sent it."""
+    if not all(isinstance(text, str) for text in values.values()):
+        raise ValueError("expected texts")
+
+
+def _next(link: MessageSocket, poll: Callable[[], object], deadline: float) -> dict[str, Any]:
+    """The next message. Raises TimeoutError, and as `MessageSocket.receive`."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(link, selectors.EVENT_READ)
+        while time.monotonic() < deadline:
+            poll()
+            if selector.select(_TICK_SECONDS):
+                for message in link.receive():
+                    return dict(message)
+    raise TimeoutError
+
+
+def _proof(
+    token: str, side: Literal["first", "other"], challenges: tuple[str, str], said: object
+) -> str:
+    """HMAC-SHA256 over what one side says, and what both have asked: of no use a second time.
+
+    It names the side, so that neither side's proof is one of the other.
+    """
+    text = json.dumps([_CONTEXT, side, *challenges, said], sort_keys=True)
+    return hmac.new(token.encode(), text.encode(), "sha256").hexdigest()
+
+
+def _is_same(proof: object, expected: str) -> bool:
+    """Takes as long for any that is not. A text of JSON may have half of a surrogate pair."""
+    given = proof.encode("utf-8", "surrogatepass") if isinstance(proof, str) else b""
+    return hmac.compare_digest(given, expected.encode())
+
+
+def _refuse(guests: Iterable[_Guest], problem: str) -> None:
+    for guest in guests:
+        with contextlib.suppress(OSError):  # it is gone
+            guest.link.send({"refused": problem})
+
+
+def _require_time(deadline: float, seconds: float, missing: list[int]) -> None:
+    if time.monotonic() >= deadline:
+        raise HostLostError(
+            f"expected all hosts within {seconds:.0f} s, but {named(missing)} did not come"
+        )
+
+
+def _listener(place: Place) -> socket.socket:
+    host, port = place.address
+    try:
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            return socket.create_server((host, port), family=family)
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                raise
+        # A name by which others know this machine need not be an address of its own.
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        return socket.create_server(("", port))
+    except OSError as error:
+        raise AddressInUseError(
+            f"--coordinator: cannot serve on {place.coordinator} ({error.strerror}); choose "
+            "another port"
+        ) from error

@@ -1,0 +1,357 @@
+"""How hosts find each other, and who may meet: over real ports, in threads."""
+
+import select
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from learner.multihost import meeting
+from learner.multihost.meeting import _proof, dial, receive_all
+from learner.multihost.peers import MessageSocket
+from learner.multihost.place import Place
+from seedrl.errors import AddressInUseError, ConfigError, HostLostError
+from tests.learner.multihost.linked import at_once
+from tests.patience import SECONDS
+
+RUN = {"agent": "r2d2", "seed": "0"}
+TOKEN = "the token of this run"
+WELCOME = {"jax": "there:1"}
+
+
+class StopError(Exception):
+    """A signal has come."""
+
+
+def idle() -> None:
+    """No signal comes."""
+
+
+def stopped() -> None:
+    """One has come."""
+    raise StopError
+
+
+def places(count: int) -> list[Place]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    return [Place(f"127.0.0.1:{port}", count, index) for index in range(count)]
+
+
+def receive(place: Place, run: dict[str, str] = RUN, token: str = TOKEN) -> list[int]:
+    """What the first host does; whom it has met."""
+    met = receive_all(place, run, token, lambda: WELCOME, poll=idle, seconds=SECONDS)
+    for link in met.values():
+        link.close()
+    return list(met)
+
+
+def arrive(place: Place, run: dict[str, str] = RUN, token: str = TOKEN) -> dict[str, str]:
+    """What another one does; what it is told."""
+    link, told = dial(place, run, token, poll=idle, seconds=SECONDS)
+    link.close()
+    return told
+
+
+def refused(work: Callable[[], object]) -> str:
+    """The line of its error."""
+    with pytest.raises(ConfigError) as found:
+        work()
+    return str(found.value)
+
+
+@pytest.mark.parametrize("token", [TOKEN, ""])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_hosts_meet_in_any_order(order: tuple[int, ...], token: str) -> None:
+    three = places(3)
+    works: list[Callable[[], object]] = [
+        lambda: receive(three[0], token=token),
+        lambda: arrive(three[1], token=token),
+        lambda: arrive(three[2], token=token),
+    ]
+    found = at_once([works[index] for index in order])
+    assert [found[order.index(index)] for index in range(3)] == [[1, 2], WELCOME, WELCOME]
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_hosts_meet_over_ipv6() -> None:
+    port = places(1)[0].address[1]
+    two = [Place(f"[::1]:{port}", 2, index) for index in range(2)]
+    assert at_once([lambda: receive(two[0]), lambda: arrive(two[1])]) == [[1], WELCOME]
+
+
+@pytest.mark.parametrize(
+    ("index", "run", "field"),
+    [
+        (1, {**RUN, "seed": "1"}, "seed"),
+        (1, {"agent": "r2d2"}, "seed"),
+        (2, RUN, "--host-index"),
+        (0, RUN, "--host-index"),
+    ],
+)
+def test_a_host_of_another_run_is_refused_and_all_name_the_field(
+    index: int, run: dict[str, str], field: str
+) -> None:
+    three, is_there = places(3), threading.Event()
+
+    def fits() -> str:
+        link = MessageSocket(connected(three[0]))
+        say_hello(link, 1)
+        is_there.set()
+        (answer,) = received(link)
+        link.close()
+        return answer["refused"]
+
+    def differs() -> str:
+        assert is_there.wait(SECONDS)
+        link = MessageSocket(connected(three[0]))
+        say_hello(link, index if index != 2 else 3, run)
+        (answer,) = received(link)
+        link.close()
+        return answer["refused"]
+
+    texts = at_once([lambda: refused(lambda: receive(three[0])), fits, differs])
+    assert [f": {field}: expected" in text for text in texts] == [True] * 3, texts
+
+
+def test_a_host_that_is_refused_raises_that() -> None:
+    two = places(2)
+    texts = at_once(
+        [
+            lambda: refused(lambda: receive(two[0])),
+            lambda: refused(lambda: arrive(two[1], {**RUN, "agent": "ppo"})),
+        ]
+    )
+    assert all("agent: expected the same on all hosts" in text for text in texts)
+
+
+def connected(place: Place) -> socket.socket:
+    """A connection to the first host, as soon as it listens."""
+    while True:
+        try:
+            return socket.create_connection(place.address)
+        except ConnectionRefusedError:
+            threading.Event().wait(0.01)
+
+
+def say_hello(link: MessageSocket, index: int, run: dict[str, str] = RUN) -> None:
+    """What a host says, by hand."""
+    (asked,) = received(link)
+    said, own = [index, run], "any challenge"
+    proof = _proof(TOKEN, "other", (asked["challenge"], own), said)
+    link.send({"hello": said, "challenge": own, "proof": proof})
+
+
+def received(link: MessageSocket) -> list[dict[str, Any]]:
+    """The next messages."""
+    while not (found := list(link.receive())):
+        pass
+    return found
+
+
+def packed(text: str) -> bytes:
+    """As a message."""
+    return len(text).to_bytes(4, "big") + text.encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff" * 64,
+        (70_000).to_bytes(4, "big"),
+        packed("{}"),
+        packed("[]"),
+        packed("[" * 0xFFF0),
+        packed('{"hello": 7}'),
+        packed('{"hello": [Infinity, {}], "challenge": "a", "proof": "a"}'),
+        packed('{"hello": [1, {"a": [[[]]]}], "challenge": "a", "proof": "a"}'),
+        packed('{"hello": [1, {}], "challenge": "a", "proof": "\\ud800"}'),
+        packed('{"hello": [1, {}], "challenge": "a"}'),
+    ],
+)
+def test_strangers_are_not_taken_for_hosts(data: bytes) -> None:
+    two = places(2)
+
+    def stranger_first() -> dict[str, str]:
+        with connected(two[0]) as it:
+            it.sendall(data)
+        return arrive(two[1])
+
+    assert at_once([lambda: receive(two[0]), stranger_first]) == [[1], WELCOME]
+
+
+def test_a_stranger_that_says_nothing_makes_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(meeting, "_HELLO_SECONDS", 0.3)
+    two = places(2)
+
+    def stranger_first() -> dict[str, str]:
+        with connected(two[0]):
+            return arrive(two[1])
+
+    assert at_once([lambda: receive(two[0]), stranger_first]) == [[1], WELCOME]
+
+
+def test_a_host_that_is_started_again_takes_the_place_that_it_had() -> None:
+    three = places(3)
+
+    def twice() -> list[Any]:
+        earlier = MessageSocket(connected(three[0]))
+        say_hello(earlier, 1)
+        later = MessageSocket(connected(three[0]))
+        say_hello(later, 1)
+        (refusal,) = received(earlier)
+        arrive(three[2])
+        (answer,) = received(later)
+        for link in (earlier, later):
+            link.close()
+        return [refusal["refused"].partition(":")[0], answer["welcome"]]
+
+    found = at_once([lambda: receive(three[0]), twice])
+    assert found == [[1, 2], ["--host-index", WELCOME]]
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_signal_ends_the_wait(index: int) -> None:
+    first, other = places(2)
+    with pytest.raises(StopError):
+        if index:
+            dial(other, RUN, TOKEN, poll=stopped)
+        else:
+            receive_all(first, RUN, TOKEN, lambda: WELCOME, poll=stopped)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_host_that_does_not_come_is_named(index: int) -> None:
+    first, other = places(2)
+    with pytest.raises(HostLostError, match=f"host {1 - index} did not come"):
+        if index:
+            dial(other, RUN, TOKEN, poll=idle, seconds=0.0)
+        else:
+            receive_all(first, RUN, TOKEN, lambda: WELCOME, poll=idle, seconds=0.0)
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = Place(f"127.0.0.1:{taken.getsockname()[1]}", 2, 0)
+        with pytest.raises(AddressInUseError, match="--coordinator: cannot serve on 127"):
+            receive(place)
+
+
+def itself() -> socket.socket:
+    """A connection to its own port."""
+    connection = socket.socket()
+    connection.bind(("127.0.0.1", 0))
+    connection.connect(connection.getsockname())
+    return connection
+
+
+def reset() -> socket.socket:
+    """A connection that its other side has reset, after the reset has arrived."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connection = socket.create_connection(listener.getsockname())
+        accepted, _ = listener.accept()
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        accepted.close()
+    assert select.select([connection], [], [], SECONDS)[0]
+    return connection
+
+
+@pytest.mark.parametrize("first", [itself, reset])
+def test_a_host_that_has_not_reached_the_first_one_dials_again(
+    monkeypatch: pytest.MonkeyPatch, first: Callable[[], socket.socket]
+) -> None:
+    two = places(2)
+    connections, connect = [first()], socket.create_connection
+
+    def create(address: tuple[str, int], timeout: float | None = None) -> socket.socket:
+        return connections.pop() if connections else connect(address, timeout)
+
+    def host() -> dict[str, str]:
+        monkeypatch.setattr(meeting.socket, "create_connection", create)
+        return arrive(two[1])
+
+    assert at_once([lambda: receive(two[0]), host]) == [[1], WELCOME]
+
+
+# Proofs
+
+
+def test_a_proof_is_for_one_side_one_meeting_and_one_text() -> None:
+    proof = _proof(TOKEN, "other", ("a", "b"), [1, RUN])
+    others = [
+        _proof(TOKEN, "first", ("a", "b"), [1, RUN]),
+        _proof(TOKEN, "other", ("c", "b"), [1, RUN]),
+        _proof(TOKEN, "other", ("a", "c"), [1, RUN]),
+        _proof(TOKEN, "other", ("a", "b"), [2, RUN]),
+        _proof("another token", "other", ("a", "b"), [1, RUN]),
+        _proof("", "other", ("a", "b"), [1, RUN]),
+    ]
+    assert proof == _proof(TOKEN, "other", ("a", "b"), [1, RUN])
+    assert proof not in others
+
+
+@pytest.mark.parametrize("token", ["another token", ""])
+def test_a_host_without_the_token_is_refused_and_the_first_one_waits_on(token: str) -> None:
+    two = places(2)
+
+    def refused_first() -> str:
+        text = refused(lambda: arrive(two[1], token=token))
+        arrive(two[1])
+        return text
+
+    met, text = at_once([lambda: receive(two[0]), refused_first])
+    assert met == [1]
+    assert text.startswith("--token-file: expected the token of host 0")
+
+
+def test_a_hello_that_was_heard_elsewhere_admits_nobody() -> None:
+    two = places(2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def overheard() -> None:
+            """What a host says to what it takes for the first one."""
+            link = MessageSocket(socket.create_connection(listener.getsockname()))
+            say_hello(link, 1)
+            link.close()
+
+        def thief() -> str:
+            host = MessageSocket(listener.accept()[0])
+            host.send({"challenge": "the thief's own"})
+            (hello,) = received(host)
+            link = MessageSocket(connected(two[0]))
+            received(link)
+            link.send(hello)
+            (refusal,) = received(link)
+            link.close()
+            host.close()
+            arrive(two[1])
+            return refusal["refused"]
+
+        found = at_once([lambda: receive(two[0]), thief, overheard])
+    assert found[0] == [1]
+    assert found[1].startswith("--token-file:")
+
+
+def test_a_first_host_that_does_not_show_the_token_is_not_believed() -> None:
+    _, place = places(2)
+    with socket.create_server(place.address) as listener:
+
+        def impostor() -> None:
+            link = MessageSocket(listener.accept()[0])
+            link.send({"challenge": "anything"})
+            (hello,) = received(link)
+            # What it was sent itself is no proof of the other side.
+            link.send({"welcome": WELCOME, "proof": hello["proof"]})
+            with pytest.raises(EOFError):
+                received(link)
+            link.close()
+
+        _, text = at_once([impostor, lambda: refused(lambda: arrive(place))])
+    assert text.startswith(f"--coordinator: what answers at {place.coordinator} does not have")

@@ -49,7 +49,7 @@ from learner.threads.watchdog import ExitDeadline
 from learner.threads.worker import Deaths
 from seedrl.checkpoints import Checkpoint, best_return
 from seedrl.config import Config, check
-from seedrl.config_io import fields_of, to_allow, to_json
+from seedrl.config_io import to_allow, to_json
 from seedrl.errors import ConfigError, NotFiniteError
 from seedrl.exit_codes import ExitCode
 
@@ -102,7 +102,7 @@ def train(
         geometry = plan_geometry(config, place)
         session_number = folder.record_command(stop.command)
         reports = stack.enter_context(open_reports(config, name, folder, start.checkpoint))
-        reports.resumed(start.checkpoint, replay_text(start.checkpoint, geometry, config))
+        reports.starts_from(start, replay_text(start.checkpoint, geometry, config))
 
         # 2. Serving. Its threads answer env servers from here on.
         deaths = stack.enter_context(Deaths())
@@ -144,9 +144,7 @@ def train(
                 hosts=hosts,
             )
         session = Session(config, system, hub, reports.metrics, start, recorder)
-        reports.starts_with(start.initial)
         folder.record_config(config)
-        reports.metrics.describe(fields_of(config))
         steps = session.acting.training_steps
         reports.metrics.record("session", env_steps=steps, is_begun_anew=folder.is_begun_anew)
         reports.follow(session)

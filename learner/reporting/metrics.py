@@ -16,7 +16,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from learner.reporting.tensorboard import EventFile
 from seedrl.run_files import METRICS
 
 Role = Literal["training", "evaluation"]
-Hyperparameters: TypeAlias = Mapping[str, bool | float | str]
 
 _KINDS = {metric.name: metric.kind for metric in TABLE}
 _NUM_KEPT = 8192
@@ -40,9 +39,6 @@ class Writer(Protocol):
 
     def add(self, scalars: Mapping[str, float], step: int) -> None:
         """Takes scalars by their tags, `group/name`."""
-
-    def describe(self, hyperparameters: Hyperparameters, scores: Sequence[str]) -> None:
-        """Takes the configuration, once, and the tags of the scalars by which runs are compared."""
 
     def close(self) -> None:
         """Nothing more comes."""
@@ -132,7 +128,6 @@ class Metrics:
         self._distributions: dict[str, _Distribution] = defaultdict(_Distribution)
         # Each with what was taken of it before.
         self._tallies: list[tuple[Tally, Tally]] = []
-        self._undescribed: dict[str, bool | float | str] = {}
         self._lines = JsonLines(workdir / METRICS)
         self._writers = [EventFile(workdir / "tb", purge_step=purge_step), *mirrors]
 
@@ -194,17 +189,7 @@ class Metrics:
         finite = {_tag(name): value for name, value in values.items() if math.isfinite(value)}
         for writer in self._writers:
             writer.add(finite, env_steps)
-            if self._undescribed:
-                writer.describe(self._undescribed, ["return/evaluation", "return/training"])
-        self._undescribed = {}
         return values
-
-    def describe(self, fields: Mapping[str, Any]) -> None:
-        """Writes the configuration to TensorBoard and mirrors, with the next flush."""
-        self._undescribed = {
-            name: value if isinstance(value, bool | int | float | str) else str(value)
-            for name, value in fields.items()
-        }
 
     def totals(self) -> dict[str, float]:
         """Total of every count in the whole run, by its name, and its time."""

@@ -10,13 +10,12 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import masked_crc32c
-from tensorboardX.summary import hparams, text
 
 _VERSION = "brain.Event:2"
 
@@ -52,22 +51,6 @@ class EventFile:
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
         event = Event(wall_time=time.time(), step=step, summary=Summary(value=values))
         self._append(_record(event))
-
-    def describe(
-        self, hyperparameters: Mapping[str, bool | float | str], scores: Sequence[str]
-    ) -> None:
-        """Writes the configuration, by which runs are compared.
-
-        Args:
-          hyperparameters: by name; shown in the table of TensorBoard's HParams, and as text.
-          scores: tags of the scalars whose last values are in that table.
-        """
-        rows = [f"| {name} | {value} |" for name, value in hyperparameters.items()]
-        table = "\n".join(["| field | value |", "|---|---|", *rows])
-        # The third event, the session's end, changes nothing that is shown.
-        experiment, start, _ = hparams(dict(hyperparameters), dict.fromkeys(scores))
-        for summary in (experiment, start, text("config", table)):
-            self._append(_record(Event(wall_time=time.time(), summary=summary)))
 
     def close(self) -> None:
         """Closes the file."""

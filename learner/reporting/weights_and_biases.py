@@ -4,7 +4,7 @@ import logging
 import queue
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ class WeightsAndBiases:
     one warning, and the run continues: the same values are in `metrics.jsonl`.
     """
 
-    def __init__(self, project: str, workdir: Path):
+    def __init__(self, project: str, workdir: Path, config: Mapping[str, Any]):
+        """`config`: the configuration by field, by which runs are compared there."""
         self._has_ended = False
         self._work: queue.SimpleQueue[Callable[[Any], object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(
-            target=self._run, args=(project, workdir), name="wandb", daemon=True
+            target=self._run, args=(project, workdir, dict(config)), name="wandb", daemon=True
         )
         self._thread.start()
 
@@ -36,13 +37,6 @@ class WeightsAndBiases:
         # No `step`: after a resume environment steps may step back once; it drops such values.
         values = dict(scalars)
         self._do(lambda run: run.log(values))
-
-    def describe(
-        self, hyperparameters: Mapping[str, bool | float | str], scores: Sequence[str]
-    ) -> None:
-        """Sends the configuration."""
-        values = dict(hyperparameters)
-        self._do(lambda run: run.config.update(values, allow_val_change=True))
 
     def close(self) -> None:
         """Waits ten seconds at most until all is sent."""
@@ -53,7 +47,7 @@ class WeightsAndBiases:
         if not self._has_ended:  # else the queue would grow for ever
             self._work.put(work)
 
-    def _run(self, project: str, workdir: Path) -> None:
+    def _run(self, project: str, workdir: Path, config: dict[str, Any]) -> None:
         try:
             import wandb
 
@@ -66,6 +60,7 @@ class WeightsAndBiases:
                 # The terminal is ours.
                 settings=wandb.Settings(console="off", silent=True),
             )
+            run.config.update(config, allow_val_change=True)
             run.define_metric("*", step_metric=_STEP)
             while (work := self._work.get()) is not None:
                 work(run)

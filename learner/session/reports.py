@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from learner.build import StartFrom
 from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.reporting.events import Events
 from learner.reporting.learning_curve import draw_within
@@ -21,6 +22,7 @@ from learner.session.status_writer import StatusWriter
 from learner.threads.watchdog import ExitDeadline
 from seedrl.checkpoints import Checkpoint, best_return, holds_best
 from seedrl.config import Config
+from seedrl.config_io import fields_of
 from seedrl.errors import UserError
 
 _CLOSE_SECONDS = 60.0
@@ -34,42 +36,37 @@ class Reports(NamedTuple):
     events: Events
     live: StatusWriter
 
-    def resumed(self, checkpoint: Checkpoint | None, replay: str = "") -> None:
-        """Reports the checkpoint that the run continues from, if any.
+    def starts_from(self, start: StartFrom, replay: str = "") -> None:
+        """Reports the checkpoint that the run continues from, or whose parameters it takes over.
 
-        `replay`: what happens to its replay, unless that is only restored.
+        `replay`: what happens to the saved replay, unless that is only restored.
         """
-        if checkpoint is None:
-            return
-        age = time.time() - checkpoint.path.stat().st_mtime
-        env_steps = checkpoint.meta["env_steps"]
-        if "replay_indices" in checkpoint.meta:
-            replay = replay or "its replay is restored"
-        else:
-            replay = "replay starts empty (--checkpoint-replay saves it too)"
-        self.events.report(
-            "resumed",
-            f"resuming from update {checkpoint.step:,} and {env_steps:,} environment steps, "
-            f"saved {duration(age)} ago in {checkpoint.path}; {replay}",
-            updates=checkpoint.step,
-            path=str(checkpoint.path),
-            env_steps=env_steps,
-            age_seconds=age,
-        )
-
-    def starts_with(self, initial: Checkpoint | None) -> None:
-        """Reports the checkpoint of another run whose parameters the run starts with, if any."""
-        if initial is None:
-            return
-        which = f"the parameters of update {initial.step:,}"
-        if holds_best(initial):
-            which = f"the best parameters ({best_return(initial):.4g}, update {initial.step:,})"
-        self.events.report(
-            "resumed",
-            f"starting with {which} in {initial.path}",
-            updates=initial.step,
-            path=str(initial.path),
-        )
+        if (checkpoint := start.checkpoint) is not None:
+            age = time.time() - checkpoint.path.stat().st_mtime
+            env_steps = checkpoint.meta["env_steps"]
+            if "replay_indices" in checkpoint.meta:
+                replay = replay or "its replay is restored"
+            else:
+                replay = "replay starts empty (--checkpoint-replay saves it too)"
+            self.events.report(
+                "resumed",
+                f"resuming from update {checkpoint.step:,} and {env_steps:,} environment steps, "
+                f"saved {duration(age)} ago in {checkpoint.path}; {replay}",
+                updates=checkpoint.step,
+                path=str(checkpoint.path),
+                env_steps=env_steps,
+                age_seconds=age,
+            )
+        elif (initial := start.initial) is not None:
+            which = f"the parameters of update {initial.step:,}"
+            if holds_best(initial):
+                which = f"the best parameters ({best_return(initial):.4g}, update {initial.step:,})"
+            self.events.report(
+                "resumed",
+                f"starting with {which} in {initial.path}",
+                updates=initial.step,
+                path=str(initial.path),
+            )
 
     def started(self, hub: Hub, address: str, folder: Path, devices: str) -> None:
         """Reports where the run serves, and from now on which env servers there are."""
@@ -132,7 +129,9 @@ def open_reports(
         progress = stack.enter_context(contextlib.closing(Progress()))
         metrics = Metrics(
             folder.path,
-            mirrors=[] if project is None else [WeightsAndBiases(project, folder.path)],
+            mirrors=[]
+            if project is None
+            else [WeightsAndBiases(project, folder.path, fields_of(config))],
             totals=totals,
             # A value at the step of the checkpoint itself still holds.
             purge_step=0 if checkpoint is None else env_steps + 1,

@@ -41,12 +41,11 @@ def test_it_gets_the_scalars_of_tensorboard_and_the_configuration(
     workdir = tmp_path / "mine"
     workdir.mkdir()
     for _ in range(2):  # a run, and its next session
-        metrics = Metrics(workdir, mirrors=[WeightsAndBiases("project", workdir)])
-        metrics.describe({"seed": 3})
+        metrics = Metrics(workdir, mirrors=[WeightsAndBiases("project", workdir, {"seed": 3})])
         metrics.gauge("replay_ratio", 0.5)
         metrics.flush(env_steps=7, updates=2)
         metrics.close()
-    names = ["init", "metric", "log", "config", "finish"]
+    names = ["init", "config", "metric", "log", "finish"]
     assert [name for name, _ in client] == 2 * names
     calls = dict(client)
     identity = (workdir / "wandb_id.txt").read_text().strip()
@@ -70,7 +69,7 @@ def test_a_service_that_refuses_ends_nothing(
         raise RuntimeError("not logged in")
 
     monkeypatch.setattr(sys.modules["wandb"], "init", refuse)
-    mirror = WeightsAndBiases("project", tmp_path)
+    mirror = WeightsAndBiases("project", tmp_path, {})
     metrics = Metrics(tmp_path, mirrors=[mirror])
     mirror._thread.join(SECONDS)
     metrics.flush(env_steps=1, updates=0)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from learner.build import StartFrom
 from learner.session.reports import Reports
 from seedrl.checkpoints import Checkpoint
 from tests.learner.reporting.listener import Heard
@@ -13,11 +14,11 @@ def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
     nobody: Any = None
     reports = Reports(nobody, nobody, heard, nobody)
     for meta in ({}, {"replay_indices": [{}]}):
-        reports.resumed(Checkpoint(4540, tmp_path, {"env_steps": 90_000, **meta}))
+        saved = Checkpoint(4540, tmp_path, {"env_steps": 90_000, **meta})
+        reports.starts_from(StartFrom(saved))
     best = Checkpoint(3, tmp_path, {"evaluation": {"mean_return": 7.5, "episodes": 20}})
-    reports.starts_with(best)
-    reports.resumed(None)
-    reports.starts_with(None)
+    reports.starts_from(StartFrom(None, best))
+    reports.starts_from(StartFrom())
     empty, restored, initialized = heard.take()
     assert {event.kind for event in (empty, restored, initialized)} == {"resumed"}
     assert "replay starts empty" in empty.text and "its replay is restored" in restored.text

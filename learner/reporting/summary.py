@@ -85,7 +85,9 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
 
 def _updates(summary: Summary) -> str:
     if not summary.updates:
-        return "none. hint: see the warnings above and replay.min_steps"
+        # Untrained parameters may have reached the target.
+        hint = ". hint: see the warnings above and replay.min_steps"
+        return f"none{hint * (summary.confirmed_updates is None)}"
     lag = f"{summary.metrics.get('policy_lag_updates', 0.0):.1f} updates of policy lag"
     ratio = summary.metrics.get("replay_ratio", 0.0)  # an on-policy queue has none
     return f"{summary.updates:,}, {f'replay ratio {ratio:.2f}, ' * (ratio > 0)}{lag}"

@@ -59,6 +59,11 @@ def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with
     }
 
 
+def test_a_run_without_an_update_gets_a_hint_unless_its_target_was_confirmed() -> None:
+    assert rows_of(updates=0)["updates"].startswith("none. hint: ")
+    assert rows_of(updates=0, confirmed_updates=0)["updates"] == "none"
+
+
 def test_a_confirmed_run_trains_on_without_its_target() -> None:
     summary = SUMMARY._replace(
         confirmed_updates=800, env_steps=10, command="seedrl train x --evaluation.target_return 3"

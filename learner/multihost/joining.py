@@ -70,10 +70,11 @@ def joined(
             "thread acts and learns; expected asynchronous"
         )
     run = {"--hosts": str(place.num_hosts), "--init-from": str(init_from or "nothing")}
-    links, address = _meet(place, run | _common(config), _token(config, place), stop)
+    links = _meet(place, run | _common(config), _token(config, place), stop)
     peers, agenda = Peers(place, links), Agenda()
     try:
-        jax_processes.join(place, address)
+        address = jax_processes.free_address(place) if place.is_first else ""
+        jax_processes.join(place, peers.gather("jax", address)[0])
         yield Hosts(peers, agenda)
     except BaseException as error:
         is_line = isinstance(error, UserError)
@@ -217,25 +218,17 @@ def _token(config: Config, place: Place) -> str:
 
 def _meet(
     place: Place, run: Mapping[str, str], token: str, stop: StopRequest
-) -> tuple[dict[int, MessageSocket], str]:
-    """The connections of this host, and the address at which jax joins."""
+) -> dict[int, MessageSocket]:
+    """The connections of this host."""
     line = f"learner: {place.name} waits for the others, at {place.coordinator}"
     print(line, file=sys.stderr, flush=True)
 
     def poll() -> None:
         _require_wanted(stop)
 
-    if not place.is_first:
-        link, welcome = dial(place, run, token, poll=poll)
-        return {0: link}, welcome["jax"]
-    address = ""
-
-    def welcome_all() -> Mapping[str, str]:
-        nonlocal address
-        address = jax_processes.free_address(place)  # as late as can be: it may be taken again
-        return {"jax": address}
-
-    return receive_all(place, run, token, welcome_all, poll=poll), address
+    if place.is_first:
+        return receive_all(place, run, token, poll=poll)
+    return {0: dial(place, run, token, poll=poll)}
 
 
 def _common(config: Config) -> dict[str, str]:

@@ -7,7 +7,7 @@ without sending it, before anything that they say is believed:
 |---|---|
 | first | `{"challenge": c}` |
 | other | `{"hello": [index, run], "challenge": d, "proof": HMAC(token, other, c, d, hello)}` |
-| first | once all are there `{"welcome": w, "proof": HMAC(token, first, c, d, w)}` |
+| first | once all are there `{"proof": HMAC(token, first, c, d, all)}` |
 | first | or `{"refused": why}` |
 """
 
@@ -35,7 +35,7 @@ _HELLO_SECONDS = 5.0
 _TICK_SECONDS = 0.2
 # A stranger may not ask for more memory than a hello takes.
 _LONGEST_HELLO_BYTES = 1 << 16
-_CONTEXT = "seedrl hosts 2"
+_CONTEXT, _ALL = "seedrl hosts 2", "all are there"
 # What is wrong with a message that is no hello, or whose sender is gone.
 _NO_MESSAGE = (EOFError, OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError)
 
@@ -60,7 +60,6 @@ def receive_all(
     place: Place,
     run: Mapping[str, str],
     token: str,
-    welcome: Callable[[], Mapping[str, str]],
     *,
     poll: Callable[[], object],
     seconds: float = MEETING_SECONDS,
@@ -71,7 +70,6 @@ def receive_all(
       place: this host's.
       run: what must be the same on all hosts, by name, each as a short text.
       token: which each must prove to have; empty where a run does without.
-      welcome: what it says to all, once they are there.
       poll: called several times a second; may raise.
       seconds: how long it waits at most.
 
@@ -101,11 +99,9 @@ def receive_all(
                 _refuse([older], f"--host-index: another host has come as {index} since")
                 older.link.close()
             met[index] = guest
-        said = dict(welcome())
         for index, guest in met.items():
-            proof = _proof(token, "first", guest.challenges, said)
             try:
-                guest.link.send({"welcome": said, "proof": proof})
+                guest.link.send({"proof": _proof(token, "first", guest.challenges, _ALL)})
             except OSError as error:
                 raise HostLostError(f"{named([index])} of {place.num_hosts} is gone") from error
             guest.link.longest_bytes = LONGEST_BYTES
@@ -120,8 +116,8 @@ def dial(
     *,
     poll: Callable[[], object],
     seconds: float = MEETING_SECONDS,
-) -> tuple[MessageSocket, dict[str, str]]:
-    """The connection to the first host, and what that has said to all. Args: see `receive_all`.
+) -> MessageSocket:
+    """The connection to the first host, once all are there. Args: see `receive_all`.
 
     Raises ConfigError if either refuses the other, HostLostError if the first is not there in time.
     """
@@ -137,10 +133,10 @@ def dial(
                 # Where nobody listens the kernel may have given it the very port that it dials,
                 # and that would keep the first host from this port.
                 if connection.getsockname() != connection.getpeername():
-                    welcome = _welcome(link, place, run, token, poll, deadline)
+                    _show_proof(link, place, run, token, poll, deadline)
                     link.longest_bytes = LONGEST_BYTES
                     closing.pop_all()
-                    return link, welcome
+                    return link
         except ConfigError:  # a ValueError, too
             raise
         except _NO_MESSAGE:
@@ -182,7 +178,9 @@ def _accept(listener: socket.socket, token: str, poll: Callable[[], object]) -> 
         link.send({"challenge": asked})
         message = _next(link, poll, time.monotonic() + _HELLO_SECONDS)
         index, run = message["hello"]
-        _require_texts(run)
+        # Of what is nested a proof might not be computed, whoever has sent it.
+        if not all(isinstance(text, str) for text in run.values()):
+            raise ValueError("expected texts")
         guest = _Guest(link, (asked, str(message["challenge"])), int(index), run)
         expected = _proof(token, "other", guest.challenges, [guest.host_index, run])
         if _is_same(message.get("proof"), expected):
@@ -196,15 +194,15 @@ def _accept(listener: socket.socket, token: str, poll: Callable[[], object]) -> 
     return None
 
 
-def _welcome(
+def _show_proof(
     link: MessageSocket,
     place: Place,
     run: Mapping[str, str],
     token: str,
     poll: Callable[[], object],
     deadline: float,
-) -> dict[str, str]:
-    """What the first host says to all. Raises ConfigError, and one of `_NO_MESSAGE`."""
+) -> None:
+    """Waits until all are there. Raises ConfigError, and one of `_NO_MESSAGE`."""
     challenges = (str(_next(link, poll, deadline)["challenge"]), secrets.token_hex(32))
     said = [place.host_index, dict(run)]
     proof = _proof(token, "other", challenges, said)
@@ -212,20 +210,11 @@ def _welcome(
     answer = _next(link, poll, deadline)
     if "refused" in answer:
         raise ConfigError(printable(str(answer["refused"]), 2000))
-    welcome = answer["welcome"]
-    _require_texts(welcome)
-    if not _is_same(answer.get("proof"), _proof(token, "first", challenges, welcome)):
+    if not _is_same(answer["proof"], _proof(token, "first", challenges, _ALL)):
         raise ConfigError(
             f"--coordinator: what answers at {place.coordinator} does not have this host's token; "
             "start all hosts with one --token-file"
         )
-    return dict(welcome)
-
-
-def _require_texts(values: Mapping[str, Any]) -> None:
-    """Of what is nested a proof might not be computed, whoever has sent it."""
-    if not all(isinstance(text, str) for text in values.values()):
-        raise ValueError("expected texts")
 
 
 def _next(link: MessageSocket, poll: Callable[[], object], deadline: float) -> dict[str, Any]:

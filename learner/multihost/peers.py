@@ -281,9 +281,11 @@ class Peers:
             self._gathered[tag] = values
             self._changed.notify_all()
 
-    def _send(self, index: int, message: Any) -> None:
+    def _send(self, index: int, message: Mapping[str, Any] | None) -> None:
+        """`message`: None for a beat."""
+        link = self._links[index]
         try:
-            self._links[index].send(message)
+            link.beat() if message is None else link.send(message)
         except ConnectionError:
             # What it has said last, maybe why it ends, may be unread yet. The thread that receives
             # reads that first, and then finds that it is gone.
@@ -320,12 +322,7 @@ class Peers:
             if self._silent[index] > _SILENT_BEATS:
                 seconds = _SILENT_BEATS * self._beat_seconds
                 self._lose(index, f"it has said nothing for {seconds:.0f} s")
-            try:
-                self._links[index].beat()
-            except ConnectionError:
-                pass  # see `_send`
-            except OSError as error:
-                self._lose(index, f"it does not take what it is sent ({error})")
+            self._send(index, None)
 
     def _receive(self, index: int) -> bool:
         """Receives from one host; whether more is to be expected of it."""

@@ -203,9 +203,10 @@ def test_an_end_that_all_hosts_have_agreed_on_is_no_loss_to_others_whatever_it_r
     serving = dataclasses.replace(config.serving, insecure=True)
     config = dataclasses.replace(config, serving=serving)
     with linked(2, losses) as (first, other):
-        monkeypatch.setattr(joining, "_meet", lambda *_: ({}, ""))
+        monkeypatch.setattr(joining, "_meet", lambda *_: {})
         monkeypatch.setattr(joining, "Peers", lambda *_: other)
         monkeypatch.setattr(joining.jax_processes, "join", lambda *_: None)
+        threading.Thread(target=first.gather, args=("jax", "a:1")).start()
         with (
             pytest.raises(NotFiniteError if is_saved else CheckpointError),
             joined(other.place, config, StopRequest()) as hosts,

@@ -19,7 +19,7 @@ from seedrl import config_io, run_files
 from seedrl.errors import ConfigError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.learner.multihost.linked import at_once, linked
-from tests.patience import SECONDS, wait_until
+from tests.patience import wait_until
 
 CARTPOLE = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
 OTHER = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(2))
@@ -61,25 +61,6 @@ def test_hosts_with_folders_of_their_own_are_refused(tmp_path: Path, has_begun: 
     with linked(2) as peers:
         texts = refusals(peers, folders, 0.0)
     assert ["of host 1 is another one than that of host 0" in text for text in texts] == [True] * 2
-
-
-def test_a_folder_whose_files_are_seen_later_elsewhere_is_shared(tmp_path: Path) -> None:
-    folders = [tmp_path / "a", tmp_path / "b"]
-    for folder in folders:
-        folder.mkdir()
-
-    def show() -> None:
-        wait_until(lambda: list(folders[0].iterdir()) and peers[1]._given == {})
-        threading.Event().wait(0.3)  # as long as the network keeps what it has read before
-        (note,) = folders[0].iterdir()
-        (folders[1] / note.name).write_text(note.read_text())
-
-    with linked(2) as peers:
-        shown = threading.Thread(target=show)
-        shown.start()
-        texts = refusals(peers, folders, SECONDS)
-        shown.join()
-    assert texts == ["", ""]
 
 
 class LateHub:
@@ -141,9 +122,10 @@ def test_a_host_that_is_stopped_before_the_run_begins_ends_the_others(
     stop, config = StopRequest(), config_io.load("cartpole_r2d2")
     config = dataclasses.replace(config, serving=dataclasses.replace(config.serving, insecure=True))
     with linked(2, losses) as peers:
-        monkeypatch.setattr(joining, "_meet", lambda *_: ({}, ""))
+        monkeypatch.setattr(joining, "_meet", lambda *_: {})
         monkeypatch.setattr(joining, "Peers", lambda *_: peers[1])
         monkeypatch.setattr(joining.jax_processes, "join", lambda *_: None)
+        threading.Thread(target=peers[0].gather, args=("jax", "a:1")).start()
         with contextlib.suppress(StoppedError), joined(peers[1].place, config, stop) as hosts:
             stop.set("SIGTERM")
             if waits:

@@ -42,10 +42,6 @@ class CompareOptions:
     html: Path | None = None
     png: Path | None = None
 
-    def __post_init__(self) -> None:
-        if not self.runs:
-            raise ConfigError("expected the folder of a run first, or of several, got nothing")
-
 
 def run(argv: Sequence[str]) -> int:
     """Prints the comparison; returns the exit code."""

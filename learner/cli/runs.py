@@ -1,8 +1,6 @@
 """`seedrl runs FOLDER`: lists the runs in a folder."""
 
 import json
-import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,21 +48,15 @@ def run(argv: Sequence[str]) -> int:
     if not records:
         print(f"no runs in {options.folder}")
         return ExitCode.OK
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    print(*table(records, options.folder, width), sep="\n")
+    print(*table(records, options.folder), sep="\n")
     return ExitCode.OK
 
 
-def table(records: Sequence[RunRecord], root: Path, width: int | None = None) -> list[str]:
-    """The lines of a table of runs; folders are those in `root`.
-
-    The last column is cut off where a line would exceed `width`.
-    """
+def table(records: Sequence[RunRecord], root: Path) -> list[str]:
+    """The lines of a table of runs; folders are relative to `root`."""
     rows = [_COLUMNS, *(_cells(record, root) for record in records)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    if width is not None:
-        width = max(width, sum(widths[:-1]) + 2 * len(widths[:-1]))
-    return [_line(row, widths)[:width].rstrip() for row in rows]
+    return [_line(row, widths).rstrip() for row in rows]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

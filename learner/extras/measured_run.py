@@ -1,7 +1,6 @@
 """A run as evidence, from its folder alone: its learning curve and its final score.
 
-The folder may be anybody's, and its metrics may be of any length: they are read line by line, and
-what is kept of them is bounded.
+The folder may be anybody's: only regular files are read, and wrong lines are left out.
 """
 
 import json
@@ -12,15 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from learner.reporting.json_lines import LineReader, parsed
 from learner.saving.run_records import RunRecord, read_final_score, read_run
 from seedrl import run_files
 from seedrl.config import OWN_SERVING
 from seedrl.errors import ConfigError
-from seedrl.run_files import open_regular, read_regular
+from seedrl.run_files import read_regular
 
-_LONGEST_LINE = 2**20
-_MOST_ROUNDS = 100_000
-_MOST_INTERVALS = 4_096
 # What does not change how a run learns, or must differ between its runs.
 _IGNORED = ("seed", *(f"serving.{name}" for name in OWN_SERVING), "logging.", "checkpoint.")
 _MOST_NAMED = 4
@@ -122,8 +119,9 @@ def measure(folder: Path) -> MeasuredRun:
             "has not begun to train; leave it out"
         ) from None
     metrics = _Metrics()
-    for line in _lines(folder / run_files.METRICS):
-        metrics.add(line)
+    for lines in LineReader(folder / run_files.METRICS).rest():
+        for line in lines:
+            metrics.add(parsed(line))
     rounds = tuple(metrics.dated(line) for line in metrics.rounds)
     if not rounds:
         raise ConfigError(
@@ -147,13 +145,12 @@ def measure(folder: Path) -> MeasuredRun:
 
 
 class _Metrics:
-    """The lines of a run's metrics that are part of it, in bounded memory."""
+    """The lines of a run's metrics that are part of it."""
 
     def __init__(self) -> None:
         self.rounds: list[dict[str, Any]] = []
         self.seconds = 0.0
-        # Updates, environment steps, seconds; thinned out as it grows.
-        self._intervals: list[tuple[float, float, float]] = []
+        self._intervals = [(0.0, 0.0, 0.0)]  # updates, environment steps, seconds
 
     def add(self, line: dict[str, Any]) -> None:
         steps, seconds = _number(line, "env_steps"), _number(line, "elapsed_seconds")
@@ -165,12 +162,9 @@ class _Metrics:
             self.rounds = [each for each in self.rounds if each["env_steps"] <= steps]
             self._intervals = [each for each in self._intervals if each[1] <= steps]
         elif line.get("kind") == "evaluation" and _number(line, "mean_return") is not None:
-            if len(self.rounds) < _MOST_ROUNDS:
-                self.rounds.append(line)
+            self.rounds.append(line)
         elif line.get("kind") == "metrics" and (updates := _number(line, "updates")) is not None:
             self._intervals.append((updates, steps, seconds))
-            if len(self._intervals) > _MOST_INTERVALS:
-                del self._intervals[1::2]
 
     def dated(self, line: dict[str, Any]) -> Round:
         """The round at the step at which its parameters were made.
@@ -178,13 +172,13 @@ class _Metrics:
         A round may end long after: its score at that later step would make the curve wrong.
         """
         steps, seconds = float(line["env_steps"]), float(line["elapsed_seconds"])
-        updates = _number(line, "updates")
-        if updates is not None and self._intervals:
-            at, of_steps, of_seconds = np.transpose([(0.0, 0.0, 0.0), *self._intervals])
-            if updates <= at[-1]:
-                steps = min(steps, float(np.interp(updates, at, of_steps)))
-                seconds = min(seconds, float(np.interp(updates, at, of_seconds)))
-        steps = float(_number(line, "params_env_steps") or steps)
+        updates, (at, of_steps, of_seconds) = (
+            _number(line, "updates"),
+            zip(*self._intervals, strict=True),
+        )
+        if updates is not None and updates <= at[-1]:
+            steps = min(steps, float(np.interp(updates, at, of_steps)))
+            seconds = min(seconds, float(np.interp(updates, at, of_seconds)))
         episodes = int(_number(line, "episodes") or 0)
         mean_return = float(line["mean_return"])
         return Round(steps, seconds, mean_return, episodes, bool(line.get("is_confirmation")))
@@ -195,21 +189,6 @@ def _number(line: dict[str, Any], name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file, one a line; torn, longer and other ones are skipped."""
-    try:
-        with open_regular(path) as file:
-            while text := file.readline(_LONGEST_LINE):
-                try:
-                    value = json.loads(text)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(value, dict):
-                    yield value
-    except OSError:
-        return
 
 
 def group(runs: Iterable[MeasuredRun]) -> list[Group]:

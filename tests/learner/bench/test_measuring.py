@@ -4,14 +4,11 @@ import json
 
 import pytest
 
-from learner.bench import machine, workloads
 from learner.bench.measuring import (
     Result,
     Spread,
-    conditions,
     growth,
     interleave,
-    number,
     rate,
     ratios,
     serial,
@@ -117,24 +114,3 @@ def test_a_result_in_a_table_a_line_and_json() -> None:
     assert found.note() == "wire: small: messages 600 bytes; p50 ms 0.512"
     row = json.loads(json.dumps(found.to_json()))
     assert row["ours"]["rounds"] == [1500.0, 100.0, 900.0] and row["limit"]["median"] == 1000.0
-
-
-def test_conditions_of_a_configuration() -> None:
-    found = conditions(workloads.atari().config, stride=None, environments="Atari")
-    assert found == {
-        "replay ratio": 0.75,
-        "window": "40 + 80 + 5",
-        "network": "nature of 4 frames 512, lstm 512, float32",
-        "environments": "Atari",
-    }
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.5, "0.5"), (999.0, "999"), (1_234.0, "1.23k"), (7.5e6, "7.5M")]
-)
-def test_numbers_have_three_digits(value: float, text: str) -> None:
-    assert number(value) == text
-
-
-def test_a_machine_is_described_by_its_processor_and_commit() -> None:
-    assert "cores" in machine.in_words() and machine.commit()

@@ -9,7 +9,6 @@ import pytest
 from learner.bench import pipeline
 from learner.bench.bare import BareUpdate
 from learner.bench.measuring import Pace
-from learner.bench.processes import RawStepping
 from learner.bench.system import Interval, ServedFleet, System
 from learner.bench.workloads import Workload
 from seedrl.config import LaunchConfig, check
@@ -97,13 +96,6 @@ def test_a_measurement_has_all_rows_of_all_figures(small: Workload, pace: Pace) 
     measured = pipeline.measure(small, pace, list(pipeline.FIGURES))
     assert set(measured.rates) == {"stepping", "network", "update", *pipeline.FIGURES}
     assert all(rate > 0 for rates in measured.rates.values() for rate in rates)
-
-
-def test_raw_stepping_raises_if_it_cannot_build(small: Workload) -> None:
-    environment = dataclasses.replace(small.config.environment, id="NoSuchGame-v0")
-    config = dataclasses.replace(small.config, environment=environment)
-    with pytest.raises(RuntimeError), RawStepping(config):
-        pass
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,6 @@ def test_named_benchmarks_are_printed_and_written(
     assert machine["cores"] >= 1 and machine["versions"]["jax"] and machine["devices"]
 
 
-def test_by_default_all_run(measured: list[tuple[str, Pace]]) -> None:
-    assert main(["bench"]) == 0
-    assert measured == [(name, Pace(5, 1.0)) for name in bench.BENCHMARKS]
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -71,21 +66,3 @@ def test_wrong_usage_is_one_line(
     assert main(["bench", *flags]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and message in error
-
-
-def test_what_was_measured_before_a_failure_is_kept(
-    measured: list[tuple[str, Pace]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    working = bench.measure
-
-    def measure(name: str, pace: Pace) -> Iterator[Result]:
-        if name.endswith("wire"):
-            raise RuntimeError("an env server died")
-        return working(name, pace)
-
-    monkeypatch.setattr(bench, "measure", measure)
-    file = tmp_path / "bench.json"
-    with pytest.raises(RuntimeError, match="an env server died"):
-        bench.run(["pipeline", "wire", "--json", str(file)])
-    names = [row["name"] for row in json.loads(file.read_text())["rows"]]
-    assert names == ["pipeline: a figure"]

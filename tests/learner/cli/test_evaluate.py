@@ -74,17 +74,6 @@ def test_the_result_is_one_line_or_json(
     assert json.loads(capsys.readouterr().out) == {**RESULT._asdict(), "returns": [1.0, 3.0]}
 
 
-def test_an_evaluation_whose_env_servers_did_not_all_stay_says_so(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stand_in(monkeypatch, lambda _: RESULT._replace(slots_leased_again=2))
-    assert main(["evaluate", str(run_folder)]) == 0
-    assert capsys.readouterr().out.endswith(
-        "after 7 updates; 2 slots lost their env server and got another one, so that the same seed "
-        "may give another result\n"
-    )
-
-
 def test_the_saved_config_is_served_on_a_socket_of_its_own(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,10 +1,7 @@
 """An experiment's processes, played by a program that writes what a run leaves in its folder."""
 
 import json
-import os
 import shlex
-import signal
-import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,6 @@ import pytest
 from learner.extras.experiment import Experiment, check_same, next_step
 from learner.extras.grid import PlannedRun
 from learner.reporting.status import STOPPED
-from learner.saving.folder_lock import lock
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 
@@ -103,29 +99,6 @@ def test_a_signal_lets_runs_save_and_the_same_experiment_resumes(stage: Path) ->
         *("interrupted", "interrupted", "not started")
     ]
     assert next_step(stage / "waits0", runs[0], episodes=100) == "train"
-
-
-def test_a_run_that_another_one_has_stopped_is_interrupted(stage: Path) -> None:
-    experiment = Experiment(stage, [planned("waits")], number=1, episodes=100)
-    working = threading.Thread(target=lambda: codes.append(experiment.work(lambda: False)))
-    codes: list[int] = []
-    working.start()
-    log = stage / "logs" / "waits0.log"
-    while not (log.exists() and "waiting" in log.read_text()):
-        threading.Event().wait(0.02)
-    experiment._children["waits0"].send(signal.SIGTERM)
-    working.join()
-    assert codes == [ExitCode.FAULTS]
-    assert experiment.outcomes["waits0"].state == "interrupted"
-
-
-def test_a_folder_in_use_is_waited_for(stage: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("learner.extras.experiment._IN_USE_SECONDS", 0.01)
-    (stage / "learns0").mkdir()
-    descriptor = lock(stage / "learns0")
-    threading.Timer(0.2, os.close, [descriptor]).start()
-    code, experiment = work(stage, planned("learns"))
-    assert code == ExitCode.OK and experiment.outcomes["learns0"].state == "finished"
 
 
 def test_steps_of_a_run_follow_from_its_files(tmp_path: Path) -> None:

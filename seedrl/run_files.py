@@ -24,9 +24,6 @@ RECORDING = "recording"  # of a run in lock step, for who plays it again
 WANDB_ID = "wandb_id.txt"  # its name at Weights & Biases
 FINAL_SCORE = "final_score.json"  # what `seedrl evaluate --save` writes
 
-# In the folder of an experiment, beside those of its runs.
-EXPERIMENT = "experiment.json"
-
 _MOST_BYTES = 2**28
 
 

@@ -1,6 +1,5 @@
 """`seedrl experiment GRID`: trains a grid of configurations, options and seeds on this machine."""
 
-import json
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,6 @@ from learner.reporting.output import tolerating_lost_output
 from learner.reporting.wording import score
 from learner.saving.folder_lock import lock
 from learner.saving.run_records import read_final_score, read_run
-from seedrl import run_files
 from seedrl.errors import AddressInUseError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
@@ -68,7 +66,6 @@ def run(argv: Sequence[str]) -> int:
         return ExitCode.OK
     descriptor = _own(folder)
     try:
-        _record(folder, options.grid)
         return _work(folder, runs, options)
     finally:
         os.close(descriptor)
@@ -124,18 +121,3 @@ def _own(folder: Path) -> int:
         ) from None
     except OSError as error:
         raise ConfigError(f"--workdir: cannot write in {folder} ({error.strerror})") from error
-
-
-def _record(folder: Path, grid: Path) -> None:
-    """Keeps the grid, and on which machines and with which commits it was worked on."""
-    from learner.bench.machine import in_words
-
-    path = folder / run_files.EXPERIMENT
-    try:
-        machines = json.loads(path.read_text())["machines"]
-    except (OSError, ValueError, KeyError, TypeError):
-        machines = []
-    machines = list(dict.fromkeys([*machines, in_words()]))
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(json.dumps({"grid": grid.read_text(), "machines": machines}, indent=2) + "\n")
-    os.replace(new, path)

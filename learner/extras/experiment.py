@@ -19,11 +19,10 @@ from learner.extras.grid import PlannedRun
 from learner.processes.env_servers import Child, child_environment
 from learner.reporting.status import STOPPED
 from learner.reporting.wording import score
-from learner.saving.folder_lock import check_free
 from learner.saving.run_records import read_final_score, read_run
 from seedrl import run_files
 from seedrl.config_io import to_allow
-from seedrl.errors import AddressInUseError, ConfigError
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.run_files import read_regular
 
@@ -35,7 +34,6 @@ _DONE = frozenset({ExitCode.OK, ExitCode.TARGET_MISSED})
 _MAY_GROW = "--learning.total-steps"
 _NOT_OF_THE_GRID = ("--workdir", "--resume")
 _LOOK_SECONDS = 1.0
-_IN_USE_SECONDS = 5.0
 _REPORT_SECONDS = 30.0
 _TAIL_BYTES = 2**16
 
@@ -101,10 +99,6 @@ class Experiment:
             # A run that has confirmed its target keeps its earlier command; it is not begun twice.
             if step == "train" and has_trained:
                 step = "score"
-            if step is not None and is_in_use(folder):
-                # Such as one that saves after its experiment was killed.
-                self._is_ending.wait(_IN_USE_SECONDS)
-                continue
             if step is None or ((outcome := self._do(run, step)) is None and step == "score"):
                 outcome = Outcome("finished")
             if outcome is not None:
@@ -194,15 +188,6 @@ def check_same(folder: Path, run: PlannedRun) -> None:
             f"{folder}: expected the run `seedrl train {shlex.join(run.words)}`, found "
             f"`{command}`; choose another --workdir, or remove that folder"
         )
-
-
-def is_in_use(folder: Path) -> bool:
-    """Whether a learner is using the folder of a run."""
-    try:
-        check_free(folder)
-    except AddressInUseError:
-        return True
-    return False
 
 
 def command_of(folder: Path) -> str | None:

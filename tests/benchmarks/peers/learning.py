@@ -142,8 +142,6 @@ def begin(folder: Path, command: str, task: Mapping[str, Any], seed: int) -> Non
     config = {"config": run_config(task, seed)}
     (folder / run_files.CONFIG).write_text(json.dumps(config, indent=2) + "\n")
     (folder / run_files.COMMANDS).write_text(f"{command} --seed {seed}\n")
-    experiment = {"machines": [machine.in_words()]}
-    (folder.parent / run_files.EXPERIMENT).write_text(json.dumps(experiment, indent=2) + "\n")
 
 
 def _end(folder: Path, label: str, final: Mapping[str, Any], training: dict[str, Any]) -> None:

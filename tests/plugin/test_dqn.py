@@ -2,13 +2,12 @@
 
 import functools
 
-import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from seedrl_plugin.dqn import DQNConfig
-from seedrl_plugin.env import LEFT, RIGHT, make
+from seedrl_plugin.env import RIGHT
 
 from seedrl.agents.agent import Agent
 from seedrl.agents.gradient_update import GradientUpdate
@@ -55,28 +54,6 @@ def test_the_loss_by_hand() -> None:
     # Targets: 1 + 0.5 * 40; 1; 1 + 0.5 * 40. Predictions: 1, 2, 1. The last row is not trained.
     np.testing.assert_allclose(output.priorities, [20, 1, 20, 0])
     assert float(loss) == pytest.approx((200 + 0.5 * 0.5 + 200 + 0) / 4)
-
-
-def test_initial_priorities_come_from_the_stored_q_values() -> None:
-    agent = DQNConfig(gamma=0.5).build(SPEC)
-    # With the online network as target: 1 + 0.5 * 4 - 1, |1 - 2|, 1 + 0.5 * 4 - 1.
-    priorities = jax.jit(agent.initial_priorities)(transitions())
-    np.testing.assert_allclose(priorities, [2, 1, 2, 0])
-
-
-def test_the_corridor_ends_on_the_right_and_in_time() -> None:
-    env = make(length=3, max_steps=4)
-    assert isinstance(env, gymnasium.Env)
-    observation, _ = env.reset(seed=0)
-    np.testing.assert_array_equal(observation, [1, 0, 0])
-    outcomes = [env.step(action)[1:4] for action in (LEFT, RIGHT, RIGHT)]
-    assert outcomes == [(0.0, False, False), (0.0, False, False), (1.0, True, False)]
-    env.reset()
-    outcomes = [env.step(LEFT)[1:4] for _ in range(4)]
-    assert outcomes[-2:] == [(0.0, False, False), (0.0, False, True)]
-    hasty = make(length=2, max_steps=1)
-    hasty.reset()
-    assert hasty.step(RIGHT)[1:4] == (1.0, True, False)  # reached in time: no truncation
 
 
 def test_the_loss_leads_to_walking_right() -> None:

@@ -2,12 +2,10 @@
 
 import jax
 import numpy as np
-import pytest
 from seedrl_plugin.fifo import QueueConfig
 from seedrl_plugin.reinforce import ReinforceConfig, returns
 
 from seedrl.agents.window import WindowSpec
-from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.types import Page, StepType, StoredStep, TimeStep
 
@@ -51,11 +49,6 @@ def test_every_unroll_is_drawn_once_in_the_order_of_arrival() -> None:
             trained += drawn.sequence.carry[0].tolist()
             np.testing.assert_array_equal(drawn.sequence.steps.action[-1], trained[-BATCH:])
     assert trained == list(range(len(trained)))
-
-
-def test_a_queue_that_could_not_hold_a_batch_and_what_arrives_is_refused() -> None:
-    with pytest.raises(ConfigError, match="a batch and a page of each slot"):
-        _queue(capacity=BATCH + SLOTS - 1)
 
 
 def test_returns_end_with_the_episode() -> None:

@@ -5,12 +5,10 @@ says which parameters and which row it acted for.
 """
 
 import contextlib
-import math
 import queue
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -220,14 +218,3 @@ def test_streams_that_were_cut_are_sent_on(world: World) -> None:
     (filled,) = _taken(world)
     assert filled.streams == ()
     assert sorted(filled.ended) == sorted(int(group.streams[0]) for group in groups)
-
-
-def test_a_metric_that_an_episode_has_reported_is_not_absent(world: World) -> None:
-    names = ("level", "success")
-    world.hub.environment = EnvironmentConfig(id="Some-v0", metrics=names)
-    world.acting.totals.absent_metrics = names
-    for row in ([math.nan, math.nan], [math.nan, 1.0]):
-        pending = [SimpleNamespace(metrics=np.array([row]))]
-        world.acting._observe_metrics(cast(Any, SimpleNamespace(role="training", pending=pending)))
-    assert world.acting.totals.absent_metrics == ("level",)
-    assert world.acting.totals.measured_episodes == 2

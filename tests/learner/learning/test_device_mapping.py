@@ -145,38 +145,6 @@ def test_every_shard_keeps_the_pages_that_its_plan_names(setting: Setting) -> No
         np.testing.assert_array_equal(np.asarray(replay.mass)[shard], [1.0, 1.0, 0.0, 0.0])
 
 
-@pytest.mark.parametrize(
-    ("page_steps", "shape"), [(2, (64,)), (1, (64,)), (2, (1,)), (4, (8, 8, 1))]
-)
-def test_no_shape_of_a_step_makes_insertion_copy_the_replay(
-    page_steps: int, shape: tuple[int, ...]
-) -> None:
-    device = jax.local_devices()[:1]
-    agent = AGENT._replace(window=WindowSpec(0, page_steps, 0, page_steps))
-    replay = paged_replay(
-        window=agent.window,
-        page_steps=page_steps,
-        capacity_pages=1024,
-        priority_exponent=1.0,
-        initial_priorities=agent.initial_priorities,
-    )
-    weighted = prioritized_memory(
-        replay, batch_per_device=2, num_devices=1, importance_exponent=0.5
-    )
-    per_device = build_learn_programs(agent, weighted, batch_per_device=2)
-    scalars = [np.zeros((8, page_steps), dtype) for dtype in ("uint8", "float32", "float32")]
-    timestep = TimeStep(*scalars, np.zeros((8, page_steps, *shape), np.float32))
-    numbers = np.zeros((8, page_steps), np.int32)
-    pages = Page(StoredStep(timestep, numbers, numbers, ()), ())
-    memory = stack_shards(lambda: replay.init(jax.tree.map(lambda leaf: leaf[0], pages)), device)
-    index = PageIndex(capacity_pages=1024, window=agent.window, page_steps=page_steps)
-    plan = index.plan(range(8))
-    lowered = map_programs(per_device, device).insert.lower(memory, pages, plan)  # type: ignore[attr-defined]
-    scratch = lowered.compile().memory_analysis().temp_size_in_bytes
-    pool_bytes = memory.pages.steps.timestep.observation.nbytes
-    assert scratch < pool_bytes / 4
-
-
 def test_learning_leaves_the_replay_and_the_parameters_where_they_are(setting: Setting) -> None:
     state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
     state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))

@@ -23,11 +23,9 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.networks.config import QNetworkConfig
-from seedrl.replay.buffer import Replay, Sample, paged_replay, prioritized_memory
-from seedrl.replay.index import PageIndex
+from seedrl.replay.buffer import Replay, Sample, prioritized_memory
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.types import Array, Page, Sequence, StepType, StoredStep, TimeStep, Tree
-from tests.seedrl.random_parameters import random_parameters
+from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
 
 B = 8
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
@@ -452,48 +450,3 @@ def test_every_update_draws_anew_and_from_the_state_alone(toy: Setting) -> None:
     first = draws(toy.state)
     assert len(set(first)) == 3
     assert draws(toy.state) == first
-
-
-def test_one_absurd_reward_costs_an_update_for_each_sequence_that_sees_it() -> None:
-    # With a carry, so that the burn-in counts too.
-    agent, page_steps, rows = _r2d2_agent("gru"), 2, 80
-    params = random_parameters(agent.init)
-    agent = agent._replace(init=lambda key: params)
-    window = agent.window
-    memory = paged_replay(
-        window=window,
-        page_steps=page_steps,
-        capacity_pages=rows // page_steps,
-        priority_exponent=0.9,
-        initial_priorities=agent.initial_priorities,
-    )
-    weighted = prioritized_memory(
-        memory, batch_per_device=B, num_devices=1, importance_exponent=0.6
-    )
-    programs = build_learn_programs(agent, weighted, batch_per_device=B)
-    mapped = map_programs(programs, jax.local_devices()[:1])
-    first = _on_host(jax.jit(programs.init)(jax.random.PRNGKey(1)))
-    setting = Setting(agent, 1, mapped, first)
-    random = np.random.default_rng(0)
-    reward = random.normal(size=rows).astype(np.float32)
-    reward[40] = 1e30  # finite, but its squared error is not
-    ones = np.ones(rows, np.float32)
-    timestep = TimeStep(
-        np.full(rows, StepType.MID, np.uint8), reward, ones, np.ones((rows, 3), np.float32)
-    )
-    zeros = np.zeros(rows, np.int32)
-    steps = StoredStep(timestep, zeros, zeros, random.normal(size=(rows, 2)).astype(np.float32))
-    carry = _on_host(agent.initial_carry(rows // page_steps))
-    pages = Page(jax.tree.map(lambda x: x.reshape(-1, page_steps, *x.shape[1:]), steps), carry)
-    index = PageIndex(capacity_pages=memory.capacity_pages, window=window, page_steps=page_steps)
-    plan = index.plan([0] * len(carry.previous_action))
-    empty = _on_host(jax.jit(memory.init)(jax.tree.map(lambda leaf: leaf[0], pages)))
-    stored = mapped.insert(jax.tree.map(lambda leaf: leaf[None], empty), pages, plan)
-    state, skipped = setting.state, []
-    for _ in range(12):
-        state, stored, metrics = _learn(setting, state, _on_host(stored))
-        skipped.append(metrics["skipped_updates"])
-    # Row 40 is in the burn-in, the trained rows or the bootstrap of at most three sequences.
-    assert skipped[0] == 1.0
-    assert sum(skipped) <= 3
-    assert skipped[4:] == [0.0] * 8

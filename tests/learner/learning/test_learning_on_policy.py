@@ -218,18 +218,6 @@ def _check_moments(running: Running, numbers: list[int]) -> None:
     jax.tree.map(np.testing.assert_array_equal, tuple(acting.params[1:]), tuple(params[1:]))
 
 
-def test_what_does_not_fill_a_batch_waits(running: Running) -> None:
-    send(running, *(page_of(running.on_policy, n) for n in range(SLOTS)))
-    assert not running.learning.run_once()
-    assert running.learning.num_sequences == SLOTS
-    send(running, page_of(running.on_policy, SLOTS))
-    assert running.learning.run_once()
-    assert not running.learning.run_once()
-    np.testing.assert_array_equal(
-        state_of(running).extras[:BATCH], [running.on_policy.times] * BATCH
-    )
-
-
 def test_what_would_be_trained_too_late_is_dropped_before_it_is_dealt(running: Running) -> None:
     learning, limiter = running.learning, running.exchange.limiter
     sent, kept = 0, []

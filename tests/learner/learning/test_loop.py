@@ -173,40 +173,7 @@ def test_only_every_nth_update_that_counts_is_published() -> None:
     assert [each.version for each in published] == [7, 8, 10]
 
 
-def test_what_acting_reads_is_not_what_the_next_update_consumes() -> None:
-    learning, exchange, _ = _learning([0.0])
-    assert learning.run_once()
-    learning.finish_update()
-    assert exchange.params[0].version == 8
-    assert exchange.params[0].params is not learning._state.params
-    np.testing.assert_array_equal(exchange.params[0].params, learning._state.params)
-
-
-def test_once_an_update_is_finished_all_counts_are_the_devices() -> None:
-    skips = [0.0, 1.0, 1.0, 0.0]
-    learning, exchange, tally = _learning(skips)
-    for number in range(len(skips)):
-        assert learning.run_once()
-        learning.finish_update()
-        updates = int(learning._state.updates)
-        assert learning.updates == exchange.params[0].version == updates
-        assert exchange.learned_version == updates
-        assert tally.counted == _counted(skips[: number + 1])
-    learning.finish_update()
-    assert tally.counted == _counted(skips)
-
-
 def test_a_restored_replay_lets_what_is_acted_first_count() -> None:
     learning, *_ = _learning([], is_ready=False)
     learning._limiter.acted(30)
     assert learning._limiter.now.counts()["env_steps"] == 30
-
-
-def test_every_shard_holds_its_own_and_its_part_of_what_is_on_its_way() -> None:
-    learning, *_ = _learning([])
-    indices: Any = [SimpleNamespace(num_sequences=number) for number in (3, 9, 0)]
-    learning._shards = learning._shards._replace(indices=indices, page_steps=4)
-    assert learning.sequences_of_shards() == [3, 9, 0]
-    assert learning.sequences_of_shards(3 * 4 * 2 + 11) == [5, 11, 2]
-    learning._shards = learning._shards._replace(starts_in_page=4)
-    assert learning.sequences_of_shards(3 * 4 * 2 + 11) == [11, 17, 8]

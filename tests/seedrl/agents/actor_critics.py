@@ -118,14 +118,3 @@ def poisoned(sequence: Sequence, extras: Any) -> Sequence:
             extras=extras(steps.extras, ignored),
         )
     )
-
-
-def episodes_of_two_steps(last_discount: float) -> TimeStep:
-    """Two episodes that look the same throughout, `[6, 1]`, with reward 1.
-
-    If it terminates, V is 1 + γ and 1 in equal parts; if it is truncated, 1 + γ V.
-    """
-    types = np.array([FIRST, MID, LAST] * 2, np.uint8)[:, None]
-    discount = np.where(types == LAST, last_discount, 1).astype(np.float32)
-    reward = np.where(types == FIRST, 0, 1).astype(np.float32)
-    return TimeStep(types, reward, discount, np.ones((6, 1, 1), np.float32))

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seedrl.agents.agent import AgentState
 from seedrl.agents.apex import ApexConfig
 from seedrl.networks.config import QNetworkConfig
 from seedrl.rl.priorities import importance_weights, stored_mass
@@ -211,47 +210,6 @@ def test_loss_gradient_and_priorities_are_those_of_the_paper(
         rtol=1e-4,
         atol=1e-4,
     )
-
-
-def test_a_transition_without_error_may_be_drawn_again_and_one_from_last_not() -> None:
-    rows = [(MID, 0, 1, 0, 0), (LAST, 0, 0, 1, 0), (FIRST, 0, 1, 2, 0), (MID, 0, 1, 2, 0)]
-    column = without_observations(sequence_of(rows, np.zeros((STATES, ACTIONS), np.float32)).steps)
-    steps = jax.tree.map(lambda leaf: np.repeat(leaf, B, axis=1), column)
-    steps.timestep.step_type[0, 1:] = LAST
-    assert jitted("three steps")[1](steps).tolist() == [pytest.approx(1e-6), 0, 0]
-
-
-def test_truncated_and_terminated_twins_converge_to_their_values() -> None:
-    """One observation, reward 1, an end after each step: 1 if terminated, 1 / (1 - γ) if truncated.
-
-    What follows the end has rewards of 100, which three-step returns would take if they could.
-    """
-    config = ApexConfig(
-        network=TableConfig(),
-        gamma=0.5,
-        optimizer="adam",
-        learning_rate=0.05,
-        target_update_interval=5,
-    )
-    agent = config.build(SPEC)
-    size = 2 * ACTIONS
-    types = np.array([[MID] * size, [LAST] * size, [FIRST] * size, [MID] * size], np.uint8)
-    reward = np.float32([[0] * size, [1] * size, [0] * size, [100] * size])
-    action = np.int32([range(size)] * 4) % ACTIONS
-
-    def learned(discount: jax.Array) -> jax.Array:
-        timestep = TimeStep(types, reward, jnp.ones((4, size)).at[1].set(discount), action * 0)
-        sequence = Sequence(StoredStep(timestep, action, action, ()), ())
-
-        def step(state: AgentState, _: None) -> tuple[AgentState, None]:
-            state, _ = agent.update(state, sequence, jnp.ones(size), KEY, lambda tree: tree)
-            return state._replace(updates=state.updates + 1), None
-
-        state, _ = jax.lax.scan(step, agent.init_state(agent.init(KEY)), length=800)
-        return state.params[0]
-
-    values = jax.jit(jax.vmap(learned))(np.float32([0, 1]))
-    np.testing.assert_allclose(values, [[1] * ACTIONS, [2] * ACTIONS], rtol=0.01)
 
 
 STACKED = ApexConfig(

@@ -13,17 +13,14 @@ import pytest
 from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
 from seedrl.agents.check import build_agent, check_agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
-from seedrl.agents.impala import ImpalaConfig
-from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.networks.config import QNetworkConfig
-from seedrl.networks.network import GaussianAndValue, Network, PolicyAndValue
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.networks.network import Network
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 SPEC = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
-BOX = EnvSpec(ArraySpec((4,), "float32"), BoxSpec((2,), (-1.0, -1.0), (1.0, 1.0)))
 WINDOW = WindowSpec(0, 5, 1, 5)
 
 
@@ -212,21 +209,3 @@ def _unrolling(output: Callable[[Any], Any]) -> Callable[..., Any]:
 def test_a_mistake_in_a_network_is_one_line_that_names_the_field(built: Any, named: str) -> None:
     with pytest.raises(ConfigError, match=f"^{named}"):
         R2D2Config(network=Mine(built)).build(SPEC)
-
-
-@pytest.mark.parametrize(
-    ("config", "spec", "output"),
-    [
-        (ImpalaConfig, SPEC, lambda q: q),
-        (ImpalaConfig, SPEC, lambda q: PolicyAndValue(q, q)),
-        (PpoConfig, SPEC, lambda q: PolicyAndValue(q[..., :1], q[..., 0])),
-        (PpoConfig, BOX, lambda q: PolicyAndValue(q, q[..., 0])),
-        (PpoConfig, BOX, lambda q: GaussianAndValue(q, q[..., :1], q[..., 0])),
-    ],
-)
-def test_an_actor_critic_needs_a_policy_and_a_value(
-    config: Any, spec: EnvSpec, output: Any
-) -> None:
-    network = Mine(_network(unroll=_unrolling(output)))
-    with pytest.raises(ConfigError, match=r"^agent.network.unroll"):
-        config(network=network).build(spec)

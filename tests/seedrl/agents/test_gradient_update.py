@@ -1,7 +1,6 @@
 """A step down a gradient is guarded in all that it computes."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -15,7 +14,6 @@ from seedrl.agents.apex import ApexConfig
 from seedrl.agents.gradient_update import (
     GradientUpdate,
     LossOutput,
-    no_metrics,
     periodic_copy,
     polyak_average,
 )
@@ -23,9 +21,7 @@ from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.networks.config import QNetworkConfig
-from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.agents.actor_critics import PLAIN_NETWORK, PLAIN_SPEC
-from tests.seedrl.random_parameters import random_parameters
 
 
 def _times(params: Any, target: Any, sequence: Any, weights: Any, key: Any) -> Any:
@@ -111,26 +107,3 @@ def test_a_rate_that_decays_is_shown_at_each_step_of_the_optimizer(
     expected = [max(0.0, 1 - step / num_steps) for step in range(num_steps + 2)]
     np.testing.assert_allclose(shown, expected, atol=1e-6)
     np.testing.assert_allclose(taken, expected, atol=1e-6)
-
-
-def test_an_update_emits_its_rate_and_parameters_are_the_same_to_the_bit() -> None:
-    agent = _IMPALA.build(PLAIN_SPEC)
-    random = np.random.default_rng(3)
-    types = np.full((6, 2), StepType.MID, np.uint8)
-    reward, observation = (random.normal(size=shape) for shape in ((6, 2), (6, 2, 1)))
-    timestep = TimeStep(types, np.float32(reward), np.ones((6, 2), np.float32), observation)
-    timestep = timestep._replace(observation=np.float32(observation))
-    steps = StoredStep(timestep, np.zeros((6, 2), np.int32), (), np.full((6, 2), -0.7, np.float32))
-    update: Any = agent.update
-    found, start = [], jax.jit(agent.init_state)(random_parameters(agent.init))
-    sequence, weights = Sequence(steps, agent.initial_carry(2)), np.ones(2, np.float32)
-    for each in (update, update._replace(optimizer_metrics=no_metrics)):
-        step = jax.jit(functools.partial(each, mean=lambda tree: tree))
-        state, rates = start, []
-        for _ in range(3):
-            state, output = step(state, sequence, weights, jax.random.key(1))
-            rates.append(output.metrics.get("learning_rate"))
-        found.append((jax.device_get(state), rates))
-    (with_metric, rates), (without, none) = found
-    assert ([float(rate) for rate in rates], none) == ([1.0, 0.5, 0.0], [None] * 3)
-    jax.tree.map(np.testing.assert_array_equal, with_metric, without)

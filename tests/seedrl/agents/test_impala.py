@@ -4,23 +4,19 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from seedrl.agents.agent import Agent
 from seedrl.agents.impala import ImpalaConfig
-from seedrl.types import Sequence, StoredStep, TimeStep
+from seedrl.types import Sequence
 from tests.seedrl.agents.actor_critics import (
     LAST,
     NETWORK,
-    PLAIN_NETWORK,
-    PLAIN_SPEC,
     ROWS,
     SPEC,
     B,
     acted,
-    episodes_of_two_steps,
     jitted,
     log_softmax,
     poisoned,
@@ -28,7 +24,6 @@ from tests.seedrl.agents.actor_critics import (
     unroll,
     window_of,
 )
-from tests.seedrl.random_parameters import random_parameters
 
 CONFIG = ImpalaConfig(
     network=NETWORK,
@@ -159,46 +154,3 @@ def test_what_must_be_ignored_may_be_anything() -> None:
     other = poisoned(sequence, lambda extras, ignored: np.where(ignored, np.float32(-80), extras))
     found = agent.update.loss(params, (), other, WEIGHTS, KEY)
     jax.tree.map(np.testing.assert_array_equal, found, clean)
-
-
-@functools.cache
-def trained() -> Any:
-    """`timesteps of two episodes -> the mean value at each update`, compiled once for both."""
-    config = ImpalaConfig(
-        network=PLAIN_NETWORK,
-        unroll=5,
-        gamma=0.9,
-        learning_rate=0.1,
-        learning_rate_decay_updates=400,
-        adam_b1=0.9,
-    )
-    agent = config.build(PLAIN_SPEC)
-
-    def values(timestep: TimeStep) -> Any:
-        def update(state: Any, key: Any) -> Any:
-            row = jax.tree.map(lambda leaf: leaf[0], timestep)
-            carry = agent.initial_carry(1)
-            # Without a core and with one observation, every row is acted on alike.
-            action, _, extras = agent.act(state.params, carry, row, jnp.ones(1), key)
-            steps = StoredStep(timestep, jnp.stack([action] * 6), (), jnp.stack([extras] * 6))
-            state, output = agent.update(
-                state, Sequence(steps, carry), jnp.ones(1), key, mean=lambda tree: tree
-            )
-            return state._replace(updates=state.updates + 1), output.metrics["value_mean"]
-
-        state = agent.init_state(random_parameters(agent.init))
-        keys = jax.random.split(jax.random.key(1), 400)
-        return jax.lax.scan(update, state, keys)[1]
-
-    return jax.jit(values)
-
-
-@pytest.mark.parametrize(
-    ("last_discount", "expected"),
-    [(0.0, 1.45), (1.0, 10.0)],
-)
-def test_truncated_and_terminated_twins_have_their_different_values(
-    last_discount: float, expected: float
-) -> None:
-    values = trained()(episodes_of_two_steps(last_discount))
-    assert float(values[-1]) == pytest.approx(expected, rel=1e-2)

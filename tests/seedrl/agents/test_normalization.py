@@ -1,6 +1,5 @@
 """An agent sees the same when it acts and when it learns, in units of what was trained before."""
 
-import dataclasses
 import functools
 from typing import Any, NamedTuple
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
-from seedrl.agents.check import build_agent
 from seedrl.agents.normalization import (
     Normalization,
     NormalizedParams,
@@ -21,7 +19,6 @@ from seedrl.agents.normalization import (
     std_of,
     with_normalization,
 )
-from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -29,7 +26,6 @@ from seedrl.types import Sequence, StoredStep, TimeStep
 from tests.seedrl.agents.actor_critics import (
     FIRST,
     MID,
-    NETWORK,
     ROWS,
     SPEC,
     B,
@@ -37,7 +33,6 @@ from tests.seedrl.agents.actor_critics import (
     updated,
     window_of,
 )
-from tests.seedrl.random_parameters import random_parameters
 
 WINDOW, GAMMA, KEY = WindowSpec(0, 6, 1, 7), 0.9, jax.random.key(3)
 ONE = np.ones(1, np.float32)
@@ -258,56 +253,6 @@ def test_nothing_to_normalize_changes_nothing_and_bytes_alone_are_refused() -> N
     message = r"^agent.normalize_observations: expected an array of floats .* uint8\[3, 3\]; "
     with pytest.raises(ConfigError, match=message):
         with_normalization(inner, Normalization(bytes_alone, True, True, GAMMA))
-
-
-def in_all_units(frames: int, chunk_steps: int = 0) -> Agent:
-    """Of observations, images and rewards, without a core."""
-    config = PpoConfig(
-        network=dataclasses.replace(NETWORK, core="none", frame_stack=frames),
-        unroll=6,
-        chunk_steps=chunk_steps,
-        normalize_observations=True,
-        normalize_images=True,
-        normalize_rewards=True,
-        gamma=GAMMA,
-    )
-    return build_agent(config, SPEC)
-
-
-@functools.cache
-def acted_in_all_units(frames: int) -> tuple[NormalizedParams, Sequence]:
-    """Parameters, and a window that they have acted on. Pieces have no part in it."""
-    agent = in_all_units(frames)
-    pixels = RunningStatistics(
-        np.float32(8), np.full((3, 3), 100, "f4"), np.full((3, 3), 3600, "f4")
-    )
-    observations = (pixels, *UNITS.observations)  # in wire order
-    params = random_parameters(agent.init)._replace(
-        observations=observations, returns=UNITS.returns
-    )
-    stream = acted(agent._replace(act=jax.jit(agent.act)), agent.actor_params(params))
-    return params, window_of(stream, 3, 7)
-
-
-@pytest.mark.parametrize(("frames", "chunk_steps"), [(1, 0), (3, 0), (3, 2), (3, 1)])
-def test_with_unchanged_parameters_every_ratio_is_one_in_units_of_its_own(
-    frames: int, chunk_steps: int
-) -> None:
-    """Across resets, by the contract. tests/system/test_replayed_policy.py has one with memory."""
-    agent = in_all_units(frames, chunk_steps)
-    params, sequence = acted_in_all_units(frames)
-
-    @jax.jit
-    def divergence(params: Any, sequence: Sequence) -> tuple[Any, Any]:
-        _, output = updated(agent, agent.init_state(params), sequence)
-        return output.metrics["ratio_max"], output.metrics["behaviour_kl"]
-
-    largest, found = divergence(params, sequence)
-    assert float(largest) == pytest.approx(1, abs=1e-5)
-    assert float(found) == pytest.approx(0, abs=1e-6)
-    # In other units the same network is another policy.
-    untouched = jax.tree.map(np.zeros_like, params)._replace(agent=params.agent)
-    assert float(divergence(untouched, sequence)[1]) > 1e-3
 
 
 ALONE = functools.partial(jax.tree.map, lambda leaf: leaf)

@@ -10,24 +10,21 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import example_page
-from learner.learning.learn_step import run_epochs
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.check import build_agent
 from seedrl.agents.gradient_update import GradientUpdate
 from seedrl.agents.inputs import inputs_of_sequence
 from seedrl.agents.ppo import Acted, PpoConfig, _stopped_at_target_kl
 from seedrl.specs import BoxSpec
-from seedrl.types import Sequence, StoredStep, TimeStep
+from seedrl.types import Sequence
 from tests.seedrl.agents.actor_critics import (
     LAST,
     NETWORK,
     PLAIN_NETWORK,
-    PLAIN_SPEC,
     ROWS,
     SPEC,
     B,
     acted,
-    episodes_of_two_steps,
     jitted,
     log_softmax,
     poisoned,
@@ -181,51 +178,6 @@ def test_what_must_be_ignored_may_be_anything() -> None:
 
     found = loss_of(poisoned(sequence, extras))
     jax.tree.map(np.testing.assert_array_equal, found, loss_of(sequence))
-
-
-def plain(**settings: Any) -> PpoConfig:
-    settings = {"epochs": 4, "minibatches": 2, "gamma": 0.9, "entropy_cost": 0.0, **settings}
-    return PpoConfig(network=PLAIN_NETWORK, unroll=5, **settings)
-
-
-@functools.cache
-def trained() -> Any:
-    """`timesteps of two episodes -> the mean value in each round`, compiled once for both.
-
-    A round acts on two streams and goes through them as is said.
-    """
-    config = plain(learning_rate=0.1, learning_rate_decay_updates=100, max_gradient_norm=100.0)
-    agent = config.build(PLAIN_SPEC)
-
-    def values(timestep: TimeStep) -> Any:
-        timesteps = jax.tree.map(lambda leaf: jnp.repeat(leaf, 2, axis=1), timestep)
-
-        def one_round(state: Any, key: Any) -> Any:
-            row = jax.tree.map(lambda leaf: leaf[0], timesteps)
-            # Without a core and with one observation, every row is acted on alike.
-            action, carry, extras = agent.act(
-                state.params, agent.initial_carry(2), row, jnp.ones(2), key
-            )
-            stored = jax.tree.map(lambda leaf: jnp.stack([leaf] * 6), (action, extras))
-            sequence = Sequence(StoredStep(timesteps, stored[0], (), stored[1]), carry)
-            update = functools.partial(agent.update, mean=lambda tree: tree)
-            batch = agent.preprocess_batch(state, sequence, jnp.ones(2))
-            state, output = run_epochs(update, state, *batch, key, epochs=4, minibatches=2)
-            return state._replace(updates=state.updates + 1), output.metrics["value_mean"]
-
-        state = agent.init_state(random_parameters(agent.init))
-        keys = jax.random.split(jax.random.key(1), 100)
-        return jax.lax.scan(one_round, state, keys)[1]
-
-    return jax.jit(values)
-
-
-@pytest.mark.parametrize(("last_discount", "expected"), [(0.0, 1.45), (1.0, 10.0)])
-def test_truncated_and_terminated_twins_have_their_different_values(
-    last_discount: float, expected: float
-) -> None:
-    values = trained()(episodes_of_two_steps(last_discount))
-    assert float(values[-1]) == pytest.approx(expected, rel=1e-2)
 
 
 def test_a_batch_is_left_when_the_policy_has_gone_too_far_and_the_next_one_is_not() -> None:

@@ -10,19 +10,14 @@ import pytest
 from seedrl.agents.agent import Agent
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.networks.config import QNetworkConfig
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.types import Sequence, StepType, StoredStep, TimeStep
+from seedrl.types import Sequence, StoredStep
+from tests.seedrl.agents.actor_critics import FIRST, LAST, ROWS, SPEC, B, acted, window_of
 from tests.seedrl.random_parameters import random_parameters
 
-FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
-SPEC = EnvSpec(
-    {"image": ArraySpec((3, 3), "uint8"), "speed": ArraySpec((2,), "float32")}, DiscreteSpec(3)
-)
 NETWORK = QNetworkConfig(torso="mlp", torso_sizes=(), core_size=5, head_sizes=(), frame_stack=3)
 CONFIG = R2D2Config(
     network=NETWORK, burn_in=3, unroll=4, n_steps=2, stride=2, gamma=0.9, reward_scale=0.5
 )
-ROWS, B = 14, 3
 KEY = jax.random.key(9)
 
 
@@ -54,49 +49,13 @@ def built() -> tuple[Agent, Any, Any]:
     return agent, random_parameters(agent.init), random_parameters(agent.init, seed=1)
 
 
-def random_timesteps() -> TimeStep:
-    """Three streams: episodes that terminate and are truncated, and one that never ends."""
-    random = np.random.default_rng(5)
-    types = np.full((ROWS, B), MID, np.uint8)
-    types[0] = FIRST
-    discount = np.ones((ROWS, B), np.float32)
-    for row, stream, is_terminated in ((4, 0, True), (9, 0, False), (6, 1, False)):
-        types[row : row + 2, stream] = [LAST, FIRST]
-        discount[row, stream] = 1 - is_terminated
-    reward = np.where(types == FIRST, 0, random.normal(size=types.shape)).astype(np.float32)
-    observation = {
-        "image": random.integers(0, 256, (ROWS, B, 3, 3), dtype=np.uint8),
-        "speed": random.normal(size=(ROWS, B, 2)).astype(np.float32),
-    }
-    return TimeStep(types, reward, discount, observation)
-
-
 @functools.cache
-def acted() -> tuple[StoredStep, list[Any]]:
-    """A stream acted on step by step, and the carry before every row."""
-    agent, params, _ = built()
-    timesteps = random_timesteps()
-    carry, carries, actions, extras = agent.initial_carry(B), [], [], []
-    for row in range(ROWS):
-        carries.append(carry)
-        timestep = jax.tree.map(lambda leaf, row=row: leaf[row], timesteps)
-        output = agent.act(
-            params, carry, timestep, np.full(B, 0.8, np.float32), jax.random.key(row)
-        )
-        carry = output.carry
-        actions.append(output.action)
-        extras.append(output.extras)
-    versions = np.zeros((ROWS, B), np.int32)
-    return StoredStep(timesteps, np.stack(actions), versions, np.stack(extras)), carries
+def stream() -> tuple[StoredStep, list[Any]]:
+    return acted(*built()[:2])
 
 
 def window_at(start: int) -> Sequence:
-    steps, carries = acted()
-    return rows_of(Sequence(steps, carries[start]), slice(start, start + CONFIG.window.length))
-
-
-def rows_of(sequence: Sequence, rows: slice) -> Sequence:
-    return sequence._replace(steps=jax.tree.map(lambda leaf: leaf[rows], sequence.steps))
+    return window_of(stream(), start, CONFIG.window.length)
 
 
 def with_rewards(sequence: Sequence, reward: np.ndarray) -> Sequence:
@@ -142,16 +101,3 @@ def test_what_must_be_ignored_may_be_huge() -> None:
     poisoned = poisoned._replace(steps=poisoned.steps._replace(action=action))
     found = agent.update.loss(params, target, poisoned, weights, KEY)
     jax.tree.map(np.testing.assert_array_equal, found, clean)
-
-
-def test_the_previous_action_is_the_executed_one() -> None:
-    agent, params, _ = built()
-    timestep = jax.tree.map(lambda leaf: leaf[1], random_timesteps())
-    for seed in range(4):
-        output = agent.act(
-            params, agent.initial_carry(B), timestep, np.ones(B, np.float32), jax.random.key(seed)
-        )
-        np.testing.assert_array_equal(output.carry.previous_action, output.action)
-    steps, _ = acted()
-    greedy = np.argmax(steps.extras, axis=-1)
-    assert np.any(greedy != steps.action)  # so that the tests above tell the two apart

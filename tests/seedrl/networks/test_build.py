@@ -91,14 +91,6 @@ def test_the_core_sees_action_and_reward_except_on_first(name: str) -> None:
     np.testing.assert_array_equal(changed, expected)
 
 
-def test_a_feed_forward_network_has_no_carry_and_sees_the_observation_alone() -> None:
-    network, params = built("none", 1)
-    assert jax.tree.leaves(network.initial_carry(B)) == []
-    inputs = random_inputs()
-    other = inputs._replace(reward=inputs.reward + 1, previous_action=inputs.previous_action * 0)
-    assert not changed_rows(network, params, inputs, other).any()
-
-
 def test_a_carry_is_state_and_previous_images() -> None:
     network, _ = built("lstm")
     carry = network.initial_carry(B)

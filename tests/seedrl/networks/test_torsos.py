@@ -16,7 +16,6 @@ from seedrl.networks.torsos import (
     ObservationTorso,
     ShallowEncoder,
     convolve,
-    is_image,
 )
 from seedrl.specs import ArraySpec
 
@@ -58,20 +57,6 @@ def test_the_minatar_network_is_that_of_the_paper() -> None:
     kernels, output = shapes(MinAtarEncoder(), jnp.zeros((1, 10, 10, 4)))
     assert kernels == [(3, 3, 4, 16)]
     assert output == (1, 8 * 8 * 16)
-
-
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        (ArraySpec((84, 84), "uint8"), True),
-        (IMAGE, True),
-        (ArraySpec((128,), "uint8"), False),
-        (ArraySpec((84, 84), "float32"), False),
-        (ArraySpec((84, 84), "float16"), True),  # normalized
-    ],
-)
-def test_an_image_is_uint8_or_float16_of_rank_two_or_three(spec: ArraySpec, expected: bool) -> None:
-    assert is_image(spec) is expected
 
 
 def test_without_layers_an_mlp_torso_is_the_scaled_flat_observation() -> None:

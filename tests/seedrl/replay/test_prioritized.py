@@ -74,19 +74,6 @@ def test_the_limiter_counts_trained_rows_of_all_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "num_devices", "expected"),
-    [({"page_steps": 5}, 1, 16), ({"min_steps": 1}, 1, 1), ({}, 4, 4)],
-)
-def test_learning_waits_for_complete_sequences(
-    changes: dict[str, int], num_devices: int, expected: int
-) -> None:
-    # With pages of 5 a sequence reaches into 7: (400 - 8 * 6 * 5) / 10.
-    config = dataclasses.replace(CONFIG, **changes)
-    found = config.min_sequences(WINDOW, training_slots=8, num_devices=num_devices)
-    assert found == expected
-
-
-@pytest.mark.parametrize(
     ("page_steps", "stride", "length", "capacity_steps", "num_slots"),
     [(32, 1, 4, 10_000, 32), (40, 40, 120, 12_000, 16), (10, 40, 120, 12_000, 16)],
 )

@@ -8,12 +8,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seedrl.rl.q_learning import TDErrors, action_values, double_q_values, n_step_td_errors
+from seedrl.rl.q_learning import TDErrors, n_step_td_errors
 from seedrl.rl.value_scaling import identity, signed_hyperbolic
 from seedrl.types import StepType, StoredStep, TimeStep
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
-jitted_double_q_values = jax.jit(double_q_values)
 
 
 def stored(types: np.ndarray, rewards: np.ndarray, discounts: np.ndarray, actions: np.ndarray):
@@ -49,13 +48,6 @@ def looped_errors(
             total += weight * h_inverse(float(q_target[end, b, best]))
             errors[t, b] = h(total) - float(q_online[t, b, steps.action[t, b]])
     return errors
-
-
-def test_the_online_network_chooses_and_the_target_network_values() -> None:
-    q_online = np.array([[1.0, 5.0, 2.0], [3.0, 0.0, 3.0]], np.float32)
-    q_target = np.array([[10.0, 20.0, 30.0], [40.0, 50.0, 60.0]], np.float32)
-    np.testing.assert_array_equal(jitted_double_q_values(q_online, q_target), [20.0, 40.0])
-    np.testing.assert_array_equal(action_values(q_target, np.array([2, 0])), [30.0, 40.0])
 
 
 def test_a_worked_example() -> None:

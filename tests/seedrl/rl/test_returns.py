@@ -114,14 +114,6 @@ def test_the_table_of_seed_rl(
     np.testing.assert_allclose(targets[trained], list(expected.values()), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("discount", "expected"), [(1, 1 + 0.5 * 10), (0, 1)])
-def test_truncation_bootstraps_and_termination_does_not(discount: float, expected: float) -> None:
-    step = timesteps([MID, LAST, FIRST, MID], [7, 1, 0, 7], [1, discount, 1, 1])
-    values = column([1e30, 10, 1e30, 1e30])  # only the value of the last observation may count
-    targets = jitted_targets(step, values, n_steps=3, gamma=0.5)
-    np.testing.assert_allclose(targets, [[expected]])
-
-
 @functools.partial(jax.jit, static_argnames="n_steps")
 def jitted_targets(step: TimeStep, values: jax.Array, n_steps: int, gamma: float) -> jax.Array:
     return n_step_targets(step, values, n_steps=n_steps, gamma=gamma)

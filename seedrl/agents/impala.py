@@ -6,7 +6,7 @@ correction for acting with older parameters is `seedrl.rl.vtrace`.
 
 import functools
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import chex
 import jax
@@ -60,8 +60,6 @@ class ImpalaConfig:
       rho_bar: caps the importance ratio in temporal differences. Paper: 1.
       c_bar: caps it in traces. Paper: 1.
       pg_rho_bar: caps it in the policy gradient. Paper: 1.
-      correction: "vtrace"; "one_step": ratios weight the policy gradient alone; "none": as if the
-        present policy had acted. The last two are what the paper compares V-trace with.
       value_cost: weight of half the squared error of the value. Paper: 0.5.
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01 for Atari.
       normalize_observations: whether arrays of floats of an observation are seen with mean 0 and
@@ -90,7 +88,6 @@ class ImpalaConfig:
     rho_bar: float = 1.0
     c_bar: float = 1.0
     pg_rho_bar: float = 1.0
-    correction: Literal["vtrace", "one_step", "none"] = "vtrace"
     value_cost: float = 0.5
     entropy_cost: float = 0.01
     normalize_observations: bool = False
@@ -131,7 +128,6 @@ class ImpalaConfig:
             rho_bar=self.rho_bar,
             c_bar=self.c_bar,
             pg_rho_bar=self.pg_rho_bar,
-            correction=self.correction,
         )
 
     def build(self, spec: EnvSpec) -> Agent:

@@ -92,9 +92,6 @@ def paged_replay(
       initial_priorities: `steps [T, I] -> [I] float32`, with `steps.timestep.observation` `()`; see
         `Agent.initial_priorities`.
 
-    Raises:
-      ValueError: the geometry cannot work, see `check_geometry`.
-
     Source: Schaul et al. 2016 (proportional variant); Kapturowski et al. 2019, section 2.3
     (sequences).
     """

@@ -15,24 +15,11 @@ from seedrl.types import Tree
 
 
 def check_geometry(window: WindowSpec, page_steps: int, capacity_pages: int) -> None:
-    """Raises ValueError if pages and strides do not fit each other, or windows outgrow the ring."""
-    if min(page_steps, window.unroll, window.stride) < 1 or min(window) < 0:
-        raise ValueError(
-            f"expected page_steps, unroll and stride of at least 1 and no negative field, got "
-            f"page_steps {page_steps} and {window}"
-        )
-    if window.stride % page_steps and page_steps % window.stride:
-        raise ValueError(
-            f"expected replay.page_steps to divide the agent's stride {window.stride}, or to be a "
-            f"multiple of it, got {page_steps}; set it to 0 to take the stride"
-        )
-    needed = window.pages_per_sequence(page_steps)
-    if capacity_pages < needed:
-        raise ValueError(
-            f"expected a replay of at least {needed} pages of {page_steps} steps, which one "
-            f"sequence of {window.length} steps needs, got {capacity_pages} pages; raise "
-            "replay.capacity_steps"
-        )
+    """Asserts that pages, strides and the ring fit each other; `ReplayConfig.check` refuses."""
+    stride = window.stride
+    assert min(page_steps, window.unroll, stride) >= 1 and min(window) >= 0, (window, page_steps)
+    assert stride % page_steps == 0 or page_steps % stride == 0, (window, page_steps)
+    assert capacity_pages >= window.pages_per_sequence(page_steps), (window, capacity_pages)
 
 
 def replay_bytes(page_example: Tree, capacity_pages: int, starts_in_page: int = 1) -> int:
@@ -91,7 +78,6 @@ class PageIndex:
     """
 
     def __init__(self, *, capacity_pages: int, window: WindowSpec, page_steps: int) -> None:
-        """Raises ValueError for a geometry that cannot work, see `check_geometry`."""
         check_geometry(window, page_steps, capacity_pages)
         self._capacity = capacity_pages
         self.starts_in_page = window.starts_in_page(page_steps)

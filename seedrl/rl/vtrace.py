@@ -1,14 +1,12 @@
 """V-trace: value targets and advantages from experience of another policy than the present one."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import chex
 import jax
 import jax.numpy as jnp
 
 from seedrl.types import Array, StepType, TimeStep
-
-Correction = Literal["vtrace", "one_step", "none"]
 
 
 class VTraceSettings(NamedTuple):
@@ -20,8 +18,6 @@ class VTraceSettings(NamedTuple):
       rho_bar: ρ̄, caps the ratio in temporal differences: which policy's value is learned.
       c_bar: c̄, caps the ratio in the traces: how far differences are carried back.
       pg_rho_bar: caps the ratio that weights the policy gradient.
-      correction: "vtrace"; "one_step": ratios weight the policy gradient alone; "none": all ratios
-        are taken to be 1, as if the present policy had acted (the two baselines of section 5.2.2).
     """
 
     gamma: float
@@ -29,7 +25,6 @@ class VTraceSettings(NamedTuple):
     rho_bar: float = 1.0
     c_bar: float = 1.0
     pg_rho_bar: float = 1.0
-    correction: Correction = "vtrace"
 
 
 class VTrace(NamedTuple):
@@ -79,13 +74,13 @@ def vtrace(
     chex.assert_shape([values, *timesteps[:3]], (num_rows + 1, batch_size))
     log_ratios, values = jax.lax.stop_gradient((log_ratios, values))
     is_trained = timesteps.step_type[:-1] != StepType.LAST
-    weights = _weights(log_ratios, is_trained, settings)
+    # The ratios of LAST steps are 0, so nothing of the next episode reaches this one.
+    ratios = jnp.where(is_trained, jnp.exp(jnp.where(is_trained, log_ratios, 0.0)), 0.0)
     reward = timesteps.reward[1:]
     discount = settings.gamma * timesteps.discount[1:]
-    # The weights of LAST steps are 0, so nothing of the next episode reaches this one.
-    deltas = weights.rho * (reward + discount * values[1:] - values[:-1])
+    deltas = jnp.minimum(settings.rho_bar, ratios) * (reward + discount * values[1:] - values[:-1])
 
-    decays = discount * settings.vtrace_lambda * weights.c
+    decays = discount * settings.vtrace_lambda * jnp.minimum(settings.c_bar, ratios)
 
     def back(later: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
         correction = row[0] + row[1] * later
@@ -94,24 +89,5 @@ def vtrace(
     _, corrections = jax.lax.scan(back, jnp.zeros(batch_size), (deltas, decays), reverse=True)
     ahead = jnp.concatenate([corrections[1:], jnp.zeros((1, batch_size))])  # v - V, one row later
     returns = reward + discount * (values[1:] + settings.vtrace_lambda * ahead)
-    advantages = weights.policy * (returns - values[:-1])
+    advantages = jnp.minimum(settings.pg_rho_bar, ratios) * (returns - values[:-1])
     return VTrace(values[:-1] + corrections, advantages, is_trained)
-
-
-class _Weights(NamedTuple):
-    rho: Array
-    c: Array
-    policy: Array
-
-
-def _weights(log_ratios: Array, is_trained: Array, settings: VTraceSettings) -> _Weights:
-    """The clipped ratios, `[U, B]` each, of which those of LAST rows are 0."""
-    ratios = jnp.where(is_trained, jnp.exp(jnp.where(is_trained, log_ratios, 0.0)), 0.0)
-    ones = is_trained.astype(ratios.dtype)
-    of_values = ratios if settings.correction == "vtrace" else ones
-    of_policy = ones if settings.correction == "none" else ratios
-    return _Weights(
-        rho=jnp.minimum(settings.rho_bar, of_values),
-        c=jnp.minimum(settings.c_bar, of_values),
-        policy=jnp.minimum(settings.pg_rho_bar, of_policy),
-    )

@@ -76,7 +76,6 @@ def test_each_slot_explores_by_its_own_epsilon() -> None:
         (ApexConfig, {"optimizer": "sgd"}, "agent.optimizer"),
         (ImpalaConfig, {"rho_bar": 0.0}, "agent.rho_bar"),
         (ImpalaConfig, {"adam_b1": 1.0}, "agent.adam_b1"),
-        (ImpalaConfig, {"correction": "both"}, "agent.correction"),
         (ImpalaConfig, {"vtrace_lambda": 1.5}, "agent.vtrace_lambda"),
         (PpoConfig, {"gae_lambda": 1.5}, "agent.gae_lambda"),
         (PpoConfig, {"clip": 0.0}, "agent.clip"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seedrl.agents.window import WindowSpec
-from seedrl.replay.index import PageIndex, check_geometry, replay_bytes
+from seedrl.replay.index import PageIndex, replay_bytes
 from seedrl.types import Page, StoredStep, TimeStep
 
 # Five rows in pages of two: three pages, and a start on every second page.
@@ -96,19 +96,6 @@ def test_all_sequences_that_start_in_a_page_are_completed_at_once() -> None:
 def test_more_pages_than_the_ring_are_refused() -> None:
     with pytest.raises(ValueError, match=r"at most 4 pages.*got 5; raise replay.capacity_steps"):
         index_of(4).plan([1, 2, 3, -1, 4, 5])
-
-
-def test_geometries_that_cannot_work_are_refused_in_one_line() -> None:
-    with pytest.raises(ValueError, match=r"at least 3 pages of 2 steps.*got 2 pages"):
-        index_of(2)
-    with pytest.raises(
-        ValueError, match="divide the agent's stride 4, or .* multiple of it, got 3"
-    ):
-        check_geometry(WINDOW, 3, 10)
-    with pytest.raises(ValueError, match="page_steps 0"):
-        check_geometry(WINDOW, 0, 10)
-    with pytest.raises(ValueError, match="burn_in=-1"):
-        check_geometry(WINDOW._replace(burn_in=-1), 2, 10)
 
 
 def test_a_restored_index_goes_on_exactly() -> None:

@@ -1,6 +1,5 @@
 """V-trace: numbers worked by hand, the paper's sum, and what must hold for any experience."""
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -24,15 +23,14 @@ class Rows(NamedTuple):
     timesteps: TimeStep
 
 
-@functools.partial(jax.jit, static_argnames="correction")
-def _compiled(rows: Rows, numbers: dict[str, Any], correction: Any) -> VTrace:
-    return vtrace(*rows, VTraceSettings(**numbers, correction=correction))
+@jax.jit
+def _compiled(rows: Rows, settings: VTraceSettings) -> VTrace:
+    return vtrace(*rows, settings)
 
 
 def corrected(rows: Rows, **settings: Any) -> VTrace:
-    """Under settings that are not the defaults. Numbers need no program of their own."""
-    numbers = VTraceSettings(**{"gamma": GAMMA, **settings})._asdict()
-    return _compiled(rows, correction=numbers.pop("correction"), numbers=numbers)
+    """Under settings that are not the defaults."""
+    return _compiled(rows, VTraceSettings(**{"gamma": GAMMA, **settings}))
 
 
 def rows_of(
@@ -71,15 +69,10 @@ TERMINATED, TRUNCATED = example(0), example(1)
         # c̄ 1.5 in row 0: 1.35 + .9 * 1.5 * .25.
         (TERMINATED, {"c_bar": 1.5}, [1.6875, 0.25, 0, -0.15], [1.575, 0.25, 0, -0.15]),
         (TERMINATED, {"pg_rho_bar": 1.5}, [1.575, 0.25, 0, -0.15], [2.3625, 0.25, 0, -0.225]),
-        # As if all ratios were 1: δ_1 = 2 - 1.5; δ_0 + .9 δ_1 = 1.35 + .45.
-        (TERMINATED, {"correction": "none"}, [1.8, 0.5, 0, -0.15], [1.8, 0.5, 0, -0.15]),
-        # Ratios (1, .5, 0, 1) weight the advantages alone.
-        (TERMINATED, {"correction": "one_step"}, [1.8, 0.5, 0, -0.15], [1.8, 0.25, 0, -0.15]),
         # Truncated, not terminated: 1.575 and .25 would be a termination's; with the LAST row
         # unmasked it were 1.702575, .39175, -8.685; with a mask that lets traces pass 5.15925 and
         # 4.2325, of which -.0675 has leaked from the next episode.
         (TRUNCATED, {}, [5.22, 4.3, 0, -0.15], [5.22, 4.3, 0, -0.15]),
-        (TRUNCATED, {"correction": "none"}, [9.09, 8.6, 0, -0.15], [9.09, 8.6, 0, -0.15]),
     ],
 )
 def test_worked_examples(
@@ -106,8 +99,6 @@ def quadratic(rows: Rows, settings: VTraceSettings) -> tuple[np.ndarray, np.ndar
     step_type, reward, discount, _ = rows.timesteps
     num_rows, batch = log_ratios.shape
     ratios = np.exp(log_ratios)
-    value_ratios = ratios if settings.correction == "vtrace" else np.ones_like(ratios)
-    policy_ratios = np.ones_like(ratios) if settings.correction == "none" else ratios
     targets, advantages = values[:-1].copy(), np.zeros((num_rows, batch))
     for b in range(batch):
         v = values[:, b].copy()
@@ -118,8 +109,8 @@ def quadratic(rows: Rows, settings: VTraceSettings) -> tuple[np.ndarray, np.ndar
                     break  # nothing that follows belongs to the episode of `start`
                 ahead = settings.gamma * float(discount[t + 1, b])
                 error = reward[t + 1, b] + ahead * values[t + 1, b] - values[t, b]
-                v[start] += weight * min(settings.rho_bar, value_ratios[t, b]) * error
-                weight *= ahead * settings.vtrace_lambda * min(settings.c_bar, value_ratios[t, b])
+                v[start] += weight * min(settings.rho_bar, ratios[t, b]) * error
+                weight *= ahead * settings.vtrace_lambda * min(settings.c_bar, ratios[t, b])
         for t in range(num_rows):
             if step_type[t, b] == LAST:
                 continue
@@ -127,7 +118,7 @@ def quadratic(rows: Rows, settings: VTraceSettings) -> tuple[np.ndarray, np.ndar
                 settings.vtrace_lambda * v[t + 1] + (1 - settings.vtrace_lambda) * values[t + 1, b]
             )
             q = reward[t + 1, b] + settings.gamma * float(discount[t + 1, b]) * mixed
-            advantages[t, b] = min(settings.pg_rho_bar, policy_ratios[t, b]) * (q - values[t, b])
+            advantages[t, b] = min(settings.pg_rho_bar, ratios[t, b]) * (q - values[t, b])
         targets[:, b] = v[:-1]
     return targets, advantages
 
@@ -136,8 +127,8 @@ def quadratic(rows: Rows, settings: VTraceSettings) -> tuple[np.ndarray, np.ndar
     "settings",
     [
         VTraceSettings(gamma=0.97, vtrace_lambda=0.8, rho_bar=1.3, c_bar=0.9, pg_rho_bar=1.1),
-        VTraceSettings(gamma=1.0, correction="one_step"),
-        VTraceSettings(gamma=0.9, vtrace_lambda=0.0, correction="none"),
+        VTraceSettings(gamma=1.0),
+        VTraceSettings(gamma=0.9, vtrace_lambda=0.0),
     ],
 )
 def test_targets_and_advantages_are_the_sums_of_the_paper(settings: VTraceSettings) -> None:

@@ -75,7 +75,7 @@ def test_the_best_policy_or_that_of_a_step_is_loaded(workdir: Path, tmp_path: Pa
     best, newest = policy.load(tmp_path, best=True), policy.load(workdir)
     found = [loaded.act(_observation(1), loaded.initial_carry()) for loaded in (best, newest)]
     assert best.step == 9
-    with pytest.raises(ConfigError, match="step and best: expected one of them, got both"):
+    with pytest.raises(ConfigError, match="^step and best: "):
         policy.load(tmp_path, best=True, step=5)
     np.testing.assert_array_equal(found[0].extras, found[1].extras)
 
@@ -146,34 +146,25 @@ def test_random_actions_follow_the_seed(workdir: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("observation", "message"),
+    ("observation", "field"),
     [
-        (
-            {"position": np.zeros((1, 2), np.float32), "wall": False},
-            r"observation\.position: expected float32\[2\], got float32\[1, 2\]; .*batch axis",
-        ),
-        (
-            {"position": np.zeros(2), "wall": 0.5},
-            r"observation\.wall: expected bool\[\], got float64\[\]",
-        ),
-        (
-            {"position": np.zeros(2)},
-            r"expected an observation with observation\.position, observation\.wall, got dict",
-        ),
+        ({"position": np.zeros((1, 2), np.float32), "wall": False}, r"^observation\.position: "),
+        ({"position": np.zeros(2), "wall": 0.5}, r"^observation\.wall: "),
+        ({"position": np.zeros(2)}, r"observation\.wall"),
     ],
 )
 def test_an_observation_of_another_shape_is_refused(
-    loaded: policy.Policy, observation: Any, message: str
+    loaded: policy.Policy, observation: Any, field: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=field):
         loaded(observation, loaded.initial_carry())
 
 
 def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="expected the folder of a run, but there is no .*absent"):
+    with pytest.raises(ConfigError, match="absent"):
         policy.load(tmp_path / "absent")
     (tmp_path / "config.json").write_text(config_io.to_json(_CONFIG))
-    with pytest.raises(CheckpointError, match="found none; train first"):
+    with pytest.raises(CheckpointError, match="checkpoint"):
         policy.load(tmp_path)
 
 
@@ -209,7 +200,7 @@ def test_a_batch_acts_as_its_environments_do_one_by_one(loaded: policy.Policy) -
             if index >= begins[env]:
                 assert alone.action == together.action[env]
                 np.testing.assert_allclose(alone.extras, together.extras[env], rtol=1e-5, atol=1e-6)
-    with pytest.raises(ValueError, match=r"position: expected float32\[3, 2\]"):
+    with pytest.raises(ValueError, match="position"):
         loaded.act_batch({"position": np.zeros((2, 2)), "wall": np.zeros(3, bool)}, carry)
     with pytest.raises(ValueError, match="reward"):
         loaded.act_batch(batch, carry, rewards[:2])

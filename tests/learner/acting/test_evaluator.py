@@ -166,19 +166,6 @@ def test_a_slot_that_is_leased_again_between_two_looks_has_left() -> None:
     assert evaluation.score == Score(OLD, (1.0, 2.0, 3.0, 4.0))
 
 
-def test_an_episode_beyond_a_share_does_not_count_when_the_share_grows() -> None:
-    evaluation = Round(OLD, SLOTS, episodes=2)
-    _begin(evaluation, [4, 6])
-    _end(evaluation, 4, 1.0)
-    _begin(evaluation, [4])
-    evaluation.change(np.array([4]))
-    _end(evaluation, 4, 100.0)
-    assert evaluation.score is None
-    _begin(evaluation, [4])
-    _end(evaluation, 4, 2.0)
-    assert evaluation.score == Score(OLD, (1.0, 2.0))
-
-
 def test_reaching_the_target_only_nominates() -> None:
     evaluator = _evaluator(target_return=5.0, confirm_episodes=4)
     _begin(evaluator, [4, 6])

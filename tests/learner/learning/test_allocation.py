@@ -57,7 +57,5 @@ def test_an_update_that_no_device_has_memory_for_is_refused_by_field() -> None:
 def test_parameters_that_no_device_has_memory_for_are_refused_before_they_are_made() -> None:
     shapes = {"a": jax.ShapeDtypeStruct((2**20, 1024), jnp.float32), "b": jax.random.key(0)}
     require_state_memory(shapes, scale(5 * 2**30))
-    with pytest.raises(
-        ConfigError, match=r"agent: .* need 4\.0 GiB on each device, but some device"
-    ):
+    with pytest.raises(ConfigError, match="^agent: "):
         require_state_memory(shapes, scale(4 * 2**30))

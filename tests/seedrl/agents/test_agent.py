@@ -25,5 +25,5 @@ def test_a_behaviour_goes_back_to_where_it_was_selected() -> None:
 
 def test_prioritized_replay_refuses_an_agent_without_initial_priorities() -> None:
     steps = StoredStep((), jnp.zeros((2, 3)), (), ())
-    with pytest.raises(ConfigError, match="this agent gives no initial priorities"):
+    with pytest.raises(ConfigError, match="^replay: "):
         no_initial_priorities(steps)

@@ -154,21 +154,21 @@ def test_the_default_network_follows_the_observation(observation: Any, expected:
 
 def test_an_image_that_is_too_small_for_the_torso_is_refused() -> None:
     spec = EnvSpec(GRID, DiscreteSpec(2))
-    with pytest.raises(ConfigError, match=r"36 x 36 at least\), the observation has .*uint8\[7, 7"):
+    with pytest.raises(ConfigError, match=r"36 x 36"):
         QNetworkConfig(torso="nature").build(spec)
     for torso in ("impala", "minatar"):
         network = QNetworkConfig(torso=torso).build(spec)  # type: ignore[arg-type]
         jax.eval_shape(network.init, jax.random.key(0))
-    with pytest.raises(ConfigError, match=r"20 x 20 at least\), the"):
+    with pytest.raises(ConfigError, match=r"20 x 20"):
         QNetworkConfig(torso="shallow").build(
             EnvSpec(ArraySpec((19, 20), "uint8"), DiscreteSpec(2))
         )
-    with pytest.raises(ConfigError, match=r"3 x 3 at least\), the observation has .*uint8\[2, 9"):
+    with pytest.raises(ConfigError, match=r"3 x 3"):
         QNetworkConfig(torso="minatar").build(EnvSpec(ArraySpec((2, 9), "uint8"), DiscreteSpec(2)))
 
 
 @pytest.mark.parametrize("arguments", [{"torso": "nature", "frame_stack": 1}, {"frame_stack": 4}])
 def test_an_observation_without_an_image_is_refused(arguments: dict[str, Any]) -> None:
     spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
-    with pytest.raises(ValueError, match=r"the observation has observation float32\[4\]"):
+    with pytest.raises(ValueError, match=r"^network.torso"):
         QNetworkConfig(**{"torso": "mlp", **arguments}).build(spec)

@@ -94,7 +94,7 @@ def test_all_sequences_that_start_in_a_page_are_completed_at_once() -> None:
 
 
 def test_more_pages_than_the_ring_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"at most 4 pages.*got 5; raise replay.capacity_steps"):
+    with pytest.raises(ValueError, match="replay.capacity_steps"):
         index_of(4).plan([1, 2, 3, -1, 4, 5])
 
 
@@ -115,9 +115,7 @@ def test_a_restored_index_goes_on_exactly() -> None:
 
 def test_a_state_of_another_geometry_is_refused() -> None:
     state = index_of(6).state()
-    with pytest.raises(
-        ValueError, match="capacity_pages is 8 but the checkpoint was written with 6"
-    ):
+    with pytest.raises(ValueError, match="capacity_pages"):
         index_of(8).restore(state)
 
 

@@ -59,7 +59,7 @@ def test_the_replay_is_shared_out_among_the_devices() -> None:
 def test_rows_of_a_device_beyond_their_numbers_are_refused() -> None:
     most = dataclasses.replace(CONFIG, capacity_steps=2 * (2**31 - 8))
     assert most.capacity_pages(WINDOW, 2) == (2**31 - 8) // 10
-    with pytest.raises(ConfigError, match="replay.capacity_steps: expected at most 2147483647 for"):
+    with pytest.raises(ConfigError, match="^replay.capacity_steps: "):
         _build(dataclasses.replace(CONFIG, capacity_steps=2 * (2**31 + 2)))
 
 
@@ -112,7 +112,7 @@ def test_the_device_with_the_most_slots_has_room_for_their_sequences(
         page=_page(7),
         initial_priorities=_ones,
     )
-    with pytest.raises(ConfigError, match=f"capacity_steps: expected at least {least} .*overwritt"):
+    with pytest.raises(ConfigError, match=f"^replay.capacity_steps: .* {least} "):
         build(scale=scale)
     experience = config.build(WINDOW, page=_page(7), initial_priorities=_ones, scale=scale)
     shards: list[Any] = [experience.index() for _ in range(num_devices)]
@@ -131,7 +131,7 @@ def test_sequences_may_start_inside_pages_that_have_no_carry() -> None:
     window = WindowSpec(burn_in=0, unroll=1, bootstrap=3, stride=1)
     config = dataclasses.replace(CONFIG, page_steps=16)
     page = _page(7, 16)
-    with pytest.raises(ConfigError, match="start every 1 steps, with a carry .* got pages of 16"):
+    with pytest.raises(ConfigError, match="^replay.page_steps: "):
         config.build(window, page=page, initial_priorities=_ones, scale=SCALE)
     page = page._replace(carry=())
     experience = config.build(window, page=page, initial_priorities=_ones, scale=SCALE)
@@ -145,10 +145,7 @@ def test_sequences_may_start_inside_pages_that_have_no_carry() -> None:
 
 def test_a_replay_that_no_device_can_hold_is_refused_with_what_would_fit() -> None:
     page = _page(2**22)
-    with pytest.raises(
-        ConfigError,
-        match="replay.capacity_steps: the replay needs 2.* a device has 1.0 GiB; at most",
-    ) as caught:
+    with pytest.raises(ConfigError, match="^replay.capacity_steps: ") as caught:
         _build(page=page)
     fitting = int(str(caught.value).split("at most ")[1].split(" steps")[0])
     assert fitting == pytest.approx(2 * 256, rel=0.01)

@@ -88,11 +88,11 @@ def test_shards_that_hold_nothing_keep_the_others_from_nothing_and_train_nothing
 @pytest.mark.parametrize(
     ("ratio", "tolerance", "message"),
     [
-        (0.0, 2.0, r"replay\.ratio to be a positive number, got 0\.0"),
+        (0.0, 2.0, r"replay\.ratio"),
         (-1.0, 2.0, r"replay\.ratio"),
         (float("nan"), 2.0, r"replay\.ratio"),
         (float("inf"), 2.0, r"replay\.ratio"),
-        (1.0, 0.99, r"replay\.tolerance_updates of at least 1, got 0\.99"),
+        (1.0, 0.99, r"replay\.tolerance_updates"),
         (1.0, float("nan"), r"replay\.tolerance_updates"),
     ],
 )

@@ -10,12 +10,13 @@ import math
 import numbers
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, Union, get_args, get_origin
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError, naming_own_code
+from seedrl.ranges import check_ranges
 from seedrl.replay.prioritized import ReplayConfig as ReplayConfig
 from seedrl.wire.address import address_fault, is_local
 from seedrl.wire.version import (
@@ -392,39 +393,13 @@ def check_types(path: str, value: Any) -> None:
             check_types(f"{path}{each.name}.", item)
 
 
-def check_fields(
-    path: str,
-    value: Any,
-    *,
-    positive: str = "",
-    at_least_0: str = "",
-    at_least_1: str = "",
-    fractions: str = "",
-    below_1: str = "",
-) -> None:
+def check_fields(path: str, value: Any, **ranges: str) -> None:
     """Raises ConfigError for the first field of a wrong type, or out of its range.
 
-    Args:
-      path: as in `check_types`.
-      value: a dataclass.
-      positive: names of fields, with spaces between them, that must be more than 0.
-      at_least_0, at_least_1: likewise; infinity is allowed.
-      fractions: from 0 to 1.
-      below_1: from 0 to less than 1.
+    `ranges`: see `check_ranges`, which compares nothing of another type.
     """
-    check_types(path, value)  # before anything is compared
-    limits: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
-        (positive, "a finite number above 0", lambda number: 0 < number < math.inf),
-        (at_least_0, "at least 0", lambda number: number >= 0),
-        (at_least_1, "at least 1", lambda number: number >= 1),
-        (fractions, "0 to 1", lambda number: 0 <= number <= 1),
-        (below_1, "at least 0 and less than 1", lambda number: 0 <= number < 1),
-    )
-    for names, expected, is_allowed in limits:
-        for name in names.split():
-            # Not a number fails every comparison.
-            if not is_allowed(number := getattr(value, name)):
-                raise ConfigError(f"{path}{name}: expected {expected}, got {number}")
+    check_types(path, value)
+    check_ranges(path, value, **ranges)
 
 
 def _require(is_met: object, message: str) -> None:

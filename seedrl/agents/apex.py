@@ -216,6 +216,8 @@ def _loss(
     `sequence` has leaves `[T, B, ...]` with `T = window.length`; its carry is not used. `weights`
     is `[B] float32`. The network is evaluated on the trained time step, and on the one that its
     return bootstraps from: of n + 1 time steps only two cost a forward pass.
+
+    Source: Horgan et al. 2018, section 3.1: n-step double Q-learning.
     """
     del key  # nothing is drawn
     steps, window = sequence.steps, config.window

@@ -207,6 +207,7 @@ def _loss(
     output, _ = network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))
     policy = Categorical(output.logits[:num_steps])
     log_policy = policy.log_probability(steps.action[:num_steps])
+    # V-trace's targets and advantages are constants: a ratio has no gradient.
     log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_steps]
     reward = scaled(steps.timestep.reward, config.reward_scale, config.reward_clip)
     rewarded = steps.timestep._replace(reward=reward)

@@ -178,6 +178,9 @@ def _loss(
 
     `sequence` has leaves `[T, B, ...]` with `T = window.length`, `weights` is `[B] float32`. The
     sum over time is the paper's; the norm of a gradient grows with `unroll`.
+
+    Source: Kapturowski et al. 2019, section 2.3: n-step double Q-learning on rescaled values, from
+    sequences of prioritized replay.
     """
     del key  # nothing is drawn
     steps = sequence.steps
@@ -197,6 +200,7 @@ def _loss(
 
 def _td_errors(config: R2D2Config, q_online: Array, q_target: Array, steps: StoredStep) -> TDErrors:
     """δ of the trained time steps, `[unroll, B]`, from Q-values `[unroll + n, B, A]`."""
+    # Scaled, never clipped: h makes values of any size learnable (section 2.3).
     reward = scaled(steps.timestep.reward, config.reward_scale, limit=0)
     timestep = steps.timestep._replace(reward=reward, observation=())
     after_burn_in: StoredStep = jax.tree.map(
@@ -230,6 +234,9 @@ def _initial_priorities(config: R2D2Config, steps: StoredStep) -> Array:
     """`[B] float32`, of sequences `[T, B]`, from the Q-values stored when acting.
 
     The same function of the errors as in the loss, with the acting network as its own target.
+
+    Source: Horgan et al. 2018, section 3: acting computes them, so that no new sequence has to wait
+    at the largest priority until it is first drawn.
     """
     chex.assert_shape(steps.action, (config.window.length, None))
     q_acting = steps.extras[config.burn_in :]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
+from seedrl.ranges import check_ranges
 from seedrl.replay.rate_limiter import ratio_limiter
 from seedrl.types import Array, Page, StoredStep
 
@@ -75,9 +76,7 @@ class ReplayConfig:
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
         """See ExperienceConfig."""
-        from seedrl.config import check_fields  # which imports this module
-
-        check_fields(
+        check_ranges(
             "replay.",
             self,
             positive="ratio",

@@ -51,7 +51,7 @@ def serialize(agent: Agent, params: Tree, spec: EnvSpec, *, epsilon: float = 0.0
         before = jax.tree.unflatten(structure, leaves)
         output = agent.act(actor_params, before, timestep, exploration, key)
         after = [jnp.uint8(StepType.MID), jax.random.key_data(next_key)]
-        return _own_action(spec, output.action[0]), [*after, *jax.tree.leaves(output.carry)]
+        return own_action(spec, output.action[0]), [*after, *jax.tree.leaves(output.carry)]
 
     carry = [np.uint8(0), np.zeros(2, np.uint32), *initial]
     example = (_observation(spec), np.float32(0), carry)
@@ -68,8 +68,8 @@ def _observation(spec: EnvSpec) -> Tree:
     )
 
 
-def _own_action(spec: EnvSpec, action: Array) -> Array:
-    """What the environment takes; see `BoxSpec.rescaler`."""
+def own_action(spec: EnvSpec, action: Array) -> Array:
+    """What the environment takes, of what the agent emits; see `BoxSpec.rescaler`."""
     if not isinstance(spec.action, BoxSpec):
         return action
     low, high = float32_bounds(spec.action)

@@ -2,7 +2,7 @@
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.errors import ConfigError
 from seedrl.spec_json import saved_spec
-from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 
 __all__ = ["Policy", "PolicyCarry", "PolicyStep", "load"]
@@ -98,8 +98,7 @@ class Policy:
         self._key = jax.random.key(seed)
         self._lock = threading.Lock()
         self._num_episodes = 0
-        self._act = jax.jit(functools.partial(_act, agent))
-        self._to_action = _to_action(spec.action)
+        self._act = jax.jit(functools.partial(_act, agent, spec))
 
     def initial_carry(self, num_envs: int = 1) -> PolicyCarry:
         """The carry at an episode's start. Each one draws different random actions, if any.
@@ -184,9 +183,7 @@ class Policy:
         step_type = np.full((size,), StepType.MID, np.uint8)
         action, extras = jax.tree.map(np.asarray, (output.action, output.extras))
         _require_numbers({"action": action, "extras": extras})
-        return PolicyStep(
-            self._to_action(action), PolicyCarry(output.carry, step_type, key), extras
-        )
+        return PolicyStep(action, PolicyCarry(output.carry, step_type, key), extras)
 
     def _size(self, carry: PolicyCarry) -> int:
         if not isinstance(carry, PolicyCarry):
@@ -248,6 +245,7 @@ def load(
 
 def _act(
     agent: Agent,
+    spec: EnvSpec,
     params: Tree,
     carry: PolicyCarry,
     observation: Tree,
@@ -264,17 +262,9 @@ def _act(
         carry.agent,
     )
     timestep = TimeStep(step_type, reward, jnp.ones_like(reward), observation)
-    return agent.act(params, before, timestep, exploration, key), next_key
-
-
-def _to_action(action: ActionSpec) -> Callable[[np.ndarray], np.ndarray]:
-    """What environments take, of what the agent emits."""
-    if isinstance(action, DiscreteSpec):
-        return lambda emitted: emitted
-    rescale, (low, high) = action.rescaler(), export.float32_bounds(action)
-    return lambda emitted: np.clip(
-        rescale(np.clip(emitted, -1.0, 1.0)).astype(np.float32), low, high
-    )
+    output = agent.act(params, before, timestep, exploration, key)
+    own_action = jax.vmap(functools.partial(export.own_action, spec))
+    return output._replace(action=own_action(output.action)), next_key
 
 
 def _rows(path: str, spec: ArraySpec, value: Any, head: tuple[int, ...]) -> np.ndarray:

@@ -22,11 +22,8 @@ ready with owed < c * b, acting may; ready with owed >= c * b, owed >= b and lea
 decide on one value of `owed`, so that rounding cannot come between them.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, Self
-
-from seedrl.errors import ConfigError
 
 
 class Limiter(Protocol):
@@ -175,7 +172,7 @@ class RatioLimiter(NamedTuple):
             return self._replace(env_steps=0, early_steps=0, taken_steps=0, applied_steps=0)
         return self._replace(
             env_steps=int(counts["env_steps"]),
-            early_steps=int(counts.get("early_steps", 0)),  # older checkpoints have none
+            early_steps=int(counts["early_steps"]),
             taken_steps=int(counts["taken_steps"]),
             applied_steps=int(counts["applied_steps"]),
         )
@@ -184,18 +181,7 @@ class RatioLimiter(NamedTuple):
 def ratio_limiter(
     *, replay_ratio: float, batch_steps: int, tolerance_updates: float, min_sequences: int = 1
 ) -> RatioLimiter:
-    """The limiter of a new run; for the arguments see RatioLimiter.
-
-    Raises ConfigError for settings under which no side, or only one, could ever continue.
-    """
-    if not (math.isfinite(replay_ratio) and replay_ratio > 0):
-        raise ConfigError(f"expected replay.ratio to be a positive number, got {replay_ratio}")
-    # math.inf is allowed: acting never waits.
-    if not tolerance_updates >= 1:
-        raise ConfigError(
-            f"expected replay.tolerance_updates of at least 1, got {tolerance_updates}; "
-            "below that acting would wait for updates that may not be taken yet"
-        )
+    """The limiter of a new run; for the arguments see RatioLimiter. `ReplayConfig` checks them."""
     assert batch_steps >= 1
     return RatioLimiter(replay_ratio, batch_steps, tolerance_updates, min_sequences)
 

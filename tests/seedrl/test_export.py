@@ -76,8 +76,10 @@ def test_real_actions_are_those_of_the_environment() -> None:
     plain = policy.Policy(agent, (), spec, step=0, seed=0, epsilon=0.25)
     called: Any = jax.export.deserialize(plain.export())
     carry = [np.uint8(0), np.zeros(2, np.uint32)]
-    for observation in ([0.5, -0.25], [-9.0, 9.0]):
+    # -1 and 1 are -2 and 6, and 0 and 0.5; the agent emits a quarter more than it observes.
+    for observation, expected in (([0.5, -0.25], [5.0, 0.25]), ([-9.0, 9.0], [-2.0, 0.5])):
         row = np.array(observation, np.float32)
         action, carry = called.call(row, 0.0, carry)
+        np.testing.assert_allclose(action, expected, rtol=1e-6)
         np.testing.assert_allclose(action, plain(row, plain.initial_carry())[0], rtol=1e-6)
     assert carry[0] == 1 and not np.array_equal(carry[1], jnp.zeros(2))

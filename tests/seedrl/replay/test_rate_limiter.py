@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedrl.errors import ConfigError
 from seedrl.replay.rate_limiter import RatioLimiter, ratio_limiter
 
 
@@ -85,24 +84,6 @@ def test_shards_that_hold_nothing_keep_the_others_from_nothing_and_train_nothing
     assert whole.update_steps == 12 and whole.may_act() and not whole.may_learn()
 
 
-@pytest.mark.parametrize(
-    ("ratio", "tolerance", "message"),
-    [
-        (0.0, 2.0, r"replay\.ratio"),
-        (-1.0, 2.0, r"replay\.ratio"),
-        (float("nan"), 2.0, r"replay\.ratio"),
-        (float("inf"), 2.0, r"replay\.ratio"),
-        (1.0, 0.99, r"replay\.tolerance_updates"),
-        (1.0, float("nan"), r"replay\.tolerance_updates"),
-    ],
-)
-def test_settings_that_could_deadlock_are_refused(
-    ratio: float, tolerance: float, message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        ratio_limiter(replay_ratio=ratio, batch_steps=10, tolerance_updates=tolerance)
-
-
 @pytest.mark.parametrize("ratio", [0.1, 1 / 3, 0.7, 1.0, 2.5, 8.0])
 def test_no_reachable_state_stops_both_sides_and_all_keep_the_invariant(ratio: float) -> None:
     for settings in itertools.product((1, 2, 3, 7), (1.0, 1.3, 2.0, 3.0), (1, 2, 5)):
@@ -161,7 +142,8 @@ def test_counts_survive_a_restart() -> None:
     limiter = _limiter(replay_ratio=0.5, batch_steps=10)
     limiter = limiter.acted(33).took().applied().took()
     counts = {"env_steps": 33, "taken_steps": 20, "applied_steps": 10, "replay_ratio": 0.5}
-    assert limiter.counts() == counts | {"early_steps": 0}
+    counts["early_steps"] = 0
+    assert limiter.counts() == counts
     resumed = _limiter(replay_ratio=0.5, batch_steps=10).restored(counts)
     assert resumed == limiter
     assert resumed.owed_steps == -3.5

@@ -263,3 +263,11 @@ def test_centred_rmsprop_stays_finite_where_a_gradient_never_changes(size: float
 
     _, deltas = jax.jit(lambda: jax.lax.scan(step, optimizer.init(gradient), length=2000))()
     assert np.isfinite(deltas).all()
+
+
+def test_a_transition_without_error_may_be_drawn_again_and_one_from_last_not() -> None:
+    rows = [(MID, 0, 1, 0, 0), (LAST, 0, 0, 1, 0), (FIRST, 0, 1, 2, 0), (MID, 0, 1, 2, 0)]
+    column = without_observations(sequence_of(rows, np.zeros((STATES, ACTIONS), np.float32)).steps)
+    steps = jax.tree.map(lambda leaf: np.repeat(leaf, B, axis=1), column)
+    steps.timestep.step_type[0, 1:] = LAST
+    assert jitted("three steps")[1](steps).tolist() == [pytest.approx(1e-6), 0, 0]

@@ -157,3 +157,11 @@ def test_acting_row_by_row_gives_the_carry_and_the_policy_of_the_whole_sequence(
             mean, _ = policy_of(params.actor, seen)
             np.testing.assert_allclose(output.action[b].ravel(), np.tanh(mean), rtol=1e-4)
         carry = output.carry._replace(previous_action=row.action)  # what the sequence has done
+
+
+def test_sequences_of_which_nothing_is_trained_have_priority_0() -> None:
+    steps = batch().steps
+    types = np.full((T, B), MID, np.uint8)
+    types[2:5, 0] = types[:2, 1] = LAST
+    steps = steps._replace(timestep=steps.timestep._replace(step_type=types, observation=()))
+    assert built().agent.initial_priorities(steps).tolist() == [0, -1, -1, -1, -1]

@@ -14,6 +14,7 @@ from seedrl.agents.apex import ApexConfig
 from seedrl.agents.gradient_update import (
     GradientUpdate,
     LossOutput,
+    copied,
     periodic_copy,
     polyak_average,
 )
@@ -59,6 +60,14 @@ jitted_copy = jax.jit(periodic_copy, static_argnums=0)
 def test_the_target_follows_at_every_interval(updates: int, is_due: bool) -> None:
     found = jitted_copy(3, ONLINE, TARGET, np.int32(updates))
     jax.tree.map(np.testing.assert_array_equal, found, ONLINE if is_due else TARGET)
+
+
+def test_a_copy_shares_no_memory() -> None:
+    for original, copy in zip(
+        jax.tree.leaves(ONLINE), jax.tree.leaves(copied(ONLINE)), strict=True
+    ):
+        np.testing.assert_array_equal(copy, original)
+        assert copy.unsafe_buffer_pointer() != original.unsafe_buffer_pointer()
 
 
 def test_a_polyak_average_goes_a_part_of_the_way() -> None:

@@ -164,15 +164,13 @@ class _Loop:
 
     def _add(self, row: int) -> None:
         """Builds the environment of a row for the first time."""
-        for number in itertools.count(1):
-            try:
-                self.envs.append(self._built())
-                break
-            except BaseException as error:
-                # Only the very first failure says that the configuration is wrong.
-                if self._failures is None or not self._failures.has_built:
-                    raise
-                self._count(row, number, "constructor", error)
+        try:
+            self.envs.append(self._built())
+        except BuildError as error:
+            # Only the very first failure says that the configuration is wrong.
+            if self._failures is None or not self._failures.has_built:
+                raise
+            self.envs.append(self._build_again(row, error))
         if self._failures is not None:
             self._failures.has_built = True
         if difference := self._difference(self.envs[row]):
@@ -191,6 +189,16 @@ class _Loop:
             if space != other:
                 return f"expected environments of one {name}: {space}, got {other}"
         return ""
+
+    def _build_again(self, row: int, error: BaseException) -> Env:
+        """Counts failures and builds until one succeeds or the budget is spent."""
+        for number in itertools.count(1):
+            self._count(row, number, "constructor", error)
+            try:
+                return self._built()
+            except BaseException as again:
+                error = again
+        raise AssertionError("counts for ever")
 
     def _restart(self, row: int, where: str, error: BaseException) -> None:
         """Builds the environment of a row again and starts an episode: its stream is cut there.

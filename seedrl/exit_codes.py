@@ -26,7 +26,7 @@ class ExitCode(enum.IntEnum):
         end of the process was stuck, and all stacks are printed; another host of the run, or the
         Ray cluster, is gone; `learning.max_skipped_updates` updates in a row were not finite; the
         address to serve on, or the folder of the run, is in use; an env server: all of its
-        environments have failed too often.
+        environments have failed too often, or it has grown beyond --max-memory-mib.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, a second or more after the first, before
         everything was saved; a first one in the tenth of a second before Python has started,
         or, of a learner of several hosts, before all had begun together.

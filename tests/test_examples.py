@@ -1,6 +1,5 @@
 """The examples of docs/examples: each configuration builds an agent that acts, and trains."""
 
-import json
 import re
 import shlex
 import shutil
@@ -117,71 +116,3 @@ def test_the_env_server_in_node_follows_the_contract() -> None:
     with Process(options.command, options.num_envs) as subject:
         trial = check(subject, options)
     assert trial.findings.lines() == []
-
-
-# A gRPC that plays a learner: it answers Hello with each Assign, and prints what follows.
-_LEARNER_IN_NODE = """
-const Module = require('module');
-const load = Module._load;
-const connect = () => {
-  const handlers = { data: [], status: [], error: [] };
-  const on = (name, handler) => handlers[name].push(handler);
-  const say = (name, value) => handlers[name].forEach((handler) => handler(value));
-  const answer = (assign) => {
-    say('data', { assign });
-    say('status', { code: 14 });
-  };
-  const write = (message) => {
-    if (!message.hello) console.log(message.refusal?.reason ?? Object.keys(message)[0]);
-    else if (assigns.length) setImmediate(answer, assigns.shift());
-  };
-  return { on, write };
-};
-class Learner { Connect = connect; close() {} }
-const wire = { seedrl: { wire: { Learner } } };
-const credentials = { createInsecure() {} };
-const fakes = {
-  '@grpc/grpc-js': { credentials, status: {}, loadPackageDefinition: () => wire },
-  '@grpc/proto-loader': { loadSync() {} },
-};
-Module._load = (name, ...rest) => fakes[name] ?? load(name, ...rest);
-const environments = [{ id: 'CartPole-v1', arguments: '', wrappers: [] }];
-const numbers = (size) => [...Array(size).keys()];
-const group = (size, i) => {
-  const slots = numbers(size).map((slot) => slot + 10000 * i);
-  return { slots, seeds: slots.map(String), environment: 0 };
-};
-const assign = (maxMessageBytes, ...sizes) =>
-  ({ lease: '1', environments, maxMessageBytes, groups: sizes.map(group) });
-const assigns = [assign('0', 2), assign('65536', 2, 2)];
-assigns.push(assign('65536', 3000), assign('65536', 3000, 2), assign('65536'), assign('64', 2));
-const [seed, slot] = [assign('65536', 2), assign('65536', 2)];
-seed.groups[0].seeds[1] = '2147483648';
-slot.groups[0].slots[1] = 0;
-assigns.push(seed, slot);
-process.argv.push('--learner', 'x', '--num-envs', '3000');
-process.exit = () => {}; // after each Refusal
-global.setTimeout = (call, _, ...rest) => setImmediate(call, ...rest);
-require('./server.js');
-"""
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
-def test_the_env_server_in_node_refuses_what_it_cannot_follow() -> None:
-    folder = EXAMPLES / "env_server_node"
-    words = ["node", "-e", _LEARNER_IN_NODE]
-    found = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
-    assert found.stdout.splitlines() == [
-        *("ready", "step"),  # 0: no limit
-        *("ready", "step", "step"),
-        "a step of 75022 bytes is too long",
-        "more environments than offered",
-        *["the Assign contradicts itself"] * 4,  # no group, too short messages, seed, slot
-    ]
-
-
-def test_the_env_server_in_node_is_short_and_its_packages_are_pinned() -> None:
-    folder = EXAMPLES / "env_server_node"
-    assert sum(len(path.read_text().splitlines()) for path in folder.glob("*.js")) <= 200
-    dependencies = json.loads((folder / "package.json").read_text())["dependencies"]
-    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in dependencies.values())

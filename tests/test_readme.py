@@ -39,7 +39,9 @@ def test_the_snippets_train_together_and_act_in_a_script(
     monkeypatch.syspath_prepend(tmp_path)
     (script,) = re.findall(r"```python\n(from seedrl import policy\n.*?)```", README, re.DOTALL)
     names: dict[str, Any] = {"observation": np.zeros(5, np.float32), "reward": 1.0}
-    exec(script.replace("runs/mine", str(tmp_path / "run")), names)
+    # This run names code of a folder of its own, which a reader has to allow.
+    own = f'"{tmp_path / "run"}", allow=["{tmp_path}"]'
+    exec(script.replace('"runs/mine"', own), names)
     assert names["action"] in range(4)
 
 
@@ -77,9 +79,3 @@ def test_a_wrong_dtype_in_the_snippet_is_reported_as_shown(
         assert check_env(["my_package.recall:make"]) == 3
     (shown,) = re.findall(r"^error .*", README, re.MULTILINE)
     assert re.fullmatch(_pattern(shown), capsys.readouterr().out.splitlines()[0])
-
-
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"^make (\w+)", README, re.MULTILINE))))
-def test_every_make_target_of_the_readme_exists(target: str) -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    assert re.search(rf"^{target}:", makefile, re.MULTILINE)

@@ -183,6 +183,6 @@ class LearnerConnection:
         if len(data) > self._max_message_bytes:
             raise WireError(
                 f"expected messages of at most {self._max_message_bytes} bytes, got one of "
-                f"{len(data)}; offer fewer environments"
+                f"{len(data)}; raise --max-message-bytes or offer fewer environments"
             )
         link.send(data)

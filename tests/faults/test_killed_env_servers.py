@@ -20,7 +20,7 @@ from tests.system.processes import (
     TRAIN,
     UNHURRIED,
     Programs,
-    descendants,
+    env_servers,
     records,
     wait_for,
 )
@@ -51,7 +51,7 @@ def test_env_servers_that_are_killed_are_noticed_at_once_and_soon_back(
     )
     wait_for(lambda: any(line["updates"] > 0 for line in records(workdir)), run)
     for number in range(scaled(_KILLS)):
-        victim = chooser.choice(sorted(descendants(run.pid, "envs_server")))
+        victim = chooser.choice(sorted(env_servers(run.pid)))
         killed = time.time()
         os.kill(victim, signal.SIGKILL)
         left = wait_for(lambda n=number: events(workdir, "server_left")[n:], run)[0]

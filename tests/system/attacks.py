@@ -5,8 +5,7 @@ import contextlib
 import select
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from types import MappingProxyType
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, NamedTuple
 
 import grpc
@@ -18,12 +17,10 @@ from seedrl.wire.channel import CONNECT
 from seedrl.wire.framing import StepPayload, encode_from_env_server
 from seedrl.wire.payload import StepLayout
 from seedrl.wire.seedrl_pb2 import (
-    Array,
     EnvSpec,
     FromEnvServer,
     FromLearner,
     Hello,
-    Observation,
     Ready,
     Sent,
 )
@@ -53,13 +50,11 @@ class Attack(NamedTuple):
     Attributes:
       streams: how many at once.
       messages: what each of them sends.
-      options: of its channels.
       is_assigned: whether one that is given slots has got its answer, and goes.
     """
 
     streams: int
     messages: Messages
-    options: Mapping[str, Any] = MappingProxyType({})
     is_assigned: bool = False
 
 
@@ -72,11 +67,6 @@ def hello(num_envs: int = 1, **fields: Any) -> bytes:
 def ready(spec: EnvSpec | None = None) -> bytes:
     """A Ready, as bytes."""
     return FromEnvServer(ready=Ready(spec=spec)).SerializeToString()
-
-
-def _giant_spec() -> EnvSpec:
-    array = Array(shape=[1], dtype="x" * 3 * MIB)
-    return EnvSpec(observation=Observation(array=array))
 
 
 def lies() -> list[Sent]:
@@ -112,16 +102,10 @@ def _flood(num_steps: int) -> list[bytes]:
 
 def kinds() -> dict[str, Callable[[], Attack]]:
     """What there is, by name."""
-    gzip = {"compression": grpc.Compression.Gzip}
-    giant = b"x" * 3 * MIB
     return {
         "silent_streams": lambda: _each([], MANY),
-        "greedy_hello": lambda: _each([hello(2**32 - 1)], 16)._replace(is_assigned=True),
         "flood": lambda: _each(_flood(2000), 1),
-        "giant_hello": lambda: _each([hello(host=giant.decode())], 4),
-        "giant_ready": lambda: _each([hello(), ready(_giant_spec())], 4),
         "giant_message": lambda: _each([FromEnvServer(step=bytes(63 * MIB)).SerializeToString()]),
-        "compressed_bomb": lambda: _each([bytes(32 * MIB)])._replace(options=gzip),
         "lying_sent": lambda: _each([hello(0, sent=lies())], 4),
     }
 
@@ -135,7 +119,7 @@ async def attack(address: str, attack: Attack) -> list[End]:
     """Opens streams, sends raw messages on each, waits for the end of all."""
     settings = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
     channels = [
-        grpc.aio.insecure_channel(address, settings, **attack.options)
+        grpc.aio.insecure_channel(address, settings)
         for _ in range(-(-attack.streams // STREAMS_PER_CHANNEL))
     ]
     await asyncio.gather(*(channel.channel_ready() for channel in channels))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from envs_server.sent_log import SentLog
-from tests.system.processes import ROOT, descendants, records
+from tests.system.processes import ROOT, env_servers, records
 
 _ENV_SERVERS = 4
 
@@ -52,9 +52,9 @@ def _run(workdir: Path, steps: int, seconds_between_kills: float) -> tuple[int, 
         while run.poll() is None:
             time.sleep(max(0.0, next_kill - time.monotonic()))
             next_kill += seconds_between_kills
-            env_servers = sorted(descendants(run.pid, "envs_server"))
-            if env_servers and records(workdir):
-                os.kill(chooser.choice(env_servers), signal.SIGKILL)
+            running = sorted(env_servers(run.pid))
+            if running and records(workdir):
+                os.kill(chooser.choice(running), signal.SIGKILL)
                 kills += 1
         return kills, run.returncode
 

@@ -181,6 +181,13 @@ def descendants(pid: int, module: str = "") -> set[int]:
     return {child for child in found if module in _command(child)}
 
 
+def env_servers(run: int) -> set[int]:
+    """The env servers of a run on this machine, without the process that starts them again."""
+    found = descendants(run, "envs_server")
+    parents = {int(fields[1]) for pid in found if (fields := _stat(pid))}
+    return found - parents or found
+
+
 def is_running(pid: int) -> bool:
     """Whether there is such a process that is more than an exit code waiting to be read."""
     fields = _stat(pid)

@@ -59,6 +59,7 @@ def _process(*command: str) -> Iterator["subprocess.Popen[bytes]"]:
 _NOTICED_SECONDS = 40.0
 
 
+@pytest.mark.gate  # waits for the 20 seconds of the learner's ping
 def test_a_frozen_env_server_loses_its_lease_and_comes_back(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

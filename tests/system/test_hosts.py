@@ -4,11 +4,8 @@ Long runs, more hosts and every way to resume are the business of `python -m tes
 """
 
 import re
-import secrets
 import signal
-import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -17,7 +14,7 @@ from learner.saving.digest import digests, stored
 from seedrl import checkpoints
 from seedrl.checkpoints import Checkpoint
 from seedrl.exit_codes import ExitCode
-from tests.system.processes import Programs, wait_for
+from tests.system.processes import Programs
 from tests.tools.hosts.several import RECORDED, SeveralHosts
 
 pytestmark = pytest.mark.slow
@@ -126,46 +123,3 @@ def test_the_loss_of_the_first_host_ends_the_other_with_a_line_and_a_code(story:
 
 def test_no_episode_is_played_twice(story: Story) -> None:
     assert story.run.episodes_played_twice() == 0
-
-
-def test_updates_that_are_not_finite_end_all_hosts_with_that_code(tmp_path: Path) -> None:
-    with Programs(tmp_path) as programs:
-        (tmp_path / "dqn.py").write_text(CONFIG.replace("DQNConfig()", "DQNConfig(gamma=1e30)"))
-        words = (*WORDS, "--learning.max-skipped-updates=5")
-        run = SeveralHosts(programs, tmp_path / "run", "dqn.py", *words, environments=4)
-        run.start(2)
-        codes = [learner.end() for learner in run.learners]
-    assert codes == [ExitCode.TEMPORARY] * 2, [learner.stderr for learner in run.learners]
-
-
-@pytest.mark.parametrize("index", [0, 1])
-def test_a_host_that_is_asked_to_end_while_it_waits_for_others_is_not_done(
-    tmp_path: Path, index: int
-) -> None:
-    token = tmp_path / "token"
-    token.write_text(secrets.token_hex(32))
-    with Programs(tmp_path) as programs, socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-        if index:
-            listener.listen()  # in the first host's place, which says nothing
-        else:
-            listener.close()
-        learner = programs(
-            *("learner", "cartpole_r2d2", "--workdir", tmp_path / "run", "--token-file", token),
-            *("--hosts", 2, "--host-index", index, "--coordinator", f"127.0.0.1:{port}"),
-        )
-        if index:
-            listener.accept()[0].close()
-        else:
-            wait_for(lambda: _answers(port), learner)
-        learner.signal(signal.SIGTERM)
-        code = learner.end()
-    assert code == 143
-    assert "error: stopped by SIGTERM, before training started" in learner.stderr
-    assert not (tmp_path / "run").exists()
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as dialing:
-        return dialing.connect_ex(("127.0.0.1", port)) == 0

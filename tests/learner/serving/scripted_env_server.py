@@ -84,9 +84,6 @@ class Client:
             message = _naming(self._listener.name, message)
         self._outgoing.put(message)
 
-    def send_over_grpc(self, message: ToLearner) -> None:
-        self._outgoing.put(message)
-
     def receive(self) -> Any:
         return next(self._incoming)
 

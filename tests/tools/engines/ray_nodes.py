@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from tests.tools.documented.scratch import free_port
 from tests.tools.engines.one_machine import ROOT
 
 # What all processes that a cluster starts have in their environment.
@@ -37,10 +36,9 @@ class Cluster:
         from ray.cluster_utils import Cluster as RayCluster
 
         self._folder = folder
-        self.client_port = free_port()
         self._cluster = RayCluster()
         self._hosts = iter(range(2, 255))
-        self.head = self.add(1, ray_client_server_port=self.client_port)
+        self.head = self.add(1)
 
     def __enter__(self) -> Self:
         return self
@@ -53,7 +51,7 @@ class Cluster:
         """For programs of this machine."""
         return str(self._cluster.address)
 
-    def add(self, cpus: int, gpus: int = 0, **options: Any) -> Any:
+    def add(self, cpus: int, gpus: int = 0) -> Any:
         """A new node with so many CPUs and GPUs, whatever the machine has."""
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -64,7 +62,6 @@ class Cluster:
                     node_ip_address=f"127.0.0.{next(self._hosts)}",
                     object_store_memory=_OBJECT_STORE_BYTES,
                     include_dashboard=False,
-                    **options,
                 )
             except Exception as error:
                 if "timed out during startup" not in str(error) or not tries_left:

@@ -37,7 +37,7 @@ _ADAPTED = {
 }
 TARGET = 475.0
 _LOG = "job.log"
-_RESUMES = re.compile(r"resumes from update ([\d,]+) and ([\d,]+) environment steps")
+_RESUMES = re.compile(r"resuming from update ([\d,]+) and ([\d,]+) environment steps")
 _ENDED = {"CANCELLED", "COMPLETED", "FAILED", "NODE_FAIL", "TIMEOUT"}
 # Learned by then, and far from the target.
 _UPDATES_BEFORE = 300

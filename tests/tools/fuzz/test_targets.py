@@ -1,6 +1,6 @@
 """Whatever bytes a peer or a disk gives, they are read, or refused with the documented error.
 
-Few inputs here; `python -m tests.tools.fuzz` looks for those that reach what no other has reached.
+Few inputs by default; `-m gate` tries thousands.
 """
 
 import pytest

@@ -18,7 +18,7 @@ import grpc
 
 from seedrl.wire import channel
 from seedrl.wire.framing import ToLearner
-from seedrl.wire.seedrl_pb2 import FromEnvServer, Hello, Ready, Sent
+from seedrl.wire.seedrl_pb2 import EnvSpec, FromEnvServer, Hello, Ready, Sent
 from seedrl.wire.version import MAJOR, MINOR
 from tests.tools.soak.faulty import FAULTS
 from tests.tools.soak.world import World
@@ -117,8 +117,8 @@ def lying_peer(world: World, chooser: random.Random) -> None:
 
 
 def unknown_spec(world: World, chooser: random.Random) -> None:
-    """It has built something else."""
-    _say(world, [_hello(num_envs=1), FromEnvServer(ready=Ready(spec="[" * 1000))], 1.0)
+    """It has built nothing that can be read."""
+    _say(world, [_hello(num_envs=1), FromEnvServer(ready=Ready(spec=EnvSpec()))], 1.0)
 
 
 def stranger(world: World, chooser: random.Random) -> None:

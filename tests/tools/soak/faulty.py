@@ -13,11 +13,13 @@ import numpy as np
 
 # The folder; what is asked for is a file's name.
 VARIABLE = "SEEDRL_SOAK_FAULTS"
-FAULTS = ("raises", "hangs", "nan", "absurd", "exits", "slow")
+FAULTS = ("raises", "hangs", "nan", "absurd", "exits", "slow", "grows")
 # Twice the deadline of the run.
 HANG_SECONDS = 20.0
+_GROWTH_MIB = 800
 _LOOK_SECONDS = 0.25
 _next_look = 0.0
+_kept: list[np.ndarray] = []
 
 
 class Faulty(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -32,6 +34,8 @@ class Faulty(gymnasium.Wrapper[Any, Any, Any, Any]):
             os._exit(0)
         if fault in ("hangs", "slow"):
             time.sleep(HANG_SECONDS if fault == "hangs" else 0.5)
+        if fault == "grows":
+            _kept.append(np.ones(_GROWTH_MIB * 2**17))
         observation, reward, *others = super().step(action)
         if fault == "nan":
             observation = np.full_like(observation, np.nan)

@@ -18,6 +18,8 @@ from tests.tools.soak.proxy import Proxy
 
 ROOT = Path(__file__).parents[3]
 _ENVS_EACH = 8
+# Of an env server, which takes a tenth of that.
+_MOST_MIB = 700
 _NUM_SERVERS = 4
 # The second half of them is behind the proxy, and uses no link.
 _BEFORE_PROXY = _NUM_SERVERS // 2
@@ -124,6 +126,7 @@ class World:
         command = [sys.executable, "-m", "envs_server", "--learner", address]
         command += ["--num-envs", str(_ENVS_EACH), "--allow-env", "tests.tools.soak.faulty:Faulty"]
         command += ["--token-file", str(self._token)]
+        command += ["--max-memory-mib", str(_MOST_MIB)]
         logs = self.workdir / "logs"
         command += ["--sent-log", str(logs / f"env_server_{index}.sent")]
         command += ["--no-local-link"] * is_behind

@@ -56,8 +56,8 @@ MUTANTS = (
     Mutant(
         "group_order_swapped",
         _LEASE,
-        "step = self._groups[group].step(actions)",
-        "step = self._groups[-1 - group].step(actions)",
+        "step = self._groups[group].step(memoryview(data))",
+        "step = self._groups[-1 - group].step(memoryview(data))",
         "Actions go to another group.",
         "no row is swapped (DESIGN 9.2)",
     ),

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from envs_server.check.check_server import Options
 from envs_server.check.learner import Process
 from envs_server.check.server import check
+from envs_server.check.server_options import Options
 from learner.cli.main import main as seedrl
 from seedrl import config_io
 from seedrl.networks.network import NetworkInput

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import grpc
 import numpy as np
 
-from envs_server.check.check_server import Options
 from envs_server.check.learner import Process
+from envs_server.check.server_options import Options
 from envs_server.check.trial import BrokenError, Lease, RefusedError, Trial
 from seedrl.specs import DiscreteSpec
 from seedrl.wire import version

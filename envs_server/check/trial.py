@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection
 import grpc
 import numpy as np
 
-from envs_server.check.check_server import Options
 from envs_server.check.findings import Findings
 from envs_server.check.learner import MAX_MESSAGE_BYTES, PlayedLearner, Process, Stream
+from envs_server.check.server_options import Options
 from seedrl.specs import DiscreteSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import version

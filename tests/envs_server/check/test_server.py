@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from envs_server.check import trial
-from envs_server.check.check_server import Options, main
+from envs_server.check.check_server import main
 from envs_server.check.learner import Process
 from envs_server.check.server import DIALOGUES, Dialogue, check
+from envs_server.check.server_options import Options
 from envs_server.check.trial import NOTES, Trial
 from seedrl.exit_codes import ExitCode
 from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, FromLearner, Group, Hello

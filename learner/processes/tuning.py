@@ -18,6 +18,8 @@ _LARGEST = 2**31 - 1
 # is the last for Python 3.11.
 _JAXLIB = "0.10.2"
 _OPTION = "xla_cpu_experimental_ynn_fusion_type"
+# Variables of jax with which a run could not work, and the only value that they may have.
+_VARIABLES = {"JAX_TRANSFER_GUARD": "allow", "JAX_NUMPY_DTYPE_PROMOTION": "standard"}
 # Flags that need no trial: ours, and that of tests with several devices.
 _KNOWN_FLAGS = frozenset({_OPTION, "xla_force_host_platform_device_count"})
 
@@ -29,6 +31,9 @@ def tune_process(*, keeps_freed_memory: bool) -> None:
 
     Raises ConfigError for a variable of the environment with which jax cannot start.
     """
+    for name, value in _VARIABLES.items():
+        if (got := os.environ.get(name, value)) != value:
+            raise ConfigError(f"{name}: expected {value!r} or no such variable, got {got!r}")
     _check_flags(os.environ.get("XLA_FLAGS", ""))
     # Not at the top: XLA reads its flags when jax starts, and tests set theirs through this file.
     import jax

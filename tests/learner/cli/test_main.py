@@ -45,7 +45,11 @@ def test_wrong_input_is_one_line_and_exit_code_2(
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("JAX_PLATFORMS", "cuda"), ("JAX_PLATFORMS", "CPU"), ("XLA_FLAGS", "--xla_nonsense=1")],
+    [
+        ("JAX_PLATFORMS", "cuda"),
+        ("XLA_FLAGS", "--xla_nonsense=1"),
+        ("JAX_TRANSFER_GUARD", "disallow"),
+    ],
 )
 def test_a_variable_with_which_jax_cannot_start_is_named(
     tmp_path: Path, variable: str, value: str

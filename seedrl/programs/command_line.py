@@ -113,9 +113,12 @@ def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, An
             raise ConfigError(_unknown(word, known))
         values[name] = _value(word, name, known[name], left, values.get(name, ()))
     for name, flag in known.items():
-        if flag.is_positional and rest:
-            taken, rest = rest[: _most_words(flag.kind)], rest[_most_words(flag.kind) :]
-            values[name] = _converted(_shown(name, flag), flag.kind, taken)
+        most = _most_words(flag.kind)
+        # Of several there may be none: the dataclass itself says whether it needs one.
+        is_optional = most == sys.maxsize and flag.default is MISSING
+        if flag.is_positional and (rest or is_optional):
+            values[name] = _converted(_shown(name, flag), flag.kind, rest[:most])
+            rest = rest[most:]
         elif flag.default is MISSING and name not in values:
             raise ConfigError(f"expected {_shown(name, flag)}, got none")
     if rest:

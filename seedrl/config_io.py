@@ -348,10 +348,14 @@ def _trusted_module(name: str, class_name: str, passed_over: Sequence[str]) -> M
         if not path.is_file():
             raise ConfigError(f"expected the config file of a class, but there is no {path}")
         return _module_of(path)
-    is_ours = name.startswith("seedrl.") and not name.endswith("__main__")
     if name in sys.modules:
         return sys.modules[name]
-    if is_ours or _is_named(class_name) or _lies_in(name, [*_folders, *_allowed_folders]):
+    for folder in (*map(Path, _folders), *_allowed_folders):
+        if _lies_directly_in(name, folder):
+            import_from(folder)  # else a namesake in the current folder might come before it
+            return importlib.import_module(name)
+    is_ours = name.startswith("seedrl.") and not name.endswith("__main__")
+    if is_ours or _is_named(class_name):
         return importlib.import_module(name)
     words = " ".join([each for each in passed_over if _lies_in(name, [each])] or [class_name])
     raise ConfigError(

@@ -267,7 +267,10 @@ MARKER = "import pathlib; pathlib.Path(__file__).with_name('has_run').touch()\n"
 
 @pytest.mark.parametrize("kind", ["{folder}/evil.py:Agent", "evil:Agent"])
 @pytest.mark.parametrize("imports", [[], ["{folder}"]])
-def test_a_run_of_somebody_else_runs_no_code(tmp_path: Path, kind: str, imports: list[str]) -> None:
+def test_a_run_of_somebody_else_runs_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, imports: list[str]
+) -> None:
+    sys.modules.pop("evil", None)  # of another test
     (tmp_path / "evil.py").write_text(MARKER)
     document = json.loads(change("config", "agent", "type", to=kind.format(folder=tmp_path)))
     document["import_from"] = [path.format(folder=tmp_path) for path in imports]
@@ -278,10 +281,12 @@ def test_a_run_of_somebody_else_runs_no_code(tmp_path: Path, kind: str, imports:
     is_found = kind.startswith("{") or bool(imports)
     assert (f"--allow {tmp_path}" in str(caught.value)) == is_found
     config_io.allow(tmp_path)
-    sys.modules.pop("evil", None)
-    with pytest.raises((ConfigError, ImportError)):  # it has no such class
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "evil.py").write_text(MARKER)
+    monkeypatch.syspath_prepend(tmp_path / "here")
+    with pytest.raises(ConfigError):  # it has no such class
         config_io.of_run(tmp_path)
-    assert (tmp_path / "has_run").exists() == is_found
+    assert (tmp_path / "has_run").exists() and not (tmp_path / "here" / "has_run").exists()
 
 
 NOT_IMPORTED = """

@@ -479,7 +479,8 @@ def import_factories(names: Iterable[str]) -> None:
     found when the run is played from another folder.
     """
     here = Path.cwd()
-    if any(":" in name and _lies_directly_in(name, here) for name in names):
+    own = [name for name in names if not fnmatch.fnmatchcase(name, _OWN_FACTORIES)]
+    if any(":" in name and _lies_directly_in(name, here) for name in own):
         import_from(here)
 
 

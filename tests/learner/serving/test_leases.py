@@ -9,7 +9,6 @@ from learner.serving.leases import (
     Lease,
     NoFreeSlotError,
     Role,
-    SlotRange,
     SlotTable,
     deal,
     environment_seed,
@@ -156,17 +155,6 @@ def test_each_env_server_gets_its_part_of_training_and_evaluation(
 ) -> None:
     table = _table(*sizes)
     assert [tuple(_counts(table.lease(number, 1, "peer"))) for number in offered] == expected
-
-
-def test_slots_are_dealt_to_the_devices_by_turns_and_the_first_one_evaluates() -> None:
-    lanes = lanes_of(8, 3, num_devices=3)
-    assert [(lane.role, lane.device, list(lane.slots)) for lane in lanes] == [
-        ("training", 0, [0, 3, 6]),
-        ("training", 1, [1, 4, 7]),
-        ("training", 2, [2, 5]),
-        ("evaluation", 0, [8, 9, 10]),
-    ]
-    assert lanes_of(8, 3) == (SlotRange("training", 0, 8), SlotRange("evaluation", 8, 3))
 
 
 @pytest.mark.parametrize(

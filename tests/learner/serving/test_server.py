@@ -127,32 +127,6 @@ def test_a_socket_path_can_be_served_again_after_a_stop(tmp_path: Path) -> None:
     service.stop(grace_seconds=0.0)
 
 
-def _step_in_order(service: Service, client: Client, groups: list[int]) -> None:
-    """Sends first steps of these groups, each after the one before was accepted."""
-    expected = 0
-
-    def is_accepted() -> bool:
-        return service.hub.ledger().get("accepted", 0) == expected
-
-    for group in groups:
-        client.step(0, FIRST, group=group)
-        expected += len(client.groups[group].slots)
-        wait_for(service, is_accepted)
-
-
-def test_the_role_whose_step_came_first_is_served_first(unix_service: Service) -> None:
-    service = unix_service
-    with Client(service.address) as client:
-        client.shake_hands(num_envs=6)
-        _step_in_order(service, client, groups=[1, 0])  # the evaluation group first
-        roles = []
-        for _ in range(2):
-            batch = service.hub.next_batch(["training", "evaluation"], timeout=SECONDS)
-            assert batch is not None
-            roles.append(batch.role)
-        assert roles == ["evaluation", "training"]
-
-
 def test_a_watch_that_fails_can_be_seen(
     unix_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

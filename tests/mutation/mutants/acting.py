@@ -58,28 +58,12 @@ MUTANTS = (
         "policy lag is measured (DESIGN 7)",
     ),
     Mutant(
-        "exploration_by_batch_row",
-        _ACT_STEP,
-        "exploration_table[slots], key)",
-        "jnp.resize(exploration_table, slots.shape), key)",
-        "A slot explores as its row in the batch says.",
-        "epsilon by training slot (DESIGN 8)",
-    ),
-    Mutant(
         "batches_share_a_key",
         _ACT_STEP,
         "key = state.key.at[1].set(state.key[1] ^ number)",
         "key = state.key",
         "Every batch explores by the same random numbers.",
         "no two draws share a key (STYLE 2)",
-    ),
-    Mutant(
-        "pages_of_wrong_slots",
-        _ACT_STEP,
-        "return jax.tree.map(lambda table: table[slots], state.pages)",
-        "return jax.tree.map(lambda table: table[slots[::-1]], state.pages)",
-        "Full pages change their streams.",
-        "no row is swapped (DESIGN 9.2)",
     ),
     Mutant(
         "groups_staged_in_reverse",

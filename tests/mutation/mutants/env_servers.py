@@ -16,14 +16,6 @@ MUTANTS = (
         "a LAST with discount 1 was truncated (DESIGN 4)",
     ),
     Mutant(
-        "step_type_one_row_off",
-        _ADAPTER,
-        "return TimeStep(step_type, reward, discount, observation)\n",
-        "return TimeStep(np.roll(step_type, 1), reward, discount, observation)\n",
-        "Step types are those of the next environment.",
-        "no row is swapped (DESIGN 9.2)",
-    ),
-    Mutant(
         "last_observation_of_next_episode",
         _LOOP,
         """                self._write(row, observation)

@@ -4,7 +4,6 @@ from tests.mutation.mutant import Mutant
 
 _LEARN_STEP = "learner/learning/learn_step.py"
 _OVER_DEVICES = "learner/learning/learn_step.py"
-_FINITE_GUARD = "learner/learning/learn_step.py"
 _PASSES = "learner/learning/learn_step.py"
 _GRADIENT = "seedrl/agents/gradient_update.py"
 _LEARNING = "learner/learning/loop.py"
@@ -36,14 +35,6 @@ MUTANTS = (
         "is_finite = jnp.bool_(True)",
         "An update that is not finite is applied.",
         "nothing non-finite reaches parameters (DESIGN 9.7)",
-    ),
-    Mutant(
-        "skipped_batch_keeps_its_priorities",
-        _FINITE_GUARD,
-        "jnp.where(is_enabled, 0.0, kept)",
-        "kept",
-        "What made an update be skipped is drawn again, for as long as it is stored.",
-        "a skipped batch is drawn last (DESIGN 9.7)",
     ),
     Mutant(
         "learning_key_not_advanced",

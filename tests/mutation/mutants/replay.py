@@ -18,28 +18,12 @@ MUTANTS = (
         "a sequence is consecutive steps of one stream (DESIGN 6, 9.2)",
     ),
     Mutant(
-        "link_of_evicted_page",
-        _INDEX,
-        "            if previous is not None and previous >= first_alive:\n",
-        "            if previous is not None:\n",
-        "The link of a page that the same insertion overwrites is set.",
-        "evicting a page invalidates what starts in it (DESIGN 6)",
-    ),
-    Mutant(
         "completed_one_page_early",
         _INDEX,
         "first_page = entry.num_pages - self._pages_per_sequence\n",
         "first_page = entry.num_pages - self._pages_per_sequence + 1\n",
         "A sequence can be sampled before its last page is there.",
         "sampleable when the last row lands (DESIGN 6)",
-    ),
-    Mutant(
-        "starts_off_the_stride",
-        _INDEX,
-        "first_page % self._pages_per_stride == 0",
-        "(first_page + 1) % self._pages_per_stride == 0",
-        "Sequences start one page before a stride boundary.",
-        "rows are trained unroll / stride times (DESIGN 9.1)",
     ),
     Mutant(
         "cut_stream_goes_on",

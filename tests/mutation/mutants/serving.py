@@ -155,14 +155,6 @@ MUTANTS = (
         "no row is swapped (DESIGN 9.2)",
     ),
     Mutant(
-        "cut_not_reported",
-        _SLOTS,
-        "                self.cut.extend(group.streams.tolist())\n",
-        "                self.cut.extend([])\n",
-        "Nobody reports to the replay that streams have ended.",
-        "nothing grows (DESIGN 9.5)",
-    ),
-    Mutant(
         "actions_swapped_in_batch",
         _ACTOR,
         "np.asarray(action)[: len(batch.slots)], timestep",
@@ -202,13 +194,5 @@ MUTANTS = (
         "frozen = self._params",
         "Evaluation acts with parameters that change meanwhile.",
         "a round's episodes are of frozen parameters (DESIGN 8)",
-    ),
-    Mutant(
-        "false_report_is_believed",
-        "learner/serving/ledger.py",
-        "        if sent.steps < group.seen:\n",
-        "        if sent.steps < 0:\n",
-        "An env server may report that it sent less than arrived, and the ledger has a residue.",
-        "a peer ends its own connection at most (DESIGN 3.3)",
     ),
 )

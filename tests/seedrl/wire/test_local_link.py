@@ -126,16 +126,6 @@ def test_a_peer_that_does_not_read_delays_nobody(ends: tuple[Link, Link]) -> Non
     assert len(list(ours.receive())) < 99
 
 
-def test_only_a_link_that_somebody_listens_at_can_be_reached() -> None:
-    with socket.socket(socket.AF_UNIX) as other:
-        other.bind(b"\0of something else")
-        other.listen(1)
-        assert str(connect_link("of something else/secret", _LIMIT)).startswith("expected a name")
-    assert connect_link("", _LIMIT) == "Hello names none"
-    reason = connect_link("seedrl-nobody/secret", _LIMIT)
-    assert str(reason).startswith("the learner finds no such socket (Connection refused)")
-
-
 def test_whoever_does_not_know_the_secret_is_not_taken_for_the_learner() -> None:
     listener = listen()
     assert listener is not None

@@ -1,25 +1,25 @@
-"""Binary 2: whatever has a thread, a device or a clock.
+"""Program 2: everything with a thread, a device or a clock.
 
-An observation passes these packages in order:
+Read `train` (one run, from start to end), `build` (what it consists of), `schedule` (its threads)
+and `checkpointing` (what is saved, and when). An observation passes these packages in order:
 
-    serving     hops 3-4: bytes from env servers to batches that are due, actions to bytes
-    acting      hop 5: batches to actions, and to full pages of experience
-    threads     what crosses from the acting to the learning thread, and how threads live
-    learning    hops 6-8: pages into replay, replay to updates, updates to published parameters
+    serving     messages of env servers become batches, actions become messages
+    acting      batches become actions, and full pages of experience
+    threads     what crosses from acting to learning; workers, watchdog
+    learning    pages go into replay, replay into updates, parameters back to acting
 
-and the others stand around them:
+The others:
 
-    saving      what outlives the process: checkpoints, the run folder, recordings
-    multihost   several learner processes as one run: who they are, what they agree on, who is lost
-    reporting   what a run says of itself: metrics, progress, the learning curve
-    launch      processes on this machine; knows nothing of learning
-    session     a run from start to end: the only package that wires the ones above
-    watch       the page of `seedrl watch`: reads run folders, and nothing of a running learner
-    bench       what `seedrl bench` measures
-    extras      what a run can do without: `seedrl launch --on ray`, `experiment`, `compare`
+    saving      checkpoints, the run folder, recordings
+    multihost   several learner processes as one run
+    reporting   metrics, events, status, progress, the learning curve
+    session     reports of a running session, and when it is over
+    processes   this process and its children: signals, memory, env servers
+    watch       the dashboard of `seedrl watch`: reads run folders only
+    bench       `seedrl bench`
+    extras      `seedrl launch --on ray`, `seedrl experiment`, `seedrl compare`
     cli         one file per command
 
-Imports go one way: cli, extras, bench or watch, session, saving,
-acting, then serving or learning, then multihost, then threads, reporting or launch. The import
-linter holds that (pyproject.toml).
+Imports go one way, from the bottom of this list to its top; the import linter keeps it
+(pyproject.toml).
 """

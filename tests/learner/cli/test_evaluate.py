@@ -2,6 +2,7 @@
 
 import errno
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "config.json").write_text(to_json(config_io.load("cartpole_r2d2")))
     monkeypatch.chdir(tmp_path)
+    # Folders that other tests of this process have imported from would come before the stand-in.
+    monkeypatch.setattr("seedrl.config_io._folders", [])
     return folder
 
 
@@ -153,6 +156,7 @@ def test_env_servers_that_cannot_run_end_an_evaluation_that_waits_for_them(
     def wait(raise_failure: Callable[[], None]) -> None:
         while True:
             raise_failure()
+            time.sleep(0.01)
 
     stand_in(monkeypatch, wait)
     assert main(["evaluate", str(run_folder), "--env-servers", "1"]) == 2

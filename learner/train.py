@@ -50,7 +50,7 @@ from learner.threads.worker import Deaths
 from seedrl.checkpoints import Checkpoint, best_return
 from seedrl.config import Config, check
 from seedrl.config_io import to_allow, to_json
-from seedrl.errors import ConfigError, NotFiniteError
+from seedrl.errors import ConfigError, NotFiniteError, UserError
 from seedrl.exit_codes import ExitCode
 
 _TICK_SECONDS = 0.1
@@ -220,8 +220,9 @@ def _served(hub: Hub, config: Config) -> Iterator[Service]:
     try:
         service.start()
         yield service
-    except BaseException:
-        service.stop(grace_seconds=0.0)
+    except BaseException as error:
+        # A mistake of the user first reaches the env servers, which end with it; see `_refusing`.
+        service.stop(grace_seconds=1.0 if isinstance(error, UserError) else 0.0)
         raise
 
 

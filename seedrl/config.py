@@ -142,7 +142,7 @@ class LearningConfig:
         programs are slower with it, because all threads then share one arena of malloc.
       max_skipped_updates: an update whose loss, gradient, step or running moments are not finite is
         skipped, and its sequences are drawn last from then on; after this many in a row the run is
-        saved and ends with exit code 75. A tenth of it in a row is worth a line.
+        saved and ends with exit code 2. A tenth of it in a row is worth a line.
     """
 
     batch_sequences: int = 32

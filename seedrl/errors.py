@@ -28,9 +28,12 @@ class CheckpointError(UserError, OSError):
 
 
 class NotFiniteError(UserError, ArithmeticError):
-    """Learning that does not become finite again."""
+    """Learning that does not become finite again.
 
-    exit_code = ExitCode.TEMPORARY
+    Not a temporary failure: another start would resume from the same parameters, on the same data.
+    """
+
+    exit_code = ExitCode.USAGE
 
 
 class AddressInUseError(UserError, OSError):

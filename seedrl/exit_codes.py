@@ -14,7 +14,8 @@ class ExitCode(enum.IntEnum):
         one host, before a run had begun and had anything to save.
       TARGET_MISSED: a learner took all of its steps without reaching `evaluation.target_return`.
         An env server that an environment hangs also ends with 1, all stacks printed.
-      USAGE: a bad config or command line, or an environment that is refused or cannot be built.
+      USAGE: a bad config or command line, or an environment that is refused or cannot be built;
+        `learning.max_skipped_updates` updates in a row were not finite, everything before is saved.
       FAULTS: `seedrl check-env` or `check-env-server`: a rule is broken; `seedrl experiment`: some
         of its runs have failed, the others are done; `seedrl record`: fewer videos than asked for
         were written.
@@ -24,9 +25,8 @@ class ExitCode(enum.IntEnum):
         folder cannot be written to.
       TEMPORARY: another start may succeed, and resumes from the newest checkpoint. A thread or the
         end of the process was stuck, and all stacks are printed; another host of the run, or the
-        Ray cluster, is gone; `learning.max_skipped_updates` updates in a row were not finite; the
-        address to serve on, or the folder of the run, is in use; an env server: all of its
-        environments have failed too often, or it has grown beyond --max-memory-mib.
+        Ray cluster, is gone; the address to serve on, or the folder of the run, is in use; an env
+        server: all of its environments have failed too often.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, a second or more after the first, before
         everything was saved; a first one in the tenth of a second before Python has started,
         or, of a learner of several hosts, before all had begun together.

@@ -177,7 +177,7 @@ def test_a_run_that_is_not_finite_any_more_ends_saved_and_with_a_code_of_its_own
     assert run.acting.training_steps == 4
     with pytest.raises(NotFiniteError, match="got 1,000 in a row") as caught:
         run.loop.end()
-    assert caught.value.exit_code == ExitCode.TEMPORARY
+    assert caught.value.exit_code == ExitCode.USAGE
     assert run.ends == ["too many updates in a row were not finite"]
     assert run.calls[-3:] == ["stop serving", "saved", "record ledger"]
     assert "save at the end" in run.calls

@@ -100,6 +100,21 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Puts back what a run in this process changes: the mode of new files, where configs import."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    before = sys.modules.get("seedrl.config_io")
+    folders = [] if before is None else list(before._folders)
+    try:
+        return (yield)
+    finally:
+        os.umask(mask)
+        if (config_io := sys.modules.get("seedrl.config_io")) is not None:
+            config_io._folders[:] = folders
+
+
 def pytest_collection_finish() -> None:
     """Keeps what is loaded by now out of sight of the garbage collector, which looks less often.
 

@@ -160,7 +160,7 @@ CASES: dict[str, tuple[int, str]] = {
     f"{LEARNER} --learning.num-devices 8": (2, "learning.num_devices: expected at most"),
     f"{LEARNER} --resume must": (74, "--resume must: expected a checkpoint in "),
     "learner cartpole_r2d2 --workdir w --bind 127.0.0.1:TAKEN --serving.insecure": (
-        98,
+        75,
         "the address is in use; stop",
     ),
     "env server": (2, "expected --learner, got none"),

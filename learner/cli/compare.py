@@ -46,6 +46,8 @@ class CompareOptions:
 def run(argv: Sequence[str]) -> int:
     """Prints the comparison; returns the exit code."""
     options = parse_flags(CompareOptions, argv, prog=PROG)
+    if not options.runs:
+        raise ConfigError(f"RUNS: expected folders of runs, got none (see {PROG} --help)")
     if options.html or options.png:
         extras.require("learner")
     found = compare(options.runs, options.against, options.threshold)

@@ -25,7 +25,8 @@ def _now(limiter: RateLimiter) -> RatioLimiter:
 
 def test_every_event_reaches_the_limiter() -> None:
     limiter = _limiter(replay_ratio=0.5, batch_steps=10)
-    limiter.restore({"env_steps": 8, "taken_steps": 4, "applied_steps": 3, "replay_ratio": 0.5})
+    counts = {"env_steps": 8, "early_steps": 0, "taken_steps": 4, "applied_steps": 3}
+    limiter.restore({**counts, "replay_ratio": 0.5})
     limiter.acted(2)
     limiter.took()
     limiter.applied()

@@ -4,7 +4,6 @@ Files only: what is in a command line or in an environment variable, other proce
 """
 
 import ssl
-import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,11 +28,6 @@ def read_token(path: Path) -> str:
             f"characters in {path}; `openssl rand -hex 32` makes one"
         )
     return text
-
-
-def is_open_to_others(path: Path) -> bool:
-    """Whether users can read the file who are neither its owner's nor of its group."""
-    return bool(path.stat().st_mode & stat.S_IROTH)
 
 
 def tls_advice(details: str) -> str:

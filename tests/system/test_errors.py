@@ -161,8 +161,7 @@ def test_what_only_a_learner_or_an_env_server_can_know_ends_the_whole_run(
         pause_seconds=0.05,
     )
     assert run.end() == USAGE
-    # What the learner finds is told to its env servers, too.
-    line = [line for line in run.stderr.splitlines() if "error: " in line][-1]
+    (line,) = [line for line in run.stderr.splitlines() if "error: " in line]
     assert re.match(expected, line)
     assert "Traceback" not in run.stderr and run.stdout == ""
     assert children

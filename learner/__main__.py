@@ -16,7 +16,7 @@ def main() -> int:
 def _end(code: int) -> NoReturn:
     """Ends this process, whatever Python itself waits for."""
     from learner.processes.stop import end_with
-    from learner.threads.watchdog import ExitDeadline
+    from learner.runtime.watchdog import ExitDeadline
 
     end_with(code)
     # Never cancelled. Not in `main`, whose caller may be a process that goes on.

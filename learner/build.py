@@ -18,18 +18,7 @@ from learner.acting.actor import build_actor, over_slots, page_rows
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
 from learner.acting.totals import Totals
-from learner.learning.allocation import require_state_memory, require_update_memory
-from learner.learning.device_mapping import map_programs, replicate, stack_shards
-from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning.loop import POLL_SECONDS, Learning
-from learner.learning.page_routing import ShardedReplay
-from learner.multihost.agreement import AgreedLimiter, Hosts, alone
-from learner.multihost.jax_processes import devices_of, require_as_many
-from learner.multihost.place import ALONE, Place
-from learner.reporting.env_servers import EnvServerRegistry
-from learner.reporting.events import Events
-from learner.reporting.metrics import Metrics
-from learner.saving.restoring import (
+from learner.checkpoints.restoring import (
     naming_fields,
     restore_acting,
     restore_params,
@@ -38,12 +27,23 @@ from learner.saving.restoring import (
     restore_streams,
     streams_can_resume,
 )
+from learner.learning.allocation import require_state_memory, require_update_memory
+from learner.learning.device_mapping import map_programs, replicate, stack_shards
+from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
+from learner.learning.loop import POLL_SECONDS, Learning
+from learner.learning.page_routing import ShardedReplay
+from learner.multihost.agreement import AgreedLimiter, Hosts, alone
+from learner.multihost.jax_processes import devices_of, require_as_many
+from learner.multihost.place import ALONE, Place
+from learner.report.env_servers import EnvServerRegistry
+from learner.report.events import Events
+from learner.report.metrics import Metrics
+from learner.runtime.channel import MOST_BYTES, ActorLearnerChannel, VersionedParams, open_channel
+from learner.runtime.rate_limiter import RateLimiter
 from learner.serving.batching import free_running, lock_step, rounds
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotRange, SlotTable, lanes_of, session_seed
-from learner.threads.exchange import MOST_BYTES, Exchange, FrozenParams, open_exchange
-from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import Checkpoint
@@ -240,7 +240,7 @@ class System(NamedTuple):
     Attributes:
       acting: one for each inference device; the first evaluates. Each belongs to its thread.
       learning: owns learner state and replay; belongs to the learning thread.
-      exchange: the only thing that both of them touch: pages one way, parameters the other.
+      channel: the only thing that both of them touch: pages one way, parameters the other.
       agent, spec, geometry, scale: what it was built for.
       page: a page's shapes and dtypes.
       page_rows: the numbers of pages that may be sent at once, ascending.
@@ -251,7 +251,7 @@ class System(NamedTuple):
 
     acting: Sequence[Acting]
     learning: Learning
-    exchange: Exchange
+    channel: ActorLearnerChannel
     agent: Agent
     spec: EnvSpec
     geometry: Geometry
@@ -305,20 +305,20 @@ def build(
     if start.checkpoint is not None:
         limiter.restore(start.checkpoint.meta["limiter"])
     published = mapped.publish(jax.tree.map(mapped.local_part, state.params))
-    exchange = open_exchange(
+    channel = open_channel(
         limiter,
-        [FrozenParams(params, int(state.updates)) for params in published],
+        [VersionedParams(params, int(state.updates)) for params in published],
         wake_acting=hub.wake,
         clock=hub.clock,
     )
     acting = _acting(
-        config, geometry, agent, spec, page, hub, exchange, metrics, acting_key, start.checkpoint
+        config, geometry, agent, spec, page, hub, channel, metrics, acting_key, start.checkpoint
     )
     learning = Learning(
         programs=mapped,
         state=state,
         replay=shards,
-        exchange=exchange,
+        channel=channel,
         metrics=metrics,
         publish_every_updates=config.learning.publish_every_updates,
         poll_seconds=POLL_SECONDS if config.learning.schedule == "asynchronous" else 0.0,
@@ -330,7 +330,7 @@ def build(
     return System(
         acting=acting,
         learning=learning,
-        exchange=exchange,
+        channel=channel,
         agent=agent,
         spec=spec,
         geometry=geometry,
@@ -400,14 +400,14 @@ def _acting(
     spec: EnvSpec,
     page: Page,
     hub: Hub,
-    exchange: Exchange,
+    channel: ActorLearnerChannel,
     metrics: Metrics,
     key: Array,
     checkpoint: Checkpoint | None,
 ) -> list[Acting]:
     """One for each inference device, from the checkpoint's step on."""
     if checkpoint is not None:
-        key = resumed_key(key, config.learning.schedule, exchange.params[0].version)
+        key = resumed_key(key, config.learning.schedule, channel.params[0].version)
     exploration = _exploration(config, geometry, agent)
     totals = Totals(
         config.environment.metrics,
@@ -429,7 +429,7 @@ def _acting(
                 device=device,
                 rungs=_num_sizes(config),
             ),
-            exchange=exchange,
+            channel=channel,
             evaluator=Evaluator(config.evaluation, hub.clock()),
             metrics=metrics,
             totals=totals,

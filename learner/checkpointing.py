@@ -8,9 +8,9 @@ import jax
 import numpy as np
 
 from learner.acting.evaluator import Score
+from learner.checkpoints.saver import Best, Saver
 from learner.learning.loop import Snapshot
-from learner.reporting.metrics import Metrics
-from learner.saving.saver import Best, Saver
+from learner.report.metrics import Metrics
 from learner.schedule import Session
 from seedrl.agents.agent import replace_actor_params
 from seedrl.config import Config
@@ -105,7 +105,7 @@ class Checkpointer:
             "env_spec": encode_spec(system.spec),
             "env_steps": self._session.acting.training_steps,
             "totals": self._metrics.totals(),
-            "limiter": dict(system.exchange.limiter.now.counts()),
+            "limiter": dict(system.channel.limiter.now.counts()),
             **snapshot.meta,
         }
         best = None if self._session.acting.best_score is None else self._best_of(snapshot)

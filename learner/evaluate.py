@@ -11,12 +11,12 @@ from learner.acting.act_step import build_act_programs, example_page
 from learner.acting.actor import Actor, BatchShapes
 from learner.acting.evaluator import Round, Score
 from learner.acting.loop import EpisodeTracker
+from learner.runtime.channel import VersionedParams
 from learner.serving.batching import lock_step
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import Role, SlotTable, session_seed
 from learner.serving.server import Service
-from learner.threads.exchange import FrozenParams
 from seedrl import checkpoints
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
@@ -114,11 +114,11 @@ def _statistics(score: Score, step: int, leased_again: int) -> Evaluation:
     )
 
 
-def _restore(agent: Agent, checkpoint: Checkpoint) -> FrozenParams:
+def _restore(agent: Agent, checkpoint: Checkpoint) -> VersionedParams:
     key = jax.random.PRNGKey(0)
     restored = checkpoints.restore(checkpoint, {"params": jax.eval_shape(agent.init, key)})
     actor_params = jax.device_put(agent.actor_params(restored["params"]), jax.local_devices()[0])
-    return FrozenParams(actor_params, updates_of_params(checkpoint))
+    return VersionedParams(actor_params, updates_of_params(checkpoint))
 
 
 def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, seed: int) -> Actor:
@@ -144,7 +144,7 @@ class _Player:
         self,
         hub: Hub,
         actor: Actor,
-        frozen: FrozenParams,
+        frozen: VersionedParams,
         service: Service,
         raise_failure: Callable[[], None],
     ):

@@ -7,7 +7,7 @@
 | deterministic | one: a batch of all slots, then what is owed | the same bits twice |
 
 Device arrays have one owner: recurrent state and open pages belong to the thread that acts on that
-device, learner state and replay to the thread that learns. What crosses is in `System.exchange`.
+device, learner state and replay to the thread that learns. What crosses is in `System.channel`.
 """
 
 import functools
@@ -21,15 +21,15 @@ import numpy as np
 
 from learner.acting.actor import over_slots
 from learner.build import StartFrom, System, compile_all
+from learner.checkpoints.recorder import Recorder
 from learner.learning.allocation import require_update_memory
 from learner.learning.loop import POLL_SECONDS, Snapshot
-from learner.reporting.metrics import Metrics
-from learner.saving.recorder import Recorder
+from learner.report.metrics import Metrics
+from learner.runtime.channel import Requests
+from learner.runtime.watchdog import Watchdog
+from learner.runtime.worker import Worker
 from learner.serving.hub import Hub
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, QUEUED, residues
-from learner.threads.exchange import Requests
-from learner.threads.watchdog import Watchdog
-from learner.threads.worker import Worker
 from seedrl.config import Config
 from seedrl.errors import ConfigError, UserError
 
@@ -119,10 +119,10 @@ class Asynchronous:
     def end_waits(self) -> None:
         """Wakes both threads for the last time; a compilation that has not started is dropped."""
         self._update.cancel()
-        exchange = self._system.exchange
-        exchange.limiter.close()
-        exchange.is_closed = True
-        exchange.wake_acting()
+        channel = self._system.channel
+        channel.limiter.close()
+        channel.is_closed = True
+        channel.wake_acting()
 
     @property
     def is_compiling(self) -> bool:
@@ -149,7 +149,7 @@ class Asynchronous:
 
     def _learn_once(self) -> None:
         """Does what of learning's work is compiled. Raises what compiling it has raised."""
-        limiter = self._system.exchange.limiter
+        limiter = self._system.channel.limiter
         if not _is_over(self._insertion):
             self._learning.snapshots.answer()
             steps = self._own_steps - self._first_step
@@ -199,8 +199,8 @@ class Synchronous:
         self.is_compiling = False
 
     def end_waits(self) -> None:
-        """Limiter and exchange stay open: a round that is complete is learned from."""
-        self._system.exchange.wake_acting()
+        """Limiter and channel stay open: a round that is complete is learned from."""
+        self._system.channel.wake_acting()
 
     def _run_once(self) -> None:
         """Acts on the next batch, if one is due soon, and learns from a round that it completes."""
@@ -243,8 +243,8 @@ class Deterministic:
         self.is_compiling = False
 
     def end_waits(self) -> None:
-        """Limiter and exchange stay open: a turn that has started is finished, and then saved."""
-        self._system.exchange.wake_acting()
+        """Limiter and channel stay open: a turn that has started is finished, and then saved."""
+        self._system.channel.wake_acting()
 
     def _run_once(self) -> None:
         """Acts on the next batch, if one is due soon, and learns what it owes."""
@@ -264,7 +264,7 @@ class Deterministic:
             self._recorder.sync()
         meta: dict[str, Any] = {
             "env_steps": self._acting.training_steps,
-            "limiter": dict(self._system.exchange.limiter.now.counts()),
+            "limiter": dict(self._system.channel.limiter.now.counts()),
             "streams": self._hub.streams_state(),
         }
         learned = self._learning.final_snapshot(with_replay)
@@ -380,7 +380,7 @@ class Session:
             rungs = system.agent.exploration(self._config.serving.training_slots)
             own = system.geometry.place.own(over_slots(np.asarray(rungs)))
             self._metrics.gauge("exploration_live_mean", float(np.mean(own[live])))
-        for name, value in system.exchange.limiter.now.metrics().items():
+        for name, value in system.channel.limiter.now.metrics().items():
             self._metrics.gauge(name, value)
         self._metrics.gauge("replay_sequences", self.learning.num_sequences)
         self._metrics.gauge("replay_fill", self.learning.replay_fill)

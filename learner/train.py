@@ -15,6 +15,12 @@ from typing import NoReturn, TypeVar
 
 from learner.build import StartFrom, build, build_hub, plan_geometry, replay_text
 from learner.checkpointing import Checkpointer
+from learner.checkpoints.recorder import open_recorder
+from learner.checkpoints.restoring import initial_checkpoint, require_fit, same_agent
+from learner.checkpoints.run_folder import Resume, RunFolder
+from learner.checkpoints.run_records import played_rounds
+from learner.checkpoints.saver import Saver, open_saver
+from learner.end_of_run import EndOfRun, SharedEnd, confirmed_earlier, end_of_run, raise_death, why
 from learner.multihost.agreement import Hosts
 from learner.multihost.jax_processes import leave as leave_jax_service
 from learner.multihost.joining import (
@@ -29,24 +35,17 @@ from learner.multihost.joining import (
 from learner.multihost.place import ALONE, Place
 from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_process
-from learner.reporting.status import EvaluationStatus
-from learner.reporting.summary import Summary
-from learner.saving.recorder import open_recorder
-from learner.saving.restoring import initial_checkpoint, require_fit, same_agent
-from learner.saving.run_folder import Resume, RunFolder
-from learner.saving.run_records import played_rounds
-from learner.saving.saver import Saver, open_saver
+from learner.progress_reporter import ProgressReporter
+from learner.report.status import EvaluationStatus
+from learner.report.summary import Summary
+from learner.reports import Reports, open_reports
+from learner.runtime.watchdog import ExitDeadline
+from learner.runtime.worker import Deaths
 from learner.schedule import Session
 from learner.serving.access import with_address
 from learner.serving.hub import Hub
 from learner.serving.peer import refusal
 from learner.serving.server import Service
-from learner.session.end_of_run import EndOfRun, confirmed_earlier, end_of_run, raise_death, why
-from learner.session.progress_reporter import ProgressReporter
-from learner.session.reports import Reports, open_reports
-from learner.session.shared_end import SharedEnd
-from learner.threads.watchdog import ExitDeadline
-from learner.threads.worker import Deaths
 from seedrl.checkpoints import Checkpoint, best_return
 from seedrl.config import Config, check
 from seedrl.config_io import to_allow, to_json

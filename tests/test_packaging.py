@@ -57,12 +57,12 @@ def test_the_wheel_holds_every_module(wheel: zipfile.ZipFile) -> None:
         "seedrl/wire/seedrl.proto",
         "seedrl/wire/seedrl_pb2.pyi",
         "seedrl/configs/cartpole_r2d2.py",
-        "learner/watch/page/index.html",
-        "learner/watch/page/watch.js",
-        "learner/watch/page/watch.css",
-        "learner/watch/page/uplot.js",
-        "learner/watch/page/uplot.css",
-        "learner/watch/page/uplot.LICENSE",
+        "learner/extras/watch/page/index.html",
+        "learner/extras/watch/page/watch.js",
+        "learner/extras/watch/page/watch.css",
+        "learner/extras/watch/page/uplot.js",
+        "learner/extras/watch/page/uplot.css",
+        "learner/extras/watch/page/uplot.LICENSE",
     ],
 )
 def test_the_wheel_holds_what_is_not_a_module(wheel: zipfile.ZipFile, name: str) -> None:

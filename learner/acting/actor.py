@@ -17,10 +17,10 @@ from learner.acting.act_step import (
     build_act_programs,
     example_timestep,
 )
+from learner.runtime.channel import VersionedParams
+from learner.runtime.shapes import shapes_of
 from learner.serving.core import Batch
 from learner.serving.leases import SlotRange
-from learner.threads.exchange import FrozenParams
-from learner.threads.shapes import shapes_of
 from seedrl.agents.agent import Agent
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Page, TimeStep, Tree
@@ -149,12 +149,12 @@ class Actor:
         self.page_steps = programs.page_steps
         self.page_rows = shapes.page_rows
 
-    def warm_up(self, frozen: FrozenParams) -> None:
+    def warm_up(self, frozen: VersionedParams) -> None:
         """Compiles every program."""
         self.warm_up_largest(frozen)
         self.compile_others(frozen)
 
-    def warm_up_largest(self, frozen: FrozenParams) -> None:
+    def warm_up_largest(self, frozen: VersionedParams) -> None:
         """Compiles the program for the largest batch, which all batches take from then on."""
         largest = self._shapes.act_rows[-1]
         self._shapes.ready_rows = (largest,)
@@ -165,7 +165,7 @@ class Actor:
         # Shapes alone: while another thread compiles for them, acting consumes the arrays.
         self._state_shapes = shapes_of(self._state)
 
-    def compile_others(self, frozen: FrozenParams) -> None:
+    def compile_others(self, frozen: VersionedParams) -> None:
         """Compiles all other programs without running them, on any thread; then batches take them.
 
         Comes after `warm_up_largest`.
@@ -182,7 +182,7 @@ class Actor:
             take_pages.lower(self._state_shapes, np.zeros(rows, np.int32)).compile()
         self._shapes.ready_rows = self._shapes.act_rows
 
-    def act(self, batch: Batch, frozen: FrozenParams) -> tuple[np.ndarray, TimeStep]:
+    def act(self, batch: Batch, frozen: VersionedParams) -> tuple[np.ndarray, TimeStep]:
         """Acts on a batch of its slots and waits for the actions.
 
         Returns the actions, `[B] int32` or `[B, *shape] float32`, and the time step `[R, ...]` that
@@ -246,6 +246,6 @@ def build_actor(
     return Actor(programs, shapes, state, slots, lanes[0].device)
 
 
-def _arguments(frozen: FrozenParams, number: int = 0) -> tuple[Tree, np.int32, np.uint32]:
+def _arguments(frozen: VersionedParams, number: int = 0) -> tuple[Tree, np.int32, np.uint32]:
     """What the act program takes besides state and batch: parameters, their version, a number."""
     return frozen.params, np.int32(frozen.version), np.uint32(number % 2**32)

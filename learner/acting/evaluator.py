@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learner.threads.exchange import FrozenParams
+from learner.runtime.channel import VersionedParams
 from seedrl.config import EvaluationConfig
 from seedrl.types import StepType
 
@@ -13,7 +13,7 @@ from seedrl.types import StepType
 class Score(NamedTuple):
     """What a round found: the frozen parameters and their undiscounted returns."""
 
-    frozen: FrozenParams
+    frozen: VersionedParams
     returns: tuple[float, ...]
 
     @property
@@ -68,7 +68,7 @@ class Round:
       num_dropped: see `Confirmation`.
     """
 
-    def __init__(self, frozen: FrozenParams, slots: np.ndarray, episodes: int):
+    def __init__(self, frozen: VersionedParams, slots: np.ndarray, episodes: int):
         self.frozen = frozen
         self.num_dropped = 0
         self._episodes = episodes
@@ -191,12 +191,12 @@ class Evaluator:
         )
 
     @property
-    def frozen(self) -> FrozenParams:
+    def frozen(self) -> VersionedParams:
         """What acts on the evaluation slots."""
         assert self._round is not None
         return self._round.frozen
 
-    def poll(self, now: float, latest: FrozenParams, live_slots: np.ndarray) -> None:
+    def poll(self, now: float, latest: VersionedParams, live_slots: np.ndarray) -> None:
         """Starts a round if one is due; evaluation slots that appeared or left change it.
 
         Parameters are played once: while learning is compiled, say, they do not change. Without

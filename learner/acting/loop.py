@@ -11,13 +11,13 @@ from learner.acting.act_step import ActingState
 from learner.acting.actor import Actor
 from learner.acting.evaluator import BestScore, Evaluator, Score
 from learner.acting.totals import Totals
-from learner.reporting.metrics import Metrics
-from learner.reporting.status import EvaluationStatus
+from learner.report.metrics import Metrics
+from learner.report.status import EvaluationStatus
+from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams
+from learner.runtime.worker import ClosedError
 from learner.serving.core import Batch
 from learner.serving.hub import Hub
 from learner.serving.leases import Role
-from learner.threads.exchange import Exchange, FilledPages, FrozenParams
-from learner.threads.worker import ClosedError
 from seedrl.types import StepType, TimeStep, Tree
 
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
@@ -86,7 +86,7 @@ class Acting:
         *,
         hub: Hub,
         actor: Actor,
-        exchange: Exchange,
+        channel: ActorLearnerChannel,
         evaluator: Evaluator,
         metrics: Metrics,
         totals: Totals | None = None,
@@ -95,8 +95,8 @@ class Acting:
     ):
         self._hub = hub
         self._actor = actor
-        self._exchange = exchange
-        self._clock = exchange.clock
+        self._channel = channel
+        self._clock = channel.clock
         self.evaluator = evaluator
         self._metrics = metrics
         self._tally = metrics.tally()
@@ -119,9 +119,9 @@ class Acting:
         return self.totals.training_steps
 
     @property
-    def _params(self) -> FrozenParams:
+    def _params(self) -> VersionedParams:
         """The newest parameters on its device."""
-        return self._exchange.params[self._device]
+        return self._channel.params[self._device]
 
     def warm_up(self) -> None:
         """Compiles every program; see `Actor`."""
@@ -143,7 +143,7 @@ class Acting:
             self._poll(now)
         # However long it takes until the end of the run is noticed.
         is_complete = sum(self.totals.steps) >= self.totals.total_steps
-        is_training_allowed = not is_complete and self._exchange.limiter.wait_to_act(0.0)
+        is_training_allowed = not is_complete and self._channel.limiter.wait_to_act(0.0)
         roles: list[Role] = ["training"] if is_training_allowed else []
         roles += ["evaluation"] if self.evaluator.is_running else []
         batch = self._hub.next_batch(roles, self._poll_seconds, self._device)
@@ -153,7 +153,7 @@ class Acting:
 
     def _waited(self, seconds: float) -> None:
         # The mean of all inference devices.
-        self._tally.waited["acting"] += seconds / len(self._exchange.params)
+        self._tally.waited["acting"] += seconds / len(self._channel.params)
 
     def _poll(self, now: float) -> None:
         self._hub.rebalance()
@@ -178,7 +178,7 @@ class Acting:
         self._account(batch, timestep, num_pages=len(full))
         if is_training:
             measured["batch_fill"].append(len(batch.slots) / len(timestep.step_type))
-            lag = self._exchange.learned_version - frozen.version
+            lag = self._channel.learned_version - frozen.version
             measured["serving_lag_updates"].append(lag)
             self._versions[batch.slots[batch.positions == 0]] = frozen.version
             self._take_pages(batch, full)
@@ -206,7 +206,7 @@ class Acting:
             snapshot.params,
             self._params.params,
         )
-        self._exchange.params = [FrozenParams(params, int(snapshot.version))]
+        self._channel.params = [VersionedParams(params, int(snapshot.version))]
         first_rows = snapshot.state.pages.steps.version[:, 0]
         self._versions[: len(first_rows)] = first_rows
         self._episodes.returns[:] = snapshot.episode_returns
@@ -232,7 +232,7 @@ class Acting:
                 self._report(*result)
             return
         self.totals.steps[self._device] += steps
-        self._exchange.limiter.acted(steps, num_pages)
+        self._channel.limiter.acted(steps, num_pages)
         self._tally.counted["env_steps"] += steps
         self._tally.counted["frames"] += steps * self._frames_per_step
 
@@ -288,9 +288,9 @@ class Acting:
         start = self._clock()
         is_sent = False
         while not is_sent:
-            if self._exchange.is_closed:
+            if self._channel.is_closed:
                 rows = len(item.streams) * self._actor.page_steps
                 self.totals.add(abandoned_rows=rows)
                 raise ClosedError
-            is_sent = self._exchange.pages.put(item, timeout=_LOOK_SECONDS)
+            is_sent = self._channel.pages.put(item, timeout=_LOOK_SECONDS)
         self._waited(self._clock() - start)

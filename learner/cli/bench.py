@@ -17,11 +17,11 @@ from seedrl.exit_codes import ExitCode
 if TYPE_CHECKING:  # imports jax
     from rich.console import Console
 
-    from learner.bench.measuring import Pace, Result
+    from learner.extras.bench.measuring import Pace, Result
 
 PROG = "seedrl bench"
 # The folder of the benchmarks; each is a module there with `run(pace) -> Iterator[Result]`.
-PACKAGE = "learner.bench"
+PACKAGE = "learner.extras.bench"
 BENCHMARKS = {
     "pipeline": "environment steps through the whole system against its parts",
     "wire": "messages against a bare gRPC echo",
@@ -65,8 +65,8 @@ def run_benchmarks(
     # After the check: what they import takes seconds.
     from rich.console import Console
 
-    from learner.bench import machine
-    from learner.bench.measuring import Pace
+    from learner.extras.bench import machine
+    from learner.extras.bench.measuring import Pace
     from learner.processes.tuning import tune_process
 
     # For images, which most of what is measured in this very process moves.

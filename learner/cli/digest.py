@@ -30,7 +30,7 @@ def run(argv: Sequence[str]) -> int:
     """Prints the digests; returns the exit code."""
     options = parse_flags(DigestOptions, argv, prog=PROG)
     # Imports jax: only once the command line is known to be good.
-    from learner.saving.digest import digests, stored
+    from learner.checkpoints.digest import digests, stored
     from seedrl import checkpoints
 
     folder = options.workdir / "checkpoints"

@@ -70,7 +70,7 @@ def run(argv: Sequence[str]) -> int:
         evaluation = _play(env_servers.command(planned, config, logs=logs), config, options)
     print(_text(evaluation, as_json=options.json))  # first: a full disk does not lose it
     if options.save:
-        from learner.saving.run_records import FinalScore, write_final_score  # imports numpy
+        from learner.checkpoints.run_records import FinalScore, write_final_score  # imports numpy
 
         played = FinalScore(evaluation.mean, evaluation.episodes, evaluation.step, options.greedy)
         write_final_score(options.workdir, played)

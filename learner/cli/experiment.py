@@ -9,15 +9,15 @@ from typing import Annotated
 
 import tyro
 
+from learner.checkpoints.folder_lock import lock
+from learner.checkpoints.run_records import read_final_score, read_run
 from learner.cli import train
 from learner.cli.arguments import parse, parse_flags
 from learner.extras.experiment import Experiment, Outcome, check_same
 from learner.extras.grid import PlannedRun, read_grid
 from learner.processes.stop import stop_on_signals
-from learner.reporting.output import tolerating_lost_output
-from learner.reporting.wording import score
-from learner.saving.folder_lock import lock
-from learner.saving.run_records import read_final_score, read_run
+from learner.report.output import tolerating_lost_output
+from learner.report.wording import score
 from seedrl.errors import AddressInUseError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras

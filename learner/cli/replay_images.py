@@ -49,7 +49,7 @@ def run(argv: Sequence[str]) -> int:
             raise ConfigError(f"--{name}: expected at least 1, got {getattr(options, name)}")
     require_file("--out", options.out)
     # Imports jax: only once the command line is known to be good.
-    from learner.reporting.replay_images import draw, observations, sampled_frames
+    from learner.report.replay_images import draw, observations, sampled_frames
     from seedrl import checkpoints
 
     found = checkpoints.latest(options.workdir / "checkpoints")

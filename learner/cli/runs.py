@@ -8,8 +8,8 @@ from typing import Annotated
 
 import tyro
 
+from learner.checkpoints.run_records import RunRecord, read_run
 from learner.cli.arguments import parse_flags
-from learner.saving.run_records import RunRecord, read_run
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.run_files import find_runs

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from learner.checkpoints.folder_lock import check_free
 from learner.cli.arguments import parse
 from learner.multihost.place import place_of
 from learner.processes import env_servers
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
-from learner.reporting.output import tolerating_lost_output
-from learner.saving.folder_lock import check_free
+from learner.report.output import tolerating_lost_output
 from seedrl import config_io, run_files
 from seedrl.config import Config, ServingConfig, check
 from seedrl.errors import ConfigError
@@ -198,7 +198,7 @@ def _train(
     gc.disable()
     try:
         # Imports jax: only once the command line is known to be good.
-        from learner.reporting.progress import print_summary
+        from learner.report.progress import print_summary
         from learner.train import train
     finally:
         gc.enable()

@@ -50,7 +50,7 @@ def run(argv: Sequence[str]) -> int:
             "network that you trust"
         )
     extras.require("watch")
-    from learner.watch import application
+    from learner.extras.watch import application
 
     listening = application.listen(options.bind, options.port)
     host = f"[{options.bind}]" if ":" in options.bind else options.bind

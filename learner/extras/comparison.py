@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from learner.extras.measured_run import Group, MeasuredRun
-from learner.reporting.json_lines import plain
-from learner.reporting.wording import score
+from learner.report.json_lines import plain
+from learner.report.wording import score
 from seedrl.errors import ConfigError
 
 Floats = NDArray[np.float64]

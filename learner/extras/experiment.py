@@ -15,11 +15,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Literal, NamedTuple
 
+from learner.checkpoints.run_records import read_final_score, read_run
 from learner.extras.grid import PlannedRun
 from learner.processes.env_servers import Child, child_environment
-from learner.reporting.status import STOPPED
-from learner.reporting.wording import score
-from learner.saving.run_records import read_final_score, read_run
+from learner.report.status import STOPPED
+from learner.report.wording import score
 from seedrl import run_files
 from seedrl.config_io import to_allow
 from seedrl.errors import ConfigError

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learner.reporting.json_lines import LineReader, parsed
-from learner.saving.run_records import RunRecord, read_final_score, read_run
+from learner.checkpoints.run_records import RunRecord, read_final_score, read_run
+from learner.report.json_lines import LineReader, parsed
 from seedrl import run_files
 from seedrl.config import OWN_SERVING
 from seedrl.errors import ConfigError

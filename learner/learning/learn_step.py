@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from learner.reporting.metric_table import RESERVED
+from learner.report.metric_table import RESERVED
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.check import check_learning
 from seedrl.errors import ConfigError

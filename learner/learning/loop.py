@@ -14,9 +14,9 @@ from learner.learning.page_routing import (
     insert_parcels,
     plan_parcels,
 )
-from learner.reporting.metrics import Metrics
-from learner.threads.exchange import Exchange, FilledPages, FrozenParams, Requests
-from learner.threads.shapes import shapes_of
+from learner.report.metrics import Metrics
+from learner.runtime.channel import ActorLearnerChannel, FilledPages, Requests, VersionedParams
+from learner.runtime.shapes import shapes_of
 from seedrl.replay.buffer import ReplayState
 from seedrl.types import Page, Tree
 
@@ -62,7 +62,7 @@ class Learning:
         programs: MappedPrograms,
         state: LearnerState,
         replay: ShardedReplay,
-        exchange: Exchange,
+        channel: ActorLearnerChannel,
         metrics: Metrics,
         publish_every_updates: int,
         poll_seconds: float = POLL_SECONDS,
@@ -76,9 +76,9 @@ class Learning:
         self._example_draw = _stacked([replay.example_draw] * len(replay.indices))
         self.abandoned_rows = self.num_stale = 0
         self._restored_pages = sum(index.num_inserted for index in replay.indices)
-        self._exchange = exchange
-        self._limiter = exchange.limiter
-        self._clock = exchange.clock
+        self._channel = channel
+        self._limiter = channel.limiter
+        self._clock = channel.clock
         self._tally = metrics.tally()
         self._publish_every = publish_every_updates
         self._poll_seconds = poll_seconds
@@ -193,7 +193,7 @@ class Learning:
         What there is no room for stays in the queue, and acting waits once that is full.
         """
         # Not more than wait now: acting could keep sending for ever.
-        pages = self._exchange.pages
+        pages = self._channel.pages
         for _ in range(len(pages) or int(timeout > 0)):
             if not all(index.has_room(self._shards.most_pages) for index in self._shards.indices):
                 return
@@ -202,7 +202,7 @@ class Learning:
 
     def abandon_pages(self) -> None:
         """Counts what was not inserted. After both threads have ended."""
-        while (item := self._exchange.pages.get()) is not None:
+        while (item := self._channel.pages.get()) is not None:
             self.abandoned_rows += len(item.streams) * self._shards.page_steps
 
     def _insert(self, item: FilledPages) -> None:
@@ -226,7 +226,7 @@ class Learning:
         self._tally.counted["stale_sequences"] += num_pages
         # Else acting would wait for updates that these pages will never be part of.
         self._limiter.dropped(num_pages)
-        self._exchange.wake_acting()
+        self._channel.wake_acting()
 
     def _learn(self) -> None:
         draw = _stacked([index.draw() for index in self._shards.indices])
@@ -237,10 +237,10 @@ class Learning:
         # Asked for now, while the update is computed, the copy costs no time between two updates.
         is_published = self._newest % self._publish_every == 0
         self._in_flight = numbers, [self._published()] if is_published else []
-        self._exchange.learned_version = self._newest
+        self._channel.learned_version = self._newest
         # Applied or not: if acting waited for those that are skipped, nothing new would arrive.
         self._limiter.took()
-        self._exchange.wake_acting()
+        self._channel.wake_acting()
 
     def _published(self) -> Sequence[Tree]:
         return self._programs.publish(jax.tree.map(self._programs.local_part, self._state.params))
@@ -254,11 +254,11 @@ class Learning:
             return
         (numbers, copies), self._in_flight = self._in_flight, None
         self._observe(fetched(numbers))
-        self._exchange.learned_version = self._newest
+        self._channel.learned_version = self._newest
         # A skipped update brings the count back to where nothing is to be published.
         if self._newest % self._publish_every == 0:
             for params in copies:
-                self._exchange.params = [FrozenParams(own, self._newest) for own in params]
+                self._channel.params = [VersionedParams(own, self._newest) for own in params]
 
     def _observe(self, numbers: Mapping[str, float]) -> None:
         skipped = int(numbers["skipped_updates"])

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
-from learner.threads.shapes import rows_on
+from learner.runtime.shapes import rows_on
 from seedrl.replay.experience import Index, no_accounts
 from seedrl.replay.index import by_slot, none_stale
 from seedrl.types import Page, Tree

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from learner.multihost.place import ALONE, Place
-from learner.threads.watchdog import Watchdog, exit_hung, exit_now
-from learner.threads.worker import ClosedError
+from learner.runtime.watchdog import Watchdog, exit_hung, exit_now
+from learner.runtime.worker import ClosedError
 from seedrl.exit_codes import ExitCode
 from seedrl.wire.printable import printable
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from learner.multihost.peers import Peers
-from learner.threads.watchdog import exit_now
-from learner.threads.worker import ClosedError
+from learner.runtime.watchdog import exit_now
+from learner.runtime.worker import ClosedError
 from seedrl import checkpoints
 from seedrl.checkpoints import OtherWriters, Written, write_part
 from seedrl.errors import CheckpointError

@@ -92,7 +92,7 @@ class Pending(NamedTuple):
     metrics: np.ndarray | tuple[()] = ()
 
 
-class Lane:
+class BatchQueue:
     """The slots of one role and inference device, and their steps that wait, first in, first out.
 
     Not thread-safe. A batch is due when

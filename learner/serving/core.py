@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from learner.serving.batching import BatchRule, Lane, Pending
+from learner.serving.batching import BatchQueue, BatchRule, Pending
 from learner.serving.leases import Group, Lease, Role, SlotTable
 from learner.serving.ledger import Reconciliation, SentSteps
 from seedrl.types import StepType
@@ -74,13 +74,13 @@ class Serving:
         self.page_steps = page_steps
         self.rule = rule
         rules = {"training": rule, "evaluation": evaluation_rule or rule}
-        self.lanes = [Lane(lane, rules[lane.role]) for lane in slots.lanes]
+        self.lanes = [BatchQueue(lane, rules[lane.role]) for lane in slots.lanes]
         self.num_batches = 0
         self.ledger: Counter[str] = Counter()
         self.reconciliation = Reconciliation()
         self.restarted: list[tuple[Lease, int]] = []
 
-    def lanes_of(self, device: int, roles: Collection[Role]) -> list[Lane]:
+    def lanes_of(self, device: int, roles: Collection[Role]) -> list[BatchQueue]:
         """The lanes of these roles that an inference device acts for."""
         return [lane for lane in self.lanes if lane.device == device and lane.role in roles]
 
@@ -191,7 +191,7 @@ class Serving:
         self.arrived(group, sequence)
         self.ledger["rejected"] += len(group.slots)
 
-    def step(self, step: Pending) -> Lane:
+    def step(self, step: Pending) -> BatchQueue:
         """Accepts a step; its lane. Raises ProtocolError: then only the ledger has changed."""
         group = step.group
         self.arrived(group, step.sequence)
@@ -257,7 +257,7 @@ class Serving:
                 )
         return differing
 
-    def take(self, lane: Lane) -> Batch:
+    def take(self, lane: BatchQueue) -> Batch:
         """Takes a lane's batch; its slots stay taken until `answered`."""
         pending = lane.take()
         rows = lane.rule.rows([item.group.slots for item in pending])

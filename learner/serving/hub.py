@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from learner.reporting.env_servers import EnvServerRegistry, EnvServers
+from learner.report.env_servers import EnvServerRegistry, EnvServers
 from learner.serving.batching import Pending
 from learner.serving.core import Batch, ProtocolError, Serving, first_row
 from learner.serving.leases import Group, Lease, Role

@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 
 import grpc
 
-from learner.reporting.env_servers import Turn
-from learner.reporting.status import EnvServerStatus
+from learner.report.env_servers import Turn
+from learner.report.status import EnvServerStatus
 from learner.serving.leases import Lease, Role
 from learner.serving.ledger import SentSteps
 from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable

@@ -17,13 +17,13 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from learner.runtime.watchdog import AwakeClock
+from learner.runtime.worker import Worker
 from learner.serving.access import AddressLock, TokenInterceptor, host_of
 from learner.serving.connection import Connection
 from learner.serving.handshake import message_limit
 from learner.serving.hub import Hub
 from learner.serving.peer import EndError, unavailable
-from learner.threads.watchdog import AwakeClock
-from learner.threads.worker import Worker
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.wire import channel, seedrl_pb2

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import docstring_parser
 
-from learner.reporting.events import KINDS as EVENT_KINDS
-from learner.reporting.events import Event
-from learner.reporting.metric_table import KINDS, METRICS, RECORDS, Group
-from learner.reporting.status import (
+from learner.report.events import KINDS as EVENT_KINDS
+from learner.report.events import Event
+from learner.report.metric_table import KINDS, METRICS, RECORDS, Group
+from learner.report.status import (
     Confirmation,
     EnvServerStatus,
     EvaluationStatus,
@@ -53,7 +53,7 @@ def pages() -> dict[str, str]:
 def metrics_page() -> str:
     """Every metric with its kind, unit and meaning."""
     parts = [
-        _header("Metrics", "learner/reporting/metric_table.py and learner/serving/ledger.py"),
+        _header("Metrics", "learner/report/metric_table.py and learner/serving/ledger.py"),
         "`metrics.jsonl` in a run's folder has a JSON object a line, with `kind`, `time_seconds` "
         "(Unix time) and `elapsed_seconds` (of the run, over all of its sessions); a number that "
         "is not finite is null. A line of kind `metrics` is written every "
@@ -85,7 +85,7 @@ def metrics_page() -> str:
 def events_page() -> str:
     """Every kind of event with its fields, and the fields of `status.json`."""
     parts = [
-        _header("Events and status", "learner/reporting/events.py and status.py"),
+        _header("Events and status", "learner/report/events.py and status.py"),
         "Each event of a run is a line on the terminal and a JSON object a line in `events.jsonl` "
         "in the run's folder, to which every session of the run appends.",
         _table(("field", "meaning"), _attributes(Event)),

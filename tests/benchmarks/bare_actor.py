@@ -5,9 +5,9 @@ import numpy as np
 
 from learner.acting.act_step import build_act_programs, example_page
 from learner.acting.actor import Actor, BatchShapes
-from learner.bench.workloads import Workload
+from learner.extras.bench.workloads import Workload
+from learner.runtime.channel import VersionedParams
 from learner.serving.core import Batch
-from learner.threads.exchange import FrozenParams
 from seedrl.config import ServingConfig, page_steps
 from seedrl.types import Page
 
@@ -39,7 +39,7 @@ class BareActor:
         )
         self._actor = Actor(programs, self.shapes, programs.init(jax.random.PRNGKey(0)))
         params = jax.jit(agent.init)(jax.random.PRNGKey(1))
-        self._frozen = FrozenParams(agent.actor_params(params), 0)
+        self._frozen = VersionedParams(agent.actor_params(params), 0)
         self._steps = 0
 
     def act(self, batch: Batch) -> np.ndarray:

@@ -7,10 +7,10 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import example_timestep
-from learner.bench import processes, workloads
-from learner.bench.bare import bare_forward
-from learner.bench.measuring import Pace, Result, conditions, interleave, rate, spread
-from learner.bench.workloads import Workload
+from learner.extras.bench import processes, workloads
+from learner.extras.bench.bare import bare_forward
+from learner.extras.bench.measuring import Pace, Result, conditions, interleave, rate, spread
+from learner.extras.bench.workloads import Workload
 from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import SlotTable

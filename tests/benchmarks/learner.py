@@ -6,11 +6,11 @@ The replay ratio is so high that acting nearly always waits for learning.
 import dataclasses
 from collections.abc import Iterator
 
-from learner.bench import processes, workloads
-from learner.bench.bare import BareUpdate
-from learner.bench.measuring import Pace, Result, conditions, interleave, rate, spread
-from learner.bench.system import System
-from learner.bench.workloads import Workload
+from learner.extras.bench import processes, workloads
+from learner.extras.bench.bare import BareUpdate
+from learner.extras.bench.measuring import Pace, Result, conditions, interleave, rate, spread
+from learner.extras.bench.system import System
+from learner.extras.bench.workloads import Workload
 from seedrl.config import LaunchConfig
 
 _LEARNING_BOUND = 1_000.0

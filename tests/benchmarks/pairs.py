@@ -18,7 +18,7 @@ from typing import Annotated
 
 import tyro
 
-from learner.bench.measuring import ratios, spread
+from learner.extras.bench.measuring import ratios, spread
 
 Rounds = Mapping[str, Sequence[float]]
 

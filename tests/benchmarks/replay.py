@@ -6,9 +6,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from learner.bench import workloads
-from learner.bench.measuring import Pace, Result, conditions, interleave, rate
-from learner.bench.workloads import Workload
+from learner.extras.bench import workloads
+from learner.extras.bench.measuring import Pace, Result, conditions, interleave, rate
+from learner.extras.bench.workloads import Workload
 from seedrl.replay.buffer import Sample
 from seedrl.types import Array, Sequence, Tree
 from tests.benchmarks.bare_learner import BareLearner

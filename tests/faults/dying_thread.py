@@ -19,7 +19,7 @@ from typing import Any
 # What each thread runs again and again, or at its only piece of work, by the thread's name. Of
 # threads that report there is also what is inside of their guard.
 RUNS: Mapping[str, str] = {
-    "main": "learner.session.progress_reporter:ProgressReporter.update",
+    "main": "learner.progress_reporter:ProgressReporter.update",
     "acting": "learner.acting.loop:Acting.run_once",
     "learning": "learner.learning.loop:Learning.run_once",
     "deterministic": "learner.schedule:Deterministic._run_once",
@@ -27,10 +27,10 @@ RUNS: Mapping[str, str] = {
     "compile": "learner.learning.loop:Learning.compile_update",
     "watch": "learner.serving.server:Service._hold_to_deadlines",
     "links": "learner.serving.server:LinkReader._read",
-    "saver": "learner.saving.saver:Saver._save",
-    "status": "learner.reporting.events:Events.wait",
-    "status's looks": "learner.session.status_writer:StatusWriter._look",
-    "health": "learner.reporting.health:gauges",
+    "saver": "learner.checkpoints.saver:Saver._save",
+    "status": "learner.report.events:Events.wait",
+    "status's looks": "learner.status_writer:StatusWriter._look",
+    "health": "learner.report.health:gauges",
     "env server": "envs_server.client:Lease._send",
     "hang limit": "envs_server.stop:HangLimit._look",
     "stop": "seedrl.wire.learner_connection:LearnerConnection.cancel",

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from learner.multihost.agreement import Hosts, alone
 from learner.processes.stop import StopRequest
-from learner.session.reports import Reports
-from learner.threads.worker import Deaths
+from learner.reports import Reports
+from learner.runtime.worker import Deaths
 from learner.train import TrainLoop
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
 from seedrl.config_io import load
@@ -164,7 +164,7 @@ class SupervisedRun:
             system = SimpleNamespace(
                 hosts=run.hosts,
                 spec=SPEC,
-                exchange=SimpleNamespace(limiter=SimpleNamespace(now=SimpleNamespace(counts=dict))),
+                channel=SimpleNamespace(limiter=SimpleNamespace(now=SimpleNamespace(counts=dict))),
                 agent=SimpleNamespace(actor_params=lambda params: params),
             )
             is_compiling = property(lambda self: run.is_compiling)

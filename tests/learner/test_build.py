@@ -25,12 +25,12 @@ from learner.build import (
     resumed_key,
     scale,
 )
+from learner.checkpoints.restoring import initial_checkpoint
+from learner.checkpoints.saver import Saver
 from learner.learning import learn_step
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import Snapshot
 from learner.learning.page_routing import ShardedReplay
-from learner.saving.restoring import initial_checkpoint
-from learner.saving.saver import Saver
 from learner.serving.leases import lanes_of
 from seedrl import checkpoints
 from seedrl.agents.agent import ActOutput

@@ -12,7 +12,7 @@ import pytest
 
 from learner.cli.main import main
 from learner.evaluate import _actor, _Player
-from learner.threads.exchange import FrozenParams
+from learner.runtime.channel import VersionedParams
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
@@ -92,7 +92,7 @@ def test_a_round_begins_again_where_a_stream_was_cut_though_its_slots_are_leased
     player = _Player(
         cast(Any, hub),
         cast(Any, SimpleNamespace(num_slots=3)),
-        FrozenParams({}, 3),
+        VersionedParams({}, 3),
         cast(Any, None),
         lambda: None,
     )

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from learner.build import build, plan_geometry
-from learner.reporting.metrics import Metrics
+from learner.report.metrics import Metrics
+from learner.runtime.channel import FilledPages
 from learner.schedule import Session
 from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import Role, SlotTable
-from learner.threads.exchange import FilledPages
 from seedrl.agents.gradient_update import GradientUpdate
 from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
@@ -168,7 +168,7 @@ def test_a_stop_does_not_compile_insertion_for_pages_that_wait(
         page = session.system.page
         pages = jax.tree.map(lambda x: np.zeros((1, *x.shape), x.dtype), page)
         filled = FilledPages(jax.device_put(pages), (0,), (0,), (), [0])
-        session.system.exchange.pages.put(filled, 0.0)
+        session.system.channel.pages.put(filled, 0.0)
         compiled.clear()
         assert session.stop(SECONDS)
         assert compiled == []
@@ -205,10 +205,10 @@ def test_what_is_compiled_ahead_is_what_runs(
         pages = jax.tree.map(lambda x, n=size: np.zeros((n, *x.shape), x.dtype), parts.page)
         own = jax.device_put(pages, geometry.inference[lane.device])
         filled = FilledPages(own, lane.slots, lane.slots, (), [0] * size)
-        parts.exchange.pages.put(filled, 0.0)
+        parts.channel.pages.put(filled, 0.0)
     compiled.clear()
     assert learning.run_without_update()
-    parts.exchange.limiter.acted(SLOTS * 4)
+    parts.channel.limiter.acted(SLOTS * 4)
     assert learning.run_once()
     assert learning.updates == 0  # it is being computed, and may be skipped
     assert session.stop(SECONDS)

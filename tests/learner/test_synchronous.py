@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from learner.schedule import Synchronous
-from learner.serving.batching import Lane, Pending, free_running, rounds
+from learner.serving.batching import BatchQueue, Pending, free_running, rounds
 from learner.serving.core import Batch, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, SlotTable
 from learner.serving.ledger import ALWAYS, residues
@@ -90,7 +90,7 @@ class Acting:
                 serving.answered(batch)
                 assert residues(serving.accounts(), ALWAYS) == []
 
-    def _take(self, lane: Lane) -> Batch:
+    def _take(self, lane: BatchQueue) -> Batch:
         batch = self.fleet.serving.take(lane)
         if batch.role == "evaluation":
             self.num_evaluated += 1
@@ -140,8 +140,8 @@ class Learning:
 def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(seed: int) -> None:
     acting = Acting(fleet := Fleet(seed))
     learning = Learning(acting)
-    exchange = SimpleNamespace(wake_acting=lambda: None)
-    parts: Any = SimpleNamespace(acting=[acting], learning=learning, exchange=exchange)
+    channel = SimpleNamespace(wake_acting=lambda: None)
+    parts: Any = SimpleNamespace(acting=[acting], learning=learning, channel=channel)
     regime = Synchronous(parts)
     for _ in range(1000):
         regime._run_once()

@@ -12,12 +12,12 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from learner.checkpoints.run_folder import Resume, RunFolder
+from learner.end_of_run import raise_death
 from learner.multihost.place import Place
 from learner.processes.stop import StopRequest
-from learner.saving.run_folder import Resume, RunFolder
-from learner.session.end_of_run import raise_death
-from learner.session.reports import open_reports
-from learner.threads.worker import Deaths
+from learner.reports import open_reports
+from learner.runtime.worker import Deaths
 from learner.train import _best, _refusing, _wait_for, train
 from seedrl import checkpoints, config_io
 from seedrl.agents.r2d2 import R2D2Config
@@ -27,7 +27,7 @@ from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests import own_process
-from tests.learner.reporting.event_files import first_steps
+from tests.learner.report.event_files import first_steps
 
 
 @pytest.fixture

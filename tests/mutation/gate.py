@@ -20,7 +20,7 @@ from tests.mutation.mutant import Mutant, mutated
 ROOT = Path(__file__).parents[2]
 # Not the command line, packaging and reports: no mutant touches them.
 _FOLDERS = ("seedrl", "learner", "envs_server", "simulation")
-_LEFT_OUT = ("bench", "cli", "extras", "launch", "processes", "programs", "reporting", "watch")
+_LEFT_OUT = ("cli", "extras", "processes", "programs", "report")
 _SYSTEM = ("experience", "devices", "balance", "frozen")
 _REPLAYED = ("replayed_q_values", "replayed_policy", "replayed_transitions")
 _NOT_COPIED = {"__pycache__", "build", "dist", "runs"}

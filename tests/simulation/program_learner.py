@@ -20,9 +20,9 @@ from learner.learning.device_mapping import (
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import Learning, Snapshot
 from learner.learning.page_routing import ShardedReplay
-from learner.reporting.metrics import Tally
-from learner.threads.exchange import FrozenParams, open_exchange
-from learner.threads.rate_limiter import RateLimiter
+from learner.report.metrics import Tally
+from learner.runtime.channel import VersionedParams, open_channel
+from learner.runtime.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EvaluationConfig
@@ -205,9 +205,9 @@ class ProgramLearner:
         local = jax.tree.map(programs.mapped.local_part, state.params)
         published = programs.mapped.publish(local)
         metrics: Any = _NoMetrics()
-        self.exchange = exchange = open_exchange(
+        self.channel = channel = open_channel(
             RateLimiter(experience.limiter),
-            [FrozenParams(params, int(state.updates)) for params in published],
+            [VersionedParams(params, int(state.updates)) for params in published],
             wake_acting=self.hub.wake,
             clock=self.hub.clock,
             # One thread does both: the queue must never be what acting waits for.
@@ -220,7 +220,7 @@ class ProgramLearner:
         self._acting = Acting(
             hub=self.hub,
             actor=Actor(programs.act, programs.shapes, acting_state),
-            exchange=exchange,
+            channel=channel,
             evaluator=Evaluator(_EVALUATION, world.timeline.now),
             metrics=metrics,
             poll_seconds=0.0,
@@ -238,7 +238,7 @@ class ProgramLearner:
                 accounts=experience.accounts,
                 stale=experience.stale,
             ),
-            exchange=exchange,
+            channel=channel,
             metrics=metrics,
             publish_every_updates=1,
             poll_seconds=0.0,
@@ -255,7 +255,7 @@ class ProgramLearner:
     def learn(self) -> None:
         """Inserts pages, and learns if an update is owed."""
         self._learning.run_once()
-        while len(self.exchange.pages):  # a store without room, until there is
+        while len(self.channel.pages):  # a store without room, until there is
             self._learning.run_once()
 
     def save(self) -> Snapshot:

@@ -37,7 +37,7 @@ class QueueLearner(ProgramLearner):
         broken = self.check_versions(snapshot)
         if num_inserted != BATCH * int(snapshot.state.updates) + len(waiting):
             broken.append(f"{num_inserted} sequences arrived, {len(waiting)} wait")
-        ahead = self.exchange.limiter.now.metrics()["queue_updates"]
+        ahead = self.channel.limiter.now.metrics()["queue_updates"]
         if not len(waiting) / BATCH <= ahead < 2 + TRAINING_SLOTS / BATCH:
             broken.append(f"acting is {ahead} updates ahead, {len(waiting)} sequences wait")
         pages: Page = jax.tree.map(lambda leaf: leaf[0], snapshot.replay)

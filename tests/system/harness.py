@@ -21,7 +21,7 @@ import numpy as np
 from envs_server.sent_log import SentLog
 from learner.build import build, plan_geometry
 from learner.learning.learn_step import LearnerState
-from learner.reporting.metrics import Metrics, _Distribution
+from learner.report.metrics import Metrics, _Distribution
 from learner.schedule import Session
 from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
@@ -297,7 +297,7 @@ class LearnerRun:
             lambda: (
                 self.num_inserted_pages() * self.geometry.page_steps
                 == self.hub.ledger().get("completed", 0)
-                and session.system.exchange.limiter.now.owed_steps < batch_steps
+                and session.system.channel.limiter.now.owed_steps < batch_steps
             ),
             "end of what was owed",
         )

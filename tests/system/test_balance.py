@@ -87,7 +87,7 @@ def balance(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
     owed: list[float] = []
 
     def has_run() -> bool:
-        owed.append(run.session.system.exchange.limiter.now.owed_steps)
+        owed.append(run.session.system.channel.limiter.now.owed_steps)
         return run.session.learning.updates >= updates and len(owed) >= samples
 
     # From then on all is compiled.
@@ -113,7 +113,7 @@ def balance(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
         ratio=ratio,
         env_steps=env_steps,
         reported_ratio=reported["replay_ratio"],
-        limiter=run.session.system.exchange.limiter.now,
+        limiter=run.session.system.channel.limiter.now,
         owed=owed,
         compiled=compiled_names,
     )

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pytest
 
-from learner.threads.exchange import FilledPages, FrozenParams
+from learner.runtime.channel import FilledPages, VersionedParams
 from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from tests.compilations import compilations
@@ -84,7 +84,7 @@ class Devices(NamedTuple):
     received: list[int]
     stored: list[int]
     compiled: list[str]
-    frozen: Sequence[FrozenParams]
+    frozen: Sequence[VersionedParams]
 
 
 @pytest.fixture(scope="module", params=SPLITS, ids=str)
@@ -133,7 +133,7 @@ def devices(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
         [received[device] for device in run.geometry.devices],
         stored,
         [name for name in compiled if "backend_compile" in name],
-        learning._exchange.params,
+        learning._channel.params,
     )
 
 
@@ -145,7 +145,7 @@ def watched(run: LearnerRun) -> tuple[dict[jax.Device, set[int]], Counter[jax.De
     acted: dict[jax.Device, set[int]] = defaultdict(set)
     received: Counter[jax.Device] = Counter()
     learning = run.session.learning
-    insert, pages = learning._programs.insert, learning._exchange.pages
+    insert, pages = learning._programs.insert, learning._channel.pages
     put = pages.put
 
     def watched_put(item: FilledPages, timeout: float) -> bool:

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from learner.reporting.events import Event
-from learner.reporting.metric_table import METRICS, RECORDS, lines
-from learner.reporting.status import Status
+from learner.report.events import Event
+from learner.report.metric_table import METRICS, RECORDS, lines
+from learner.report.status import Status
 from learner.serving.ledger import ACCOUNTS
 from seedrl.checkpoints import latest
 from tests.patience import SECONDS, wait_until

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from learner.checkpoints.run_records import read_run
 from learner.processes.env_servers import socket_address
-from learner.saving.run_records import read_run
 from seedrl import checkpoints
 from tests.system import processes
 from tests.system.processes import TRAIN, Programs

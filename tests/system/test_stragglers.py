@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from learner.reporting.env_servers import EnvServerRegistry
+from learner.report.env_servers import EnvServerRegistry
 from learner.serving.batching import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub

@@ -15,9 +15,9 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from learner.bench import machine
-from learner.bench.measuring import Pace, Result
 from learner.cli.bench import print_results, write
+from learner.extras.bench import machine
+from learner.extras.bench.measuring import Pace, Result
 from learner.processes.tuning import tune_process
 from tests.benchmarks.peers import replay_stores, virtual_environment
 from tests.benchmarks.peers.replay_stores import STORES

@@ -20,8 +20,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from learner.bench import machine
-from learner.saving.run_records import FinalScore, write_final_score
+from learner.checkpoints.run_records import FinalScore, write_final_score
+from learner.extras.bench import machine
 from seedrl import run_files
 from tests.benchmarks.peers import sb3_process, virtual_environment
 

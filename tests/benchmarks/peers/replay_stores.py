@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from learner.bench.measuring import Pace, Result, conditions, interleave, rate
-from learner.bench.workloads import Workload
+from learner.extras.bench.measuring import Pace, Result, conditions, interleave, rate
+from learner.extras.bench.workloads import Workload
 from tests.benchmarks import replay
 from tests.benchmarks.bare_learner import BareLearner
 from tests.benchmarks.peers import virtual_environment

@@ -1,16 +1,16 @@
 """CartPole against RLlib's IMPALA and APPO: environment steps a second, acting and learning.
 
-Ours is the system of `learner.bench.pipeline` at replay ratio 1; theirs learns once from what it
+Ours is the system of `seedrl bench pipeline` at replay ratio 1; theirs learns once from what it
 samples, as far as its learner keeps up. Torso, core and widths are the same.
 """
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from learner.bench import pipeline, processes
-from learner.bench.measuring import Pace, Result, interleave
-from learner.bench.system import System
-from learner.bench.workloads import Workload
+from learner.extras.bench import pipeline, processes
+from learner.extras.bench.measuring import Pace, Result, interleave
+from learner.extras.bench.system import System
+from learner.extras.bench.workloads import Workload
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 

@@ -1,6 +1,6 @@
 """Acting and learning against Sample Factory: environment steps that go through learning.
 
-Ours is the system of `learner.bench.pipeline`, theirs asynchronous PPO that takes every step once:
+Ours is the system of `seedrl bench pipeline`, theirs asynchronous PPO that takes every step once:
 R2D2 at replay ratio 1 with a recurrent network, and IMPALA and PPO, which take every step once too,
 with one that is not. Torso, core, widths, batch and rollout are the same, but for the windows of
 R2D2. While one is measured, the other is frozen.
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from learner.bench import pipeline, processes
-from learner.bench.measuring import Pace, Result, interleave
-from learner.bench.system import System
-from learner.bench.workloads import Workload
+from learner.extras.bench import pipeline, processes
+from learner.extras.bench.measuring import Pace, Result, interleave
+from learner.extras.bench.system import System
+from learner.extras.bench.workloads import Workload
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.atari_rom import copy_pong
 from tests.benchmarks.peers.peer_process import PeerProcess

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.bench.measuring import Pace, Result, interleave, network_name
+from learner.extras.bench.measuring import Pace, Result, interleave, network_name
 from seedrl import config_io
 from seedrl.exit_codes import ExitCode
 from tests.benchmarks.peers import sb3_process, virtual_environment

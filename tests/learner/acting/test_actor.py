@@ -9,10 +9,10 @@ import pytest
 
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting.actor import Actor, BatchShapes
+from learner.runtime.channel import VersionedParams
 from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import Group, Lease
-from learner.threads.exchange import FrozenParams
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -22,7 +22,7 @@ from tests.compilations import compilations
 SPEC = EnvSpec(ArraySpec((), "int32"), DiscreteSpec(1000))
 PAGE_STEPS = 2
 EXPLORATION = np.array([0.1, 0.2, 0.3, 0.9], np.float32)
-FROZEN = FrozenParams(jnp.int32(100), 5)
+FROZEN = VersionedParams(jnp.int32(100), 5)
 
 
 def _act(params: Tree, carry: Tree, step: TimeStep, epsilon: Array, key: Array) -> ActOutput:

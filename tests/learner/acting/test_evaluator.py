@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from learner.acting.evaluator import Confirmation, Evaluator, Round, Score
-from learner.threads.exchange import FrozenParams
+from learner.runtime.channel import VersionedParams
 from seedrl.config import EvaluationConfig
 from seedrl.types import StepType
 
 FIRST, MID, LAST = StepType
-OLD, NEW = FrozenParams("old", 3), FrozenParams("new", 9)
+OLD, NEW = VersionedParams("old", 3), VersionedParams("new", 9)
 SLOTS = np.array([4, 6], np.int32)
 
 

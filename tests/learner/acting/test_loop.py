@@ -19,14 +19,14 @@ from learner.acting.act_step import ActPrograms, build_act_programs, example_pag
 from learner.acting.actor import Actor, BatchShapes
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
-from learner.reporting.metrics import Metrics
+from learner.report.metrics import Metrics
+from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams, open_channel
+from learner.runtime.rate_limiter import RateLimiter
 from learner.serving.batching import free_running
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
-from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
-from learner.threads.rate_limiter import RateLimiter
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig, EvaluationConfig
@@ -68,11 +68,11 @@ class World(NamedTuple):
     acting: Acting
     hub: Hub
     stream: Connection
-    exchange: Exchange
+    channel: ActorLearnerChannel
 
     def learn(self, number: int) -> None:
         """Parameters and version become `number`."""
-        self.exchange.params = [FrozenParams(jnp.int32(number), number)]
+        self.channel.params = [VersionedParams(jnp.int32(number), number)]
 
     def play(self, sequence: int, kind: StepType, observations: dict[int, int]) -> dict[int, int]:
         """Sends a step of some groups; the actions that come back, by group."""
@@ -118,16 +118,16 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     slots = SlotTable(training=2, evaluation=1, seed=3)
     serving = Serving(slots, page_steps=PAGE_STEPS, rule=free_running(0.0))
     hub = Hub(serving, EnvironmentConfig(id="Some-v0"))
-    exchange = open_exchange(
+    channel = open_channel(
         RateLimiter(ratio_limiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)),
-        [FrozenParams(jnp.int32(1), 1)],
+        [VersionedParams(jnp.int32(1), 1)],
         wake_acting=hub.wake,
     )
     shapes = BatchShapes(SPEC, num_training=2, num_evaluation=1)
     acting = Acting(
         hub=hub,
         actor=Actor(programs, shapes, programs.init(jax.random.PRNGKey(0))),
-        exchange=exchange,
+        channel=channel,
         evaluator=Evaluator(EvaluationConfig(interval_seconds=0.0, episodes=2), 0.0),
         metrics=metrics,
         poll_seconds=0.0,
@@ -139,7 +139,7 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     while not stream.outbox.empty():
         stream.outbox.get()
     try:
-        yield World(acting, hub, stream, exchange)
+        yield World(acting, hub, stream, channel)
     finally:
         metrics.close()
 
@@ -168,14 +168,14 @@ def test_evaluation_keeps_its_parameters_for_a_round_while_training_takes_the_ne
 
 def _taken(world: World) -> list[FilledPages]:
     """All that was sent."""
-    return [world.exchange.pages.get() for _ in range(len(world.exchange.pages))]
+    return [world.channel.pages.get() for _ in range(len(world.channel.pages))]
 
 
 def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(
     world: World,
 ) -> None:
     world.play(0, FIRST, {0: 7, 1: 4})
-    assert not len(world.exchange.pages)
+    assert not len(world.channel.pages)
     world.learn(2)
     world.play(1, MID, {0: 8, 1: 5})
     (filled,) = _taken(world)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from learner.bench.measuring import Pace, Result
 from learner.cli import bench
 from learner.cli.main import main
+from learner.extras.bench.measuring import Pace, Result
 
 
 @pytest.fixture

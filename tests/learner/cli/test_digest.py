@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from learner.checkpoints.digest import digests, stored
 from learner.cli.main import main
-from learner.saving.digest import digests, stored
 from seedrl import checkpoints
 
 

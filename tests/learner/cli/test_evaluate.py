@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import learner.evaluate
+from learner.checkpoints.run_records import FinalScore, read_final_score
 from learner.cli.main import main
 from learner.evaluate import Evaluation
 from learner.processes import env_servers
-from learner.saving.run_records import FinalScore, read_final_score
 from seedrl import checkpoints, config_io
 from seedrl.config import Config
 from seedrl.config_io import to_json
@@ -187,6 +187,6 @@ def test_a_result_that_cannot_be_kept_is_printed(
         raise OSError(errno.ENOSPC, "No space left on device", str(folder))
 
     stand_in(monkeypatch)
-    monkeypatch.setattr("learner.saving.run_records.write_final_score", fail)
+    monkeypatch.setattr("learner.checkpoints.run_records.write_final_score", fail)
     assert main(["evaluate", str(run_folder), "--greedy", "--save"]) == 74
     assert capsys.readouterr().out.startswith("return 2.00")

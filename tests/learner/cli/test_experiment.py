@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from learner.checkpoints.folder_lock import lock
 from learner.cli.main import main
-from learner.saving.folder_lock import lock
 
 GRID = """
 configs = ["cartpole_r2d2"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from learner.cli.main import main
-from learner.reporting.replay_images import observations, sampled_frames
+from learner.report.replay_images import observations, sampled_frames
 from seedrl import checkpoints
 from seedrl.config_io import load, to_json
 from seedrl.errors import CheckpointError

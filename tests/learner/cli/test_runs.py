@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from learner.checkpoints.run_records import RunRecord
 from learner.cli.main import main
 from learner.cli.runs import table
-from learner.saving.run_records import RunRecord
 
 RECORDS = [
     RunRecord(

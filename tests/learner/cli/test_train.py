@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import learner.train
+from learner.checkpoints.run_folder import RunFolder
 from learner.cli.main import main
-from learner.saving.run_folder import RunFolder
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.config_io import to_json

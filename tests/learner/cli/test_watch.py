@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from learner.cli.main import main
-from learner.watch.application import listen
+from learner.extras.watch.application import listen
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from learner.extras.experiment import Experiment, check_same, next_step
 from learner.extras.grid import PlannedRun
-from learner.reporting.status import STOPPED
+from learner.report.status import STOPPED
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 

@@ -14,9 +14,9 @@ from learner.learning.device_mapping import map_programs, replicate, stack_shard
 from learner.learning.learn_step import LearnerState, build_learn_programs
 from learner.learning.loop import Learning
 from learner.learning.page_routing import ShardedReplay
-from learner.reporting.metrics import Tally
-from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
-from learner.threads.rate_limiter import RateLimiter
+from learner.report.metrics import Tally
+from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams, open_channel
+from learner.runtime.rate_limiter import RateLimiter
 from seedrl.agents.agent import Agent
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo import Acted, PpoConfig
@@ -94,7 +94,7 @@ def page_of(on_policy: OnPolicy, number: int, observation: float | None = None) 
 class Running(NamedTuple):
     on_policy: OnPolicy
     learning: Learning
-    exchange: Exchange
+    channel: ActorLearnerChannel
     tally: Tally
 
 
@@ -118,8 +118,8 @@ def running(request: pytest.FixtureRequest) -> Running:
     state = jax.jit(programs.init)(jax.random.PRNGKey(0))
     tally = Tally()
     metrics: Any = SimpleNamespace(tally=lambda: tally)
-    exchange = open_exchange(
-        RateLimiter(experience.limiter), [FrozenParams((), 0)], wake_acting=lambda: None
+    channel = open_channel(
+        RateLimiter(experience.limiter), [VersionedParams((), 0)], wake_acting=lambda: None
     )
     learning = Learning(
         programs=mapped,
@@ -134,12 +134,12 @@ def running(request: pytest.FixtureRequest) -> Running:
             accounts=experience.accounts,
             stale=experience.stale,
         ),
-        exchange=exchange,
+        channel=channel,
         metrics=metrics,
         publish_every_updates=1,
         poll_seconds=0.0,
     )
-    return Running(request.param, learning, exchange, tally)
+    return Running(request.param, learning, channel, tally)
 
 
 def send(running: Running, *pages: Page, versions: tuple[int, ...] = ()) -> None:
@@ -151,9 +151,9 @@ def send(running: Running, *pages: Page, versions: tuple[int, ...] = ()) -> None
     padded = [*pages, *[pages[0]] * (SLOTS - len(pages))]
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
     streams = list(range(len(pages)))
-    running.exchange.limiter.acted(LENGTH * len(pages), len(pages))
+    running.channel.limiter.acted(LENGTH * len(pages), len(pages))
     slots = [2 * i for i in streams]
-    running.exchange.pages.put(FilledPages(stacked, streams, slots, (), versions), 0.0)
+    running.channel.pages.put(FilledPages(stacked, streams, slots, (), versions), 0.0)
 
 
 def state_of(running: Running) -> Any:
@@ -213,13 +213,13 @@ def _check_moments(running: Running, numbers: list[int]) -> None:
     # Rewards of 1 on rows 0, 1 and 2, of which the last two were trained; γ is 0.99.
     expected = (num_batches, np.mean([1.99, 2.9701]), np.var([1.99, 2.9701]))
     np.testing.assert_allclose(params.returns, expected, rtol=1e-5)
-    (acting,) = running.exchange.params
+    (acting,) = running.channel.params
     assert acting.version == num_batches
     jax.tree.map(np.testing.assert_array_equal, tuple(acting.params[1:]), tuple(params[1:]))
 
 
 def test_what_would_be_trained_too_late_is_dropped_before_it_is_dealt(running: Running) -> None:
-    learning, limiter = running.learning, running.exchange.limiter
+    learning, limiter = running.learning, running.channel.limiter
     sent, kept = 0, []
     for _ in range(20):
         updates, waiting = learning.updates, learning.num_sequences

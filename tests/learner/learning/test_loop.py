@@ -10,9 +10,9 @@ from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, packed
 from learner.learning.loop import Learning
 from learner.learning.page_routing import ShardedReplay
-from learner.reporting.metrics import Tally
-from learner.threads.exchange import Exchange, FilledPages, FrozenParams, open_exchange
-from learner.threads.rate_limiter import RateLimiter
+from learner.report.metrics import Tally
+from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams, open_channel
+from learner.runtime.rate_limiter import RateLimiter
 from seedrl.replay.rate_limiter import QueueLimiter, ratio_limiter
 
 
@@ -27,7 +27,7 @@ def _counted(skips: list[float]) -> dict[str, float]:
 
 def _learning(
     skips: list[float], *, is_ready: bool = True, publish_every_updates: int = 1
-) -> tuple[Learning, Exchange, Tally]:
+) -> tuple[Learning, ActorLearnerChannel, Tally]:
     """Learning over a program that applies, or skips, its n-th update as `skips[n]` says."""
     pending = iter(skips)
 
@@ -48,7 +48,7 @@ def _learning(
     limiter = RateLimiter(ratio_limiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0))
     limiter.holds([int(is_ready)])
     limiter.acted(50)
-    exchange = open_exchange(limiter, [FrozenParams((), 7)], wake_acting=lambda: None)
+    channel = open_channel(limiter, [VersionedParams((), 7)], wake_acting=lambda: None)
     tally = Tally()
     metrics: Any = SimpleNamespace(tally=lambda: tally)
     indices: Any = [
@@ -70,11 +70,11 @@ def _learning(
         ),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), (), jnp.zeros(2, jnp.uint32)),
         replay=ShardedReplay(memory, indices, page_steps=1, most_pages=1),
-        exchange=exchange,
+        channel=channel,
         metrics=metrics,
         publish_every_updates=publish_every_updates,
     )
-    return learning, exchange, tally
+    return learning, channel, tally
 
 
 class Queue:
@@ -99,26 +99,26 @@ class Queue:
         return np.array([next(self._draws)], np.int32)
 
 
-def _send(exchange: Exchange, *streams: int) -> None:
+def _send(channel: ActorLearnerChannel, *streams: int) -> None:
     pages: Any = np.zeros((len(streams), 1))
     slots = [0] * len(streams)
-    exchange.pages.put(FilledPages(pages, streams, slots, (), [0] * len(streams)), 0.0)
+    channel.pages.put(FilledPages(pages, streams, slots, (), [0] * len(streams)), 0.0)
 
 
 def test_what_replay_has_no_room_for_waits_in_the_queue() -> None:
-    learning, exchange, _ = _learning([])
+    learning, channel, _ = _learning([])
     queue: Any = Queue(room=3)
     learning._shards = learning._shards._replace(indices=[queue], most_pages=2, page_steps=5)
     for stream in (1, 2, 3):
-        _send(exchange, stream)
+        _send(channel, stream)
     learning.insert_pages()
     # A third page might come with another one, for which there would be no room.
     assert queue.planned == [1, 2]
-    assert len(exchange.pages) == 1
+    assert len(channel.pages) == 1
     queue.room = 4
     learning.insert_pages()
     assert queue.planned == [1, 2, 3]
-    _send(exchange, 4, 5)
+    _send(channel, 4, 5)
     learning.insert_pages()
     learning.abandon_pages()
     assert queue.planned == [1, 2, 3]
@@ -127,14 +127,14 @@ def test_what_replay_has_no_room_for_waits_in_the_queue() -> None:
 
 
 def test_acting_does_not_wait_for_what_was_dropped_on_arrival() -> None:
-    learning, exchange, tally = _learning([])
+    learning, channel, tally = _learning([])
     queue: Any = Queue(room=9)
     too_old = {"stale": lambda versions, newest, num_sequences: range(len(versions))}
     learning._shards = learning._shards._replace(indices=[queue], **too_old)
     learning._limiter = RateLimiter(QueueLimiter(1, num_devices=1, ahead_updates=2))
     learning._limiter.acted(2, pages=2)
     assert not learning._limiter.wait_to_act(0.0)
-    _send(exchange, 1, 2)
+    _send(channel, 1, 2)
     learning.insert_pages()
     assert queue.planned == []
     assert learning.num_stale == tally.counted["stale_sequences"] == 2
@@ -143,32 +143,32 @@ def test_acting_does_not_wait_for_what_was_dropped_on_arrival() -> None:
 
 def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
     skips = [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]
-    learning, exchange, tally = _learning(skips)
+    learning, channel, tally = _learning(skips)
     looked_at: list[float] = []
     for _ in skips:
         learning.run_once()
         # What is under way is not published, for acting would wait for it, nor counted yet.
         applied = 7 + looked_at.count(0.0)
-        assert exchange.params[0].version == learning.updates == applied
-        assert exchange.learned_version == applied + 1
+        assert channel.params[0].version == learning.updates == applied
+        assert channel.learned_version == applied + 1
         assert tally.counted == _counted(looked_at)
         looked_at = skips[: len(looked_at) + 1]
     learning.finish_update()
     assert int(learning._state.updates) == 7 + skips.count(0.0)
     assert learning.updates == int(learning._state.updates)
-    assert exchange.params[0].version == learning.updates
+    assert channel.params[0].version == learning.updates
     assert (learning.num_applied, learning.num_skipped) == (skips.count(0.0), skips.count(1.0))
 
 
 def test_only_every_nth_update_that_counts_is_published() -> None:
     skips = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
-    learning, exchange, _ = _learning(skips, publish_every_updates=2)
-    published = [exchange.params[0]]
+    learning, channel, _ = _learning(skips, publish_every_updates=2)
+    published = [channel.params[0]]
     for _ in skips:
         assert learning.run_once()
         learning.finish_update()
-        if exchange.params[0] is not published[-1]:
-            published.append(exchange.params[0])
+        if channel.params[0] is not published[-1]:
+            published.append(channel.params[0])
     assert learning.updates == 11
     assert [each.version for each in published] == [7, 8, 10]
 

@@ -7,7 +7,7 @@ import pytest
 
 from learner.multihost.agreement import Agenda, AgreedLimiter, Vote, decide
 from learner.multihost.peers import Peers
-from learner.threads.worker import ClosedError
+from learner.runtime.worker import ClosedError
 from seedrl.replay.rate_limiter import Limiter, QueueLimiter, ratio_limiter
 from tests.learner.multihost.linked import at_once, linked
 

@@ -12,7 +12,7 @@ import pytest
 from learner.multihost import peers as peers_module
 from learner.multihost.peers import MessageSocket, Peers
 from learner.multihost.place import Place
-from learner.threads.worker import ClosedError, Worker
+from learner.runtime.worker import ClosedError, Worker
 from seedrl.exit_codes import ExitCode
 from tests.learner.multihost.linked import at_once, linked
 from tests.patience import wait_until

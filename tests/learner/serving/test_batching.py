@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from learner.serving.batching import BatchRule, Lane, Pending, free_running, lock_step
+from learner.serving.batching import BatchQueue, BatchRule, Pending, free_running, lock_step
 from learner.serving.leases import Group, Lease, SlotRange
 from seedrl.types import TimeStep
 
@@ -16,9 +16,9 @@ def _pending(num_envs: int, *, arrival: float = 0.0, lease: Lease | None = None)
     return Pending(group, 0, TimeStep((), (), (), ()), arrival)
 
 
-def _lane(max_rows: int = 10, *, target_rows: int = 4) -> Lane:
+def _lane(max_rows: int = 10, *, target_rows: int = 4) -> BatchQueue:
     rule = BatchRule(0.5, lambda *_: target_rows, list, is_complete=False)
-    return Lane(SlotRange("training", 0, max_rows), rule)
+    return BatchQueue(SlotRange("training", 0, max_rows), rule)
 
 
 def test_a_batch_is_due_as_soon_as_it_is_large_enough() -> None:

@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from learner.serving.batching import Lane, Pending, free_running
+from learner.serving.batching import BatchQueue, Pending, free_running
 from learner.serving.core import Batch, ProtocolError, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, Role, SlotTable
 from learner.serving.ledger import ALWAYS, residues
@@ -31,7 +31,7 @@ def _step(serving: Serving, group: Group, step_type: StepType = FIRST, now: floa
     serving.step(Pending(group, group.sequence, _timestep(_types(group, step_type)), now))
 
 
-def _lane(serving: Serving, role: Role = "training") -> Lane:
+def _lane(serving: Serving, role: Role = "training") -> BatchQueue:
     (lane,) = (lane for lane in serving.lanes if lane.role == role)
     return lane
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from learner.reporting.env_servers import EnvServerRegistry
+from learner.report.env_servers import EnvServerRegistry
 from learner.serving.batching import BatchRule, free_running, lock_step
 from learner.serving.connection import Connection
 from learner.serving.core import Serving

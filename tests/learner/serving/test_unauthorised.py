@@ -17,7 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from learner.cli.certificates import make
-from learner.reporting.env_servers import EnvServerRegistry
+from learner.report.env_servers import EnvServerRegistry
 from learner.serving.access import private_address
 from learner.serving.batching import free_running
 from learner.serving.core import Serving

@@ -73,8 +73,8 @@ MUTANTS = (
     Mutant(
         "published_under_old_version",
         _LEARNING,
-        "FrozenParams(own, self._newest)",
-        "FrozenParams(own, self._newest - 1)",
+        "VersionedParams(own, self._newest)",
+        "VersionedParams(own, self._newest - 1)",
         "Parameters are published under the number of the ones before.",
         "a stored step carries the version that acted (DESIGN 4)",
     ),

@@ -182,7 +182,7 @@ MUTANTS = (
         "version_of_the_learner_stored",
         _ACTING,
         "actions, timestep = self._actor.act(batch, frozen)",
-        "newest = self._exchange.learned_version\n"
+        "newest = self._channel.learned_version\n"
         "        actions, timestep = self._actor.act(batch, frozen._replace(version=newest))",
         "Rows carry the learner's version instead of the one that acted.",
         "policy lag is measured (DESIGN 7)",

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from learner.bench.machine import in_words
-from learner.saving.run_records import played_rounds
+from learner.checkpoints.run_records import played_rounds
+from learner.extras.bench.machine import in_words
 from seedrl import run_files
 from tests.tools.engines.ray_nodes import Cluster, wait
 from tests.tools.engines.slurm import Diary, progress, status

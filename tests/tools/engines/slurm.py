@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from learner.bench.machine import in_words
-from learner.saving.run_records import played_rounds
+from learner.checkpoints.run_records import played_rounds
+from learner.extras.bench.machine import in_words
 from seedrl import run_files
 from tests.tools.engines.one_machine import ROOT, Cluster, missing
 

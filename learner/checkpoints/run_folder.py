@@ -1,0 +1,130 @@
+"""The folder of a run: which process owns it, and what is written there at its start."""
+
+import logging
+import os
+from pathlib import Path
+from typing import Literal
+
+from learner.checkpoints.folder_lock import lock
+from seedrl import config_io, run_files
+from seedrl.checkpoints import Checkpoint, best, take_over
+from seedrl.config import Config
+from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
+
+_logger = logging.getLogger(__name__)
+
+Resume = Literal["auto", "never", "must"]
+
+# Acting continues between the moments at which a checkpoint reads the two counts of its steps.
+_STEPS_UNDER_WAY = 1_000_000
+
+
+class RunFolder:
+    """Holds the lock on a run's folder: two learners in one would destroy each other's checkpoints.
+
+    Raises AddressInUseError if another learner holds it, ConfigError if it cannot be written to.
+
+    Attributes:
+      path: of the folder, absolute.
+      is_begun_anew: whether what the folder holds is of another attempt, as the user has said.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path.absolute()
+        self.is_begun_anew = False
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._descriptor = lock(self.path)
+        except AddressInUseError:
+            raise
+        except OSError as error:
+            raise ConfigError(
+                f"--workdir: cannot write in {path} ({error.strerror}); choose another folder"
+            ) from error
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are."""
+        return self.path / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        """The metrics of all sessions of the run, one JSON object a line."""
+        return self.path / run_files.METRICS
+
+    def checkpoint(self, resume: Resume) -> Checkpoint | None:
+        """What to resume from.
+
+        Raises CheckpointError if there must be something and is not, or what there is cannot be
+        resumed from; ConfigError if its configuration is of an earlier version.
+        """
+        self.is_begun_anew = resume == "never"
+        found = None if self.is_begun_anew else take_over(self.checkpoints)
+        if found is None and resume == "must":
+            raise CheckpointError(
+                f"--resume must: expected a checkpoint in {self.checkpoints}, found none; check "
+                "--workdir or use --resume auto"
+            )
+        if found is not None:
+            _require_sound(found)
+        return found
+
+    def best(self) -> Checkpoint | None:
+        """The best checkpoint; None also if it is damaged, which is logged as an error."""
+        try:
+            return best(self.path)
+        except CheckpointError as error:
+            _logger.error("no best checkpoint until the next score: %s", error)
+            return None
+
+    def record_config(self, config: Config) -> None:
+        """Writes the resolved configuration: once it is known to fit what the folder holds."""
+        _replace(self.path / run_files.CONFIG, f"{config_io.to_json(config)}\n".encode())
+
+    def record_command(self, command: str) -> int:
+        """Appends a command line to those before; returns the number of this session, from 1."""
+        with (self.path / run_files.COMMANDS).open("a+") as file:
+            file.write(command.replace("\n", " ") + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+            file.seek(0)
+            return len(file.readlines())
+
+    def close(self) -> None:
+        """Lets others have the folder."""
+        os.close(self._descriptor)
+
+
+def _require_sound(checkpoint: Checkpoint) -> None:
+    """Raises CheckpointError for records with which a run could not go on; they may be anybody's.
+
+    A limiter that has counted more steps than the run has taken makes acting wait for ever.
+    """
+    meta = checkpoint.meta
+    limiter = meta.get("limiter", {})
+    try:
+        config_io.check_names(meta["config"])
+        for name, value in {**limiter, **meta.get("totals", {})}.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                raise ValueError(f"{name} is {value!r:.80}")
+        counted, taken = limiter.get("env_steps", 0), meta.get("env_steps", 0)
+        if counted > taken + _STEPS_UNDER_WAY:
+            raise ValueError(f"the limiter has counted {counted:,} steps of {taken:,}")
+    except (UserError, OSError):
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CheckpointError(
+            f"{checkpoint.path}: expected records of a run, got {type(error).__name__}: {error}; "
+            "start a new workdir"
+        ) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Writes the file whole or not at all: a full disk leaves what was there."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.write_bytes(content)
+        os.replace(new, path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise

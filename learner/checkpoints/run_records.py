@@ -1,0 +1,185 @@
+"""What the folders of runs record of them, read from files alone: their writers may be dead.
+
+A folder may be anybody's: values of a wrong type count as missing, and nothing but regular files is
+opened.
+"""
+
+import dataclasses
+import itertools
+import json
+import math
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from learner.checkpoints.folder_lock import is_abandoned
+from learner.processes.stop import ENV_SERVERS_FAILED
+from learner.report.json_lines import LineReader, parsed
+from learner.report.status import ERROR, FAILED, STOPPED, EvaluationStatus
+from seedrl import run_files
+from seedrl.run_files import read_regular
+
+State = Literal["running", "finished", "interrupted", "failed"]
+
+KILLED_WHILE_ENDING = "it was killed while it was ending, maybe before it had saved"
+
+_ROUND = [field.name for field in dataclasses.fields(EvaluationStatus)]
+# The file of a run that lives is rewritten every second.
+_ALIVE_SECONDS = 15.0
+
+
+class RunRecord(NamedTuple):
+    """A run.
+
+    Attributes:
+      folder: of the run.
+      config: name of its configuration; the environment's if that is not known.
+      seed: of the run; None without a config.
+      state: `running`; `finished`: its steps are taken or its target is confirmed; `interrupted`:
+        by a signal, or it died without a word; `failed`: by an error.
+      reason: in words, as far as it is known.
+      env_steps: training environment steps.
+      last, best: mean returns of the newest and of the best round of evaluation.
+      updated_seconds: Unix time of the last sign of life.
+    """
+
+    folder: Path
+    config: str
+    seed: int | None
+    state: State
+    reason: str
+    env_steps: int
+    last: float | None
+    best: float | None
+    updated_seconds: float
+
+
+def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
+    """What is known of a run; files that are missing or torn tell nothing.
+
+    `now`: Unix time, by default the present.
+    """
+    shown, config = _json(folder / run_files.STATUS), _json(folder / run_files.CONFIG).get("config")
+    config = config if isinstance(config, dict) else {}
+    environment = config.get("environment")
+    name = environment.get("id") if isinstance(environment, dict) else ""
+    rounds = played_rounds(folder / run_files.METRICS)
+    returns = [played.mean_return for played in rounds]
+    is_alive = _is_alive(folder, shown, time.time() if now is None else now)
+    state, reason = _state(shown, is_alive=is_alive)
+    return RunRecord(
+        folder=folder,
+        config=str(shown.get("config") or name or ""),
+        seed=config["seed"] if isinstance(config.get("seed"), int) else None,
+        state=state,
+        reason=reason,
+        env_steps=int(_number(shown, "env_steps", rounds[-1].env_steps if rounds else 0)),
+        last=returns[-1] if returns else None,
+        best=max(returns, default=None),
+        updated_seconds=_number(shown, "time_seconds"),
+    )
+
+
+def played_rounds(path: Path) -> list[EvaluationStatus]:
+    """The rounds of evaluation of all sessions of a run, oldest first, for the last and the best.
+
+    Those count, too, which were played by parameters that a killed session has not saved: the best
+    ones are saved at once. Rounds before `--resume never` are of another attempt.
+    """
+    rounds: list[EvaluationStatus] = []
+    for line in _lines(path, b"evaluation", b"session"):
+        if line["kind"] == "evaluation":
+            rounds += _round(line)
+        elif line.get("is_begun_anew"):
+            rounds = []
+    return rounds
+
+
+class FinalScore(NamedTuple):
+    """A round that was played after a run, by its last parameters.
+
+    A score that decided on something, such as which parameters are the best or whether the run may
+    end, is too high on average; this one did not.
+
+    Attributes:
+      mean: of the returns.
+      episodes: how many.
+      updates: of the run when it was played; confirmed parameters may be of fewer.
+      greedy: whether they were played without exploration.
+    """
+
+    mean: float
+    episodes: int
+    updates: int
+    greedy: bool
+
+
+def write_final_score(folder: Path, score: FinalScore) -> None:
+    """Keeps it in the folder of the run, whole or not at all. Raises OSError."""
+    path = folder / run_files.FINAL_SCORE
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(json.dumps(score._asdict()) + "\n")
+    os.replace(new, path)
+
+
+def read_final_score(folder: Path) -> FinalScore | None:
+    """What is kept in the folder of a run; None without, or if the run was trained on since."""
+    try:
+        kept = FinalScore(**_json(folder / run_files.FINAL_SCORE))
+    except TypeError:
+        return None
+    updates = _json(folder / run_files.STATUS).get("updates")
+    return kept if updates in (None, kept.updates) else None
+
+
+def _round(line: dict[str, Any]) -> list[EvaluationStatus]:
+    # Of an earlier version a line may lack something.
+    if not all(type(line.get(name)) in (int, float, bool) for name in _ROUND):
+        return []
+    return [EvaluationStatus(**{name: line[name] for name in _ROUND})]
+
+
+def _number(values: dict[str, Any], name: str, default: float = 0.0) -> float:
+    value = values.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return default
+    return float(value)
+
+
+def _is_alive(folder: Path, shown: dict[str, Any], now: float) -> bool:
+    """Whether a learner may still be at work; of one that was on this machine its lock tells."""
+    if now - _number(shown, "time_seconds") >= _ALIVE_SECONDS:
+        return False
+    return shown.get("host") != socket.gethostname() or not is_abandoned(folder)
+
+
+def _state(shown: dict[str, Any], *, is_alive: bool) -> tuple[State, str]:
+    reason = str(shown.get("reason", ""))
+    if shown.get("state") != "finished":
+        if is_alive:
+            return "running", str(shown.get("state", ""))
+        if shown.get("state") == "stopping":  # by a second signal, say; the first gave the reason
+            return "interrupted", f"{KILLED_WHILE_ENDING} ({reason})"
+        return "interrupted", "it ended without a word"
+    if reason in FAILED or reason.startswith((f"{ERROR}: ", ENV_SERVERS_FAILED)):
+        return "failed", reason
+    return ("interrupted" if reason.startswith(STOPPED) else "finished"), reason
+
+
+def _lines(path: Path, *kinds: bytes) -> Iterator[dict[str, Any]]:
+    """The lines of these kinds in a file of metrics, oldest first; none if it is not there."""
+    wanted = tuple(b'"kind": "%b"' % kind for kind in kinds)
+    for text in itertools.chain.from_iterable(LineReader(path).rest()):
+        # Most lines are of intervals, long, and not worth parsing.
+        if any(kind in text[:200] for kind in wanted) and (line := parsed(text)):
+            yield line
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return parsed(read_regular(path))
+    except OSError:
+        return {}

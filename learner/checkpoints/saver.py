@@ -1,0 +1,252 @@
+"""Checkpoints of a run, written by a thread of its own."""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from learner.checkpoints.digest import digests
+from learner.checkpoints.restoring import leaves_by_name
+from learner.learning.loop import Snapshot
+from learner.multihost.peers import Peers
+from learner.multihost.shared_save import SharedSave
+from learner.processes.tuning import returns_freed_memory
+from learner.report.events import NO_SINK, EventSink
+from learner.runtime.watchdog import Heartbeat
+from seedrl import checkpoints
+from seedrl.checkpoints import best_directory, best_return
+from seedrl.config import Config
+from seedrl.errors import CheckpointError
+from seedrl.types import Tree
+
+_logger = logging.getLogger(__name__)
+
+_FIRST_SAVE_SECONDS = 30.0
+_THREAD = "saver"
+
+_Kind = Literal["state", "best"]
+
+
+class Best(NamedTuple):
+    """Parameters that scored higher than all before.
+
+    Attributes:
+      mean_return: their score.
+      updates: behind them.
+      params: on the host.
+      meta: what the checkpoint says besides.
+    """
+
+    mean_return: float
+    updates: int
+    params: Tree
+    meta: Mapping[str, Any]
+
+
+class Saver:
+    """Decides when to save, and writes snapshots in the background, one at a time.
+
+    The main thread owns it.
+
+    Attributes:
+      heartbeat: beats while a save is under way.
+    """
+
+    def __init__(
+        self,
+        workdir: Path,
+        keep: int,
+        interval_seconds: float = math.inf,
+        *,
+        first_seconds: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+        best_return: float = -math.inf,
+        listener: EventSink = NO_SINK,
+        shared: SharedSave | None = None,
+        after: Callable[[], object] | None = None,
+    ):
+        """Saves into the checkpoints of a run's folder.
+
+        Args:
+          workdir: the run's folder.
+          keep: how many checkpoints, not counting the best one.
+          interval_seconds: between two decisions to save.
+          first_seconds: the longest time from the first update to the first of these decisions.
+          clock: monotonic seconds.
+          best_return: the score of the best checkpoint that there is.
+          listener: hears what was saved, and what could not be.
+          shared: writes with the other hosts of a run; None: this process writes alone.
+          after: called by the thread that has saved, or failed to.
+        """
+        self._shared, self._after = shared, after
+        self._workdir = workdir
+        self._best_return, self._tried_return = best_return, -math.inf
+        self._keep = keep
+        self._interval_seconds, self._first_seconds = interval_seconds, first_seconds
+        self._has_learned = False
+        self._clock = clock
+        self._listener = listener
+        self._next_save = clock() + interval_seconds
+        self._thread: threading.Thread | None = None
+        self._failures: dict[_Kind, Exception | None] = {"state": None, "best": None}
+        self.heartbeat = Heartbeat(_THREAD)
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the newest state or, else, the best parameters are not saved; None if they are."""
+        return self._failures["state"] or self._failures["best"]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a save is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def take_turn(self, *, has_learned: bool = False) -> bool:
+        """Whether a save is due; if it is, the next one is due an interval later."""
+        now = self._clock()
+        if has_learned and not self._has_learned:
+            self._has_learned = True
+            self._next_save = min(self._next_save, now + self._first_seconds)
+        if now < self._next_save or self.is_busy:
+            return False
+        self._next_save = now + self._interval_seconds
+        return True
+
+    def report_hang(self) -> None:
+        """Reports that the save takes very long; called by the watchdog's thread."""
+        others = "" if self._shared is None else " or another host"
+        reason = (
+            "a save has not ended within logging.stuck_seconds, and may wait for the disk of "
+            f"{self._workdir}{others}"
+        )
+        self._listener.report(
+            "save_failed", f"{reason}; until it ends there is no other", reason=reason
+        )
+
+    def wants(self, mean_return: float) -> bool:
+        """Whether parameters of this score are to be saved now, for none as good are saved.
+
+        Where that has failed, only the next save that is due tries it again.
+        """
+        return mean_return > max(self._best_return, self._tried_return) and not self.is_busy
+
+    def start_best(self, best: Best) -> None:
+        """Starts to save what scored highest, and nothing else."""
+        self._tried_return = best.mean_return
+        self._start("best", self._save_best, best)
+
+    def start(self, snapshot: Snapshot, meta: Mapping[str, Any], best: Best | None = None) -> None:
+        """Starts a save; waits for the one before it.
+
+        `best` is saved before the rest, if it scored higher than the best checkpoint that there is.
+        The rest is saved even if that fails.
+        """
+        self._start("state", self._save, snapshot, dict(meta), best)
+
+    def wait(self) -> None:
+        """Waits until the save that is under way, if any, is durable or has failed."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
+        self.wait()  # the end of a run has a deadline of its own
+        self._thread = threading.Thread(
+            target=self._run, args=(kind, write, *arguments), name=_THREAD, daemon=True
+        )
+        self._thread.start()
+
+    def _run(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
+        self.heartbeat.beat()
+        self._guarded(kind, write, *arguments)
+        if self._after is not None:
+            self._after()
+        self.heartbeat.rest()
+
+    def _guarded(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
+        try:
+            write(*arguments)
+            self._failures[kind] = None
+        except CheckpointError as error:
+            # Training continues: the disk may be freed. The end of the run reports what is missing.
+            self._failures[kind] = error
+            self._listener.report("save_failed", str(error), reason=str(error))
+        except Exception as error:
+            # A defect of ours. This thread must not die alone: the end of the run raises it.
+            self._failures[kind] = error
+            _logger.exception("saving failed")
+            reason = f"cannot save: {type(error).__name__}: {error}; this is a defect, see the log"
+            self._listener.report("save_failed", reason, reason=reason)
+
+    def _save(self, snapshot: Snapshot, meta: dict[str, Any], best: Best | None) -> None:
+        extra = _prefixed("replay.", snapshot.replay) | _prefixed("acting.", snapshot.acting)
+        if snapshot.replay:
+            meta["replay_indices"] = snapshot.indices
+        step, start = int(snapshot.state.updates), time.monotonic()
+        if best is not None and best.mean_return > self._best_return:
+            self._guarded("best", self._save_best, best)
+        save: Callable[..., Path] = checkpoints.save
+        if self._shared is not None:
+            self._shared.require_equal(step, lambda: _digest(snapshot))
+            save = self._shared.save
+        arrays = snapshot.state._asdict()
+        if snapshot.confirmed is not None:
+            arrays["params"] = snapshot.confirmed
+        directory = self._workdir / "checkpoints"
+        path = save(directory, step, arrays, meta, keep=self._keep, extra=extra)
+        seconds = time.monotonic() - start
+        self._listener.report(
+            "saved",
+            f"saved the checkpoint of update {step:,} in {seconds:.1f} s: {path}",
+            path=str(path),
+            updates=step,
+            seconds=seconds,
+        )
+
+    def _save_best(self, best: Best) -> None:
+        arrays = {"params": best.params}
+        directory = best_directory(self._workdir)
+        checkpoints.save(directory, best.updates, arrays, best.meta, keep=None)
+        self._best_return = best.mean_return
+
+
+def open_saver(
+    config: Config,
+    workdir: Path,
+    *,
+    best: checkpoints.Checkpoint | None,
+    resumed: checkpoints.Checkpoint | None,
+    listener: EventSink,
+    peers: Peers | None = None,
+) -> Saver:
+    """A run's; see `Saver`. `best` is what the next score must exceed to be saved.
+
+    Of several hosts the first decides when all save, and saves the best alone.
+    """
+    peers = peers or Peers()
+    decides = peers.place.is_first
+    return Saver(
+        workdir,
+        config.checkpoint.keep,
+        config.checkpoint.interval_seconds if decides else math.inf,
+        # A run that is killed early, as first runs are, shall have something to resume from.
+        first_seconds=_FIRST_SAVE_SECONDS if resumed is None and decides else math.inf,
+        best_return=-math.inf if best is None else best_return(best),
+        listener=listener,
+        shared=SharedSave(peers) if peers.place.num_hosts > 1 else None,
+        # Not where what an update frees is kept for the next one, on purpose.
+        after=returns_freed_memory(is_kept=config.learning.keep_freed_memory),
+    )
+
+
+def _prefixed(prefix: str, tree: Any) -> dict[str, np.ndarray]:
+    return {prefix + name: leaf for name, leaf in leaves_by_name(tree).items()}
+
+
+def _digest(snapshot: Snapshot) -> str:
+    """Of the learner state, which all hosts have in common."""
+    return digests(leaves_by_name(snapshot.state._asdict()))["all"]

@@ -1,0 +1,195 @@
+"""When a run is over, and why."""
+
+import enum
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+from learner.acting.evaluator import Confirmation, Score
+from learner.multihost.agreement import Hosts
+from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest
+from learner.report.status import ERROR, NOT_FINITE, STOPPED, THREAD_DIED
+from learner.report.wording import score, untrained
+from learner.runtime.worker import Death, Deaths
+from learner.schedule import Session
+from learner.serving.server import Service
+from seedrl.checkpoints import Checkpoint, holds_confirmed
+from seedrl.config import Config, LearningConfig
+from seedrl.config_io import from_json
+from seedrl.errors import UserError
+
+
+class EndOfRun(enum.Enum):
+    """Why a run is over; if several hold, the first counts.
+
+    Attributes:
+      MISTAKE: the user's agent or environment cannot be learned with; the error is one line.
+      FAILED: a thread of the session or of the service has raised an error.
+      STOPPED: by a signal, or by the env servers' failure.
+      NOT_FINITE: too many updates in a row were not finite.
+      CONFIRMED: a second evaluation has confirmed `evaluation.target_return`.
+      ALL_STEPS: `learning.total_steps` environment steps were taken.
+    """
+
+    MISTAKE = enum.auto()
+    FAILED = enum.auto()
+    STOPPED = enum.auto()
+    NOT_FINITE = enum.auto()
+    CONFIRMED = enum.auto()
+    ALL_STEPS = enum.auto()
+
+
+def end_of_run(
+    session: Session,
+    service: Service,
+    stop: StopRequest,
+    learning: LearningConfig,
+    *,
+    skipped_in_a_row: int = 0,
+    death: Death | None = None,
+) -> EndOfRun | None:
+    """Why the run is over; None as long as it is not.
+
+    Args:
+      stop: set by SIGTERM and SIGINT.
+      learning: bounds the run.
+      skipped_in_a_row: updates since the last finite one.
+      death: of any other thread.
+    """
+    if session.failed.is_set() and isinstance(session.failure, UserError):
+        return EndOfRun.MISTAKE
+    if session.failed.is_set() or service.failure is not None or death is not None:
+        return EndOfRun.FAILED
+    if stop.is_set():
+        return EndOfRun.STOPPED
+    if skipped_in_a_row >= learning.max_skipped_updates:
+        return EndOfRun.NOT_FINITE
+    if session.evaluator.confirmed is not None:
+        return EndOfRun.CONFIRMED
+    if session.acting.training_steps >= learning.total_steps:
+        return EndOfRun.ALL_STEPS
+    return None
+
+
+def raise_death(service: Service, deaths: Deaths) -> None:
+    """Raises the error of a thread of the service, or of any other thread outside the session."""
+    if (failure := service.failure) is not None:
+        raise RuntimeError(f"a thread of the service died: {failure}") from failure
+    if (death := deaths.first) is not None:
+        raise RuntimeError(f"the thread {death.thread} died: {death.error}") from death.error
+
+
+def confirmed_earlier(checkpoint: Checkpoint, config: Config) -> bool:
+    """True if the run has confirmed its target and was saved so; prints that."""
+    target = config.evaluation.target_return
+    # A run that was trained with another target, or none, is not over.
+    is_over = (
+        target is not None
+        and holds_confirmed(checkpoint)
+        and from_json(checkpoint.meta["config"]).evaluation.target_return == target
+    )
+    if is_over:
+        print(
+            f"target {target:g} was confirmed in an earlier session, at "
+            f"{checkpoint.meta['env_steps']:,} environment steps; nothing is left to do. "
+            "hint: --evaluation.target-return None, or a higher one, continues training",
+            file=sys.stderr,
+            flush=True,
+        )
+    return is_over
+
+
+def why(
+    end: EndOfRun | None,
+    target: float | None = None,
+    confirmed: Score | None = None,
+    total_steps: int = 0,
+    *,
+    stopped_by: str = "",
+    begins_untrained: bool = True,
+    confirming: Confirmation | None = None,
+) -> str:
+    """Why the run is over, in words for its user; `end` is None if an exception ended it.
+
+    `confirming`: the confirmation that was being played, if there was one.
+    """
+    if end is EndOfRun.STOPPED:
+        is_failure = stopped_by.startswith(ENV_SERVERS_FAILED)
+        return stopped_by if is_failure else f"{STOPPED} {stopped_by}"
+    if end is EndOfRun.CONFIRMED and confirmed is not None:
+        num_episodes = len(confirmed.returns)
+        text = f"{score(confirmed.mean)} over {num_episodes} episodes"
+        remark = untrained(confirmed.frozen.version, begins_untrained=begins_untrained)
+        return f"target {target:g} confirmed: {text}{remark}"
+    if end is EndOfRun.ALL_STEPS:
+        return f"all {total_steps:,} steps taken{_missed(target, confirming)}"
+    if end is EndOfRun.NOT_FINITE:
+        return NOT_FINITE
+    return THREAD_DIED if end is EndOfRun.FAILED else ERROR
+
+
+def _missed(target: float | None, confirming: Confirmation | None) -> str:
+    if target is None:
+        return ""
+    if confirming is None:
+        return f", target {target:g} not reached"
+    number, mean = len(confirming.returns), ""
+    if number:
+        mean = f", mean {score(float(np.mean(confirming.returns)))}"
+    return f", target {target:g} not confirmed ({number} of {confirming.episodes} episodes{mean})"
+
+
+# What ends one host alone: the others find that it is lost.
+_OWN = (EndOfRun.MISTAKE, EndOfRun.FAILED)
+
+
+class SharedEnd:
+    """Brings the end that this host has come to before the others. Used by the main thread.
+
+    Alone it is over at once.
+
+    Attributes:
+      reason: why the run is over for all, in words; empty if that was not agreed.
+    """
+
+    def __init__(self, hosts: Hosts):
+        self._hosts = hosts
+        self.reason = ""
+
+    def is_over(self, ended: EndOfRun | None, why: Callable[[EndOfRun], str]) -> bool:
+        """Whether this host stops now.
+
+        Args:
+          ended: what it has come to by itself.
+          why: says so in words.
+        """
+        agenda = self._hosts.agenda
+        if self._hosts.is_alone or ended in _OWN:
+            return ended is not None
+        if ended is not None and not agenda.wants_end:
+            agenda.wants_end = f"{ended.name} {why(ended)}"
+        return bool(agenda.end)
+
+    def outcome(self) -> EndOfRun | None:
+        """What all hosts have come to; None if this one ends alone."""
+        if not self._hosts.agenda.end:
+            return None
+        name, _, self.reason = self._hosts.agenda.end.partition(" ")
+        return EndOfRun[name]
+
+    def can_save(self) -> bool:
+        """Whether there is somebody to save with: all hosts, at the same update."""
+        return self._hosts.is_alone or bool(self._hosts.agenda.end)
+
+    def leave(self) -> None:
+        """After the last save: what is raised from here on is no failure to hosts that end, too."""
+        if self._hosts.agenda.end:
+            self._hosts.peers.leave()
+
+    def go_alone(self, failure: BaseException | None) -> None:
+        """Ends the others, with why this host ends without them: `failure`, if that is known."""
+        text = str(failure or "see its log")
+        if failure is not None and not isinstance(failure, UserError):
+            text = f"{type(failure).__name__}: {failure}"
+        self._hosts.peers.fail(text)

@@ -1,0 +1,90 @@
+"""A bare gRPC echo: bytes one way, bytes back, and nothing else that either side does.
+
+The server answers only while it is allowed to; its clients, `python -m learner.extras.bench.echo`,
+keep N messages in flight and do nothing with the answers.
+"""
+
+import queue
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import tyro
+
+_SERVICE, _METHOD = "seedrl.bench.Echo", "Connect"
+_OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+
+
+class EchoServer:
+    """Answers every message with the same bytes. Owns a gRPC server, whose threads count.
+
+    Attributes:
+      address: with its real port.
+      is_open: while it is set, messages are answered.
+      num_answered: messages answered so far, by stream.
+    """
+
+    def __init__(self, address: str, *, answer_bytes: int, max_streams: int):
+        self.is_open = threading.Event()
+        self.num_answered: list[int] = []
+        self._answer = bytes(answer_bytes)
+        self._lock = threading.Lock()
+        method: Any = grpc.stream_stream_rpc_method_handler(self._connect)
+        self._server = grpc.server(ThreadPoolExecutor(max_streams), options=_OPTIONS)
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: method}),)
+        )
+        port = self._server.add_insecure_port(address)
+        is_unix = address.startswith("unix:")
+        self.address = address if is_unix else f"{address.rsplit(':', 1)[0]}:{port}"
+        self._server.start()
+
+    def stop(self) -> None:
+        """Ends all streams."""
+        self._server.stop(0.0).wait()
+        self.is_open.set()
+
+    def _connect(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        with self._lock:
+            index = len(self.num_answered)
+            self.num_answered.append(0)
+        for _ in requests:
+            if not self.is_open.is_set():
+                self.is_open.wait()
+            self.num_answered[index] += 1
+            yield self._answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class EchoOptions:
+    """A client of the bare echo.
+
+    Attributes:
+      address: of the server.
+      message_bytes: length of each message.
+      in_flight: messages that are never waited for one by one.
+    """
+
+    address: str
+    message_bytes: int
+    in_flight: int
+
+
+def main() -> None:
+    """Sends until it is killed or the server goes away."""
+    options = tyro.cli(EchoOptions)
+    outgoing: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    message = bytes(options.message_bytes)
+    for _ in range(options.in_flight):
+        outgoing.put(message)
+    channel = grpc.insecure_channel(options.address, _OPTIONS)
+    connect: Any = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")
+    for _ in connect(iter(outgoing.get, None), wait_for_ready=True):
+        outgoing.put(message)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Pipeline: environment steps through the whole system against what its parts would allow.
+
+Once with an agent that does not think, against the environments' own stepping rate; once with the
+real network, against stepping and the bare network; and once learning too, against both and the
+bare update. On a CPU the parts share its cores, so their times add up. On an accelerator stepping
+and computing overlap, and the slower of the two is the limit.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+
+from learner.extras.bench import processes, workloads
+from learner.extras.bench.bare import BareUpdate, bare_forward
+from learner.extras.bench.measuring import (
+    Pace,
+    Result,
+    conditions,
+    interleave,
+    rate,
+    serial,
+    spread,
+)
+from learner.extras.bench.processes import RawStepping
+from learner.extras.bench.system import Interval, System
+from learner.extras.bench.workloads import NullAgentConfig, Workload
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.ppo import PpoConfig
+from seedrl.config import Config, LaunchConfig
+from seedrl.networks.config import ActorCriticConfig
+
+# So few updates are owed that none is ever made.
+_ACTING_ONLY = 1e-9
+
+
+class Figure(NamedTuple):
+    """A result to be: its name, and the parts of which its limit is composed."""
+
+    name: str
+    parts: tuple[str, ...]
+
+
+FIGURES = {
+    "null": Figure("acting without a network", ("stepping",)),
+    "acting": Figure("acting", ("stepping", "network")),
+    "learning": Figure("acting and learning", ("stepping", "network", "update")),
+}
+
+
+class Measured(NamedTuple):
+    """Environment steps per second of each figure and part, by name, one number a round.
+
+    `intervals` are what the systems did in the last round, by figure.
+    """
+
+    rates: dict[str, tuple[float, ...]]
+    intervals: dict[str, Interval]
+
+
+def run(pace: Pace) -> Iterator[Result]:
+    """R2D2 on Pong, 64 environments a message, then on CartPole, replay ratio 1; IMPALA and PPO."""
+    yield from _apart(pong(), pace, {"null": 0.85, "acting": 0.85, "learning": 0.85})
+    yield from _apart(cartpole(), pace, {"null": None, "acting": None, "learning": 0.7})
+    for workload in on_policy_workloads():
+        yield from _apart(workload, pace, {"learning": 0.85})
+
+
+def _apart(workload: Workload, pace: Pace, targets: Mapping[str, float | None]) -> list[Result]:
+    return processes.results(workload.config, results, workload, pace, targets=targets)
+
+
+def pong() -> Workload:
+    """Pong with 64 environments a message, small batches and a small replay."""
+    return workloads.scaled(
+        workloads.pong(),
+        launch=LaunchConfig(env_servers=1, envs_per_server=128, groups=2),
+        capacity_steps=20_000,
+        batch_sequences=8,
+    )
+
+
+def cartpole() -> Workload:
+    """CartPole with 128 environments a message, from two env servers."""
+    return workloads.scaled(
+        workloads.cartpole(),
+        launch=LaunchConfig(env_servers=2, envs_per_server=256, groups=2),
+        capacity_steps=100_000,
+        # A sequence of each environment.
+        min_steps=20_480,
+        batch_sequences=64,
+    )
+
+
+def on_policy_workloads() -> Iterator[Workload]:
+    """IMPALA and PPO, asynchronous, in rollouts of 32 rows; each row goes through one update.
+
+    CartPole as above, with two layers of 64; Pong with the Nature network, 32 environments a
+    message.
+    """
+    of_pong = LaunchConfig(env_servers=1, envs_per_server=64, groups=2)
+    tasks = (
+        (workloads.cartpole(), 4096, cartpole().config.launch, _network("mlp", 64, 64)),
+        (workloads.pong(), 1024, of_pong, _network("nature", 512)),
+    )
+    for workload, batch_rows, launch, network in tasks:
+        impala = ImpalaConfig(network=network, unroll=31)
+        ppo = PpoConfig(network=network, unroll=31, epochs=1, minibatches=1)
+        for agent in (impala, ppo):
+            yield workloads.on_policy(workload, agent, batch_rows=batch_rows, launch=launch)
+
+
+def _network(torso: Literal["mlp", "nature"], *sizes: int) -> ActorCriticConfig:
+    return ActorCriticConfig(torso=torso, torso_sizes=sizes, core="none")
+
+
+def results(
+    workload: Workload, pace: Pace, *, targets: Mapping[str, float | None]
+) -> Iterator[Result]:
+    """Results of one workload, for the figures that `targets` names."""
+    measured = measure(workload, pace, list(targets))
+    for key, target in targets.items():
+        name, parts = FIGURES[key]
+        rates = [measured.rates[part] for part in parts]
+        yield Result(
+            name=f"pipeline: {workload.name}, {name}",
+            unit="steps/s",
+            limit_name=" + ".join(parts),
+            ours=measured.rates[key],
+            limits=tuple(_composed(*each) for each in zip(*rates, strict=True)),
+            target=target,
+            conditions=described(workload, key),
+            details={
+                **{f"{part}/s": spread(measured.rates[part]).median for part in parts},
+                **_latency(measured.intervals[key]),
+            },
+        )
+
+
+def measure(workload: Workload, pace: Pace, figures: Sequence[str]) -> Measured:
+    """Measures the systems of these figures and their parts, in turn."""
+    intervals: dict[str, Interval] = {}
+
+    def of(key: str, system: System) -> Callable[[], float]:
+        def measured() -> float:
+            intervals[key] = system.run(pace.seconds, by_updates=key == "learning")
+            return intervals[key].steps / intervals[key].seconds
+
+        return measured
+
+    with contextlib.ExitStack() as stack:
+        systems = {
+            key: stack.enter_context(System(config_of(workload.config, key))) for key in figures
+        }
+        stepping = stack.enter_context(RawStepping(workload.config))
+        learning = systems["learning"]
+        learning.run_until(lambda: learning.parts.learning.updates > 0)
+        network = bare_forward(workload, learning.served.config.serving.training_slots // 2)
+        update = BareUpdate(workload)
+        update.learn()
+        measures = {
+            "stepping": lambda: stepping.rate(pace.seconds),
+            "network": lambda: rate(network, pace.seconds),
+            "update": lambda: rate(update.learn, pace.seconds),
+            **{key: of(key, system) for key, system in systems.items()},
+        }
+        return Measured(interleave(measures, pace.rounds), intervals)
+
+
+def config_of(config: Config, key: str) -> Config:
+    """The configuration of a figure's system."""
+    if key == "learning":
+        return config
+    replay = dataclasses.replace(config.replay, ratio=_ACTING_ONLY)
+    acting = dataclasses.replace(config, replay=replay)
+    if key == "acting":
+        return acting
+    return dataclasses.replace(acting, agent=NullAgentConfig(window=config.agent.window))
+
+
+def described(workload: Workload, key: str) -> dict[str, Any]:
+    """What the figure of that key was measured with."""
+    config, launch = workload.config, workload.config.launch
+    environment, _, _ = workload.name.partition(" by ")
+    fields: dict[str, object] = {} if key == "learning" else {"replay_ratio": 0.0}
+    if key == "null":
+        fields["network"] = "none: actions at random"
+    if key == "learning":
+        fields["batch"] = f"{config.learning.batch_sequences} sequences"
+    return conditions(
+        config,
+        messages=f"{launch.envs_per_server // launch.groups} environments each",
+        environments=f"{launch.env_servers} x {launch.envs_per_server} {environment}",
+        **fields,
+    )
+
+
+def _composed(stepping: float, *computing: float) -> float:
+    if not computing or jax.local_devices()[0].platform == "cpu":
+        return serial(stepping, *computing)
+    return min(stepping, serial(*computing))
+
+
+def _latency(interval: Interval) -> dict[str, float]:
+    names = ("reply_ms_p50", "reply_ms_p95", "reply_ms_p99", "batch_fill")
+    return {name: interval.metrics[name] for name in names if name in interval.metrics}

@@ -1,0 +1,204 @@
+"""The whole system in one process: a learner that can be run for a while, and its env servers."""
+
+import contextlib
+import dataclasses
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from learner.build import build, compile_all, plan_geometry
+from learner.processes import env_servers
+from learner.processes.env_servers import EnvServers, Fleet, socket_address
+from learner.report.metrics import Metrics
+from learner.runtime.worker import Worker
+from learner.serving.batching import free_running
+from learner.serving.core import Serving
+from learner.serving.hub import Hub
+from learner.serving.leases import SlotTable
+from learner.serving.server import Service
+from seedrl.config import Config, check, page_steps
+
+ANY_PORT = "127.0.0.1:0"
+_START_SECONDS = 300.0
+_TICK_SECONDS = 0.002
+# Between starting the threads and counting what they do.
+_RAMP_SECONDS = 0.2
+_DEADLINE_SECONDS = 120.0
+
+
+class ServedFleet:
+    """Owns a hub behind its service and its env servers, which entering starts and leaving ends.
+
+    Attributes:
+      config: with the address that is served, and training slots for all environments.
+      folder: for whatever a run writes; removed at the end.
+      hub: where the env servers' steps arrive. Only the caller answers them.
+    """
+
+    def __init__(self, config: Config, *, over_tcp: bool = False):
+        """`over_tcp`: serve on a port of this host, as between hosts, and not on a socket."""
+        self._over_tcp = over_tcp
+        launch = config.launch
+        num_envs = launch.env_servers * launch.envs_per_server
+        self._stack = contextlib.ExitStack()
+        self._fleet = Fleet(launch.env_servers, launch.envs_per_server, launch.groups)
+        serving = dataclasses.replace(config.serving, training_slots=num_envs, evaluation_slots=0)
+        evaluation = dataclasses.replace(config.evaluation, target_return=None)
+        self.config = dataclasses.replace(config, serving=serving, evaluation=evaluation)
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-bench-"))
+            self.folder = Path(folder)
+            address = ANY_PORT if self._over_tcp else stack.enter_context(socket_address())
+            serving = env_servers.on_private_socket(self.config.serving, address)
+            serving = dataclasses.replace(serving, insecure=self._over_tcp)
+            self.config = dataclasses.replace(self.config, serving=serving)
+            check(self.config)
+            slots = SlotTable(training=serving.training_slots, evaluation=0, seed=self.config.seed)
+            core = Serving(
+                slots,
+                page_steps=page_steps(self.config),
+                rule=free_running(serving.batch_deadline_seconds),
+            )
+            self.hub = Hub(core, self.config.environment)
+            service = Service(self.hub, serving)
+            address = service.start()
+            stack.callback(service.stop, grace_seconds=0.0)
+            served = dataclasses.replace(
+                self.config, serving=dataclasses.replace(serving, bind=address)
+            )
+            words = env_servers.command(self._fleet, served, logs=self.folder / "logs")
+            stack.enter_context(EnvServers(words))
+            # A first step of every environment: then all of them are built.
+            self.await_rows(serving.training_slots)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def await_rows(self, num_rows: int) -> None:
+        """Waits until N rows have arrived in all. Raises RuntimeError if they do not."""
+
+        def accepted() -> int:
+            return self.hub.ledger().get("accepted", 0)
+
+        if not self.hub.wait_until(lambda: accepted() >= num_rows, _START_SECONDS):
+            ends = (path.read_text()[-500:] for path in sorted(self.folder.glob("logs/*.log")))
+            raise RuntimeError(
+                f"expected {num_rows} steps of environments within {_START_SECONDS:.0f} seconds, "
+                f"got {accepted()}: {' | '.join(' '.join(text.split()) for text in ends)}"
+            )
+
+
+class Interval(NamedTuple):
+    """What the system did while it was allowed to run.
+
+    Attributes:
+      steps: environment steps.
+      updates: updates.
+      seconds: how long it took.
+      metrics: as the run's metrics report them.
+    """
+
+    steps: int
+    updates: int
+    seconds: float
+    metrics: dict[str, float]
+
+
+class System:
+    """Owns a learner and its env servers. Entering starts the env servers and compiles.
+
+    The learner's two threads run only inside `run`. Between two calls nothing computes: the env
+    servers wait for actions.
+    """
+
+    def __init__(self, config: Config):
+        self.served = ServedFleet(config)
+        self._stack = contextlib.ExitStack()
+        self._failed = threading.Event()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.served)
+            self.metrics = Metrics(self.served.folder / "run")
+            stack.callback(self.metrics.close)
+            hub, config = self.served.hub, self.served.config
+            assert hub.spec is not None
+            geometry = plan_geometry(config)
+            self.parts = build(config, geometry, hub=hub, spec=hub.spec, metrics=self.metrics)
+            compile_all(self.parts)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def run(self, seconds: float, *, by_updates: bool = False) -> Interval:
+        """Lets the system run, and measures for `seconds` after a ramp: at least one step.
+
+        With `by_updates` the interval begins and ends with an update, and holds at least one:
+        acting runs ahead of learning by a few updates, which would count for much of a short
+        interval. At a high replay ratio a step may take minutes.
+        """
+        await_next = self._await_update if by_updates else self._await_step
+        acting, learning = self.parts.acting[0], self.parts.learning
+        with self._running():
+            self._failed.wait(_RAMP_SECONDS)
+            await_next()
+            self._flush()
+            # The clock first and last: a pause between the two never makes the system faster.
+            start = time.perf_counter()
+            steps, updates = acting.training_steps, learning.updates
+            self._failed.wait(seconds)
+            await_next()
+            steps, updates = acting.training_steps - steps, learning.updates - updates
+            return Interval(steps, updates, time.perf_counter() - start, self._flush())
+
+    def run_until(self, condition: Callable[[], bool]) -> None:
+        """Lets the system run until `condition`."""
+        with self._running():
+            self._await(condition)
+
+    @contextlib.contextmanager
+    def _running(self) -> Iterator[None]:
+        learning = self.parts.learning
+        bodies = {"acting": self.parts.acting[0].run_once, "learning": learning.run_once}
+        workers = [Worker(name, body, self._failed) for name, body in bodies.items()]
+        for worker in workers:
+            worker.start()
+        try:
+            yield
+        finally:
+            # Acting first: while learning takes its pages, it cannot be stuck.
+            has_stopped = all([worker.stop(_DEADLINE_SECONDS) for worker in workers])
+        for worker in workers:
+            if worker.failure is not None:
+                raise RuntimeError("a thread of the learner died") from worker.failure
+        if not has_stopped:
+            raise RuntimeError("a thread of the learner did not stop")
+        # Waits for the update in flight, which would compete with what is measured next.
+        learning.finish_update()
+
+    def _await_step(self) -> None:
+        before = self.parts.acting[0].training_steps
+        self._await(lambda: self.parts.acting[0].training_steps > before)
+
+    def _await_update(self) -> None:
+        before = self.parts.learning.updates
+        self._await(lambda: self.parts.learning.updates > before)
+
+    def _await(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while not condition() and not self._failed.wait(_TICK_SECONDS):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"nothing happened for {_DEADLINE_SECONDS:.0f} seconds")
+
+    def _flush(self) -> dict[str, float]:
+        acting, learning = self.parts.acting[0], self.parts.learning
+        return self.metrics.flush(env_steps=acting.training_steps, updates=learning.updates)

@@ -1,0 +1,194 @@
+"""Wire: the service, with nobody behind it who thinks, against a bare echo of the same messages."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from learner.extras.bench.echo import EchoServer
+from learner.extras.bench.measuring import Pace, Result, growth, interleave, spread
+from learner.extras.bench.system import ANY_PORT, ServedFleet
+from learner.extras.bench.workloads import NullAgentConfig
+from learner.processes.env_servers import Child, child_environment, socket_address
+from learner.serving.hub import Hub
+from seedrl.agents.window import WindowSpec
+from seedrl.config import Config, EnvironmentConfig, LaunchConfig
+from seedrl.wire.framing import (
+    ActionsPayload,
+    StepPayload,
+    encode_from_env_server,
+    encode_from_learner,
+)
+from seedrl.wire.payload import StepLayout, pack_actions
+
+_POLL_SECONDS = 0.05
+# Between letting messages flow and counting them.
+_RAMP_SECONDS = 0.1
+
+
+class Messages(NamedTuple):
+    """What crosses the wire: each message holds one observation of `shape` of `num_envs`."""
+
+    num_envs: int
+    shape: tuple[int, ...]
+    dtype: str
+    target: float
+
+
+_MESSAGES = (
+    Messages(23, (4,), "float32", 0.6),
+    Messages(8, (84, 84), "uint8", 0.8),
+    Messages(64, (84, 84), "uint8", 0.8),
+)
+_ENV_SERVERS = 2
+_GROUPS = 2
+
+
+def run(pace: Pace) -> Iterator[Result]:
+    """About 600 bytes, 55 KiB and 441 KiB a message; two env servers of two groups each.
+
+    As on one host, over links, and as between hosts, over gRPC on TCP.
+    """
+    for over_tcp in (False, True):
+        for messages in _MESSAGES:
+            yield result(messages, pace, env_servers=_ENV_SERVERS, over_tcp=over_tcp)
+
+
+def result(messages: Messages, pace: Pace, *, env_servers: int, over_tcp: bool = False) -> Result:
+    """The service with these messages from `env_servers` env servers of two groups each.
+
+    Both it and the echo over TCP, or else over links and the echo over a Unix socket.
+    """
+    with contextlib.ExitStack() as stack:
+        fleet = config(messages, env_servers=env_servers, local_link=not over_tcp)
+        served = stack.enter_context(ServedFleet(fleet, over_tcp=over_tcp))
+        answering = Answering(served.hub)
+        assert served.hub.spec is not None
+        layout = StepLayout(served.hub.spec, messages.num_envs)
+        step_bytes = len(encode_from_env_server(StepPayload(bytes(layout.num_bytes))))
+        actions = pack_actions(0, 0, np.zeros(messages.num_envs, np.int32))
+        answer_bytes = len(encode_from_learner(ActionsPayload(actions)))
+        echo = stack.enter_context(
+            _echo(
+                ANY_PORT if over_tcp else stack.enter_context(socket_address()),
+                step_bytes=step_bytes,
+                answer_bytes=answer_bytes,
+                clients=env_servers,
+            )
+        )
+        measured = interleave(
+            {
+                "service": lambda: answering.rate(pace.seconds),
+                "echo": lambda: _echo_rate(echo, pace.seconds),
+            },
+            pace.rounds,
+        )
+    service = spread(measured["service"]).median
+    return Result(
+        name=f"wire{' over TCP' if over_tcp else ''}: {step_bytes:,} bytes",
+        unit="messages/s",
+        limit_name="bare gRPC echo",
+        ours=measured["service"],
+        limits=measured["echo"],
+        target=messages.target,
+        conditions={
+            "messages": f"{step_bytes:,} bytes each, answers of {answer_bytes}, over "
+            + ("gRPC on TCP" if over_tcp else "links of one host"),
+            "environments": f"{env_servers} env servers, {_GROUPS} steps in flight each",
+            "network": "none: all actions are 0",
+        },
+        details={"MB/s": service * step_bytes / 1e6},
+    )
+
+
+class Answering:
+    """Answers every step with zeros, in a thread of its own, as long as it is allowed to."""
+
+    def __init__(self, hub: Hub):
+        self._hub = hub
+        self.num_messages = 0
+
+    def rate(self, seconds: float) -> float:
+        """Answers for `seconds`; messages per second."""
+        stop = threading.Event()
+        thread = threading.Thread(target=self._run, args=(stop,), name="answering", daemon=True)
+        thread.start()
+        time.sleep(_RAMP_SECONDS)
+        try:
+            return growth(lambda: self.num_messages, seconds)
+        finally:
+            stop.set()
+            thread.join()
+
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            batch = self._hub.next_batch(["training"], timeout=_POLL_SECONDS)
+            if batch is not None:
+                self._hub.answer(batch, np.zeros(len(batch.slots), np.int32))
+                self.num_messages += len(batch.pending)
+
+
+def _echo_rate(echo: EchoServer, seconds: float) -> float:
+    echo.is_open.set()
+    time.sleep(_RAMP_SECONDS)
+    try:
+        return growth(lambda: sum(echo.num_answered), seconds)
+    finally:
+        echo.is_open.clear()
+
+
+@contextlib.contextmanager
+def _echo(
+    address: str, *, step_bytes: int, answer_bytes: int, clients: int
+) -> Iterator[EchoServer]:
+    """An echo server and its clients, in processes of their own as env servers are."""
+    with contextlib.ExitStack() as stack:
+        server = EchoServer(address, answer_bytes=answer_bytes, max_streams=clients)
+        stack.callback(server.stop)
+        flags = ("--address", server.address, "--message-bytes", str(step_bytes))
+        words = [
+            sys.executable,
+            "-m",
+            "learner.extras.bench.echo",
+            *flags,
+            "--in-flight",
+            str(_GROUPS),
+        ]
+        for _ in range(clients):
+            client = Child(words, child_environment(), output=subprocess.DEVNULL)
+            stack.callback(client.end, 0.0)
+        _await_clients(server, clients)
+        yield server
+
+
+def _await_clients(server: EchoServer, clients: int) -> None:
+    deadline = time.monotonic() + 60.0
+    while len(server.num_answered) < clients:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"expected {clients} clients of the echo, got {server.num_answered}")
+        time.sleep(_POLL_SECONDS)
+
+
+def config(messages: Messages, *, env_servers: int, local_link: bool = True) -> Config:
+    """Env servers that send these messages, each of two groups; nobody learns from them."""
+    arguments = {"shape": messages.shape, "dtype": messages.dtype}
+    return Config(
+        environment=EnvironmentConfig(
+            id="envs_server.envs.constant:make",
+            arguments=json.dumps(arguments),
+            vectorization="native",
+        ),
+        agent=NullAgentConfig(window=WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1)),
+        launch=LaunchConfig(
+            env_servers=env_servers,
+            envs_per_server=_GROUPS * messages.num_envs,
+            groups=_GROUPS,
+            local_link=local_link,
+        ),
+    )

@@ -1,0 +1,147 @@
+"""The web application: the page, its stream of messages, and the server of both."""
+
+import ipaddress
+import json
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from learner.extras.watch.feed import Feed
+from learner.report.metric_table import METRICS, lines
+from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST
+from seedrl.errors import AddressInUseError
+
+_PAGE = Path(__file__).parent / "page"
+_FILES = {
+    "/": ("index.html", "text/html"),
+    "/watch.css": ("watch.css", "text/css"),
+    "/watch.js": ("watch.js", "text/javascript"),
+    "/uplot.css": ("uplot.css", "text/css"),
+    "/uplot.js": ("uplot.js", "text/javascript"),
+}
+# The browser runs and loads only these files, whatever a run's files contain.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; "
+    "base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def application(folder: Path) -> Starlette:
+    """The application for a run's folder, or a folder of runs."""
+    app = Starlette(
+        routes=[
+            *(Route(path, _static) for path in _FILES),
+            Route("/words.json", _words),
+            Route("/stream", _stream),
+        ],
+        middleware=[Middleware(_Guard)],
+    )
+    app.state.feed = Feed(folder)
+    return app
+
+
+def is_allowed_host(header: str) -> bool:
+    """True if a request names this machine by an address or by its own name.
+
+    The owner of any other name can point it at this machine, to make a browser read the page for
+    another site (DNS rebinding).
+    """
+    name = header.rpartition(":")[0] if header.rpartition(":")[2].isdigit() else header
+    if name.lower() in ("localhost", socket.gethostname().lower()):
+        return True
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+class _Guard:
+    """Refuses requests for another host, and adds the headers of every answer."""
+
+    def __init__(self, app: ASGIApp):
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                extra = [(key.lower().encode(), text.encode()) for key, text in _HEADERS.items()]
+                message["headers"] = [*message["headers"], *extra]
+            await send(message)
+
+        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        app: ASGIApp = self._app
+        if not is_allowed_host(host):
+            app = PlainTextResponse("unknown host: use the address", status_code=421)
+        return await app(scope, receive, with_headers)
+
+
+async def _static(request: Request) -> Response:
+    name, kind = _FILES[request.url.path]
+    return FileResponse(_PAGE / name, media_type=kind)
+
+
+async def _words(request: Request) -> Response:
+    """Meanings of metrics and accounts, for the page's labels."""
+    metrics = {
+        line: {"unit": metric.unit, "meaning": metric.meaning, "group": metric.group}
+        for metric in METRICS
+        for line in lines(metric)
+    }
+    equations = [equation._asdict() for equation in ALWAYS]
+    last = AT_REST[-1]._asdict()
+    words = {"metrics": metrics, "accounts": ACCOUNTS, "equations": equations, "at_rest": last}
+    return Response(json.dumps(words), media_type="application/json")
+
+
+async def _stream(request: Request) -> Response:
+    messages = _as_events(request.app.state.feed, request.query_params.get("run"))
+    return StreamingResponse(messages, media_type="text/event-stream")
+
+
+async def _as_events(feed: Feed, run: str | None) -> AsyncIterator[str]:
+    async for message in feed.messages(run):
+        yield f"data: {message}\n\n"
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens at `host` and `port`; 0 takes a free port.
+
+    Raises AddressInUseError if it cannot.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=64)
+    except OSError as error:
+        raise AddressInUseError(
+            f"cannot serve on {host} port {port}: {error.strerror}; choose another --bind or --port"
+        ) from error
+
+
+def web_server(folder: Path) -> uvicorn.Server:
+    """Serves the page of `folder` with `run(sockets=[...])` until `should_exit`, or a signal."""
+    config = uvicorn.Config(
+        application(folder),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        # Pages keep their stream open for ever.
+        timeout_graceful_shutdown=1,
+    )
+    return uvicorn.Server(config)

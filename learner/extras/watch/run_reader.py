@@ -1,0 +1,172 @@
+"""One run, read from the files in its folder."""
+
+import contextlib
+import json
+import math
+import os
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from learner.report.history import History
+from learner.report.json_lines import LineReader
+from seedrl.run_files import CONFIG, EVENTS, METRICS, STATUS, open_regular
+
+# Nothing that a run writes is larger; a file that is, is not read.
+_MOST_EVENTS = 1000
+_LONGEST_EVENT_BYTES = 2**15
+_LARGEST_OBJECT_BYTES = 2**24
+
+# Shown of runs that are not selected.
+_CURVE = ("env_steps", "elapsed_seconds", "return/training")
+
+Json = dict[str, Any]
+
+
+class View(NamedTuple):
+    """The news of a run, for the page to merge into what it has.
+
+    `curve`, `rounds`, `columns` and `events` are rows to append, all else replaces its predecessor.
+    A part with `reset` is complete: the page drops what it had.
+
+    Attributes:
+      brief: shown of every run: facts, status (without env_servers), curve {name: [...]}, rounds.
+      detail: shown of the selected run: columns {name: [...]}, latest, events, env_servers, config.
+    """
+
+    brief: Json
+    detail: Json
+
+
+class RunReader:
+    """Reads the news in a run's folder at each `poll`. The folder's files may be anybody's.
+
+    Attributes:
+      folder: of the run.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._metrics = LineReader(folder / METRICS)
+        self._events = LineReader(folder / EVENTS, longest_line_bytes=_LONGEST_EVENT_BYTES)
+        self._history = History()
+        self._kept_events: deque[Json] = deque(maxlen=_MOST_EVENTS)
+        self._status: Json = {}
+        self._env_servers: list[Any] = []
+        self._config: Json = {}
+        self._seen: dict[str, str] = {}
+
+    @property
+    def changed(self) -> float:
+        """Unix time at which the run's files were last written; 0 if there are none."""
+        times = [0.0]
+        for name in (METRICS, EVENTS, STATUS):
+            with contextlib.suppress(OSError):
+                times.append((self.folder / name).stat().st_mtime)
+        return max(times)
+
+    def poll(self) -> View:
+        """The news since the last poll."""
+        brief: Json = {}
+        detail: Json = {}
+        metrics, happened = self._metrics.read(), self._events.read()
+        if metrics.is_another:
+            self._history.clear()
+        if happened.is_another:
+            self._kept_events.clear()
+        is_rewritten = metrics.is_another or happened.is_another
+        if metrics.lines:
+            added = self._history.add(metrics.lines)
+            is_rewritten |= added.is_rewritten
+            brief["curve"], brief["rounds"] = _of_curve(added.columns), added.rounds
+            detail["columns"], detail["latest"] = added.columns, self._history.latest
+        if happened.lines:
+            detail["events"] = self._take_events(happened.lines)
+        if (found := self._changed(STATUS)) is not None:
+            self._take_status(found)
+            brief["status"], detail["env_servers"] = self._status, self._env_servers
+        if (config := self._changed(CONFIG)) is not None:
+            self._config = config
+            brief["facts"], detail["config"] = facts(config), config
+        return self.snapshot() if is_rewritten else View(brief, detail)
+
+    def snapshot(self) -> View:
+        """Everything that the polls so far have found."""
+        columns = self._history.columns()
+        brief = {
+            "reset": True,
+            "facts": facts(self._config),
+            "status": self._status,
+            "curve": _of_curve(columns),
+            "rounds": self._history.rounds,
+        }
+        detail = {
+            "reset": True,
+            "columns": columns,
+            "latest": self._history.latest,
+            "events": list(self._kept_events),
+            "env_servers": self._env_servers,
+            "config": self._config,
+        }
+        return View(brief, detail)
+
+    def _take_events(self, lines: list[bytes]) -> list[Json]:
+        taken = [event for line in lines[-_MOST_EVENTS:] if "text" in (event := _object(line))]
+        self._kept_events.extend(taken)
+        return taken
+
+    def _take_status(self, found: Json) -> None:
+        servers = found.pop("env_servers", [])
+        self._status = found
+        self._env_servers = servers if isinstance(servers, list) else []
+
+    def _changed(self, name: str) -> Json | None:
+        """The object in a file that has been replaced since the last call; else None."""
+        with contextlib.suppress(OSError), open_regular(self.folder / name) as file:
+            found = os.fstat(file.fileno())
+            stamp = f"{found.st_mtime_ns}-{found.st_ino}"
+            if stamp == self._seen.get(name) or found.st_size > _LARGEST_OBJECT_BYTES:
+                return None
+            if value := _object(file.read(_LARGEST_OBJECT_BYTES)):
+                self._seen[name] = stamp
+                return value
+        return None
+
+
+def facts(config: Mapping[str, Any]) -> Json:
+    """The part of a run's `config.json` that a list of runs shows."""
+    fields = config.get("config", {})
+
+    def at(*path: str) -> Any:
+        value: Any = fields
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        return value
+
+    kind = str(at("agent", "type") or "").rpartition(":")[2].removesuffix("Config")
+    return {
+        "environment": at("environment", "id"),
+        "agent": kind,
+        "seed": at("seed"),
+        "total_steps": at("learning", "total_steps"),
+        "target_return": at("evaluation", "target_return"),
+    }
+
+
+def _of_curve(columns: Mapping[str, list[float | None]]) -> dict[str, list[float | None]]:
+    return {name: columns[name] for name in _CURVE if name in columns}
+
+
+def _object(text: bytes) -> Json:
+    with contextlib.suppress(ValueError, RecursionError):
+        # A browser reads neither NaN nor Infinity, which is also what 1e999 becomes.
+        value = json.loads(text, parse_constant=lambda name: None, parse_float=_finite)
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None

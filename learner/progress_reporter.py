@@ -1,0 +1,176 @@
+"""Progress of a session: compiled, first update, evaluations, and what goes wrong in learning."""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+
+from learner.report.events import EventSink
+from learner.report.status import EvaluationStatus
+from learner.report.wording import score, untrained
+from learner.schedule import Session
+from seedrl.config import Config
+
+# Between two events about the same loss.
+_WARNING_SECONDS = 60.0
+# Between two events about rounds below the target: `metrics.jsonl` has all of them.
+_ROUND_SECONDS = 10.0
+# A metric that none of the first episodes has is taken for a typing error.
+_EPISODES_WITHOUT = 20
+
+
+class ProgressReporter:
+    """Turns what a session's counters show into events. Used by the main thread.
+
+    Attributes:
+      last, best: rounds of evaluation of the run.
+      skipped_in_a_row: updates since the last one that was finite; stays once it ends the run.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        session: Session,
+        listener: EventSink,
+        clock: Callable[[], float] = time.monotonic,
+        earlier: Iterable[EvaluationStatus] = (),
+        *,
+        compiling_since: float | None = None,
+    ):
+        """Starts with a session that is compiling.
+
+        Args:
+          config, session: what is looked at.
+          listener: takes the events.
+          clock: monotonic seconds.
+          earlier: rounds of all sessions before this one, see `run_records.played_rounds`.
+          compiling_since: by the clock; now, if that is None.
+        """
+        self._target = config.evaluation.target_return
+        self._max_skipped = config.learning.max_skipped_updates
+        self._session = session
+        self._listener = listener
+        self._clock = clock
+        self._compiling_since = clock() if compiling_since is None else compiling_since
+        self.is_compiling = True
+        self._has_updated = self._has_checked_metrics = False
+        # Of each loss, its count in the last event, and when the next event may be.
+        self._warned: dict[str, tuple[int, float]] = {}
+        # Counts of updates as they were when the last finite one was seen.
+        self._applied = self._skipped = self.skipped_in_a_row = 0
+        self._next_round = -math.inf
+        self.last: EvaluationStatus | None = None
+        self.best: EvaluationStatus | None = None
+        for played in earlier:
+            self._keep(played)
+
+    def update(self) -> None:
+        """Reports what has changed since the last call."""
+        self._look_at_programs()
+        self._look_at_metrics()
+        self._look_at_losses()
+        while self._session.acting.rounds:
+            self._take(self._session.acting.rounds.popleft())
+
+    def _look_at_programs(self) -> None:
+        # A compilation that has failed ends too; the session fails with its error.
+        if (
+            self.is_compiling
+            and not self._session.is_compiling
+            and not self._session.failed.is_set()
+        ):
+            self.is_compiling = False
+            seconds = self._clock() - self._compiling_since
+            self._listener.report("learning", f"compiled in {seconds:.1f} s", seconds=seconds)
+        learning = self._session.learning
+        if self._has_updated or not learning.num_applied:
+            return
+        self._has_updated = True
+        steps = self._session.acting.training_steps
+        self._listener.report("learning", f"first update, at {steps:,} environment steps")
+
+    def _look_at_losses(self) -> None:
+        learning = self._session.learning
+        if self.skipped_in_a_row < self._max_skipped:  # beyond it the run ends, whatever follows
+            # Applied first: a finite update may come between the two.
+            applied, skipped = learning.num_applied, learning.num_skipped
+            if applied != self._applied:
+                self._applied, self._skipped = applied, skipped
+            self.skipped_in_a_row = skipped - self._skipped
+        self._warn(
+            learning.num_skipped,
+            "skipped {number:,} updates with a non-finite loss, gradient, optimizer step or "
+            f"running moment ({self.skipped_in_a_row:,} in a row; the run ends with "
+            f"{self._max_skipped:,}, learning.max_skipped_updates). Their sequences now have the "
+            "lowest priority. hint: check for very large rewards or observations",
+            "skipped",
+        )
+        self._warn(
+            learning.num_stale,
+            "dropped {number:,} sequences that were acted more updates ago than "
+            "replay.max_lag_updates allows. hint: check whether an env server hangs, or is much "
+            "slower than the others",
+            "stale",
+        )
+
+    def _warn(self, count: int, text: str, name: str) -> None:
+        """Reports that a count has grown, at most once a minute."""
+        before, next_warning = self._warned.get(name, (0, -math.inf))
+        now = self._clock()
+        if count == before or now < next_warning:
+            return
+        self._warned[name] = (count, now + _WARNING_SECONDS)
+        number = count - before
+        text = text.format(number=number)
+        self._listener.report("learning", text, is_problem=True, number=number)
+
+    def _look_at_metrics(self) -> None:
+        totals = self._session.acting.totals
+        if self._has_checked_metrics or totals.measured_episodes < _EPISODES_WITHOUT:
+            return
+        self._has_checked_metrics = True
+        if absent := totals.absent_metrics:
+            names = " or ".join(map(repr, absent))
+            self._listener.report(
+                "learning",
+                f"environment.metrics: none of {totals.measured_episodes} episodes had {names} in "
+                "its last info. hint: `seedrl check-env` lists the numbers that are there",
+                is_problem=True,
+                names=list(absent),
+            )
+
+    def _take(self, played: EvaluationStatus) -> None:
+        self._keep(played)
+        text = f"{score(played.mean_return)} over {played.episodes} episodes"
+        reaches = self._target is not None and played.mean_return >= self._target
+        by = f"{text}, by the parameters of update {played.updates:,}"
+        if reaches and played.is_confirmation:
+            remark = untrained(played.updates, begins_untrained=self._session.starts_untrained)
+            self._report_round(
+                played, f"target {self._target:g} confirmed: {text}{remark}", "confirmed"
+            )
+        elif reaches:
+            what = "fresh episodes of the same parameters must confirm it"
+            self._report_round(
+                played, f"evaluation: {by}; target {self._target:g} reached: {what}", "nominated"
+            )
+        elif played.is_confirmation:
+            self._report_round(played, f"confirmation failed: {by}", "below")
+        elif self._clock() >= self._next_round:
+            self._next_round = self._clock() + _ROUND_SECONDS
+            self._report_round(played, f"evaluation: {by}", "below")
+
+    def _report_round(self, played: EvaluationStatus, text: str, outcome: str) -> None:
+        self._listener.report(
+            "evaluation",
+            text,
+            mean_return=played.mean_return,
+            episodes=played.episodes,
+            updates=played.updates,
+            is_confirmation=played.is_confirmation,
+            outcome=outcome,
+        )
+
+    def _keep(self, played: EvaluationStatus) -> None:
+        self.last = played
+        if self.best is None or played.mean_return > self.best.mean_return:
+            self.best = played

@@ -1,0 +1,312 @@
+"""The registry of env servers: which are connected, what they do, and why others left."""
+
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from learner.report.events import NO_SINK, EventSink
+from learner.report.status import EnvServerState, EnvServerStatus, Slots
+from learner.report.wording import environments
+
+# Below this a step is on its way; beyond it the learner waits.
+_WAITING_SECONDS = 1.0
+# The first few failures of an env server are each reported, then at most one in this time.
+_FIRST_FAILURES = 3
+_FAILURE_SECONDS = 30.0
+# Env servers that have left, and refusals that are not reported again.
+_MOST_LEFT = 50
+_MOST_REFUSALS = 1000
+
+
+class EnvServers(NamedTuple):
+    """The registry at one moment.
+
+    Attributes:
+      servers: those that are connected, then those that have left, latest first.
+      training, evaluation: slots of each role.
+      failures, refused: of environments, and connections that were refused; in all.
+      quarantined: environments that connected env servers have disabled.
+    """
+
+    servers: tuple[EnvServerStatus, ...] = ()
+    training: Slots = Slots(total=0)
+    evaluation: Slots = Slots(total=0)
+    failures: int = 0
+    quarantined: int = 0
+    refused: int = 0
+
+
+class Turn(NamedTuple):
+    """A group at one moment.
+
+    Attributes:
+      environments: in it.
+      is_training: its role.
+      sequence: steps that have arrived.
+      is_owed: whether its env server has the actions, and has not sent the next step.
+      owed_since: when it got them, or was ready to take its first step, by the clock.
+    """
+
+    environments: int
+    is_training: bool
+    sequence: int
+    is_owed: bool
+    owed_since: float = 0.0
+
+
+@dataclass
+class _Server:
+    """An env server's status, of which times are of the registry's clock, and how it came about.
+
+    Attributes:
+      offered: environments that it had; it may have got fewer.
+      left_at: when it left before; None if it is new.
+      was_ready: whether its environments were built.
+      is_explained: whether an event has reported why it leaves.
+      num_steps: steps of all environments that have arrived.
+    """
+
+    status: EnvServerStatus
+    offered: int
+    left_at: float | None = None
+    was_ready: bool = False
+    is_explained: bool = False
+    next_failure: float = -math.inf
+    num_steps: int = 0
+
+    def be(self, state: EnvServerState, now: float, **changes: object) -> None:
+        since = now if self.status.state != state else self.status.since_seconds
+        self.status = replace(self.status, state=state, since_seconds=since, **changes)  # type: ignore[arg-type]
+
+    def update(self, turns: Sequence[Turn], now: float, seconds: float) -> dict[int, float]:
+        """Takes the turn of each group, `seconds` after the last ones; seconds owed by group."""
+        num_steps = sum(turn.sequence * turn.environments for turn in turns)
+        rate = (num_steps - self.num_steps) / seconds if seconds else 0.0
+        self.num_steps = num_steps
+        waits = {number: now - turn.owed_since for number, turn in enumerate(turns) if turn.is_owed}
+        waits = {number: waited for number, waited in waits.items() if waited >= _WAITING_SECONDS}
+        longest = max(waits.values(), default=0.0)
+        self.status = replace(self.status, steps_per_second=rate, waiting_seconds=longest)
+        return waits
+
+
+class EnvServerRegistry:
+    """Knows every env server of a run, and reports when one joins, fails, hangs or leaves.
+
+    The hub calls it under its own lock when an env server comes or leaves, and once a second with
+    `look`, never for a step. It blocks only while another thread is in it, for less than a
+    millisecond. Leases go by their number; times are of any clock.
+    """
+
+    def __init__(
+        self,
+        listener: EventSink = NO_SINK,
+        *,
+        training_slots: int = 0,
+        evaluation_slots: int = 0,
+        step_deadline_seconds: float = 0.0,
+    ):
+        """`listener` takes the events; the other arguments are those of `serving`."""
+        # Guards all that follows. Reentrant: `left` reports by `turned_away`.
+        self._lock = threading.RLock()
+        self._listener = listener
+        self._step_deadline_seconds = step_deadline_seconds or math.inf
+        self._present: dict[int, _Server] = {}
+        self._left: dict[str, _Server] = {}  # by name; the last one left last
+        self._refusals: set[tuple[str, str]] = set()
+        self._looked: float | None = None
+        self._failures = self._num_refused = 0
+        self._slots = (Slots(total=training_slots), Slots(total=evaluation_slots))
+
+    def admitted(
+        self, lease: int, status: EnvServerStatus, *, offered: int, why_disabled: str = ""
+    ) -> None:
+        """An env server got slots; it builds its environments now.
+
+        Args:
+          lease: its number.
+          status: of the env server, by the clock of the hub.
+          offered: environments that it has; it may have got fewer.
+          why_disabled: why the newest of the disabled ones is.
+        """
+        with self._lock:
+            server = self._present[lease] = _Server(status, offered)
+            # A process that reconnects; one that was started again has another name.
+            before = self._left.pop(status.name, None)
+            known = 0
+            if before is not None:
+                known = before.status.quarantined
+                server.left_at = before.status.since_seconds
+                server.next_failure = before.next_failure
+                failures, failure = before.status.failures, before.status.last_failure
+                server.status = replace(status, failures=failures, last_failure=failure)
+            if status.quarantined > known:
+                disabled = f"{environments(status.quarantined)} disabled"
+                self._report_failure(server, disabled, why_disabled)
+
+    def ready(self, lease: int, now: float) -> None:
+        """It has built them, and steps."""
+        with self._lock:
+            server = self._present[lease]
+            server.was_ready = True
+            server.be("live", now)
+            status = server.status
+            away = None if server.left_at is None else now - server.left_at
+            how = "joins" if away is None else f"returns after {away:.1f} s"
+            self._listener.report(
+                "server_joined",
+                f"env server {status.name} {how} with {self._shares(server)}",
+                server=status.name,
+                training=status.training_slots,
+                evaluation=status.evaluation_slots,
+                away_seconds=away,
+            )
+
+    def failed(self, lease: int, reason: str, now: float, *, leaves: bool = True) -> None:
+        """One of its environments failed; of many failures not each is reported.
+
+        `leaves`: whether its connection ends because of that.
+        """
+        with self._lock:
+            self._failures += 1
+            server = self._present[lease]
+            number = server.status.failures + 1
+            server.status = replace(server.status, failures=number, last_failure=reason)
+            server.is_explained |= leaves
+            if number > _FIRST_FAILURES and now < server.next_failure:
+                return
+            server.next_failure = now + _FAILURE_SECONDS
+            self._report_failure(server, f"environment failed (failure {number})", reason)
+
+    def turned_away(self, name: str, reason: str, number: int = 1) -> None:
+        """The learner refuses an env server; the same refusal is reported once."""
+        with self._lock:
+            self._num_refused += number
+            if (name, reason) in self._refusals:
+                return
+            if len(self._refusals) >= _MOST_REFUSALS:
+                self._refusals.clear()
+            self._refusals.add((name, reason))
+            text = f"env server {name} refused: {reason}"
+            self._listener.report("server_refused", text, server=name, reason=reason)
+
+    def left(self, lease: int, reason: str, now: float, *, is_refused: bool = False) -> None:
+        """Its lease has ended; `is_refused`: because it cannot be used."""
+        with self._lock:
+            server = self._present.pop(lease)
+            when = "" if server.was_ready else " before it was ready"
+            server.be(
+                "left",
+                now,
+                left_because=reason,
+                steps_per_second=0.0,
+                waiting_seconds=0.0,
+                hung_groups=(),
+            )
+            name = server.status.name
+            self._left[name] = server
+            if len(self._left) > _MOST_LEFT:
+                del self._left[next(iter(self._left))]
+            if is_refused:
+                self.turned_away(name, reason)
+            elif not server.is_explained:
+                text = f"env server {name} left{when}: {reason}"
+                self._listener.report("server_left", text, server=name, reason=reason)
+
+    def closing(self) -> None:
+        """The learner ends all connections: none of that is worth an event."""
+        with self._lock:
+            self._listener = NO_SINK
+
+    def look(self, turns: Mapping[int, Sequence[Turn]], now: float) -> None:
+        """Takes the turn of every group of every lease."""
+        with self._lock:
+            seconds = 0.0 if self._looked is None else now - self._looked
+            self._looked = now
+            counts = {True: Counter[str](), False: Counter[str]()}
+            for lease, server in self._present.items():
+                # A lease may have begun since the turns were taken; one that has ended is not here.
+                if not server.was_ready or lease not in turns:
+                    continue
+                waits = server.update(turns[lease], now, seconds)
+                hung = self._note_hung(server, waits, now)
+                for number, turn in enumerate(turns[lease]):
+                    count = counts[turn.is_training]
+                    count["live"] += turn.environments
+                    count["waiting"] += turn.environments * (number in waits)
+                    count["hung"] += turn.environments * (number in hung)
+            training, evaluation = self._slots
+            self._slots = (
+                Slots(total=training.total, **counts[True]),
+                Slots(total=evaluation.total, **counts[False]),
+            )
+
+    def found(self, now: float) -> EnvServers:
+        """The registry as of the last `look`."""
+        with self._lock:
+            unix_time = time.time() - now
+            servers = (*self._present.values(), *reversed(self._left.values()))
+            return EnvServers(
+                tuple(
+                    replace(each.status, since_seconds=unix_time + each.status.since_seconds)
+                    for each in servers
+                ),
+                *self._slots,
+                self._failures,
+                sum(server.status.quarantined for server in self._present.values()),
+                self._num_refused,
+            )
+
+    def _report_failure(self, server: _Server, what: str, reason: str) -> None:
+        status = server.status
+        self._listener.report(
+            "environment_failed",
+            f"env server {status.name}: {what}: {reason}",
+            server=status.name,
+            failures=status.failures,
+            disabled=status.quarantined,
+            reason=reason,
+        )
+
+    def _note_hung(self, server: _Server, waits: Mapping[int, float], now: float) -> set[int]:
+        hung = {number for number in waits if waits[number] > self._step_deadline_seconds}
+        was_hung = server.status.state == "hung"
+        server.be("hung" if hung else "live", now, hung_groups=tuple(sorted(hung)))
+        name, seconds = server.status.name, server.status.waiting_seconds
+        if bool(hung) != was_hung:
+            text = "steps again"
+            if hung:
+                numbers = ", ".join(map(str, sorted(hung)))
+                text = (
+                    f"hangs: group{'s' * (len(hung) > 1)} {numbers} sent no step for {seconds:.0f} "
+                    "s (serving.step_deadline_seconds); its slots stay taken"
+                )
+            self._listener.report(
+                "waiting",
+                f"env server {name} {text}",
+                is_problem=bool(hung),
+                server=name,
+                groups=sorted(hung),
+                seconds=seconds,
+                waiting_for=name if hung else "",
+            )
+        return hung
+
+    def _shares(self, server: _Server) -> str:
+        """The environments of an env server by role, and how many slots are filled by now."""
+        ready = [each.status for each in self._present.values() if each.was_ready]
+        training, evaluation = self._slots
+        status = server.status
+        text = (
+            f"{environments(status.environments)}, {status.training_slots} to train and "
+            f"{status.evaluation_slots} to evaluate (slots filled: "
+            f"{sum(each.training_slots for each in ready)} of {training.total} and "
+            f"{sum(each.evaluation_slots for each in ready)} of {evaluation.total})"
+        )
+        if server.offered > status.environments:
+            text += f"; {server.offered} were offered, and all slots are taken"
+        return text

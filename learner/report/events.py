@@ -1,0 +1,196 @@
+"""Events of a run: each is printed on the terminal and appended to `events.jsonl`."""
+
+import collections
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from learner.report.json_lines import JsonLines
+from seedrl.run_files import EVENTS
+from seedrl.wire.printable import printable
+
+Kind = Literal[
+    "started",
+    "resumed",
+    "learning",
+    "evaluation",
+    "saved",
+    "save_failed",
+    "waiting",
+    "server_joined",
+    "server_left",
+    "server_refused",
+    "environment_failed",
+    "ended",
+]
+
+# What a user filters by, with the fields of the event: the source of docs/events.md.
+KINDS: dict[Kind, str] = {
+    "started": "the learner serves env servers: `address`, `devices`, `workdir`",
+    "resumed": "the session starts from a checkpoint of this run or of another one "
+    "(`--init-from`): `path`, `updates`, and of a resumed run `env_steps` and `age_seconds`",
+    "learning": "compiling starts (`replay_bytes`) or ends (`seconds`), the first update is "
+    "applied, updates are skipped or sequences dropped (`number`, at most one event a minute), "
+    "or episodes lack a metric (`names`)",
+    "evaluation": "a round of evaluation ends: `mean_return`, `episodes`, `updates` of the "
+    "parameters, `is_confirmation`; `outcome` is `below`, `nominated` (the target is reached, and "
+    "`evaluation.confirm_episodes` must confirm it) or `confirmed` (the run ends)",
+    "saved": "a checkpoint is durable: `path`, `updates`, `seconds`",
+    "save_failed": "a checkpoint could not be written, or not within `logging.stuck_seconds`; "
+    "training continues: `reason`",
+    "waiting": "no environment has stepped for 10 s, 20 s, and so on, or an env server "
+    "exceeds `serving.step_deadline_seconds` (`server`, `groups`); also the end of each: "
+    "`seconds`, `waiting_for`",
+    "server_joined": "an env server has built its environments: `server`, `training` and "
+    "`evaluation` environments; `away_seconds` if it has reconnected, else null",
+    "server_left": "the connection of an env server ended during the run: `server`, `reason`",
+    "server_refused": "an env server got no slots, or cannot build the environment; once for each "
+    "reason: `server`, `reason`",
+    "environment_failed": "an environment raised an exception (at most one event in 30 s for each "
+    "env server), or its env server disabled it because it fails too often: `server`, `failures` "
+    "so far, `disabled` environments, `reason`",
+    "ended": "the run is over: `reason`",
+}
+# Events of other kinds may be a problem, too: the caller decides.
+_PROBLEMS = frozenset({"save_failed", "server_left", "server_refused", "environment_failed"})
+
+# Parts of it are sent by other machines.
+_LONGEST_TEXT = 500
+# Of one kind: an env server that joins and leaves in a loop must not fill the disk.
+_MOST_A_MINUTE = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that has happened.
+
+    Attributes:
+      time_seconds: Unix time.
+      elapsed_seconds: time of the run, over all of its sessions.
+      env_steps: training environment steps of the run by then.
+      kind: one of those below.
+      is_problem: whether a person should look at it.
+      text: one line for a person.
+      fields: the names and numbers of the text.
+    """
+
+    time_seconds: float
+    elapsed_seconds: float
+    env_steps: int
+    kind: Kind
+    is_problem: bool
+    text: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+class EventSink(Protocol):
+    """Takes events."""
+
+    def report(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
+        """Takes an event; neither waits nor raises."""
+        ...
+
+
+class _NoSink:
+    def report(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
+        """Drops it."""
+
+
+NO_SINK: EventSink = _NoSink()
+
+
+class Events:
+    """Takes events from any thread without blocking it; `flush` writes and shows them.
+
+    Owns `workdir/events.jsonl`, to which each session of the run appends. A disk that refuses a
+    line is reported as an error, and the run continues.
+
+    Attributes:
+      count_steps: gives the training environment steps of the run; set once they are known.
+    """
+
+    def __init__(
+        self,
+        workdir: Path,
+        show: Callable[[Event], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        elapsed_seconds: float = 0.0,
+        env_steps: int = 0,
+    ):
+        """Appends to the folder's events.
+
+        Args:
+          workdir: the run's folder.
+          show: prints an event.
+          clock: monotonic seconds.
+          elapsed_seconds, env_steps: of earlier sessions of the run.
+        """
+        self._show = show
+        self._clock = clock
+        self._started = clock() - elapsed_seconds
+        self.count_steps: Callable[[], int] = lambda: env_steps
+        # Appending to a deque is atomic: `report` takes no lock, because its caller may hold the
+        # hub's, and `flush` writes to a disk that may be slow.
+        self._queue: collections.deque[Event] = collections.deque()
+        self._has_some = threading.Event()
+        self._minute, self._counts = 0, collections.Counter[str]()
+        self._lock = threading.Lock()  # between two threads that flush
+        self._file = JsonLines(workdir / EVENTS)
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Time of the run, over all of its sessions."""
+        return self._clock() - self._started
+
+    def report(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
+        """Takes an event. Neither waits nor raises, whatever lock the caller holds."""
+        if (number := self._count(kind)) > _MOST_A_MINUTE:
+            return
+        if number == _MOST_A_MINUTE:
+            text += f" (event {_MOST_A_MINUTE} of this kind in a minute: further ones are left out)"
+        event = Event(
+            time_seconds=time.time(),
+            elapsed_seconds=self.elapsed_seconds,
+            env_steps=self.count_steps(),
+            kind=kind,
+            is_problem=is_problem or kind in _PROBLEMS,
+            text=printable(text, _LONGEST_TEXT),
+            fields=fields,
+        )
+        self._queue.append(event)
+        self._has_some.set()
+
+    def _count(self, kind: Kind) -> int:
+        """Number of events of this kind in this minute; two threads at once may miss one."""
+        minute = int(self._clock() / 60)
+        if minute != self._minute:
+            self._minute, self._counts = minute, collections.Counter()
+        self._counts[kind] += 1
+        return self._counts[kind]
+
+    def wait(self, timeout: float) -> None:
+        """Waits until there is something to flush, or `wake`."""
+        self._has_some.wait(timeout)
+
+    def wake(self) -> None:
+        """Ends the present wait, or the next one."""
+        self._has_some.set()
+
+    def flush(self) -> None:
+        """Writes and shows the events taken so far, in order."""
+        with self._lock:
+            # Cleared first: an event that arrives after the loop sets it again.
+            self._has_some.clear()
+            while self._queue:
+                event = self._queue.popleft()
+                self._file.append(asdict(event))
+                self._show(event)
+
+    def close(self) -> None:
+        """Flushes, and closes the file."""
+        self.flush()
+        self._file.close()

@@ -1,0 +1,192 @@
+"""`status.json`: the state of a run, for readers of its folder.
+
+It is replaced every second, whole or not at all. A run that has not finished is dead if its file is
+older than a few seconds, or, on the same host, if no process holds the lock on `.lock` in the same
+folder. The docstrings below are the source of docs/events.md.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from learner.report.json_lines import plain
+from seedrl.run_files import STATUS
+
+State = Literal[
+    "starting", "waiting", "compiling", "training", "evaluating", "stopping", "finished"
+]
+# Reasons of a run that has not reached its end: a signal, or an error.
+STOPPED = "stopped by"
+THREAD_DIED, ERROR = "a thread of the learner died", "an error"
+NOT_FINITE = "too many updates in a row were not finite"
+FAILED = frozenset({THREAD_DIED, ERROR, NOT_FINITE, ""})
+
+EnvServerState = Literal["building", "live", "hung", "left"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvServerStatus:
+    """An env server.
+
+    Attributes:
+      name: `host:pid`, unique.
+      host: where it runs.
+      state: `building` its environments, `live`, `hung` (a group has not sent a step for longer
+        than `serving.step_deadline_seconds`), or `left`.
+      since_seconds: Unix time since which it has been in that state.
+      groups: groups of environments that step together.
+      environments: all of its environments: training_slots + evaluation_slots.
+      training_slots: environments whose experience is learned from.
+      evaluation_slots: environments that evaluate.
+      steps_per_second: environment steps over the last second, of all of its environments.
+      failures: exceptions of its environments so far.
+      last_failure: the newest of them, in one line; empty if there is none.
+      waiting_seconds: how long the learner has waited for the slowest group's step; 0 if for none.
+      hung_groups: numbers of the groups that have exceeded the deadline.
+      left_because: why it has left; empty if it has not.
+      quarantined: environments that it has disabled, because they fail too often.
+    """
+
+    name: str
+    host: str
+    state: EnvServerState
+    since_seconds: float
+    groups: int
+    environments: int
+    training_slots: int
+    evaluation_slots: int
+    steps_per_second: float = 0.0
+    failures: int = 0
+    last_failure: str = ""
+    waiting_seconds: float = 0.0
+    hung_groups: tuple[int, ...] = ()
+    left_because: str = ""
+    quarantined: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationStatus:
+    """A round of evaluation that has ended.
+
+    Attributes:
+      mean_return: of its episodes.
+      episodes: how many.
+      env_steps: training environment steps when it ended.
+      updates: in the parameters that were evaluated.
+      is_confirmation: whether it was one of `evaluation.confirm_episodes`.
+    """
+
+    mean_return: float
+    episodes: int
+    env_steps: int
+    updates: int
+    is_confirmation: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slots:
+    """Number of environments of one role.
+
+    Attributes:
+      total: slots of the learner.
+      live: of env servers that are ready.
+      waiting: of those, the ones whose step the learner has awaited for a second or more.
+      hung: of those, the ones beyond `serving.step_deadline_seconds`.
+    """
+
+    total: int
+    live: int = 0
+    waiting: int = 0
+    hung: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confirmation:
+    """A target that is being confirmed.
+
+    Attributes:
+      ended: episodes that have ended.
+      episodes: `evaluation.confirm_episodes`.
+      slots: evaluation slots that play them.
+      mean_return: mean of those that have ended; null before the first.
+    """
+
+    ended: int
+    episodes: int
+    slots: int
+    mean_return: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """State of a run.
+
+    Attributes:
+      time_seconds: Unix time at which this was written.
+      state: `starting`; `waiting` for env servers; `compiling`, acting already or not yet;
+        `training`; `evaluating`: a target is being confirmed; `stopping`; `finished`.
+      state_since_seconds: Unix time since which it is in that state.
+      reason: why the run has ended; empty before.
+      config: name of the configuration.
+      pid: of the learner.
+      host: name of the machine that it runs on.
+      address: where it serves.
+      started_seconds: Unix time at which this session began.
+      elapsed_seconds: time of the run, over all of its sessions.
+      env_steps: training environment steps of the run.
+      total_steps: `learning.total_steps`.
+      updates: updates of the run.
+      env_steps_per_second: over the last second.
+      updates_per_second: over the last second.
+      target_return: `evaluation.target_return`, or null.
+      last_evaluation: the newest round, or null.
+      best_evaluation: the one with the highest mean, or null.
+      confirmation: the confirmation that is being played, or null.
+      waiting_for: reason why no environment steps; empty if they do.
+      training_slots: environments whose experience is learned from.
+      evaluation_slots: environments that evaluate.
+      env_servers: all that have been connected in this session; those that have left last.
+      metrics: last value of every metric, by the names in metrics.md.
+    """
+
+    time_seconds: float
+    state: State
+    state_since_seconds: float = 0.0
+    reason: str = ""
+    config: str
+    pid: int
+    host: str = ""
+    address: str = ""
+    started_seconds: float
+    elapsed_seconds: float
+    env_steps: int = 0
+    total_steps: int
+    updates: int = 0
+    env_steps_per_second: float = 0.0
+    updates_per_second: float = 0.0
+    target_return: float | None
+    last_evaluation: EvaluationStatus | None = None
+    best_evaluation: EvaluationStatus | None = None
+    confirmation: Confirmation | None = None
+    waiting_for: str = ""
+    training_slots: Slots
+    evaluation_slots: Slots
+    env_servers: tuple[EnvServerStatus, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def write_status(workdir: Path, status: Status) -> None:
+    """Replaces the folder's `status.json`. A disk that refuses it keeps the old one."""
+    try:
+        text = json.dumps(status, default=vars, allow_nan=False)
+    except ValueError:  # a number that is not finite: rare, and ten times as slow
+        text = json.dumps(plain(dataclasses.asdict(status)), allow_nan=False)
+    new = workdir / f".{STATUS}.new"
+    with contextlib.suppress(OSError):
+        new.write_text(text + "\n")
+        os.replace(new, workdir / STATUS)

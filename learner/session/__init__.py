@@ -1,1 +1,0 @@
-"""The only package that wires: a run from start to end."""

@@ -1,0 +1,206 @@
+"""What comes back from a checkpoint, and what is refused."""
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from learner.acting.act_step import ActingState
+from learner.acting.loop import ActingSnapshot
+from learner.checkpoints.restoring import (
+    require_fit,
+    restore_acting,
+    restore_params,
+    restore_replay,
+    restore_state,
+    restore_streams,
+    same_agent,
+    streams_can_resume,
+)
+from learner.checkpoints.saver import Saver
+from learner.learning.learn_step import LearnerState, initial_state
+from learner.learning.loop import Snapshot
+from learner.serving.batching import lock_step
+from learner.serving.core import Serving
+from learner.serving.leases import SlotTable
+from seedrl import checkpoints, stored_arrays
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import Config, ReplayConfig
+from seedrl.config_io import to_json
+from seedrl.errors import CheckpointError, ConfigError
+from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.buffer import ReplayState
+from seedrl.replay.index import PageIndex
+from seedrl.spec_json import encode_spec
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from tests.learner.checkpoints.snapshots import CONFIG, META, abstract_of, replay, state
+
+
+def _save(directory: Path, snapshot: Snapshot) -> checkpoints.Checkpoint:
+    saver = Saver(directory, keep=2)
+    saver.start(snapshot, META)
+    saver.wait()
+    assert saver.failure is None
+    found = checkpoints.latest(directory / "checkpoints")
+    assert found is not None
+    return found
+
+
+def _assert_same(got: Any, expected: Any) -> None:
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    for left, right in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left, right)
+
+
+def test_a_learner_state_comes_back_bit_by_bit(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(state(), [], ()))
+    assert (found.step, found.meta) == (5, META)
+    restored = restore_state(found, abstract_of(state()), CONFIG)
+    assert isinstance(restored, LearnerState)
+    _assert_same(restored, state())
+    assert restore_replay(found, abstract_of(replay())) is None
+    with pytest.raises(CheckpointError, match="params.core"):  # of the same agent: by array
+        restore_state(found, abstract_of(state(16)), CONFIG)
+
+
+def test_a_replay_and_its_indices_come_back(tmp_path: Path) -> None:
+    window = R2D2Config(burn_in=1, unroll=2, n_steps=1, stride=2).window
+    arguments: dict[str, Any] = {"capacity_pages": 3, "window": window, "page_steps": 2}
+    indices = [PageIndex(**arguments) for _ in range(2)]
+    for index, streams in zip(indices, ([4, 4, 9, 4], [5]), strict=True):
+        for stream in streams:
+            index.plan([stream])
+    found = _save(tmp_path, Snapshot(state(), [index.state() for index in indices], replay()))
+    restored = restore_replay(found, abstract_of(replay(seed=1)))
+    _assert_same(restored, replay())
+    for index, saved in zip(indices, found.meta["replay_indices"], strict=True):
+        fresh = PageIndex(**arguments)
+        fresh.restore(saved)
+        assert fresh.state() == index.state()
+        assert fresh.num_sequences == index.num_sequences
+
+
+@pytest.mark.parametrize(
+    ("abstract", "message"),
+    [
+        (replay(4), "expected uint8[2, 4, 2], {path} has uint8[2, 3, 2]; restore the config"),
+        (replay()._replace(next=np.zeros((2, 3))), "replay next: expected float64[2, 3], "),
+        (replay()._replace(mass=(replay().mass, replay().mass)), "replay mass.0: expected "),
+    ],
+)
+def test_a_replay_of_another_shape_is_refused_by_name(
+    tmp_path: Path, abstract: ReplayState, message: str
+) -> None:
+    found = _save(tmp_path, Snapshot(state(), [{}], replay()))
+    with pytest.raises(CheckpointError) as caught:
+        restore_replay(found, abstract)
+    assert message.format(path=found.path) in str(caught.value)
+
+
+def test_a_state_of_another_shape_is_refused_by_config_field(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(state(8), [], ()))
+    agent = dataclasses.replace(CONFIG.agent, network=QNetworkConfig(core_size=16))
+    changed = dataclasses.replace(CONFIG, agent=agent, replay=ReplayConfig(min_steps=9), seed=4)
+    with pytest.raises(CheckpointError) as caught:
+        restore_state(found, abstract_of(state(16)), changed)
+    assert str(caught.value) == (
+        f"{found.path} does not fit this config: agent.network.core_size: expected 8, got 16; "
+        "start a new workdir or restore the config"
+    )
+
+
+def _small(core_size: int) -> Config:
+    network = QNetworkConfig(core_size=core_size, torso_sizes=(4,), head_sizes=(4,))
+    return dataclasses.replace(CONFIG, agent=R2D2Config(network=network))
+
+
+def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Path) -> None:
+    config = _small(8)
+    spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
+    meta = {"config": to_json(config), "env_steps": 12, "env_spec": encode_spec(spec)}
+    found = checkpoints.Checkpoint(5, tmp_path / "5", meta)
+    found.path.mkdir()
+    init = functools.partial(initial_state, config.agent.build(spec))
+    key = jax.ShapeDtypeStruct((2,), np.uint32)
+    learned = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(init, key))
+    stored_arrays.write_tree(found.path, learned._asdict())
+    require_fit(found, config)
+    with pytest.raises(CheckpointError, match="agent.network.core_size: expected 8, got 16"):
+        require_fit(found, _small(16))
+    wide = jax.eval_shape(functools.partial(initial_state, _small(16).agent.build(spec)), key)
+    assert restore_params(found, jax.eval_shape(init, key).params, config)
+    with pytest.raises(ConfigError, match="--init-from.*core_size: expected 16, got 8; params/"):
+        restore_params(found, wide.params, _small(16))
+
+
+class OtherR2D2Config(R2D2Config):
+    """Has the arrays of R2D2, and another meaning."""
+
+
+class OtherQNetworkConfig(QNetworkConfig):
+    """Has the arrays of the Q-network, and another meaning."""
+
+
+@pytest.mark.parametrize(
+    ("agent", "field"),
+    [
+        (OtherR2D2Config(), "agent.type"),
+        (R2D2Config(network=OtherQNetworkConfig()), "network.type"),
+    ],
+)
+def test_what_another_class_has_learned_is_refused_though_its_arrays_fit(
+    agent: R2D2Config, field: str
+) -> None:
+    found = checkpoints.Checkpoint(5, Path("runs/1"), META)
+    assert same_agent(found, CONFIG) is found
+    assert same_agent(None, CONFIG) is None
+    with pytest.raises(CheckpointError, match=field):
+        same_agent(found, dataclasses.replace(CONFIG, agent=agent))
+
+
+def _acting(slots: int = 3) -> ActingSnapshot:
+    tables = ActingState((np.ones((slots, 2), np.float32),), replay().pages, np.zeros(2, np.uint32))
+    params, returns = state().params, np.linspace(0, 1, slots)
+    return ActingSnapshot(tables, params, np.array(5), returns, np.arange(slots))
+
+
+def _in_lock_step(training_slots: int = 3) -> Config:
+    learning = dataclasses.replace(CONFIG.learning, schedule="deterministic")
+    serving = dataclasses.replace(CONFIG.serving, training_slots=training_slots)
+    return dataclasses.replace(CONFIG, learning=learning, serving=serving)
+
+
+def _serving(training_slots: int = 3) -> Serving:
+    slots = SlotTable(training=training_slots, evaluation=0, seed=0)
+    return Serving(slots, page_steps=2, rule=lock_step())
+
+
+def test_what_acting_needs_to_go_on_comes_back(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(state(), [{}], replay(), _acting()))
+    nothing = jax.tree.map(np.zeros_like, _acting())
+    _assert_same(restore_acting(found, nothing, CONFIG), _acting())
+    _assert_same(restore_replay(found, abstract_of(replay())), replay())
+
+
+@pytest.mark.parametrize("was_lock_step", [True, False])
+@pytest.mark.parametrize("is_lock_step", [True, False])
+def test_streams_resume_only_from_lock_step_to_lock_step(
+    tmp_path: Path, was_lock_step: bool, is_lock_step: bool
+) -> None:
+    lost = _serving()
+    lost.lease(3, 1, "peer")
+    lost.num_batches = 9
+    meta = {**META, "streams": lost.state()} if was_lock_step else META
+    path = checkpoints.save(tmp_path, 5, {}, meta, keep=2)
+    found = checkpoints.Checkpoint(5, path, meta)
+    config = _in_lock_step() if is_lock_step else CONFIG
+    both = was_lock_step and is_lock_step
+    assert streams_can_resume(config, found) is both
+    serving = _serving()
+    restore_streams(found, serving, config)
+    assert serving.state() == (lost.state() if both else _serving().state())

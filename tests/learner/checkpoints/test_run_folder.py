@@ -1,0 +1,128 @@
+"""The folder of a run: it belongs to one learner, which resumes from what is there."""
+
+import errno
+import fcntl
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learner.checkpoints.folder_lock import check_free, is_abandoned
+from learner.checkpoints.run_folder import RunFolder
+from seedrl import checkpoints
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import Config, EnvironmentConfig
+from seedrl.config_io import to_json
+from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
+
+CONFIG = to_json(Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config()))
+META: dict[str, Any] = {
+    **{"config": CONFIG, "env_steps": 100, "totals": {"episodes": 3.0}},
+    "limiter": {"env_steps": 90, "taken_steps": 80, "applied_steps": 80, "replay_ratio": 1.0},
+}
+
+
+def _save(folder: RunFolder, step: int, meta: dict[str, Any] = META) -> Path:
+    return checkpoints.save(folder.checkpoints, step, {"x": np.zeros(1)}, meta, keep=2)
+
+
+def test_a_second_learner_is_kept_out_until_the_first_is_gone(tmp_path: Path) -> None:
+    assert not is_abandoned(tmp_path / "run")  # nobody has ever used it
+    check_free(tmp_path / "run")
+    first = RunFolder(tmp_path / "run")
+    for use in (RunFolder, check_free):
+        with pytest.raises(AddressInUseError, match=f"another learner is using {tmp_path}/run; st"):
+            use(tmp_path / "run")
+    assert not is_abandoned(tmp_path / "run")
+    first.close()
+    assert is_abandoned(tmp_path / "run")
+    RunFolder(tmp_path / "run").close()
+
+
+def test_a_lock_that_is_removed_while_it_is_taken_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = fcntl.flock
+
+    def removed_before(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", take)
+        (tmp_path / ".lock").unlink()
+        take(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_before)
+    first = RunFolder(tmp_path)
+    with pytest.raises(AddressInUseError):
+        RunFolder(tmp_path)
+    first.close()
+
+
+def test_a_folder_is_made_with_its_parents_for_its_user_and_known_by_its_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = RunFolder(Path("runs/first"))
+    folder.close()
+    assert folder.path == tmp_path / "runs" / "first"
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_resuming_takes_the_newest_intact_checkpoint_unless_told_never(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert folder.checkpoint("auto") is None
+    with pytest.raises(CheckpointError, match="--resume must"):
+        folder.checkpoint("must")
+    for step in (3, 7):
+        path = _save(folder, step)
+    found = [folder.checkpoint(resume) for resume in ("auto", "must", "never")]
+    assert [None if item is None else item.step for item in found] == [7, 7, None]
+    (path / "meta.json").unlink()
+    older = folder.checkpoint("auto")
+    folder.close()
+    assert older is not None and older.step == 3
+    assert not path.exists()  # set aside by the run that goes on
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (
+            {"config": CONFIG.replace('"schedule": "asynchronous"', '"lock_step": false')},
+            ConfigError,
+        ),
+        ({"config": "{"}, UserError),
+        ({"config": "[]"}, UserError),
+        ({"config": None}, CheckpointError),
+        ({"limiter": {"env_steps": 10**15}}, CheckpointError),
+        ({"limiter": {"env_steps": "many"}}, CheckpointError),
+        ({"totals": {"episodes": None}}, CheckpointError),
+    ],
+)
+def test_a_run_does_not_go_on_from_records_that_cannot_be_those_of_a_run(
+    tmp_path: Path, change: dict[str, Any], error: type[Exception]
+) -> None:
+    folder = RunFolder(tmp_path)
+    meta = {name: value for name, value in {**META, **change}.items() if value is not None}
+    _save(folder, 3, meta)
+    with pytest.raises(error) as caught:
+        folder.checkpoint("auto")
+    folder.close()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_disk_that_refuses_the_config_keeps_the_one_that_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> int:
+        path.open("wb").close()  # the file is there by then, and empty
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    config = Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config())
+    folder = RunFolder(tmp_path)
+    (tmp_path / "config.json").write_text("as before")
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        folder.record_config(config)
+    assert (tmp_path / "config.json").read_text() == "as before"
+    folder.close()
+    assert {path.name for path in tmp_path.iterdir()} == {".lock", "config.json"}

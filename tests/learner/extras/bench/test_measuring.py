@@ -1,0 +1,116 @@
+"""The arithmetic of benchmarks, worked by hand, and what a result is."""
+
+import json
+
+import pytest
+
+from learner.extras.bench.measuring import (
+    Result,
+    Spread,
+    growth,
+    interleave,
+    rate,
+    ratios,
+    serial,
+    spread,
+)
+
+
+def test_things_are_measured_in_turn_and_every_other_round_backwards() -> None:
+    order: list[str] = []
+    values = iter(range(1, 10))
+
+    def measure(name: str) -> float:
+        order.append(name)
+        return next(values)
+
+    measured = interleave({name: lambda n=name: measure(n) for name in "abc"}, rounds=3)
+    assert order == ["a", "b", "c", "c", "b", "a", "a", "b", "c"]
+    assert measured == {"a": (1, 6, 7), "b": (2, 5, 8), "c": (3, 4, 9)}
+
+
+def test_a_spread_is_median_lowest_and_highest() -> None:
+    assert spread([4.0, 1.0, 9.0]) == Spread(median=4.0, lowest=1.0, highest=9.0)
+    assert spread([4.0, 1.0, 9.0, 2.0]) == Spread(median=3.0, lowest=1.0, highest=9.0)
+
+
+def test_ratios_belong_to_rounds() -> None:
+    # A machine that is ten times slower in the second round changes nothing.
+    assert ratios([6.0, 0.6, 8.0], [12.0, 1.2, 10.0]) == (0.5, 0.5, 0.8)
+
+
+def test_a_rate_is_the_amount_over_the_time_that_it_took() -> None:
+    times = iter([100.0, 100.4, 100.8, 101.25])
+    # Three pieces of work of 5, in 1.25 seconds: the one that is begun is finished.
+    assert rate(lambda: 5, 1.0, clock=lambda: next(times)) == 12.0
+
+
+@pytest.mark.parametrize(
+    ("growing", "seconds", "expected"), [((0.5, 1.5, 1.75), 2.0, 15.0), ((10.0,), 1.0, 1.0)]
+)
+def test_growth_is_the_increase_over_the_time(
+    growing: tuple[float, ...], seconds: float, expected: float
+) -> None:
+    now = 100.0
+
+    def sleep(duration: float) -> None:
+        nonlocal now
+        now += duration
+
+    def count() -> float:
+        return 7 + 10 * sum(now - 100.0 >= moment for moment in growing)
+
+    found = growth(count, seconds, clock=lambda: now, sleep=sleep)
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
+def test_serial_rates_add_their_times() -> None:
+    assert serial(4.0) == 4.0
+    assert serial(3.0, 6.0) == 2.0
+    assert serial(2.0, 4.0, 4.0) == 1.0
+
+
+def result(**fields: object) -> Result:
+    ordinary = {
+        "name": "wire: small",
+        "unit": "messages/s",
+        "limit_name": "bare echo",
+        "ours": (1_500.0, 100.0, 900.0),
+        "limits": (2_000.0, 200.0, 1_000.0),
+        "conditions": {"messages": "600 bytes"},
+        "details": {"p50 ms": 0.512},
+    }
+    return Result(**{**ordinary, **fields})
+
+
+@pytest.mark.parametrize(
+    ("target", "is_cost", "is_met"),
+    [
+        (0.75, False, True),
+        (0.76, False, False),
+        (0.75, True, True),
+        (0.74, True, False),
+        (None, False, None),
+    ],
+)
+def test_a_target_is_a_bound_of_the_median_ratio(
+    target: float | None, is_cost: bool, is_met: bool | None
+) -> None:
+    found = result(target=target, is_cost=is_cost)
+    # The ratio of each round; not 900 / 1000, the ratio of the medians.
+    assert found.ratio == Spread(median=0.75, lowest=0.5, highest=0.9)
+    assert found.is_met is is_met
+
+
+def test_a_result_in_a_table_a_line_and_json() -> None:
+    found = result(target=0.8)
+    assert found.cells() == (
+        "wire: small",
+        "900 messages/s",
+        "1k (bare echo)",
+        "0.75 (0.50..0.90)",
+        "≥ 0.8",
+    )
+    assert found.note() == "wire: small: messages 600 bytes; p50 ms 0.512"
+    row = json.loads(json.dumps(found.to_json()))
+    assert row["ours"]["rounds"] == [1500.0, 100.0, 900.0] and row["limit"]["median"] == 1000.0

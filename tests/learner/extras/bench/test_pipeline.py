@@ -1,0 +1,111 @@
+"""The pipeline's benchmark: what it counts went through the whole system."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from learner.extras.bench import pipeline
+from learner.extras.bench.bare import BareUpdate
+from learner.extras.bench.measuring import Pace
+from learner.extras.bench.system import Interval, ServedFleet, System
+from learner.extras.bench.workloads import Workload
+from seedrl.config import LaunchConfig, check
+
+pytestmark = pytest.mark.slow
+SLOTS = 2
+
+
+@pytest.fixture(scope="module")
+def small(tiny: Workload) -> Workload:
+    launch = LaunchConfig(env_servers=1, envs_per_server=SLOTS, groups=2)
+    return dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, launch=launch))
+
+
+@pytest.fixture(scope="module")
+def system(small: Workload) -> Iterator[System]:
+    with System(small.config) as system:
+        yield system
+
+
+def test_limits_are_composed_of_the_parts(small: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = {
+        "stepping": (100.0, 200.0),
+        "network": (100.0, 200.0),
+        "update": (50.0, 100.0),
+        "null": (80.0, 120.0),
+        "acting": (40.0, 60.0),
+        "learning": (20.0, 30.0),
+    }
+    intervals = {
+        key: Interval(1, 1, 1.0, {"reply_ms_p99": p99, "updates": 1.0})
+        for key, p99 in (("null", 1.0), ("acting", 2.0), ("learning", 3.0))
+    }
+    monkeypatch.setattr(pipeline, "measure", lambda *_: pipeline.Measured(rates, intervals))
+    targets = {"null": None, "acting": None, "learning": 0.7}
+    results = list(pipeline.results(small, Pace(2, 0.0), targets=targets))
+    assert [(result.name, result.limit_name, result.ours) for result in results] == [
+        ("pipeline: CartPole, acting without a network", "stepping", (80.0, 120.0)),
+        ("pipeline: CartPole, acting", "stepping + network", (40.0, 60.0)),
+        ("pipeline: CartPole, acting and learning", "stepping + network + update", (20.0, 30.0)),
+    ]
+    assert [result.limits for result in results] == [
+        pytest.approx(limits) for limits in ((100.0, 200.0), (50.0, 100.0), (25.0, 50.0))
+    ]
+    assert [result.target for result in results] == [None, None, 0.7]
+    assert [result.conditions["replay ratio"] for result in results] == [0.0, 0.0, 1.0]
+    assert [result.details["reply_ms_p99"] for result in results] == [1.0, 2.0, 3.0]
+    of_learning = {"stepping/s": 150.0, "network/s": 150.0, "update/s": 75.0, "reply_ms_p99": 3.0}
+    assert results[-1].details == of_learning
+
+
+def test_an_interval_counts_what_went_through_the_system(system: System) -> None:
+    acting, learning = system.parts.acting[0], system.parts.learning
+    system.run(0.01)
+    before = acting.training_steps
+    interval = system.run(0.05)
+    # What was done before the interval and after it is not in it.
+    assert 0 < interval.steps < acting.training_steps - before
+    assert interval.seconds >= 0.05
+    assert interval.metrics["inference_ms"] > 0
+    ledger = system.served.hub.ledger()
+    # What was answered is a step, or the first row of an episode; all full pages are in replay.
+    assert ledger["answered"] > acting.training_steps > ledger["answered"] / 2
+    system.run_until(lambda: learning.stored_rows == system.served.hub.ledger()["completed"])
+
+
+def test_nothing_moves_between_two_intervals(system: System) -> None:
+    system.run(0.01)
+    before = system.served.hub.ledger(), system.parts.learning.updates
+    # Every environment's next step has come, and none is answered.
+    system.served.await_rows(before[0]["answered"] + SLOTS)
+    after = system.served.hub.ledger(), system.parts.learning.updates
+    assert after[0]["answered"] == before[0]["answered"] and after[1] == before[1]
+
+
+def test_an_interval_by_updates_holds_whole_updates(system: System) -> None:
+    interval = system.run(0.01, by_updates=True)
+    assert interval.updates >= 1
+    # At replay ratio 1 an update of 3 sequences of 4 rows makes up for 12 steps; the limiter's
+    # tolerance is 2 updates, and a step of all environments may come on top.
+    assert abs(interval.steps - 12 * interval.updates) <= 2 * 12 + SLOTS
+
+
+def test_a_measurement_has_all_rows_of_all_figures(small: Workload, pace: Pace) -> None:
+    measured = pipeline.measure(small, pace, list(pipeline.FIGURES))
+    assert set(measured.rates) == {"stepping", "network", "update", *pipeline.FIGURES}
+    assert all(rate > 0 for rates in measured.rates.values() for rate in rates)
+
+
+@pytest.mark.parametrize(
+    "workload", [pipeline.pong(), pipeline.cartpole(), *pipeline.on_policy_workloads()]
+)
+def test_what_is_measured_is_a_configuration_that_runs(workload: Workload) -> None:
+    check(ServedFleet(workload.config).config)
+
+
+def test_a_bare_update_of_the_on_policy_queue_learns_its_whole_batch() -> None:
+    update = BareUpdate(next(pipeline.on_policy_workloads()))
+    assert update.learn() == update.steps == 4096
+    assert math.isfinite(update.update()["loss"])

@@ -1,0 +1,27 @@
+"""The wire's benchmark: what it counts has crossed the wire."""
+
+import pytest
+
+from learner.extras.bench import wire
+from learner.extras.bench.system import ServedFleet
+from learner.extras.bench.wire import Answering, Messages
+
+TINY = Messages(num_envs=3, shape=(5,), dtype="uint8", target=0.5)
+GROUPS = 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("local_link", [True, False])
+def test_answered_messages_are_those_of_the_ledger(local_link: bool) -> None:
+    with ServedFleet(wire.config(TINY, env_servers=1, local_link=local_link)) as served:
+        assert [connection.link is not None for connection in served.hub.connections()] == [
+            local_link
+        ]
+        answering = Answering(served.hub)
+        before = served.hub.ledger()
+        assert before["accepted"] == GROUPS * 3 and before.get("answered", 0) == 0
+        assert answering.rate(0.05) > 0
+        after = served.hub.ledger()
+    assert after["answered"] == answering.num_messages * 3 > 0
+    # It stopped: what came since then waits.
+    assert after["accepted"] - after["answered"] <= GROUPS * 3

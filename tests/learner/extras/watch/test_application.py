@@ -1,0 +1,111 @@
+import asyncio
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from learner.extras.watch.application import application, is_allowed_host
+from tests.learner.extras.watch.simulated_run import SimulatedRun
+from tests.patience import SECONDS
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def ask(
+    folder: Path,
+    path: str,
+    *,
+    host: str = "127.0.0.1:80",
+    until: bytes = b"",
+    post: dict[str, str] | None = None,
+) -> Answer:
+    """What the application answers; with `until`, the client leaves once it has that.
+
+    `post`: the headers of a POST.
+    """
+
+    async def call() -> Answer:
+        start: dict[str, Any] = {}
+        body = b""
+        has_enough = asyncio.Event()
+
+        requests = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            if requests:
+                return requests.pop()
+            await has_enough.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            nonlocal body
+            if message["type"] == "http.response.start":
+                start.update(message)
+            body += message.get("body", b"")
+            if until and until in body:
+                has_enough.set()
+
+        bare, _, query = path.partition("?")
+        method = "GET" if post is None else "POST"
+        scope = {"type": "http", "method": method, "path": bare, "query_string": query.encode()}
+        headers = {"host": host} | (post or {})
+        listed = [(key.encode(), value.encode()) for key, value in headers.items()]
+        scope |= {"headers": listed, "http_version": "1.1", "scheme": "http"}
+        scope |= {"asgi": {"version": "3.0", "spec_version": "2.3"}, "raw_path": bare.encode()}
+        await asyncio.wait_for(application(folder)(scope, receive, send), SECONDS)
+        headers = {key.decode(): value.decode() for key, value in start["headers"]}
+        return Answer(start["status"], headers, body)
+
+    return asyncio.run(call())
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "part"),
+    [
+        ("/", "text/html", b"seedrl watch"),
+        ("/watch.css", "text/css", b"color-scheme"),
+        ("/watch.js", "text/javascript", b"EventSource"),
+        ("/uplot.css", "text/css", b".uplot"),
+        ("/uplot.js", "text/javascript", b"uPlot"),
+        ("/words.json", "application/json", b"replay_ratio"),
+    ],
+)
+def test_the_page_is_served_from_the_package(
+    path: str, kind: str, part: bytes, tmp_path: Path
+) -> None:
+    answer = ask(tmp_path, path)
+    assert answer.status == 200 and answer.headers["content-type"].startswith(kind)
+    assert part in answer.body
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_the_stream_begins_with_what_there_is(tmp_path: Path) -> None:
+    SimulatedRun(tmp_path / "a").advance(5)
+    answer = ask(tmp_path, "/stream?run=a", until=b"\n\n")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    message = json.loads(answer.body.split(b"\n\n")[0].removeprefix(b"data: "))
+    assert message["runs"]["a"]["status"]["env_steps"] == 60_000
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["127.0.0.1", "127.0.0.1:8000", "localhost:80", "[::1]:80", "[::1]", "10.1.2.3:80"],
+)
+def test_a_request_by_address_is_answered(header: str) -> None:
+    assert is_allowed_host(header)
+
+
+@pytest.mark.parametrize(
+    "header", ["", "evil.example", "evil.example:80", "127.0.0.1.evil.example"]
+)
+def test_a_request_by_a_name_that_may_be_pointed_here_is_refused(
+    header: str, tmp_path: Path
+) -> None:
+    assert not is_allowed_host(header)
+    for path in ("/", "/stream", "/words.json"):
+        assert ask(tmp_path, path, host=header).status == 421

@@ -1,0 +1,69 @@
+"""What happens in a run is said once, and never holds anybody up."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from learner.report.events import Event, Events
+from seedrl import run_files
+
+
+def lines(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / run_files.EVENTS).read_text().splitlines()]
+
+
+def test_an_event_is_the_same_line_on_the_terminal_and_in_the_file(tmp_path: Path) -> None:
+    shown: list[Event] = []
+    events = Events(
+        tmp_path, shown.append, clock=iter([5.0, 7.5, 7.5]).__next__, elapsed_seconds=10.0
+    )
+    events.count_steps = lambda: 123
+    events.report("ended", "the run ends: all steps taken", reason="all steps taken")
+    assert shown == []  # whoever says it may hold a lock
+    events.close()
+    (line,) = lines(tmp_path)
+    (event,) = shown
+    assert line.pop("time_seconds") == event.time_seconds
+    assert line == {
+        "elapsed_seconds": 12.5,
+        "env_steps": 123,
+        "kind": "ended",
+        "is_problem": False,
+        "text": event.text,
+        "fields": {"reason": "all steps taken"},
+    }
+
+
+def test_words_of_others_cannot_move_the_cursor_or_fill_the_disk(tmp_path: Path) -> None:
+    shown: list[Event] = []
+    events = Events(tmp_path, shown.append)
+    events.report("ended", "a\x1b[2J\nb" + 1000 * "c", reason="")
+    events.close()
+    assert shown[0].text.startswith("a [2J b") and len(shown[0].text) == 500
+
+
+def test_a_flood_of_one_kind_is_cut_for_a_minute_and_others_are_told(tmp_path: Path) -> None:
+    now, shown = [0.0], []
+    events = Events(tmp_path, shown.append, clock=lambda: now[0])
+    for _ in range(10_000):
+        events.report("server_left", "it leaves", server="vm:7", reason="")
+    events.report("ended", "the run ends", reason="")
+    now[0] = 60.0
+    events.report("server_left", "it leaves", server="vm:7", reason="")
+    events.close()
+    assert len(shown) == 502
+    assert shown[499].text.startswith("it leaves (event 500 of this kind")
+    assert [event.text for event in shown[500:]] == ["the run ends", "it leaves"]
+
+
+def test_a_disk_that_is_full_neither_ends_the_run_nor_silences_the_terminal(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / run_files.EVENTS).symlink_to("/dev/full")
+    shown: list[Event] = []
+    events = Events(tmp_path, shown.append)
+    events.report("ended", "one", reason="")
+    events.close()
+    assert [event.text for event in shown] == ["one"]
+    assert "cannot write" in caplog.text

@@ -1,0 +1,98 @@
+"""The two pages, over a real port."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from learner.report.health import Health
+from learner.report.status import EvaluationStatus, Slots, Status
+from seedrl.errors import AddressInUseError
+from tests.patience import SECONDS
+
+STATUS = Status(
+    time_seconds=1e9,
+    state="training",
+    config="cartpole",
+    pid=1,
+    started_seconds=1e9,
+    elapsed_seconds=10.0,
+    env_steps=1234,
+    total_steps=5000,
+    target_return=None,
+    last_evaluation=EvaluationStatus(mean_return=9.5, episodes=20, updates=3, env_steps=1000),
+    training_slots=Slots(total=32, live=24, hung=8),
+    evaluation_slots=Slots(total=4, live=4),
+)
+
+
+class _Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> _Clock:
+    return _Clock()
+
+
+@pytest.fixture
+def health(clock: _Clock) -> Iterator[Health]:
+    with Health("127.0.0.1:0", clock) as health:
+        yield health
+
+
+def _get(health: Health, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(
+            f"http://{host}:{health.port}{path}", timeout=SECONDS
+        ) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def _well(health: Health) -> tuple[int, Any]:
+    code, text = _get(health, "/healthz")
+    return code, json.loads(text)["state"]
+
+
+def test_it_is_well_while_its_status_is_fresh_and_it_does_not_end(
+    health: Health, clock: _Clock
+) -> None:
+    assert _well(health) == (200, "starting")
+    health.look(STATUS)
+    assert _well(health) == (200, "training")
+    clock.now = 20.0
+    assert _well(health) == (503, "hangs")
+    health.look(replace(STATUS, state="stopping"))
+    assert _well(health) == (503, "stopping")
+
+
+def test_numbers_are_those_of_the_status(health: Health) -> None:
+    assert "seedrl_env_steps" not in _get(health, "/metrics")[1]
+    health.look(STATUS)
+    code, text = _get(health, "/metrics")
+    lines = text.splitlines()
+    assert code == 200
+    for line in (
+        "seedrl_env_steps 1234.0",
+        "seedrl_evaluation_return 9.5",
+        "seedrl_env_servers 0.0",
+        'seedrl_slots{role="training",state="hung"} 8.0',
+        'seedrl_slots{role="evaluation",state="live"} 4.0',
+    ):
+        assert line in lines
+    assert "seedrl_target_return" not in text  # there is none
+    assert _get(health, "/")[0] == 404
+
+
+def test_a_port_that_is_taken_is_named(health: Health) -> None:
+    with pytest.raises(AddressInUseError, match="choose another logging.health_bind"):
+        Health(f"127.0.0.1:{health.port}")

@@ -1,0 +1,74 @@
+import itertools
+import json
+from typing import Any
+
+from learner.report.history import MOST_COLUMNS, MOST_ROWS, History
+
+
+def metrics(steps: float, **fields: Any) -> bytes:
+    return json.dumps({"kind": "metrics", "env_steps": steps, **fields}).encode()
+
+
+def evaluation(steps: int, mean: float | None) -> bytes:
+    fields = {"kind": "evaluation", "env_steps": steps, "mean_return": mean}
+    return json.dumps({"elapsed_seconds": 1.0, **fields}).encode()
+
+
+def test_a_name_that_comes_later_is_null_before() -> None:
+    history = History()
+    first = history.add([metrics(1, loss=0.5)])
+    assert first.columns == {"env_steps": [1.0], "loss": [0.5]}
+    later = history.add([metrics(2, q=3.0)])
+    assert later.columns == {"env_steps": [2.0], "loss": [None], "q": [3.0]}
+    assert history.columns() == {"env_steps": [1.0, 2.0], "loss": [0.5, None], "q": [None, 3.0]}
+
+
+def test_what_is_no_line_of_metrics_is_passed_over() -> None:
+    history = History()
+    torn, deep = b'{"kind": "metrics", "env_st', b"[" * 100_000
+    infinite = b'{"kind": "metrics", "env_steps": 1e999}'
+    huge = b'{"kind": "metrics", "env_steps": 4, "updates": 1%s}' % (b"0" * 400)
+    lines = [torn, deep, infinite, huge, b"\xff", b"[1]", b"{}", evaluation(1, None), metrics(5)]
+    added = history.add([*lines, b'{"kind": "metrics"}'])
+    assert (added.columns, added.rounds) == ({"env_steps": [4.0, 5.0]}, [])
+
+
+def test_rows_that_a_run_did_not_resume_from_go() -> None:
+    history = History()
+    history.add([metrics(1), evaluation(2, 7.0), metrics(3), evaluation(4, 8.0), metrics(5)])
+    assert history.add([metrics(3.5)]).is_rewritten
+    assert history.columns()["env_steps"] == [1, 3, 3.5]
+    assert [found["mean_return"] for found in history.rounds] == [7.0]
+
+
+def test_what_a_session_does_not_resume_from_goes_when_it_begins() -> None:
+    history = History()
+    history.add([metrics(1), metrics(3), evaluation(4, 8.0)])
+    session = {"kind": "session", "env_steps": 3}
+    added = history.add([json.dumps(session).encode(), metrics(6)])
+    assert added.is_rewritten and history.rounds == []
+    assert history.columns()["env_steps"] == [1, 3, 6]
+    anew = {"kind": "session", "env_steps": 0, "is_begun_anew": True}
+    assert history.add([json.dumps(anew).encode()]).is_rewritten and history.num_rows == 0
+
+
+def test_a_long_run_keeps_its_shape_and_its_last_line_in_bounded_memory() -> None:
+    live, later = History(), History()
+    lines = [metrics(step, loss=step / 10) for step in range(1, 4 * MOST_ROWS + 4)]
+    for line in lines:
+        live.add([line])
+    later.add(lines)
+    for history in (live, later):
+        steps = history.columns()["env_steps"]
+        assert MOST_ROWS / 2 <= len(steps) <= 2 * MOST_ROWS
+        gaps = {b - a for a, b in itertools.pairwise(steps) if a and b}
+        assert len(gaps) == 1
+        assert history.latest["env_steps"] == 4 * MOST_ROWS + 3
+
+
+def test_the_names_of_a_strangers_file_are_bounded() -> None:
+    history = History()
+    for step in range(5):
+        names = {f"{step}_{number}": 1.0 for number in range(400)}
+        history.add([metrics(step, **names)])
+    assert len(history.columns()) == MOST_COLUMNS

@@ -1,0 +1,216 @@
+import json
+import math
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learner.report.metrics import Metrics
+from tests.learner.report.event_files import files_of_at_most, first_steps, scalars
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _lines(workdir: Path) -> list[dict[str, Any]]:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not strict JSON")
+
+    text = (workdir / "metrics.jsonl").read_text()
+    return [json.loads(line, parse_constant=refuse) for line in text.splitlines() if line]
+
+
+def test_rates_come_from_counts_over_the_measured_interval(tmp_path: Path) -> None:
+    clock = _Clock()
+    metrics = Metrics(tmp_path, clock=clock)
+    for _ in range(6):
+        metrics.count("env_steps", 10)
+        metrics.count("frames", 40)
+    metrics.count("fenced")
+    clock.now += 2.0
+    first = metrics.flush(env_steps=1060, updates=7)
+    assert first == {
+        "env_steps": 1060.0,
+        "env_steps_per_second": 30.0,
+        "frames": 240.0,
+        "frames_per_second": 120.0,
+        "fenced": 1.0,
+        "fenced_per_second": 0.5,
+        "updates": 7.0,
+        "elapsed_seconds": 2.0,
+    }
+    metrics.count("frames", 5)
+    clock.now += 1.0
+    second = metrics.flush(env_steps=1065, updates=7)
+    assert second["frames_per_second"] == 5.0
+    assert second["env_steps_per_second"] == 0.0
+    assert second["frames"] == 245.0
+    metrics.close()
+
+
+def test_what_a_thread_tallies_is_taken_once_at_each_report(tmp_path: Path) -> None:
+    clock = _Clock()
+    metrics = Metrics(tmp_path, clock=clock)
+    tally = metrics.tally()
+    tally.counted["frames"] += 8
+    tally.waited["acting"] += 0.5
+    for value in (1.0, 2.0, 6.0):
+        tally.measured["queue_wait_ms"].append(value)
+    for value, length in ((10.0, 100), (20.0, 200)):
+        tally.episodes.append(("training", value, length))
+    tally.measured["loss"].append(1.0)
+    clock.now += 2.0
+    first = metrics.flush(env_steps=0, updates=0)
+    assert (first["frames"], first["frames_per_second"]) == (8.0, 4.0)
+    assert (first["queue_wait_ms"], first["queue_wait_ms_p50"]) == (3.0, 2.0)
+    assert (first["acting_waits_share"], first["length/training"]) == (0.25, 150.0)
+    extremes = ("return/training", "return/training_min", "return/training_max")
+    assert [first[name] for name in extremes] == [15.0, 10.0, 20.0]
+    assert first["loss"] == 1.0 and "loss_p50" not in first  # percentiles are for a few names
+    tally.counted["frames"] += 4
+    assert metrics.totals()["frames"] == 12.0
+    clock.now += 2.0
+    second = metrics.flush(env_steps=0, updates=0)
+    assert (second["frames"], second["frames_per_second"]) == (12.0, 2.0)
+    assert (second["acting_waits_share"], second["episodes/training"]) == (0.0, 2.0)
+    assert "queue_wait_ms" not in second and "return/training" not in second
+    metrics.close()
+
+
+def test_what_is_not_finite_is_written_as_null(tmp_path: Path) -> None:
+    clock = _Clock()
+    metrics = Metrics(tmp_path, clock=clock)
+    metrics.gauge("loss", math.nan)
+    metrics.tally().measured["inference_ms"].append(math.inf)
+    clock.now += 1.0
+    values = metrics.flush(env_steps=0, updates=0)
+    assert math.isnan(values["loss"])
+    metrics.record("evaluation", returns=[1.0, math.nan], best=np.float32(-np.inf))
+    metrics.close()
+    line, event = _lines(tmp_path)
+    assert (line["loss"], line["inference_ms"], line["inference_ms_p50"]) == (None, None, None)
+    assert event["returns"] == [1.0, None]
+    assert event["best"] is None
+
+
+@pytest.mark.parametrize("left", ["", '{"kind": "old"}\n', '{"kind": "old"}\n{"kind": "torn'])
+def test_a_resumed_run_appends_even_below_half_a_line(tmp_path: Path, left: str) -> None:
+    (tmp_path / "metrics.jsonl").write_text(left)
+    metrics = Metrics(tmp_path)
+    metrics.record("new")
+    metrics.close()
+    text = (tmp_path / "metrics.jsonl").read_text()
+    assert text.startswith(left)
+    *before, last = text.splitlines()
+    assert json.loads(last)["kind"] == "new"
+    assert before == left.splitlines()
+
+
+def test_a_disk_that_takes_nothing_costs_a_warning_and_never_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    metrics = Metrics(tmp_path)
+    (events,) = (tmp_path / "tb").iterdir()
+    metrics.gauge("loss", 2.0)
+    metrics.flush(env_steps=1, updates=0)
+    with files_of_at_most(events.stat().st_size):
+        for step in range(2, 1500):
+            metrics._writers[0].add({"learning/loss": 3.0}, step)
+    metrics._writers[0].add({"learning/loss": 4.0}, 2000)
+    metrics.close()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [step for step, _ in scalars(events)] == [1, 2000]
+
+
+def test_a_run_may_start_on_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with files_of_at_most(0):
+        metrics = Metrics(tmp_path, purge_step=7)
+        metrics.flush(env_steps=8, updates=0)
+    metrics.flush(env_steps=9, updates=0)
+    metrics.close()
+    (events,) = (tmp_path / "tb").iterdir()
+    assert first_steps(events) == [7]
+    assert [step for step, _ in scalars(events)] == [9]
+
+
+def test_counts_and_time_continue_from_those_of_earlier_processes(tmp_path: Path) -> None:
+    clock = _Clock()
+    metrics = Metrics(tmp_path, clock=clock)
+    clock.now += 3.0
+    metrics.count("frames", 40)
+    metrics.tally().episodes.append(("training", 1.0, 2))
+    metrics.flush(env_steps=10, updates=0)
+    metrics.count("frames", 4)
+    totals = metrics.totals()
+    metrics.close()
+    assert totals == {"frames": 44.0, "episodes/training": 1.0, "elapsed_seconds": 3.0}
+    resumed = Metrics(tmp_path, clock=clock, totals=totals)
+    resumed.count("frames", 8)
+    resumed.tally().episodes.append(("training", 1.0, 2))
+    values = resumed.flush(env_steps=12, updates=0)
+    resumed.close()
+    assert (values["frames"], values["elapsed_seconds"]) == (52.0, 3.0)
+    assert values["episodes/training"] == 2.0
+
+
+def test_tensorboard_gets_every_finite_value(tmp_path: Path) -> None:
+    clock = _Clock()
+    metrics = Metrics(tmp_path, clock=clock)
+    metrics.gauge("loss", 2.0)
+    metrics.gauge("replay_ratio", 0.5)
+    metrics.gauge("batch_fill", math.nan)
+    metrics.tally().measured["inference_ms"].append(3.0)
+    metrics.tally().episodes.append(("training", 1.0, 2))
+    clock.now += 1.0
+    metrics.flush(env_steps=30, updates=4)
+    metrics.close()
+    (events,) = (tmp_path / "tb").iterdir()
+    ((step, written),) = scalars(events)
+    assert step == 30
+    assert written == {
+        "learning/loss": 2.0,
+        "balance/replay_ratio": 0.5,
+        "system/inference_ms": 3.0,
+        "system/inference_ms_p50": 3.0,
+        "system/inference_ms_p95": 3.0,
+        "system/inference_ms_p99": 3.0,
+        "return/training": 1.0,
+        "return/training_min": 1.0,
+        "return/training_max": 1.0,
+        "length/training": 2.0,
+        "episodes/training": 1.0,
+        "balance/env_steps": 30.0,
+        "balance/updates": 4.0,
+        "system/elapsed_seconds": 1.0,
+    }
+
+
+def test_nothing_is_lost_between_threads(tmp_path: Path) -> None:
+    metrics = Metrics(tmp_path)
+
+    def work() -> None:
+        tally = metrics.tally()
+        for _ in range(2000):
+            metrics.count("frames")
+            tally.measured["x"].append(1.0)
+            tally.episodes.append(("training", 1.0, 1))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        metrics.flush(env_steps=0, updates=0)
+    for thread in threads:
+        thread.join()
+    values = metrics.flush(env_steps=0, updates=0)
+    metrics.close()
+    assert values["frames"] == 8000.0
+    assert values["episodes/training"] == 8000.0
+    assert all(line["kind"] == "metrics" for line in _lines(tmp_path))

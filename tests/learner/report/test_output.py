@@ -1,0 +1,80 @@
+"""Output whose reader or disk is gone: in processes of their own, with real pipes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+
+# Says something on both streams, through every layer that a run writes with, and ends with 7.
+PROGRAM = """
+import logging, sys
+from learner.report.output import tolerating_lost_output
+from learner.report.progress import Progress
+with tolerating_lost_output():
+    logging.basicConfig(level=logging.INFO)
+    progress = Progress()
+    for number in range(3):
+        print("out", number)
+        print("out and flush", number, flush=True)
+        print("err", number, file=sys.stderr)
+        logging.info("log %d", number)
+        progress.update({"env_steps": number})
+    progress.close()
+sys.exit(7)
+"""
+
+
+def run(stdout: int, stderr: int) -> tuple[int, str, str]:
+    child = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        timeout=120,
+    )
+    return child.returncode, child.stdout or "", child.stderr or ""
+
+
+def closed_pipe() -> int:
+    """The writing end of a pipe that nobody reads."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    return write_end
+
+
+def test_a_program_outlives_both_readers() -> None:
+    pipe = closed_pipe()
+    try:
+        assert run(pipe, pipe) == (7, "", "")
+    finally:
+        os.close(pipe)
+
+
+@needs_full
+def test_a_program_outlives_a_full_disk() -> None:
+    with FULL.open("w") as full:
+        assert run(full.fileno(), full.fileno()) == (7, "", "")
+
+
+def test_a_logging_handler_that_closes_its_stream_at_exit_closes_nothing_of_ours() -> None:
+    # absl's handler, which orbax installs, does so once sys.stderr is another stream.
+    own = "    import absl.logging\n    absl.logging.use_absl_handler()\n"
+    program = PROGRAM.replace("    logging.basicConfig", f"{own}    logging.basicConfig")
+    child = subprocess.run(
+        [sys.executable, "-c", program],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        text=True,
+        timeout=120,
+    )
+    assert child.returncode == 7
+    assert "cannot be written" not in child.stdout + child.stderr

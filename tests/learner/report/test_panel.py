@@ -1,0 +1,97 @@
+"""What a person sees of a run that is under way."""
+
+import dataclasses
+from typing import Any
+
+from learner.report.panel import line, rows
+from learner.report.status import (
+    EnvServerStatus,
+    EvaluationStatus,
+    Slots,
+    Status,
+)
+
+METRICS = {
+    "env_steps": 12_345.0,
+    "env_steps_per_second": 678.0,
+    "frames_per_second": 678.0,
+    "updates": 90.0,
+    "replay_ratio": 3.996,
+    "replay_ratio_target": 4.0,
+    "policy_lag_updates": 1.25,
+    "return/training": 0.953,
+    "loss": 0.01234,
+    "acting_waits_share": 0.25,
+    "learning_waits_share": 0.0,
+    "q_mean": 3.5,
+    "q_mean_p50": 3.4,
+    "td_error_mean": 0.25,
+}
+
+
+def played(mean: float, env_steps: int) -> EvaluationStatus:
+    return EvaluationStatus(mean_return=mean, episodes=20, env_steps=env_steps, updates=1)
+
+
+def env_server(name: str, **others: Any) -> EnvServerStatus:
+    values: dict[str, Any] = {
+        "name": name,
+        "host": "vm",
+        "state": "live",
+        "since_seconds": 0.0,
+        "groups": 3,
+        "environments": 66,
+        "training_slots": 16,
+        "evaluation_slots": 50,
+    }
+    return EnvServerStatus(**{**values, **others})
+
+
+STATUS = Status(
+    time_seconds=0.0,
+    state="training",
+    config="cartpole_r2d2",
+    pid=1,
+    started_seconds=0.0,
+    elapsed_seconds=3661.5,
+    env_steps=12_345,
+    total_steps=50_000,
+    updates=90,
+    target_return=0.95,
+    last_evaluation=played(0.7, 12_000),
+    best_evaluation=played(1.0, 9_000),
+    env_steps_per_second=700.0,
+    updates_per_second=5.0,
+    training_slots=Slots(total=32, live=32, waiting=4),
+    evaluation_slots=Slots(total=100, live=100, hung=2),
+    env_servers=(
+        env_server("vm:1", failures=3, quarantined=2),
+        env_server("vm:2"),
+        env_server("v", state="left"),
+    ),
+)
+
+
+def test_the_panel_says_how_far_how_good_who_is_there_and_what_binds() -> None:
+    assert dict(rows(STATUS, METRICS)) == {
+        "progress": "12,345 of 50,000 steps (25%)   700/s   0:00:55 left",
+        "return": "training 0.953   evaluation 0.700   best 1.000 at 9,000 steps   target 0.95",
+        "env servers": "2 with 132 environments   32 of 32 train   100 of 100 evaluate   "
+        "4 waited for   2 hung   2 disabled   3 failures",
+        "updates": "90   5.0/s",
+        "now": "environments wait for learning 25% of the time: learning binds",
+        "pace": "ratio 4.00   of 4   lag 1.2 updates",
+        "learning": "loss 0.0123   q_mean 3.5   td_error_mean 0.25",
+    }
+
+
+def test_without_a_terminal_it_is_one_line() -> None:
+    assert line(METRICS, STATUS) == (
+        "12,345 steps (25%)  678/s  90 updates  ratio 4.00  lag 1.2  loss 0.0123  training 0.953  "
+        "evaluation 0.700"
+    )
+    compiling = dataclasses.replace(STATUS, state="compiling", last_evaluation=None)
+    metrics = {"env_steps": 1384.0, "env_steps_per_second": 0.0, "updates": 0.0}
+    metrics["skipped_updates"] = 0.0
+    assert line(metrics, compiling) == "1,384 steps (3%)  0/s  0 updates  compiling for 0 s"
+    assert line(metrics, None) == "1,384 steps  0/s  0 updates"

@@ -1,0 +1,160 @@
+"""When a run is over, and why."""
+
+import dataclasses
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from learner.end_of_run import EndOfRun, SharedEnd, confirmed_earlier, end_of_run, why
+from learner.multihost.agreement import Agenda, Hosts, alone
+from learner.multihost.peers import Peers
+from seedrl import config_io
+from seedrl.config import Config, LearningConfig
+from seedrl.config_io import to_json
+from seedrl.errors import ConfigError
+from tests.learner.multihost.linked import linked
+from tests.patience import wait_until
+
+_TOTAL_STEPS = 100
+_LEARNING = LearningConfig(total_steps=_TOTAL_STEPS, max_skipped_updates=10)
+
+
+@pytest.mark.parametrize(
+    ("failure", "stops", "skipped", "confirmed", "steps", "expected"),
+    [
+        (None, False, 9, None, 99, None),
+        (None, False, 9, None, 100, EndOfRun.ALL_STEPS),
+        (None, False, 9, 475.0, 100, EndOfRun.CONFIRMED),
+        (None, False, 10, 475.0, 100, EndOfRun.NOT_FINITE),
+        (None, True, 10, 475.0, 100, EndOfRun.STOPPED),
+        (MemoryError(), True, 10, 475.0, 100, EndOfRun.FAILED),
+        (ConfigError("a loss that is a vector"), True, 10, 475.0, 100, EndOfRun.MISTAKE),
+    ],
+)
+def test_the_first_reason_that_holds_ends_a_run(
+    failure: Exception | None,
+    stops: bool,
+    skipped: int,
+    confirmed: float | None,
+    steps: int,
+    expected: EndOfRun | None,
+) -> None:
+    session: Any = SimpleNamespace(
+        failed=_event(failure is not None),
+        failure=failure,
+        evaluator=SimpleNamespace(confirmed=confirmed),
+        acting=SimpleNamespace(training_steps=steps),
+    )
+    service: Any = SimpleNamespace(failure=None)
+    found = end_of_run(session, service, _event(stops), _LEARNING, skipped_in_a_row=skipped)
+    assert found is expected
+
+
+@pytest.mark.parametrize(
+    ("end", "target", "expected"),
+    [
+        (EndOfRun.STOPPED, 475.0, "stopped by SIGINT"),
+        (EndOfRun.CONFIRMED, 475.0, "target 475 confirmed: 480.5 over 2 episodes"),
+        (EndOfRun.ALL_STEPS, 0.95, "all 100 steps taken, target 0.95 not reached"),
+        (EndOfRun.ALL_STEPS, None, "all 100 steps taken"),
+        (EndOfRun.FAILED, None, "a thread of the learner died"),
+        (EndOfRun.NOT_FINITE, None, "too many updates in a row were not finite"),
+        (EndOfRun.MISTAKE, None, "an error"),
+        (None, None, "an error"),
+    ],
+)
+def test_why_a_run_is_over_is_said_in_words(
+    end: EndOfRun | None, target: float | None, expected: str
+) -> None:
+    assert why(end, target, _score(1), _TOTAL_STEPS, stopped_by="SIGINT") == expected
+
+
+@pytest.mark.parametrize(
+    ("is_saved", "saved", "now", "expected"),
+    [
+        (True, 0.9, 0.9, True),
+        (False, 0.9, 0.9, False),
+        (True, 0.9, 1.0, False),  # a higher target
+        (True, None, 0.9, False),  # trained on since
+        (True, None, None, False),
+    ],
+)
+def test_a_run_that_has_confirmed_its_target_is_over(
+    is_saved: bool, saved: float | None, now: float | None, expected: bool
+) -> None:
+    meta = {"config": to_json(_config(saved)), "env_steps": 7000}
+    resumed: Any = SimpleNamespace(meta=meta | ({"params_updates": 30} if is_saved else {}))
+    assert confirmed_earlier(resumed, _config(now)) is expected
+
+
+def _config(target: float | None) -> Config:
+    config = config_io.load("catch_r2d2")
+    evaluation = dataclasses.replace(config.evaluation, target_return=target)
+    return dataclasses.replace(config, evaluation=evaluation)
+
+
+def _score(updates: int) -> Any:
+    frozen = SimpleNamespace(version=updates)
+    return SimpleNamespace(mean=480.5, returns=(480.5, 480.5), frozen=frozen)
+
+
+def _event(is_set: bool) -> threading.Event:
+    event = threading.Event()
+    if is_set:
+        event.set()
+    return event
+
+
+def words(ended: EndOfRun) -> str:
+    return f"words for {ended.name}"
+
+
+def hosts_of(peers: Peers) -> Hosts:
+    return Hosts(peers, Agenda())
+
+
+def test_alone_it_is_over_at_once() -> None:
+    end = SharedEnd(alone())
+    assert not end.is_over(None, words)
+    assert end.is_over(EndOfRun.STOPPED, words)
+    assert (end.outcome(), end.reason, end.can_save()) == (None, "", True)
+
+
+def test_among_others_it_is_over_when_all_have_agreed() -> None:
+    with linked(2) as (first, _):
+        hosts = hosts_of(first)
+        end = SharedEnd(hosts)
+        assert not end.is_over(EndOfRun.ALL_STEPS, words)
+        assert hosts.agenda.wants_end == "ALL_STEPS words for ALL_STEPS"
+        assert not end.can_save()
+        hosts.agenda.end = "CONFIRMED target 475 confirmed"
+        assert end.is_over(None, words)
+        assert end.outcome() is EndOfRun.CONFIRMED
+        assert end.reason == "target 475 confirmed"
+        assert end.can_save()
+
+
+@pytest.mark.parametrize("ended", [EndOfRun.FAILED, EndOfRun.MISTAKE])
+def test_what_ends_one_host_asks_nobody_and_saves_nothing(ended: EndOfRun) -> None:
+    with linked(2) as (first, _):
+        end = SharedEnd(hosts_of(first))
+        assert end.is_over(ended, words)
+        assert (end.outcome(), end.can_save()) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (ConfigError("agent.loss: expected a number"), "agent.loss: expected a number"),
+        (ValueError("of two\nlines"), "ValueError: of two lines"),
+        (None, "see its log"),
+    ],
+)
+def test_a_host_that_ends_alone_says_why(failure: Exception | None, said: str) -> None:
+    losses: list[str] = []
+    with linked(2, losses) as (first, _):
+        SharedEnd(hosts_of(first)).go_alone(failure)
+        wait_until(lambda: losses, "that the other host hears of it")
+    assert losses == [f"host 0 of 2 is lost: {said}"]

@@ -34,7 +34,7 @@ from learner.learning.loop import POLL_SECONDS, Learning
 from learner.learning.page_routing import ShardedReplay
 from learner.multihost.agreement import AgreedLimiter, Hosts, alone
 from learner.multihost.jax_processes import devices_of, require_as_many
-from learner.multihost.place import ALONE, Place
+from learner.multihost.topology import ALONE, Topology
 from learner.report.env_servers import EnvServerRegistry
 from learner.report.events import Events
 from learner.report.metrics import Metrics
@@ -67,7 +67,7 @@ class Geometry(NamedTuple):
       page_steps: K, time steps of a page.
       batch_per_device: B/n, sequences of an update on each device.
       everywhere: the n devices of all hosts that learn.
-      place: this host among them.
+      topology: this host among them.
       training_slots, evaluation_slots: of this host. Of several the first evaluates; training slot
         s of the run is slot s // H of host s modulo H.
     """
@@ -78,26 +78,26 @@ class Geometry(NamedTuple):
     page_steps: int
     batch_per_device: int
     everywhere: Sequence[jax.Device]
-    place: Place
+    topology: Topology
     training_slots: int
     evaluation_slots: int
 
     def __str__(self) -> str:
         """The devices, for a person."""
         devices = f"{len(self.devices)} x {self.devices[0].device_kind}"
-        if self.place.num_hosts > 1:
-            devices += f" of {len(self.everywhere)}, {self.place.name}"
+        if self.topology.process_count > 1:
+            devices += f" of {len(self.everywhere)}, {self.topology.name}"
         if self.inference[0] in self.devices:
             return devices
         return f"{devices} to learn, {len(self.inference)} to act"
 
 
-def plan_geometry(config: Config, place: Place = ALONE) -> Geometry:
+def plan_geometry(config: Config, topology: Topology = ALONE) -> Geometry:
     """Derives the sizes. Raises ConfigError if they do not fit the devices of this run."""
     if not config.learning.num_devices:
-        require_as_many(place)
-    devices, inference = split_devices(config, jax.local_devices(), place)
-    everywhere = devices if place.num_hosts == 1 else devices_of(place, len(devices))
+        require_as_many(topology)
+    devices, inference = split_devices(config, jax.local_devices(), topology)
+    everywhere = devices if topology.process_count == 1 else devices_of(topology, len(devices))
     batch, slots = config.learning.batch_sequences, config.serving.training_slots
     if batch % len(everywhere):
         raise ConfigError(
@@ -109,14 +109,14 @@ def plan_geometry(config: Config, place: Place = ALONE) -> Geometry:
             f"serving.training_slots: expected at least one for each of the {len(everywhere)} "
             f"learning devices, got {slots}; raise it or set learning.num_devices"
         )
-    num_inference = len(inference) * place.num_hosts
+    num_inference = len(inference) * topology.process_count
     if slots < num_inference:
         raise ConfigError(
             f"serving.training_slots: expected at least one for each of the {num_inference} "
             f"inference devices, got {slots}; raise it or lower serving.inference_devices"
         )
-    training = place.part(slots)
-    evaluation = config.serving.evaluation_slots if place.is_first else 0
+    training = topology.part(slots)
+    evaluation = config.serving.evaluation_slots if topology.is_first else 0
     return Geometry(
         devices=devices,
         inference=inference,
@@ -124,21 +124,23 @@ def plan_geometry(config: Config, place: Place = ALONE) -> Geometry:
         page_steps=page_steps(config),
         batch_per_device=batch // len(everywhere),
         everywhere=everywhere,
-        place=place,
+        topology=topology,
         training_slots=training,
         evaluation_slots=evaluation,
     )
 
 
 def split_devices(
-    config: Config, local: Sequence[jax.Device], place: Place = ALONE
+    config: Config, local: Sequence[jax.Device], topology: Topology = ALONE
 ) -> tuple[Sequence[jax.Device], Sequence[jax.Device]]:
     """The devices of this host that learn, and those that act.
 
     Raises ConfigError if there are too few, or the hosts cannot have as many each.
     """
-    only_act = _part_of_host("serving.inference_devices", config.serving.inference_devices, place)
-    num_devices = _part_of_host("learning.num_devices", config.learning.num_devices, place)
+    only_act = _part_of_host(
+        "serving.inference_devices", config.serving.inference_devices, topology
+    )
+    num_devices = _part_of_host("learning.num_devices", config.learning.num_devices, topology)
     num_devices = num_devices or len(local) - only_act
     if num_devices + only_act > len(local) or num_devices < 1:
         others = f" and {only_act} that only act (serving.inference_devices)" if only_act else ""
@@ -153,13 +155,13 @@ def split_devices(
     return learning, learning if config.learning.schedule == "asynchronous" else learning[:1]
 
 
-def _part_of_host(name: str, number: int, place: Place) -> int:
-    if number % place.num_hosts:
+def _part_of_host(name: str, number: int, topology: Topology) -> int:
+    if number % topology.process_count:
         raise ConfigError(
-            f"{name}: expected a multiple of {place.num_hosts}, as many for each host "
-            f"(--hosts), got {number}"
+            f"{name}: expected a multiple of {topology.process_count}, as many for each host "
+            f"(--process-count), got {number}"
         )
-    return number // place.num_hosts
+    return number // topology.process_count
 
 
 def scale(config: Config, geometry: Geometry) -> Scale:
@@ -176,7 +178,7 @@ def scale(config: Config, geometry: Geometry) -> Scale:
         device_bytes=limit,
         device_name=device.device_kind,
         publish_every_updates=config.learning.publish_every_updates,
-        num_hosts=geometry.place.num_hosts,
+        process_count=geometry.topology.process_count,
     )
 
 
@@ -204,7 +206,7 @@ def build_hub(
 
     `session_number`: of this host's sessions in this run.
     """
-    host = "" if geometry.place.is_first else f" host {geometry.place.host_index}"
+    host = "" if geometry.topology.is_first else f" host {geometry.topology.process_index}"
     slots = SlotTable(
         training=geometry.training_slots,
         evaluation=geometry.evaluation_slots,
@@ -290,9 +292,9 @@ def build(
         agent, experience.memory, batch_per_device=geometry.batch_per_device
     )
     acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
-    if not geometry.place.is_first:
+    if not geometry.topology.is_first:
         # All learn with one key, and none explores as another does.
-        acting_key = jax.random.fold_in(acting_key, geometry.place.host_index)
+        acting_key = jax.random.fold_in(acting_key, geometry.topology.process_index)
     state = _learner_state(config, agent, programs, learning_key, sizes, start)
     # Copies, which belong to the learn step alone.
     state = LearnerState(*replicate(state, geometry.devices, geometry.everywhere))
@@ -447,7 +449,7 @@ def _exploration(config: Config, geometry: Geometry, agent: Agent) -> np.ndarray
     """How much each slot of this host explores, `[S] float32`: spread over those of all hosts."""
     rungs = np.asarray(agent.exploration(config.serving.training_slots), np.float32)
     evaluation = np.full(geometry.evaluation_slots, agent.evaluation_exploration, np.float32)
-    return np.concatenate([geometry.place.own(over_slots(rungs)), evaluation])
+    return np.concatenate([geometry.topology.own(over_slots(rungs)), evaluation])
 
 
 def _num_sizes(config: Config) -> int:
@@ -477,7 +479,7 @@ def _share(
 ) -> None:
     """Lets this host count what the others act, and take snapshots where all do."""
     totals.steps.append(0)  # of the other hosts; the learning thread adds to it
-    frames_per_step, is_reported = config.environment.frames_per_step, hosts.peers.place.is_first
+    frames_per_step, is_reported = config.environment.frames_per_step, hosts.peers.topology.is_first
 
     def on_others(steps: int) -> None:
         totals.steps[-1] += steps
@@ -499,9 +501,9 @@ def resumption(checkpoint: Checkpoint, geometry: Geometry, config: Config) -> Re
     if "replay_indices" not in checkpoint.meta:
         return "none"
     fits = len(checkpoint.meta["replay_indices"]) == len(geometry.everywhere)
-    if saved_hosts(checkpoint) == geometry.place.num_hosts:
+    if saved_hosts(checkpoint) == geometry.topology.process_count:
         # Alone it is refused if it does not fit, by the field that has changed.
-        return "restored" if fits or geometry.place.num_hosts == 1 else "filled again"
+        return "restored" if fits or geometry.topology.process_count == 1 else "filled again"
     return "redistributed" if fits and not _is_of_host(config) else "filled again"
 
 
@@ -509,7 +511,7 @@ def replay_text(checkpoint: Checkpoint | None, geometry: Geometry, config: Confi
     """What becomes of the replay, for a person; empty if it is restored as it was saved."""
     if checkpoint is None:
         return ""
-    of, saved = geometry.place.num_hosts, saved_hosts(checkpoint)
+    of, saved = geometry.topology.process_count, saved_hosts(checkpoint)
     hosts = f"saved by {saved} host{'s' * (saved > 1)}, now of {of}"
     match resumption(checkpoint, geometry, config):
         case "redistributed":
@@ -588,7 +590,7 @@ def _in_place_of(saved: np.ndarray, empty: jax.Array) -> jax.Array:
 
 def _own_shards(geometry: Geometry) -> slice | None:
     """Which of the shards of all hosts are this one's; None for all, if it is alone."""
-    if geometry.place.num_hosts == 1:
+    if geometry.topology.process_count == 1:
         return None
-    first = geometry.place.host_index * len(geometry.devices)
+    first = geometry.topology.process_index * len(geometry.devices)
     return slice(first, first + len(geometry.devices))

@@ -378,7 +378,7 @@ class Session:
         system = self.system
         if (live := self._hub.live_slots("training")).size:
             rungs = system.agent.exploration(self._config.serving.training_slots)
-            own = system.geometry.place.own(over_slots(np.asarray(rungs)))
+            own = system.geometry.topology.own(over_slots(np.asarray(rungs)))
             self._metrics.gauge("exploration_live_mean", float(np.mean(own[live])))
         for name, value in system.channel.limiter.now.metrics().items():
             self._metrics.gauge(name, value)

@@ -32,7 +32,7 @@ from learner.multihost.joining import (
     own_folder,
     require_shared,
 )
-from learner.multihost.place import ALONE, Place
+from learner.multihost.topology import ALONE, Topology
 from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_process
 from learner.progress_reporter import ProgressReporter
@@ -66,7 +66,7 @@ def train(
     init_from: Path | None = None,
     name: str = "",
     stop: StopRequest | None = None,
-    place: Place = ALONE,
+    topology: Topology = ALONE,
 ) -> Summary | None:
     """Trains until the configured end or a stop request; blocks. Writes the run folder.
 
@@ -75,7 +75,7 @@ def train(
       init_from: folder of another run, whose parameters a new one starts with.
       name: of the configuration, where the run is shown.
       stop: ends the run when it is set; its `command` is what the user typed.
-      place: of this process among those that share the run. The first one writes the folder, the
+      topology: of this process among those that share the run. The first one writes the folder, the
         others below it, in hosts/I.
 
     Returns how it went; None if it was over, or stopped, before an env server had joined. Raises
@@ -83,14 +83,14 @@ def train(
     hosts to start, RuntimeError if a thread died.
     """
     started = time.monotonic()
-    folder_path = own_folder(workdir, place)
+    folder_path = own_folder(workdir, topology)
     check(config := with_address(config, folder_path))
     stop = stop or StopRequest()
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
     with contextlib.ExitStack() as stack:
         # 1. The folder, the other hosts, and what to start from.
         try:
-            hosts = stack.enter_context(joined(place, config, stop, init_from))
+            hosts = stack.enter_context(joined(topology, config, stop, init_from))
             start_devices()
             folder = stack.enter_context(contextlib.closing(RunFolder(folder_path)))
             start = _start_from(config, workdir, folder, hosts, stop, resume, init_from)
@@ -98,7 +98,7 @@ def train(
             raise StoppedError(f"stopped by {stop.by}{stop.before_start()}") from error
         if start is None:
             return None  # an earlier session has confirmed the target
-        geometry = plan_geometry(config, place)
+        geometry = plan_geometry(config, topology)
         session_number = folder.record_command(stop.command)
         reports = stack.enter_context(open_reports(config, name, folder, start.checkpoint))
         reports.starts_from(start, replay_text(start.checkpoint, geometry, config))
@@ -170,7 +170,7 @@ def train(
             text = "the run was not stopped and saved"
             with ExitDeadline(_STOP_SECONDS + stuck_seconds, text, code=ExitCode.TEMPORARY):
                 loop.end()
-        if place.is_first:
+        if topology.is_first:
             reports.draw_curve(config, folder, stop.seconds_to_end())
         return _summary(config, loop, folder, time.monotonic() - started, stop.command)
 
@@ -185,12 +185,12 @@ def _start_from(
     init_from: Path | None,
 ) -> StartFrom | None:
     """What the run starts from; None if an earlier session has confirmed the target."""
-    place = hosts.peers.place
+    topology = hosts.peers.topology
     require_shared(workdir, hosts, stop)
-    plan_geometry(config, place)  # what it refuses, nothing in the folder can fix
-    found = folder.checkpoint(resume) if place.is_first else None
+    plan_geometry(config, topology)  # what it refuses, nothing in the folder can fix
+    found = folder.checkpoint(resume) if topology.is_first else None
     checkpoint = same_agent(common_checkpoint(found, workdir, hosts, stop), config)
-    is_confirmed = bool(checkpoint and place.is_first and confirmed_earlier(checkpoint, config))
+    is_confirmed = bool(checkpoint and topology.is_first and confirmed_earlier(checkpoint, config))
     if broadcast_flag("confirmed", is_confirmed, hosts, stop):
         return None
     if checkpoint is not None and "env_spec" in checkpoint.meta:
@@ -253,7 +253,7 @@ def _open_saver(
     hosts: Hosts,
 ) -> Saver:
     peers = hosts.peers
-    path = folder.path if peers.place.is_first else workdir
+    path = folder.path if peers.topology.is_first else workdir
     best = _best(folder)
     return open_saver(
         config, path, best=best, resumed=resumed, listener=reports.events, peers=peers

@@ -228,7 +228,7 @@ def open_saver(
     Of several hosts the first decides when all save, and saves the best alone.
     """
     peers = peers or Peers()
-    decides = peers.place.is_first
+    decides = peers.topology.is_first
     return Saver(
         workdir,
         config.checkpoint.keep,
@@ -237,7 +237,7 @@ def open_saver(
         first_seconds=_FIRST_SAVE_SECONDS if resumed is None and decides else math.inf,
         best_return=-math.inf if best is None else best_return(best),
         listener=listener,
-        shared=SharedSave(peers) if peers.place.num_hosts > 1 else None,
+        shared=SharedSave(peers) if peers.topology.process_count > 1 else None,
         # Not where what an update frees is kept for the next one, on purpose.
         after=returns_freed_memory(is_kept=config.learning.keep_freed_memory),
     )

@@ -16,7 +16,7 @@ from typing import Literal
 
 from learner.checkpoints.folder_lock import check_free
 from learner.cli.arguments import parse
-from learner.multihost.place import place_of
+from learner.multihost.topology import topology_of
 from learner.processes import env_servers
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
 from learner.report.output import tolerating_lost_output
@@ -81,18 +81,18 @@ class LearnerOptions(RunOptions):
       workdir: folder of the run: configuration, metrics, checkpoints.
       name: what the run's configuration is called where it is shown; by default as CONFIG.
       user_command: the command line to write into the folder's command.txt; by default this one.
-      hosts: how many learner processes share the run, each on the devices of its host, with env
-        servers of its own; all are started with the same CONFIG, --workdir and overrides.
+      process_count: learner processes that share the run, each on the devices of its host, with
+        env servers of its own; all are started with the same CONFIG, --workdir and overrides.
       coordinator: HOST:PORT, where the first of them is reached by the others.
-      host_index: which one this is, from 0. The first one evaluates, saves and reports.
+      process_index: which one this is, from 0. The first one evaluates, saves and reports.
     """
 
     workdir: Path
     name: str | None = None
     user_command: str | None = None
-    hosts: int = 1
+    process_count: int = 1
     coordinator: str | None = None
-    host_index: int | None = None
+    process_index: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,10 +167,10 @@ def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
     options, config = parse(LearnerOptions, argv, prog=LEARNER_PROG)
     config = options.apply(config)
     check(config)
-    place_of(options.coordinator, options.hosts, options.host_index)
+    topology_of(options.coordinator, options.process_count, options.process_index)
     stop.command = options.user_command or stop.command
     if _is_stopped(stop):
-        return ExitCode.KILLED if options.hosts > 1 else ExitCode.OK
+        return ExitCode.KILLED if options.process_count > 1 else ExitCode.OK
     run_files.keep_private()
     with tolerating_lost_output():
         return _train(
@@ -202,9 +202,9 @@ def _train(
         from learner.train import train
     finally:
         gc.enable()
-    place = place_of(None, 1, None)
+    topology = topology_of(None, 1, None)
     if isinstance(options, LearnerOptions):
-        place = place_of(options.coordinator, options.hosts, options.host_index)
+        topology = topology_of(options.coordinator, options.process_count, options.process_index)
     summary = train(
         config,
         workdir=workdir,
@@ -212,11 +212,11 @@ def _train(
         init_from=options.init_from,
         name=name,
         stop=stop,
-        place=place,
+        topology=topology,
     )
     if summary is None:
         return ExitCode.OK
-    if place.is_first:
+    if topology.is_first:
         print_summary(summary)
     return ExitCode.TARGET_MISSED if summary.has_missed else ExitCode.OK
 

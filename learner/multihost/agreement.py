@@ -91,7 +91,7 @@ class Hosts(NamedTuple):
     @property
     def is_alone(self) -> bool:
         """Whether there is no other."""
-        return self.peers.place.num_hosts == 1
+        return self.peers.topology.process_count == 1
 
 
 def alone() -> Hosts:
@@ -237,4 +237,4 @@ class AgreedLimiter:
 
     def _expects_update(self) -> bool:
         """Whether an update is due if the other hosts have acted as much as this one."""
-        return self._agreed.acted(self._steps * self._peers.place.num_hosts).may_learn()
+        return self._agreed.acted(self._steps * self._peers.topology.process_count).may_learn()

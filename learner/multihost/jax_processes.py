@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from learner.multihost.place import Place
+from learner.multihost.topology import Topology
 from seedrl.errors import ConfigError
 
 _JOIN_SECONDS = 120
@@ -15,14 +15,14 @@ _JOIN_SECONDS = 120
 _LEAVE_SECONDS = 30
 
 
-def free_address(place: Place) -> str:
+def free_address(topology: Topology) -> str:
     """Where jax's coordinator can serve: beside the coordinator of the run, on a free port."""
-    host = place.coordinator.rpartition(":")[0]
+    host = topology.coordinator.rpartition(":")[0]
     with socket.create_server(("", 0)) as free:
         return f"{host}:{free.getsockname()[1]}"
 
 
-def join(place: Place, address: str) -> None:
+def join(topology: Topology, address: str) -> None:
     """Joins the processes of a run, before jax has looked for devices.
 
     jax's own liveness is not used: it ends a process by `abort` as soon as the first one is
@@ -33,8 +33,8 @@ def join(place: Place, address: str) -> None:
     jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
         address,
-        num_processes=place.num_hosts,
-        process_id=place.host_index,
+        num_processes=topology.process_count,
+        process_id=topology.process_index,
         cluster_detection_method="deactivate",
         initialization_timeout=_JOIN_SECONDS,
         shutdown_timeout_seconds=_LEAVE_SECONDS,
@@ -64,22 +64,24 @@ def connect(devices: Sequence[jax.Device]) -> None:
     assert (found == len(devices)).all(), found
 
 
-def require_as_many(place: Place) -> None:
+def require_as_many(topology: Topology) -> None:
     """Raises ConfigError if hosts have not as many devices each: then some would have no part."""
-    counts = [len(jax.local_devices(process_index=index)) for index in range(place.num_hosts)]
+    counts = [
+        len(jax.local_devices(process_index=index)) for index in range(topology.process_count)
+    ]
     for index, count in enumerate(counts):
         if count != counts[0]:
             raise ConfigError(
                 "learning.num_devices: expected as many devices on each host, got "
                 f"{counts[0]} on host 0 and {count} on host {index}; set it to "
-                f"{min(counts) * place.num_hosts}, which all have"
+                f"{min(counts) * topology.process_count}, which all have"
             )
 
 
-def devices_of(place: Place, num_local: int) -> list[jax.Device]:
+def devices_of(topology: Topology, num_local: int) -> list[jax.Device]:
     """The first `num_local` devices of each host, in the order of hosts."""
     return [
         device
-        for index in range(place.num_hosts)
+        for index in range(topology.process_count)
         for device in jax.local_devices(process_index=index)[:num_local]
     ]

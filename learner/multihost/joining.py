@@ -17,7 +17,7 @@ from learner.multihost import jax_processes
 from learner.multihost.agreement import Agenda, Hosts, alone
 from learner.multihost.meeting import dial, receive_all
 from learner.multihost.peers import MessageSocket, Peers
-from learner.multihost.place import Place
+from learner.multihost.topology import Topology
 from learner.processes.stop import StopRequest
 from seedrl import checkpoints, run_files
 from seedrl.checkpoints import Checkpoint
@@ -49,32 +49,35 @@ class StoppedError(UserError):
 
 @contextlib.contextmanager
 def joined(
-    place: Place, config: Config, stop: StopRequest, init_from: Path | None = None
+    topology: Topology, config: Config, stop: StopRequest, init_from: Path | None = None
 ) -> Iterator[Hosts]:
     """The hosts of a run, once all are there.
 
     Args:
-      place, config: of this host.
+      topology, config: of this host.
       stop: the run is to end.
       init_from: what decides on the first parameters; has to be the same on all.
 
     What is raised inside ends the others, too, and so does a signal before all have agreed on the
     end. Raises UserError if they do not come together, StoppedError if `stop` is set before.
     """
-    if place.num_hosts == 1:
+    if topology.process_count == 1:
         yield alone()
         return
     if config.learning.schedule != "asynchronous":
         raise ConfigError(
-            f"--hosts: learning.schedule {config.learning.schedule} is for one host, where one "
-            "thread acts and learns; expected asynchronous"
+            f"--process-count: learning.schedule {config.learning.schedule} is for one host, where "
+            "one thread acts and learns; expected asynchronous"
         )
-    run = {"--hosts": str(place.num_hosts), "--init-from": str(init_from or "nothing")}
-    links = _meet(place, run | _common(config), _token(config, place), stop)
-    peers, agenda = Peers(place, links), Agenda()
+    run = {
+        "--process-count": str(topology.process_count),
+        "--init-from": str(init_from or "nothing"),
+    }
+    links = _meet(topology, run | _common(config), _token(config, topology), stop)
+    peers, agenda = Peers(topology, links), Agenda()
     try:
-        address = jax_processes.free_address(place) if place.is_first else ""
-        jax_processes.join(place, peers.gather("jax", address)[0])
+        address = jax_processes.free_address(topology) if topology.is_first else ""
+        jax_processes.join(topology, peers.gather("jax", address)[0])
         yield Hosts(peers, agenda)
     except BaseException as error:
         is_line = isinstance(error, UserError)
@@ -85,9 +88,9 @@ def joined(
     peers.leave()
 
 
-def own_folder(workdir: Path, place: Place) -> Path:
+def own_folder(workdir: Path, topology: Topology) -> Path:
     """Where this host writes of itself: the first one in the run's folder, others below it."""
-    return workdir if place.is_first else workdir / run_files.HOSTS / str(place.host_index)
+    return workdir if topology.is_first else workdir / run_files.HOSTS / str(topology.process_index)
 
 
 def require_shared(
@@ -97,7 +100,7 @@ def require_shared(
     if hosts.is_alone:
         return
     note, word = workdir / run_files.HOSTS_NOTE, secrets.token_hex(8)
-    if hosts.peers.place.is_first:
+    if hosts.peers.topology.is_first:
         note.write_text(word)
     word = _gathered("folder", word, hosts, stop)[0]
     deadline = time.monotonic() + seconds
@@ -125,7 +128,7 @@ def common_checkpoint(
     if hosts.is_alone:
         return found
     step = _gathered("resume", None if found is None else found.step, hosts, stop)[0]
-    if hosts.peers.place.is_first or step is None:
+    if hosts.peers.topology.is_first or step is None:
         return found
     return checkpoints.find(workdir / "checkpoints", step)
 
@@ -202,14 +205,14 @@ def _require_wanted(stop: StopRequest) -> None:
         raise StoppedError(f"stopped by {stop.by}")
 
 
-def _token(config: Config, place: Place) -> str:
+def _token(config: Config, topology: Topology) -> str:
     """By which hosts know each other. Raises ConfigError if there is none where one is needed."""
     serving = config.serving
     if serving.token_file:
         return read_token(Path(serving.token_file))
     if not serving.insecure:
         raise ConfigError(
-            f"--coordinator: whoever reaches {place.coordinator} could take a host's place; set "
+            f"--coordinator: whoever reaches {topology.coordinator} could take a host's place; set "
             "serving.token_file (--token-file), the same on all hosts, or serving.insecure on a "
             "network that you trust"
         )
@@ -217,18 +220,18 @@ def _token(config: Config, place: Place) -> str:
 
 
 def _meet(
-    place: Place, run: Mapping[str, str], token: str, stop: StopRequest
+    topology: Topology, run: Mapping[str, str], token: str, stop: StopRequest
 ) -> dict[int, MessageSocket]:
     """The connections of this host."""
-    line = f"learner: {place.name} waits for the others, at {place.coordinator}"
+    line = f"learner: {topology.name} waits for the others, at {topology.coordinator}"
     print(line, file=sys.stderr, flush=True)
 
     def poll() -> None:
         _require_wanted(stop)
 
-    if place.is_first:
-        return receive_all(place, run, token, poll=poll)
-    return {0: dial(place, run, token, poll=poll)}
+    if topology.is_first:
+        return receive_all(topology, run, token, poll=poll)
+    return {0: dial(topology, run, token, poll=poll)}
 
 
 def _common(config: Config) -> dict[str, str]:

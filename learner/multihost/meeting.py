@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from learner.multihost.peers import LONGEST_BYTES, MessageSocket
-from learner.multihost.place import Place
+from learner.multihost.topology import Topology
 from seedrl.errors import AddressInUseError, ConfigError, HostLostError
 from seedrl.wire.printable import printable
 
@@ -46,18 +46,18 @@ class _Guest(NamedTuple):
     Attributes:
       link: the connection.
       challenges: the first host's, and its own.
-      host_index: as it says.
+      process_index: as it says.
       run: what must be the same on all hosts, by name, as it is there.
     """
 
     link: MessageSocket
     challenges: tuple[str, str]
-    host_index: int
+    process_index: int
     run: Mapping[str, str]
 
 
 def receive_all(
-    place: Place,
+    topology: Topology,
     run: Mapping[str, str],
     token: str,
     *,
@@ -67,7 +67,7 @@ def receive_all(
     """The first host's connections to all others, by their indices, each of which it has welcomed.
 
     Args:
-      place: this host's.
+      topology: this host's.
       run: what must be the same on all hosts, by name, each as a short text.
       token: which each must prove to have; empty where a run does without.
       poll: called several times a second; may raise.
@@ -78,17 +78,17 @@ def receive_all(
     """
     deadline = time.monotonic() + seconds
     met: dict[int, _Guest] = {}
-    with _listener(place) as listener, contextlib.ExitStack() as closing:
+    with _listener(topology) as listener, contextlib.ExitStack() as closing:
         closing.callback(_close, met)
         listener.settimeout(_TICK_SECONDS)
-        while missing := [index for index in range(1, place.num_hosts) if index not in met]:
+        while missing := [index for index in range(1, topology.process_count) if index not in met]:
             poll()
             _require_time(deadline, seconds, missing)
             guest = _accept(listener, token, poll)
             if guest is None:
                 continue
-            index = guest.host_index
-            if problem := _problem(place, run, guest):
+            index = guest.process_index
+            if problem := _problem(topology, run, guest):
                 # No other host would ever come in its place.
                 problem = f"host {index}: {problem}"
                 _refuse([guest, *met.values()], problem)
@@ -96,21 +96,23 @@ def receive_all(
                 raise ConfigError(problem)
             if (older := met.pop(index, None)) is not None:
                 # It has been started again, and its end need not be known here.
-                _refuse([older], f"--host-index: another host has come as {index} since")
+                _refuse([older], f"--process-index: another host has come as {index} since")
                 older.link.close()
             met[index] = guest
         for index, guest in met.items():
             try:
                 guest.link.send({"proof": _proof(token, "first", guest.challenges, _ALL)})
             except OSError as error:
-                raise HostLostError(f"{named([index])} of {place.num_hosts} is gone") from error
+                raise HostLostError(
+                    f"{named([index])} of {topology.process_count} is gone"
+                ) from error
             guest.link.longest_bytes = LONGEST_BYTES
         closing.pop_all()
     return {index: met[index].link for index in sorted(met)}
 
 
 def dial(
-    place: Place,
+    topology: Topology,
     run: Mapping[str, str],
     token: str,
     *,
@@ -127,13 +129,13 @@ def dial(
         _require_time(deadline, seconds, [0])
         try:
             with contextlib.ExitStack() as closing:
-                connection = socket.create_connection(place.address, timeout=_HELLO_SECONDS)
+                connection = socket.create_connection(topology.address, timeout=_HELLO_SECONDS)
                 link = closing.enter_context(contextlib.closing(MessageSocket(connection)))
                 link.longest_bytes = _LONGEST_HELLO_BYTES
                 # Where nobody listens the kernel may have given it the very port that it dials,
                 # and that would keep the first host from this port.
                 if connection.getsockname() != connection.getpeername():
-                    _show_proof(link, place, run, token, poll, deadline)
+                    _show_proof(link, topology, run, token, poll, deadline)
                     link.longest_bytes = LONGEST_BYTES
                     closing.pop_all()
                     return link
@@ -150,16 +152,16 @@ def named(hosts: Iterable[int]) -> str:
     return f"host{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
-def _problem(place: Place, run: Mapping[str, str], guest: _Guest) -> str:
+def _problem(topology: Topology, run: Mapping[str, str], guest: _Guest) -> str:
     """Why another host cannot take part in this one's run; empty if it can."""
     if name := next((name for name in run if guest.run.get(name) != run[name]), ""):
         return (
             f"{name}: expected the same on all hosts, got {guest.run.get(name)} where host 0 has "
-            f"{run[name]}. hint: start all with one command line but for --host-index and --bind"
+            f"{run[name]}. hint: start all with one command line but for --process-index and --bind"
         )
-    if not 0 < guest.host_index < place.num_hosts:
-        others = place.num_hosts - 1
-        return f"--host-index: expected 1 to {others} beside host 0, got {guest.host_index}"
+    if not 0 < guest.process_index < topology.process_count:
+        others = topology.process_count - 1
+        return f"--process-index: expected 1 to {others} beside host 0, got {guest.process_index}"
     return ""
 
 
@@ -182,7 +184,7 @@ def _accept(listener: socket.socket, token: str, poll: Callable[[], object]) -> 
         if not all(isinstance(text, str) for text in run.values()):
             raise ValueError("expected texts")
         guest = _Guest(link, (asked, str(message["challenge"])), int(index), run)
-        expected = _proof(token, "other", guest.challenges, [guest.host_index, run])
+        expected = _proof(token, "other", guest.challenges, [guest.process_index, run])
         if _is_same(message.get("proof"), expected):
             closing.pop_all()
             return guest
@@ -196,7 +198,7 @@ def _accept(listener: socket.socket, token: str, poll: Callable[[], object]) -> 
 
 def _show_proof(
     link: MessageSocket,
-    place: Place,
+    topology: Topology,
     run: Mapping[str, str],
     token: str,
     poll: Callable[[], object],
@@ -204,7 +206,7 @@ def _show_proof(
 ) -> None:
     """Waits until all are there. Raises ConfigError, and one of `_NO_MESSAGE`."""
     challenges = (str(_next(link, poll, deadline)["challenge"]), secrets.token_hex(32))
-    said = [place.host_index, dict(run)]
+    said = [topology.process_index, dict(run)]
     proof = _proof(token, "other", challenges, said)
     link.send({"hello": said, "challenge": challenges[1], "proof": proof})
     answer = _next(link, poll, deadline)
@@ -212,8 +214,8 @@ def _show_proof(
         raise ConfigError(printable(str(answer["refused"]), 2000))
     if not _is_same(answer["proof"], _proof(token, "first", challenges, _ALL)):
         raise ConfigError(
-            f"--coordinator: what answers at {place.coordinator} does not have this host's token; "
-            "start all hosts with one --token-file"
+            f"--coordinator: what answers at {topology.coordinator} does not have this host's "
+            "token; start all hosts with one --token-file"
         )
 
 
@@ -259,8 +261,8 @@ def _require_time(deadline: float, seconds: float, missing: list[int]) -> None:
         )
 
 
-def _listener(place: Place) -> socket.socket:
-    host, port = place.address
+def _listener(topology: Topology) -> socket.socket:
+    host, port = topology.address
     try:
         try:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -274,6 +276,6 @@ def _listener(place: Place) -> socket.socket:
         return socket.create_server(("", port))
     except OSError as error:
         raise AddressInUseError(
-            f"--coordinator: cannot serve on {place.coordinator} ({error.strerror}); choose "
+            f"--coordinator: cannot serve on {topology.coordinator} ({error.strerror}); choose "
             "another port"
         ) from error

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
-from learner.multihost.place import ALONE, Place
+from learner.multihost.topology import ALONE, Topology
 from learner.runtime.watchdog import Watchdog, exit_hung, exit_now
 from learner.runtime.worker import ClosedError
 from seedrl.exit_codes import ExitCode
@@ -134,13 +134,13 @@ class Peers:
     all others and tells them; they notice it of the first.
 
     Attributes:
-      place: this host's.
+      topology: this host's.
       waiting: names of the threads that wait for other hosts.
     """
 
     def __init__(
         self,
-        place: Place = ALONE,
+        topology: Topology = ALONE,
         links: Mapping[int, MessageSocket] | None = None,
         *,
         beat_seconds: float = 1.0,
@@ -149,12 +149,12 @@ class Peers:
         """Starts to listen.
 
         Args:
-          place: this host's.
+          topology: this host's.
           links: of the first host one to each other one, of these one to the first.
           beat_seconds: how often a host says that it is alive.
           on_loss: takes a line that names the host.
         """
-        self.place = place
+        self.topology = topology
         self.waiting: set[str] = set()
         self._links = dict(links or {})
         self._beat_seconds, self._on_loss = beat_seconds, on_loss
@@ -179,9 +179,9 @@ class Peers:
 
         Raises ClosedError if this host ends, or another has left.
         """
-        if self.place.num_hosts == 1:
+        if self.topology.process_count == 1:
             return [value]
-        if self.place.is_first:
+        if self.topology.is_first:
             self._take(0, tag, value)
         else:
             self._send(0, {"tag": tag, "value": value})
@@ -201,11 +201,11 @@ class Peers:
 
     def leave(self) -> None:
         """This host has come to the end of the run, as all do. Nothing can be gathered any more."""
-        self._end({"left": self.place.host_index})
+        self._end({"left": self.topology.process_index})
 
     def fail(self, problem: str) -> None:
         """This host ends before the others, which end at once, each with a line that says why."""
-        self._end({"lost": self.place.host_index, "why": printable(problem, 1000)})
+        self._end({"lost": self.topology.process_index, "why": printable(problem, 1000)})
 
     def close(self) -> None:
         """Ends the connections without a word, which the others take for a loss."""
@@ -225,7 +225,7 @@ class Peers:
 
         What a collective raises when a peer has died may come before anybody has noticed that.
         """
-        if self.place.num_hosts == 1:
+        if self.topology.process_count == 1:
             return body
 
         def run() -> object:
@@ -268,10 +268,10 @@ class Peers:
         with self._changed:
             given = self._given.setdefault(tag, {})
             given[index] = value
-            if len(given) < self.place.num_hosts:
+            if len(given) < self.topology.process_count:
                 return
             del self._given[tag]
-            values = [given[each] for each in range(self.place.num_hosts)]
+            values = [given[each] for each in range(self.topology.process_count)]
         for other in self._links:
             self._send(other, {"all": tag, "values": values})
         self._complete(tag, values)
@@ -300,7 +300,7 @@ class Peers:
             # A defect of ours: without this thread neither this host nor another one would notice
             # anything any more.
             _logger.exception("the thread of the hosts has failed")
-            self._lose(self.place.host_index, f"{type(error).__name__}: {error}")
+            self._lose(self.topology.process_index, f"{type(error).__name__}: {error}")
 
     def _receive_all(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -350,7 +350,7 @@ class Peers:
             with self._changed:
                 self._left.add(who)
                 self._changed.notify_all()
-            if self.place.is_first:
+            if self.topology.is_first:
                 for other in self._links.keys() - {who}:
                     self._send(other, message)
 
@@ -361,9 +361,9 @@ class Peers:
                 return
             self._is_ending = True
             self._changed.notify_all()
-        if self.place.is_first:
+        if self.topology.is_first:
             for other in self._links.keys() - self._left - {index}:
                 # One that does not receive it will notice by itself, or is lost too.
                 with contextlib.suppress(OSError):
                     self._links[other].send({"lost": index, "why": why})
-        self._on_loss(f"host {index} of {self.place.num_hosts} is lost: {why}")
+        self._on_loss(f"host {index} of {self.topology.process_count} is lost: {why}")

@@ -78,9 +78,9 @@ class SharedSave:
         Raises CheckpointError on all hosts if one of them could not write.
         """
         indices = meta.get("replay_indices")
-        if not self._peers.place.is_first:
+        if not self._peers.topology.is_first:
             folder = directory / str(self._give()[0])
-            part = self._peers.place.host_index
+            part = self._peers.topology.process_index
             self._attempt(lambda: [write_part(folder, extra or {}, part), indices])
             self._give()
             return directory / f"{step:012d}"
@@ -96,7 +96,7 @@ class SharedSave:
             self._give(folder.name)
 
         others = OtherWriters(begin, written)
-        meta = {**meta, "hosts": self._peers.place.num_hosts}
+        meta = {**meta, "hosts": self._peers.topology.process_count}
 
         def save_all() -> str:
             saved = checkpoints.save(
@@ -118,7 +118,7 @@ class SharedSave:
             # Never empty, which would say that nothing is wrong.
             text = str(error) if isinstance(error, CheckpointError) else ""
             text = text or f"{type(error).__name__}: {error}"
-            return self._give(problem=f"{self._peers.place.name}: {text}")
+            return self._give(problem=f"{self._peers.topology.name}: {text}")
         return self._give(value)
 
     def _give(self, value: Any = None, problem: str = "") -> list[Any]:

@@ -134,7 +134,7 @@ class Scale(NamedTuple):
       device_bytes: memory of each device.
       device_name: for messages.
       publish_every_updates: how many updates acting may be behind in ordinary use.
-      num_hosts: that share all of this evenly.
+      process_count: that share all of this evenly.
     """
 
     num_devices: int
@@ -143,15 +143,15 @@ class Scale(NamedTuple):
     device_bytes: int
     device_name: str
     publish_every_updates: int = 1
-    num_hosts: int = 1
+    process_count: int = 1
 
     @property
     def of_host(self) -> "Scale":
         """The sizes of one host's part: what is not shared, it has by itself."""
         return self._replace(
-            num_devices=self.num_devices // self.num_hosts,
-            training_slots=-(-self.training_slots // self.num_hosts),
-            num_hosts=1,
+            num_devices=self.num_devices // self.process_count,
+            training_slots=-(-self.training_slots // self.process_count),
+            process_count=1,
         )
 
 

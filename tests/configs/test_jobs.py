@@ -18,7 +18,7 @@ import pytest
 from envs_server.options import read_options
 from learner.cli.arguments import parse
 from learner.cli.train import LearnerOptions
-from learner.multihost.place import place_of
+from learner.multihost.topology import topology_of
 from seedrl import config_io
 from seedrl.config import check
 from seedrl.exit_codes import ExitCode
@@ -94,13 +94,13 @@ def test_programs_accept_their_commands_and_all_slots_are_filled(name: str) -> N
     for index, (address, words) in enumerate(hosts.learners.items()):
         options, config = parse(LearnerOptions, words, prog="learner")
         check(options.apply(config))
-        place = place_of(options.coordinator, options.hosts, options.host_index)
-        assert (place.host_index, place.num_hosts) == (index, len(hosts.learners))
-        coordinators.add(place.coordinator)
+        topology = topology_of(options.coordinator, options.process_count, options.process_index)
+        assert (topology.process_index, topology.process_count) == (index, len(hosts.learners))
+        coordinators.add(topology.coordinator)
         servers = offered[address]
         assert servers
-        slots = place.part(config.serving.training_slots)
-        slots += config.serving.evaluation_slots if place.is_first else 0
+        slots = topology.part(config.serving.training_slots)
+        slots += config.serving.evaluation_slots if topology.is_first else 0
         (num_envs,) = {server.num_envs for server in servers}
         assert slots <= num_envs * len(servers) < slots + len(servers)
         # A learner that serves other machines asks for certificates, and they have them.

@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from learner.build import plan_geometry, scale
-from learner.multihost.place import Place
+from learner.multihost.topology import Topology
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.errors import ConfigError
@@ -38,10 +38,10 @@ def test_hosts_that_have_not_as_many_devices_are_refused_unless_they_take_as_man
     all_of = jax.local_devices()
     of_hosts = {None: all_of, 0: all_of, 1: all_of[:2]}
     monkeypatch.setattr(jax, "local_devices", lambda process_index=None: of_hosts[process_index])
-    place = Place("a:1", 2, 0)
+    topology = Topology("a:1", 2, 0)
     with pytest.raises(ConfigError, match="got 4 on host 0 and 2 on host 1; set it to 4"):
-        plan_geometry(_config(), place)
-    assert len(plan_geometry(_config(num_devices=4), place).everywhere) == 4
+        plan_geometry(_config(), topology)
+    assert len(plan_geometry(_config(num_devices=4), topology).everywhere) == 4
 
 
 def test_no_number_of_devices_takes_all() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from learner.build import Geometry, _own_shards, replay_text, resumption
-from learner.multihost.place import Place
+from learner.multihost.topology import Topology
 from seedrl import config_io
 from seedrl.checkpoints import Checkpoint
 
@@ -17,7 +17,7 @@ SAVED = {1: "saved by 1 host, now of 2", 2: "saved by 2 hosts, now of 1"}
 def geometry(count: int, devices: int, index: int = 0) -> Geometry:
     """Of hosts with as many devices each."""
     own: list[Any] = [object()] * devices
-    return Geometry(own, own[:1], (), 1, 1, own * count, Place("a:1", count, index), 1, 0)
+    return Geometry(own, own[:1], (), 1, 1, own * count, Topology("a:1", count, index), 1, 0)
 
 
 def checkpoint(hosts: int, shards: int | None) -> Checkpoint:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from learner.acting.evaluator import Confirmation
 from learner import status_writer
+from learner.acting.evaluator import Confirmation
 from learner.report.env_servers import EnvServers
 from learner.report.events import Events
 from learner.report.metrics import Metrics

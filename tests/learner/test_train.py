@@ -14,7 +14,7 @@ import pytest
 
 from learner.checkpoints.run_folder import Resume, RunFolder
 from learner.end_of_run import raise_death
-from learner.multihost.place import Place
+from learner.multihost.topology import Topology
 from learner.processes.stop import StopRequest
 from learner.reports import open_reports
 from learner.runtime.worker import Deaths
@@ -103,7 +103,7 @@ def test_a_host_that_is_stopped_before_the_others_are_there_is_not_done(tmp_path
     serving = dataclasses.replace(config.serving, bind="127.0.0.1:0", insecure=True)
     config = dataclasses.replace(config, serving=serving)
     with pytest.raises(UserError, match="SIGTERM, before training started") as caught:
-        train(config, workdir=tmp_path / "run", place=Place(coordinator, 2, 0), stop=stop)
+        train(config, workdir=tmp_path / "run", topology=Topology(coordinator, 2, 0), stop=stop)
     assert caught.value.exit_code == 143
 
 

@@ -209,7 +209,7 @@ def test_an_end_that_all_hosts_have_agreed_on_is_no_loss_to_others_whatever_it_r
         threading.Thread(target=first.gather, args=("jax", "a:1")).start()
         with (
             pytest.raises(NotFiniteError if is_saved else CheckpointError),
-            joined(other.place, config, StopRequest()) as hosts,
+            joined(other.topology, config, StopRequest()) as hosts,
         ):
             run = SupervisedRun(config, hosts)
             run.saver.failure = None if is_saved else CheckpointError("disk full")

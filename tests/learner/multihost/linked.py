@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from learner.multihost.peers import MessageSocket, Peers
-from learner.multihost.place import Place
+from learner.multihost.topology import Topology
 from tests.patience import SECONDS
 
 Found = TypeVar("Found")
@@ -27,7 +27,7 @@ def linked(count: int, losses: list[str] | None = None, **options: Any) -> Itera
     links = [{index: MessageSocket(pair[0]) for index, pair in pairs.items()}]
     links += [{0: MessageSocket(pair[1])} for pair in pairs.values()]
     hosts = [
-        Peers(Place("there:1", count, index), own, on_loss=lose, **options)
+        Peers(Topology("there:1", count, index), own, on_loss=lose, **options)
         for index, own in enumerate(links)
     ]
     try:

@@ -13,7 +13,7 @@ from learner.multihost import joining
 from learner.multihost.agreement import Agenda, Hosts
 from learner.multihost.joining import CommonSpec, StoppedError, joined, require_shared
 from learner.multihost.peers import Peers
-from learner.multihost.place import Place
+from learner.multihost.topology import Topology
 from learner.processes.stop import StopRequest
 from seedrl import config_io, run_files
 from seedrl.errors import ConfigError
@@ -126,7 +126,7 @@ def test_a_host_that_is_stopped_before_the_run_begins_ends_the_others(
         monkeypatch.setattr(joining, "Peers", lambda *_: peers[1])
         monkeypatch.setattr(joining.jax_processes, "join", lambda *_: None)
         threading.Thread(target=peers[0].gather, args=("jax", "a:1")).start()
-        with contextlib.suppress(StoppedError), joined(peers[1].place, config, stop) as hosts:
+        with contextlib.suppress(StoppedError), joined(peers[1].topology, config, stop) as hosts:
             stop.set("SIGTERM")
             if waits:
                 joining.broadcast_flag("confirmed", True, hosts, stop)
@@ -146,10 +146,10 @@ def test_hosts_that_begin_with_other_parameters_are_refused(
     config = dataclasses.replace(config, serving=serving)
 
     def refused(index: int, init_from: Path | None) -> str:
-        place = Place(coordinator, 2, index)
+        topology = Topology(coordinator, 2, index)
         with (
             pytest.raises(ConfigError) as found,
-            joined(place, config, StopRequest(), init_from),
+            joined(topology, config, StopRequest(), init_from),
         ):
             pass
         return str(found.value)
@@ -168,7 +168,7 @@ def test_hosts_need_a_token_or_a_network_that_is_trusted(tmp_path: Path) -> None
         own = dataclasses.replace(
             config, serving=dataclasses.replace(config.serving, bind="unix:/a", **serving)
         )
-        with pytest.raises(ConfigError) as found, joined(Place("a:1", 2, 0), own, StopRequest()):
+        with pytest.raises(ConfigError) as found, joined(Topology("a:1", 2, 0), own, StopRequest()):
             pass
         return str(found.value)
 

@@ -10,7 +10,7 @@ import pytest
 from learner.multihost import meeting
 from learner.multihost.meeting import _proof, dial, receive_all
 from learner.multihost.peers import MessageSocket
-from learner.multihost.place import Place
+from learner.multihost.topology import Topology
 from seedrl.errors import AddressInUseError, ConfigError, HostLostError
 from tests.learner.multihost.linked import at_once
 from tests.patience import SECONDS
@@ -32,23 +32,23 @@ def stopped() -> None:
     raise StopError
 
 
-def places(count: int) -> list[Place]:
+def topologies(count: int) -> list[Topology]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    return [Place(f"127.0.0.1:{port}", count, index) for index in range(count)]
+    return [Topology(f"127.0.0.1:{port}", count, index) for index in range(count)]
 
 
-def receive(place: Place, run: dict[str, str] = RUN, token: str = TOKEN) -> list[int]:
+def receive(topology: Topology, run: dict[str, str] = RUN, token: str = TOKEN) -> list[int]:
     """What the first host does; whom it has met."""
-    met = receive_all(place, run, token, poll=idle, seconds=SECONDS)
+    met = receive_all(topology, run, token, poll=idle, seconds=SECONDS)
     for link in met.values():
         link.close()
     return list(met)
 
 
-def arrive(place: Place, run: dict[str, str] = RUN, token: str = TOKEN) -> bool:
+def arrive(topology: Topology, run: dict[str, str] = RUN, token: str = TOKEN) -> bool:
     """What another one does; whether it is welcome."""
-    dial(place, run, token, poll=idle, seconds=SECONDS).close()
+    dial(topology, run, token, poll=idle, seconds=SECONDS).close()
     return True
 
 
@@ -62,7 +62,7 @@ def refused(work: Callable[[], object]) -> str:
 @pytest.mark.parametrize("token", [TOKEN, ""])
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_hosts_meet_in_any_order(order: tuple[int, ...], token: str) -> None:
-    three = places(3)
+    three = topologies(3)
     works: list[Callable[[], object]] = [
         lambda: receive(three[0], token=token),
         lambda: arrive(three[1], token=token),
@@ -74,8 +74,8 @@ def test_hosts_meet_in_any_order(order: tuple[int, ...], token: str) -> None:
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_hosts_meet_over_ipv6() -> None:
-    port = places(1)[0].address[1]
-    two = [Place(f"[::1]:{port}", 2, index) for index in range(2)]
+    port = topologies(1)[0].address[1]
+    two = [Topology(f"[::1]:{port}", 2, index) for index in range(2)]
     assert at_once([lambda: receive(two[0]), lambda: arrive(two[1])]) == [[1], True]
 
 
@@ -84,14 +84,14 @@ def test_hosts_meet_over_ipv6() -> None:
     [
         (1, {**RUN, "seed": "1"}, "seed"),
         (1, {"agent": "r2d2"}, "seed"),
-        (3, RUN, "--host-index"),
-        (0, RUN, "--host-index"),
+        (3, RUN, "--process-index"),
+        (0, RUN, "--process-index"),
     ],
 )
 def test_a_host_of_another_run_is_refused_and_all_name_the_field(
     index: int, run: dict[str, str], field: str
 ) -> None:
-    three, is_there = places(3), threading.Event()
+    three, is_there = topologies(3), threading.Event()
 
     def fits() -> str:
         link = MessageSocket(connected(three[0]))
@@ -103,17 +103,17 @@ def test_a_host_of_another_run_is_refused_and_all_name_the_field(
 
     def differs() -> str:
         assert is_there.wait(SECONDS)
-        return refused(lambda: arrive(three[0]._replace(host_index=index), run))
+        return refused(lambda: arrive(three[0]._replace(process_index=index), run))
 
     texts = at_once([lambda: refused(lambda: receive(three[0])), fits, differs])
     assert [f": {field}: expected" in text for text in texts] == [True] * 3, texts
 
 
-def connected(place: Place) -> socket.socket:
+def connected(topology: Topology) -> socket.socket:
     """A connection to the first host, as soon as it listens."""
     while True:
         try:
-            return socket.create_connection(place.address)
+            return socket.create_connection(topology.address)
         except ConnectionRefusedError:
             threading.Event().wait(0.01)
 
@@ -156,7 +156,7 @@ def packed(text: str) -> bytes:
     ],
 )
 def test_strangers_are_not_taken_for_hosts(data: bytes) -> None:
-    two = places(2)
+    two = topologies(2)
 
     def stranger_first() -> bool:
         with connected(two[0]) as it:
@@ -170,7 +170,7 @@ def test_a_stranger_that_says_nothing_makes_room_for_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(meeting, "_HELLO_SECONDS", 0.3)
-    two = places(2)
+    two = topologies(2)
 
     def stranger_first() -> bool:
         with connected(two[0]):
@@ -180,7 +180,7 @@ def test_a_stranger_that_says_nothing_makes_room_for_others(
 
 
 def test_a_host_that_is_started_again_takes_the_place_that_it_had() -> None:
-    three = places(3)
+    three = topologies(3)
 
     def twice() -> list[Any]:
         earlier = MessageSocket(connected(three[0]))
@@ -195,12 +195,12 @@ def test_a_host_that_is_started_again_takes_the_place_that_it_had() -> None:
         return [refusal["refused"].partition(":")[0], "proof" in answer]
 
     found = at_once([lambda: receive(three[0]), twice])
-    assert found == [[1, 2], ["--host-index", True]]
+    assert found == [[1, 2], ["--process-index", True]]
 
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_signal_ends_the_wait(index: int) -> None:
-    first, other = places(2)
+    first, other = topologies(2)
     with pytest.raises(StopError):
         if index:
             dial(other, RUN, TOKEN, poll=stopped)
@@ -210,7 +210,7 @@ def test_a_signal_ends_the_wait(index: int) -> None:
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_host_that_does_not_come_is_named(index: int) -> None:
-    first, other = places(2)
+    first, other = topologies(2)
     with pytest.raises(HostLostError, match=f"host {1 - index} did not come"):
         if index:
             dial(other, RUN, TOKEN, poll=idle, seconds=0.0)
@@ -220,9 +220,9 @@ def test_a_host_that_does_not_come_is_named(index: int) -> None:
 
 def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        place = Place(f"127.0.0.1:{taken.getsockname()[1]}", 2, 0)
+        topology = Topology(f"127.0.0.1:{taken.getsockname()[1]}", 2, 0)
         with pytest.raises(AddressInUseError, match="--coordinator: cannot serve on 127"):
-            receive(place)
+            receive(topology)
 
 
 def itself() -> socket.socket:
@@ -234,7 +234,7 @@ def itself() -> socket.socket:
 
 
 def test_a_host_that_has_reached_itself_dials_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    two = places(2)
+    two = topologies(2)
     connections, connect = [itself()], socket.create_connection
 
     def create(address: tuple[str, int], timeout: float | None = None) -> socket.socket:
@@ -266,7 +266,7 @@ def test_a_proof_is_for_one_side_one_meeting_and_one_text() -> None:
 
 @pytest.mark.parametrize("token", ["another token", ""])
 def test_a_host_without_the_token_is_refused_and_the_first_one_waits_on(token: str) -> None:
-    two = places(2)
+    two = topologies(2)
 
     def refused_first() -> str:
         text = refused(lambda: arrive(two[1], token=token))
@@ -279,7 +279,7 @@ def test_a_host_without_the_token_is_refused_and_the_first_one_waits_on(token: s
 
 
 def test_a_hello_that_was_heard_elsewhere_admits_nobody() -> None:
-    two = places(2)
+    two = topologies(2)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def overheard() -> None:
@@ -307,8 +307,8 @@ def test_a_hello_that_was_heard_elsewhere_admits_nobody() -> None:
 
 
 def test_a_first_host_that_does_not_show_the_token_is_not_believed() -> None:
-    _, place = places(2)
-    with socket.create_server(place.address) as listener:
+    _, topology = topologies(2)
+    with socket.create_server(topology.address) as listener:
 
         def impostor() -> None:
             link = MessageSocket(listener.accept()[0])
@@ -320,5 +320,5 @@ def test_a_first_host_that_does_not_show_the_token_is_not_believed() -> None:
                 received(link)
             link.close()
 
-        _, text = at_once([impostor, lambda: refused(lambda: arrive(place))])
-    assert text.startswith(f"--coordinator: what answers at {place.coordinator} does not have")
+        _, text = at_once([impostor, lambda: refused(lambda: arrive(topology))])
+    assert text.startswith(f"--coordinator: what answers at {topology.coordinator} does not have")

@@ -11,7 +11,7 @@ import pytest
 
 from learner.multihost import peers as peers_module
 from learner.multihost.peers import MessageSocket, Peers
-from learner.multihost.place import Place
+from learner.multihost.topology import Topology
 from learner.runtime.worker import ClosedError, Worker
 from seedrl.exit_codes import ExitCode
 from tests.learner.multihost.linked import at_once, linked
@@ -35,7 +35,7 @@ def test_several_threads_gather_under_their_own_tags() -> None:
     with linked(2) as hosts:
         found = at_once(
             [
-                functools.partial(peers.gather, tag, tag + str(peers.place.host_index))
+                functools.partial(peers.gather, tag, tag + str(peers.topology.process_index))
                 for tag in "abc"
                 for peers in (hosts if tag != "b" else reversed(hosts))
             ]
@@ -62,8 +62,8 @@ def pair() -> Iterator[tuple[Peers, socket.socket, list[str]]]:
     """The first of two hosts, the socket of the other, and the losses of the first."""
     losses: list[str] = []
     first, other = socket.socketpair()
-    place = Place("there:1", 2, 0)
-    peers = Peers(place, {1: MessageSocket(first)}, beat_seconds=0.02, on_loss=losses.append)
+    topology = Topology("there:1", 2, 0)
+    peers = Peers(topology, {1: MessageSocket(first)}, beat_seconds=0.02, on_loss=losses.append)
     yield peers, other, losses
     peers.close()
     other.close()
@@ -146,7 +146,7 @@ def test_a_host_that_fails_reports_that_and_not_the_end_of_others_which_it_has_c
             other.close()
             threading.Event().wait(0.1)
 
-    peers = Peers(Place("there:1", 2, 0), {1: EndingAtOnce(first)}, on_loss=losses.append)
+    peers = Peers(Topology("there:1", 2, 0), {1: EndingAtOnce(first)}, on_loss=losses.append)
     peers.fail("a mistake")
     assert losses == []
 

@@ -114,7 +114,7 @@ def test_parameters_that_differ_in_a_bit_end_every_host_and_none_takes_that_for_
 
     def end(text: str, code: ExitCode) -> None:
         peers = host_of_thread[threading.get_ident()]
-        codes[peers.place.host_index] = code
+        codes[peers.topology.process_index] = code
         peers.close()
         raise SystemExit
 
@@ -129,7 +129,7 @@ def test_parameters_that_differ_in_a_bit_end_every_host_and_none_takes_that_for_
     def one(peers: Peers) -> None:
         host_of_thread[threading.get_ident()] = peers
         with pytest.raises(SystemExit):
-            SharedSave(peers).require_equal(7, lambda: f"{peers.place.host_index // 2}")
+            SharedSave(peers).require_equal(7, lambda: f"{peers.topology.process_index // 2}")
 
     with linked(3, losses) as hosts:
         hosts[slow].__class__ = Slow

@@ -46,8 +46,8 @@ class SeveralHosts:
                 "learner",
                 *self._words,
                 *("--workdir", self.workdir),
-                *(("--hosts", count, "--coordinator", coordinator) if count > 1 else ()),
-                *(("--host-index", index) if count > 1 else ()),
+                *(("--process-count", count, "--coordinator", coordinator) if count > 1 else ()),
+                *(("--process-index", index) if count > 1 else ()),
                 *("--bind", "127.0.0.1:0", "--token-file", self._token),
                 **_variables(devices),
             )

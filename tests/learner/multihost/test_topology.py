@@ -2,18 +2,18 @@
 
 import pytest
 
-from learner.multihost.place import ALONE, Place, place_of
+from learner.multihost.topology import ALONE, Topology, topology_of
 from seedrl.errors import ConfigError
 
 
 def test_without_flags_a_host_is_alone() -> None:
-    assert place_of(None, 1, None) == ALONE
+    assert topology_of(None, 1, None) == ALONE
     assert ALONE.is_first
 
 
-def test_three_flags_make_a_place() -> None:
-    assert place_of("a:1", 4, 2) == Place("a:1", 4, 2)
-    assert not Place("a:1", 4, 2).is_first
+def test_three_flags_make_a_topology() -> None:
+    assert topology_of("a:1", 4, 2) == Topology("a:1", 4, 2)
+    assert not Topology("a:1", 4, 2).is_first
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,9 @@ def test_three_flags_make_a_place() -> None:
         (None, 2, 0, "all three"),
         ("a:1", 2, None, "all three"),
         ("a:1", 1, None, "all three"),
-        (None, 0, None, "--hosts: expected at least 1"),
-        ("a:1", 2, 2, "--host-index: expected 0 to 1"),
-        ("a:1", 2, -1, "--host-index: expected 0 to 1"),
+        (None, 0, None, "--process-count: expected at least 1"),
+        ("a:1", 2, 2, "--process-index: expected 0 to 1"),
+        ("a:1", 2, -1, "--process-index: expected 0 to 1"),
         ("a", 2, 0, "--coordinator: expected HOST:PORT"),
         ("a:0", 2, 0, "--coordinator: expected HOST:PORT"),
         ("a:b", 2, 0, "--coordinator: expected HOST:PORT"),
@@ -35,12 +35,12 @@ def test_others_are_refused(
     coordinator: str | None, count: int, index: int | None, named: str
 ) -> None:
     with pytest.raises(ConfigError, match=named):
-        place_of(coordinator, count, index)
+        topology_of(coordinator, count, index)
 
 
 @pytest.mark.parametrize("number", range(9))
 def test_parts_are_all_and_differ_by_one(number: int) -> None:
-    parts = [Place("a:1", 3, index).part(number) for index in range(3)]
+    parts = [Topology("a:1", 3, index).part(number) for index in range(3)]
     assert sum(parts) == number
     assert max(parts) - min(parts) <= 1
     assert parts[0] == len(range(number)[0::3])

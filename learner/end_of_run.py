@@ -4,13 +4,11 @@ import enum
 import sys
 from collections.abc import Callable
 
-import numpy as np
-
-from learner.acting.evaluator import Confirmation, Score
+from learner.acting.evaluator import Score
 from learner.multihost.agreement import Hosts
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest
+from learner.report.panel import score
 from learner.report.status import ERROR, NOT_FINITE, STOPPED, THREAD_DIED
-from learner.report.wording import score, untrained
 from learner.runtime.worker import Death, Deaths
 from learner.schedule import Session
 from learner.serving.server import Service
@@ -107,37 +105,25 @@ def why(
     total_steps: int = 0,
     *,
     stopped_by: str = "",
-    begins_untrained: bool = True,
-    confirming: Confirmation | None = None,
+    is_confirming: bool = False,
 ) -> str:
     """Why the run is over, in words for its user; `end` is None if an exception ended it.
 
-    `confirming`: the confirmation that was being played, if there was one.
+    `is_confirming`: a confirmation of the target was being played.
     """
     if end is EndOfRun.STOPPED:
         is_failure = stopped_by.startswith(ENV_SERVERS_FAILED)
         return stopped_by if is_failure else f"{STOPPED} {stopped_by}"
     if end is EndOfRun.CONFIRMED and confirmed is not None:
-        num_episodes = len(confirmed.returns)
-        text = f"{score(confirmed.mean)} over {num_episodes} episodes"
-        remark = untrained(confirmed.frozen.version, begins_untrained=begins_untrained)
-        return f"target {target:g} confirmed: {text}{remark}"
+        episodes = f"{len(confirmed.returns)} episodes"
+        return f"target {target:g} confirmed: {score(confirmed.mean)} over {episodes}"
     if end is EndOfRun.ALL_STEPS:
-        return f"all {total_steps:,} steps taken{_missed(target, confirming)}"
+        missed = "confirmed" if is_confirming else "reached"
+        miss = "" if target is None else f", target {target:g} not {missed}"
+        return f"all {total_steps:,} steps taken{miss}"
     if end is EndOfRun.NOT_FINITE:
         return NOT_FINITE
     return THREAD_DIED if end is EndOfRun.FAILED else ERROR
-
-
-def _missed(target: float | None, confirming: Confirmation | None) -> str:
-    if target is None:
-        return ""
-    if confirming is None:
-        return f", target {target:g} not reached"
-    number, mean = len(confirming.returns), ""
-    if number:
-        mean = f", mean {score(float(np.mean(confirming.returns)))}"
-    return f", target {target:g} not confirmed ({number} of {confirming.episodes} episodes{mean})"
 
 
 # What ends one host alone: the others find that it is lost.

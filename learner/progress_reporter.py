@@ -5,15 +5,12 @@ import time
 from collections.abc import Callable, Iterable
 
 from learner.report.events import EventSink
+from learner.report.panel import score
 from learner.report.status import EvaluationStatus
-from learner.report.wording import score, untrained
 from learner.schedule import Session
 from seedrl.config import Config
+from seedrl.timing import WARNING_SECONDS
 
-# Between two events about the same loss.
-_WARNING_SECONDS = 60.0
-# Between two events about rounds below the target: `metrics.jsonl` has all of them.
-_ROUND_SECONDS = 10.0
 # A metric that none of the first episodes has is taken for a typing error.
 _EPISODES_WITHOUT = 20
 
@@ -36,14 +33,9 @@ class ProgressReporter:
         *,
         compiling_since: float | None = None,
     ):
-        """Starts with a session that is compiling.
+        """Starts with a session that is compiling, since now if `compiling_since` is None.
 
-        Args:
-          config, session: what is looked at.
-          listener: takes the events.
-          clock: monotonic seconds.
-          earlier: rounds of all sessions before this one, see `run_records.played_rounds`.
-          compiling_since: by the clock; now, if that is None.
+        `earlier`: rounds of all sessions before this one, see `run_records.played_rounds`.
         """
         self._target = config.evaluation.target_return
         self._max_skipped = config.learning.max_skipped_updates
@@ -57,7 +49,8 @@ class ProgressReporter:
         self._warned: dict[str, tuple[int, float]] = {}
         # Counts of updates as they were when the last finite one was seen.
         self._applied = self._skipped = self.skipped_in_a_row = 0
-        self._next_round = -math.inf
+        # Rounds below the target are reported no more often than metrics; `metrics.jsonl` has all.
+        self._round_seconds, self._next_round = config.logging.interval_seconds, -math.inf
         self.last: EvaluationStatus | None = None
         self.best: EvaluationStatus | None = None
         for played in earlier:
@@ -65,28 +58,21 @@ class ProgressReporter:
 
     def update(self) -> None:
         """Reports what has changed since the last call."""
-        self._look_at_programs()
-        self._look_at_metrics()
-        self._look_at_losses()
-        while self._session.acting.rounds:
-            self._take(self._session.acting.rounds.popleft())
-
-    def _look_at_programs(self) -> None:
+        session, learning = self._session, self._session.learning
         # A compilation that has failed ends too; the session fails with its error.
-        if (
-            self.is_compiling
-            and not self._session.is_compiling
-            and not self._session.failed.is_set()
-        ):
+        if self.is_compiling and not session.is_compiling and not session.failed.is_set():
             self.is_compiling = False
             seconds = self._clock() - self._compiling_since
             self._listener.report("learning", f"compiled in {seconds:.1f} s", seconds=seconds)
-        learning = self._session.learning
-        if self._has_updated or not learning.num_applied:
-            return
-        self._has_updated = True
-        steps = self._session.acting.training_steps
-        self._listener.report("learning", f"first update, at {steps:,} environment steps")
+        if not self._has_updated and learning.num_applied:
+            self._has_updated = True
+            steps = session.acting.training_steps
+            text = f"first update, at {steps:,} environment steps"
+            self._listener.report("learning", text)
+        self._look_at_metrics()
+        self._look_at_losses()
+        while session.acting.rounds:
+            self._take(session.acting.rounds.popleft())
 
     def _look_at_losses(self) -> None:
         learning = self._session.learning
@@ -113,12 +99,11 @@ class ProgressReporter:
         )
 
     def _warn(self, count: int, text: str, name: str) -> None:
-        """Reports that a count has grown, at most once a minute."""
         before, next_warning = self._warned.get(name, (0, -math.inf))
         now = self._clock()
         if count == before or now < next_warning:
             return
-        self._warned[name] = (count, now + _WARNING_SECONDS)
+        self._warned[name] = (count, now + WARNING_SECONDS)
         number = count - before
         text = text.format(number=number)
         self._listener.report("learning", text, is_problem=True, number=number)
@@ -140,26 +125,22 @@ class ProgressReporter:
 
     def _take(self, played: EvaluationStatus) -> None:
         self._keep(played)
-        text = f"{score(played.mean_return)} over {played.episodes} episodes"
-        reaches = self._target is not None and played.mean_return >= self._target
-        by = f"{text}, by the parameters of update {played.updates:,}"
-        if reaches and played.is_confirmation:
-            remark = untrained(played.updates, begins_untrained=self._session.starts_untrained)
-            self._report_round(
-                played, f"target {self._target:g} confirmed: {text}{remark}", "confirmed"
-            )
-        elif reaches:
-            what = "fresh episodes of the same parameters must confirm it"
-            self._report_round(
-                played, f"evaluation: {by}; target {self._target:g} reached: {what}", "nominated"
-            )
+        score_text = f"{score(played.mean_return)} over {played.episodes} episodes"
+        text = f"evaluation: {score_text}, by the parameters of update {played.updates:,}"
+        outcome = "below"
+        if self._target is not None and played.mean_return >= self._target:
+            if played.is_confirmation:
+                outcome = "confirmed"
+                text = f"target {self._target:g} confirmed: {score_text}"
+            else:
+                outcome = "nominated"
+                text += f"; target {self._target:g} reached: fresh episodes must confirm it"
         elif played.is_confirmation:
-            self._report_round(played, f"confirmation failed: {by}", "below")
-        elif self._clock() >= self._next_round:
-            self._next_round = self._clock() + _ROUND_SECONDS
-            self._report_round(played, f"evaluation: {by}", "below")
-
-    def _report_round(self, played: EvaluationStatus, text: str, outcome: str) -> None:
+            text = f"confirmation failed: {text.removeprefix('evaluation: ')}"
+        elif self._clock() < self._next_round:
+            return
+        else:
+            self._next_round = self._clock() + self._round_seconds
         self._listener.report(
             "evaluation",
             text,

@@ -1,31 +1,275 @@
-"""Everything that reports on a run, opened and closed together."""
+"""Everything that reports on a run, opened and closed together; the thread that shows it."""
 
 import contextlib
+import logging
+import os
+import socket
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from learner.build import StartFrom
 from learner.checkpoints.run_folder import RunFolder
 from learner.processes.stop import ENV_SERVERS_FAILED
-from learner.report.events import Events
-from learner.report.learning_curve import draw_within
+from learner.progress_reporter import ProgressReporter
+from learner.report.env_servers import EnvServers
+from learner.report.events import Events, EventSink
+from learner.report.history import draw_within
 from learner.report.metrics import Metrics
+from learner.report.panel import duration
 from learner.report.progress import Progress
-from learner.report.status import ERROR, Status
-from learner.report.weights_and_biases import WeightsAndBiases
-from learner.report.wording import duration
+from learner.report.status import (
+    ERROR,
+    INTERVAL_SECONDS,
+    Confirmation,
+    EnvServerStatus,
+    State,
+    Status,
+    write_status,
+)
+from learner.report.writers import WeightsAndBiases
 from learner.runtime.watchdog import ExitDeadline
 from learner.schedule import Session
 from learner.serving.hub import Hub
-from learner.status_writer import StatusWriter
 from seedrl.checkpoints import Checkpoint, best_return, holds_best
 from seedrl.config import Config
 from seedrl.config_io import fields_of
 from seedrl.errors import UserError
 
+# The time without a step after which that is reported, and then at each doubling.
+_STILL_SECONDS = 10.0
 _CLOSE_SECONDS = 60.0
+_MOST_NAMES = 3
+
+_logger = logging.getLogger(__name__)
+
+
+class StatusWriter:
+    """Writes `status.json` once a second, and events as soon as they happen. Owns a thread.
+
+    The main thread sets the attributes below, each by one assignment, and closes this; the thread
+    only reads them. An error here is logged, and never ends the run.
+
+    Attributes:
+      name: of the configuration.
+      hub, session, progress: once they exist.
+      metrics: last value of every metric.
+      address: where the run serves.
+      compiling_since: when compilation started, in monotonic seconds; None before.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        name: str,
+        workdir: Path,
+        *,
+        events: Events,
+        metrics: Metrics,
+        shows: Sequence[Callable[[Status], None]],
+    ):
+        """Starts the thread. `metrics` gets the gauges of slots, and `shows` every status."""
+        self._config, self.name, self._workdir = config, name, workdir
+        self._events, self._metrics, self._shows = events, metrics, shows
+        self._began = time.time()
+        self._state_and_since: tuple[State, float] = ("starting", self._began)
+        self.hub: Hub | None = None
+        self.session: Session | None = None
+        self.progress: ProgressReporter | None = None
+        self.metrics: dict[str, float] = {}
+        self.address = ""
+        self.compiling_since: float | None = None
+        self._env_servers = EnvServers()
+        self._ending: tuple[State, str] | None = None
+        # When, and the environment steps and updates then.
+        self._before: tuple[float, int, int] | None = None
+        self._steps = StandStill(events, events.count_steps(), time.monotonic())
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="status", daemon=True)
+        self._thread.start()
+
+    def stopping(self, reason: str) -> None:
+        """The run has ended; it only has to be saved."""
+        self._ending = ("stopping", reason)
+
+    def close(self) -> None:
+        """Writes for the last time."""
+        self._is_over.set()
+        self._events.wake()
+        self._thread.join()
+        self._ending = ("finished", self._ending[1] if self._ending is not None else ERROR)
+        _guarded(self._look)
+        _guarded(self._events.flush)
+
+    def _run(self) -> None:
+        next_look = 0.0
+        while not self._is_over.is_set():
+            self._events.wait(max(0.0, next_look - time.monotonic()))
+            _guarded(self._events.flush)
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + INTERVAL_SECONDS
+                _guarded(self._look)
+
+    def _look(self) -> None:
+        if self.hub is not None:
+            self._env_servers = self.hub.env_servers()
+            self._gauges(self._env_servers)
+        status = self.now()
+        if self.address and self._ending is None:
+            now = time.monotonic()
+            if status.state == "compiling":  # that it takes long is no news
+                self._steps = StandStill(self._events, status.env_steps, now)
+            else:
+                self._steps.look(status.env_steps, now, status.waiting_for)
+        write_status(self._workdir, status)
+        for show in self._shows:
+            show(status)
+
+    def _gauges(self, found: EnvServers) -> None:
+        roles, metrics = (found.training, found.evaluation), self._metrics
+        metrics.gauge("env_servers", sum(server.state != "left" for server in found.servers))
+        for state in ("live", "waiting", "hung"):
+            metrics.gauge(f"slots_{state}", sum(getattr(slots, state) for slots in roles))
+        metrics.gauge("slots_unfilled", sum(slots.total - slots.live for slots in roles))
+        metrics.gauge("slots_quarantined", found.quarantined)
+        metrics.gauge("environment_failures", found.failures)
+        metrics.gauge("connections_refused", found.refused)
+
+    def now(self) -> Status:
+        """The state of the run. Rates are since the call before."""
+        session, config, progress = self.session, self._config, self.progress
+        env_steps = self._events.count_steps()
+        updates = 0 if session is None else session.learning.updates
+        steps_per_second, updates_per_second = self._rates(env_steps, updates)
+        state, reason = self._ending if self._ending is not None else (self._state(), "")
+        now = time.time()
+        if state != self._state_and_since[0]:
+            self._state_and_since = (state, now)
+        waiting_for = ""
+        if steps_per_second == 0 and self._ending is None:
+            waiting_for = waited_for(self._env_servers.servers)
+            waiting_for = waiting_for or "acting waits for learning, as the replay ratio requires"
+            if state in ("starting", "compiling"):
+                waiting_for = state
+        return Status(
+            time_seconds=now,
+            state=state,
+            state_since_seconds=self._state_and_since[1],
+            reason=reason,
+            config=self.name,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            address=self.address,
+            started_seconds=self._began,
+            elapsed_seconds=self._events.elapsed_seconds,
+            env_steps=env_steps,
+            total_steps=config.learning.total_steps,
+            updates=updates,
+            env_steps_per_second=steps_per_second,
+            updates_per_second=updates_per_second,
+            target_return=config.evaluation.target_return,
+            last_evaluation=None if progress is None else progress.last,
+            best_evaluation=None if progress is None else progress.best,
+            confirmation=self._confirmation(),
+            waiting_for=waiting_for,
+            training_slots=self._env_servers.training,
+            evaluation_slots=self._env_servers.evaluation,
+            env_servers=self._env_servers.servers,
+            metrics=self.metrics,
+        )
+
+    def _state(self) -> State:
+        session = self.session
+        if not self.address:
+            return "starting"
+        if not self._env_servers.training.live and not self._env_servers.evaluation.live:
+            return "waiting"
+        progress = self.progress
+        # The session's main thread may compile before there is a ProgressReporter.
+        if session is None or progress is None or session.is_compiling or progress.is_compiling:
+            return "compiling"
+        return "evaluating" if session.evaluator.is_confirming else "training"
+
+    def _confirmation(self) -> Confirmation | None:
+        playing = None if self.session is None else self.session.evaluator.confirmation
+        if playing is None:
+            return None
+        returns = playing.returns
+        return Confirmation(
+            ended=len(returns),
+            episodes=playing.episodes,
+            slots=playing.num_slots,
+            mean_return=float(np.mean(returns)) if returns else None,
+        )
+
+    def _rates(self, env_steps: int, updates: int) -> tuple[float, float]:
+        if self.session is None:  # the steps of earlier sessions are no rate
+            return 0.0, 0.0
+        before, now = self._before, time.monotonic()
+        self._before = (now, env_steps, updates)
+        if before is None:
+            return 0.0, 0.0
+        seconds = max(now - before[0], 1e-9)
+        return (env_steps - before[1]) / seconds, (updates - before[2]) / seconds
+
+
+class StandStill:
+    """Reports that environments take no steps, after 10 s and at each doubling. Of one thread."""
+
+    def __init__(self, events: EventSink, steps: int, now: float):
+        self._events = events
+        self._steps, self._moved = steps, now
+        self._next = _STILL_SECONDS
+
+    def look(self, steps: int, now: float, waiting_for: str) -> None:
+        """Takes the number of steps, and the reason why there are no new ones."""
+        seconds, is_still = now - self._moved, steps == self._steps
+        is_due = seconds >= self._next if is_still else self._next > _STILL_SECONDS
+        if is_due:
+            text = f"environments step again after {seconds:.0f} s"
+            if is_still:
+                text = f"0 steps/s for {seconds:.0f} s: {waiting_for}"
+            about = {"seconds": seconds, "waiting_for": waiting_for if is_still else ""}
+            self._events.report("waiting", text, is_problem=is_still, **about)
+            self._next = 2 * seconds
+        if not is_still:
+            self._steps, self._moved, self._next = steps, now, _STILL_SECONDS
+
+
+def _guarded(work: Callable[[], None]) -> None:
+    """Logs what goes wrong: the run does not need what is only shown."""
+    try:
+        work()
+    except Exception:
+        _logger.exception("cannot write the status or the events of the run")
+
+
+def waited_for(servers: Sequence[EnvServerStatus]) -> str:
+    """The env servers that the learner waits for, in words; empty if there are none."""
+    present = [server for server in servers if server.state != "left"]
+    if not present:
+        return "no env server is connected"
+    ready = [server for server in present if server.state != "building"]
+    if not ready:
+        return f"environments are being built by {_names(present)}"
+    training = [server for server in ready if server.training_slots]
+    if not training:
+        return "no connected env server has training slots"
+    silent = [server for server in training if server.waiting_seconds]
+    if len(silent) < len(training):
+        return ""
+    seconds = max(server.waiting_seconds for server in silent)
+    return f"no step for {seconds:.0f} s from {_names(silent)}"
+
+
+def _names(servers: Sequence[EnvServerStatus]) -> str:
+    shown = ", ".join(server.name for server in servers[:_MOST_NAMES])
+    more = len(servers) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 class Reports(NamedTuple):
@@ -124,14 +368,14 @@ def open_reports(
     if checkpoint is not None:
         env_steps, totals = int(checkpoint.meta["env_steps"]), checkpoint.meta["totals"]
     elapsed = totals.get("elapsed_seconds", 0.0)
-    project = config.logging.wandb
+    mirrors = []
+    if config.logging.wandb is not None:
+        mirrors = [WeightsAndBiases(config.logging.wandb, folder.path, fields_of(config))]
     with contextlib.ExitStack() as ending, contextlib.ExitStack() as stack:
         progress = stack.enter_context(contextlib.closing(Progress()))
         metrics = Metrics(
             folder.path,
-            mirrors=[]
-            if project is None
-            else [WeightsAndBiases(project, folder.path, fields_of(config))],
+            mirrors=mirrors,
             totals=totals,
             # A value at the step of the checkpoint itself still holds.
             purge_step=0 if checkpoint is None else env_steps + 1,
@@ -139,8 +383,13 @@ def open_reports(
         stack.callback(metrics.close)
         events = Events(folder.path, progress.show, elapsed_seconds=elapsed, env_steps=env_steps)
         stack.callback(events.close)
-        show = _shown(config, progress, stack)
-        live = StatusWriter(config, name, folder.path, events=events, metrics=metrics, show=show)
+        shows = [progress.look]
+        if config.logging.health_bind:
+            from learner.report.health import Health
+
+            health = stack.enter_context(contextlib.closing(Health(config.logging.health_bind)))
+            shows.append(health.look)
+        live = StatusWriter(config, name, folder.path, events=events, metrics=metrics, shows=shows)
         stack.callback(live.close)
         try:
             yield Reports(progress, metrics, events, live)
@@ -150,20 +399,3 @@ def open_reports(
         finally:
             # All is saved by now: closing the reports must not keep the process alive.
             ending.enter_context(ExitDeadline(_CLOSE_SECONDS, "all is saved; the rest did not end"))
-
-
-def _shown(
-    config: Config, progress: Progress, stack: contextlib.ExitStack
-) -> Callable[[Status], None]:
-    """Where every status goes: the terminal, and monitoring if it is configured."""
-    if not config.logging.health_bind:
-        return progress.look
-    from learner.report.health import Health
-
-    health = stack.enter_context(Health(config.logging.health_bind))
-
-    def look(status: Status) -> None:
-        health.look(status)
-        progress.look(status)
-
-    return look

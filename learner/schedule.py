@@ -279,7 +279,6 @@ class Session:
       acting, learning, evaluator: of the system; other threads may read their counters.
       failed: set when a thread has died.
       watchdog: ends the process if one of the threads hangs.
-      starts_untrained: True if the first parameters are neither resumed nor another run's.
     """
 
     def __init__(
@@ -294,7 +293,6 @@ class Session:
         self._config, self.system, self._hub, self._metrics = config, system, hub, metrics
         self.acting, self.learning = system.acting[0], system.learning
         self.evaluator = self.acting.evaluator
-        self.starts_untrained = start == StartFrom()
         self.failed = threading.Event()
         self._schedule: Schedule
         match config.learning.schedule:

@@ -379,8 +379,7 @@ class TrainLoop:
             self.session.evaluator.confirmed,
             self._config.learning.total_steps,
             stopped_by=self._stop.by,
-            begins_untrained=self.session.starts_untrained,
-            confirming=self.session.evaluator.confirmation,
+            is_confirming=self.session.evaluator.is_confirming,
         )
 
     def _report_end(self, ended: EndOfRun | None) -> None:

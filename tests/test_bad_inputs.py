@@ -138,7 +138,7 @@ CASES: dict[str, tuple[int, str]] = {
     ),
     f"{TRAIN} --agent.network.torso cnn": (2, "--agent.network.torso: expected auto or mlp or"),
     f"{TRAIN} --agent.network.core-size 0": (2, "network.core_size: expected at least 1, got 0"),
-    f"{TRAIN} --workdir {'x' * 300}": (2, "is too long"),
+    f"{TRAIN} --workdir {'x' * 300}": (2, "too long"),
     f"{TRAIN} --resume maybe": (2, "--resume: expected auto or never or must, got 'maybe'"),
     f"{TRAIN} --environment.arguments '{{gravity: 3}}'": (2, "expected a JSON object such as"),
     f"{TRAIN} --environment.arguments [1]": (2, "environment.arguments: expected a JSON object"),

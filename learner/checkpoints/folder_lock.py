@@ -1,5 +1,6 @@
 """The lock on a run's folder: whether a learner is using it. Imports no jax: command lines ask."""
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -20,11 +21,10 @@ def lock(folder: Path) -> int:
             # that counts is that of the file which others find.
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
-        except BlockingIOError as error:
+        except BaseException as error:
             os.close(descriptor)
-            raise _in_use(folder) from error
-        except BaseException:
-            os.close(descriptor)
+            if isinstance(error, BlockingIOError):
+                raise _in_use(folder) from error
             raise
         os.close(descriptor)
 
@@ -35,35 +35,28 @@ def check_free(folder: Path) -> None:
     The learner takes the lock later. To look before spares env servers that could not even open
     their files in the folder.
     """
-    try:
-        is_locked = _is_locked(folder)
-    except OSError:
-        return  # no learner has ever used it, or the learner will report what is wrong with it
-    if is_locked:
+    if _is_locked(folder):
         raise _in_use(folder)
 
 
 def is_abandoned(folder: Path) -> bool:
-    """Whether no process of this machine has the folder that a learner has used.
+    """True if no process of this machine has the folder that a learner has used."""
+    return _is_locked(folder) is False
 
-    False also where that cannot be known: the lock is another user's, or there is none.
-    """
-    try:
-        return not _is_locked(folder)
-    except OSError:
+
+def _is_locked(folder: Path) -> bool | None:
+    """None if that cannot be known: the lock is another user's, or there is none."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            # Shared, so that two who look do not see each other, and only for this moment.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
         return False
-
-
-def _is_locked(folder: Path) -> bool:
-    descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        # Shared, so that two who look do not see each other, and only for this moment.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    return None
 
 
 def _in_use(folder: Path) -> AddressInUseError:

@@ -27,17 +27,13 @@ class Recorder:
     recording, stays as it is, so that it may be read at the same time; from the first difference on
     it is replaced. Where a stream is cut, the recording ends; the run does not. A disk that
     takes no more ends the run, which is resumed with its recording.
-
-    Args:
-      path: the file.
-      spec: of the environments.
-      num_slots: N, training slots.
-      position: the number of the first batch to be recorded.
-
-    Raises CheckpointError if the file does not reach up to `position`.
     """
 
     def __init__(self, path: Path, spec: EnvSpec, *, num_slots: int, position: int):
+        """`position`: number of the first batch to be recorded.
+
+        Raises CheckpointError if the file does not reach up to there.
+        """
         self._path = path
         self._spec = spec
         self._layout = RecordLayout(spec, num_slots)
@@ -59,9 +55,7 @@ class Recorder:
         assert self._header is not None
         place = self._start + batch.number * self._layout.num_bytes
         if self._header.streams != streams:
-            self._end(
-                "an env server was lost, or the run resumed with environments that began again"
-            )
+            self._end("an env server was lost, or the run resumed with new environments")
             return
         data = self._layout.pack(batch.number, Record(_timestep(self._spec, batch), actions))
         descriptor = self._file.fileno()
@@ -118,7 +112,7 @@ def open_recorder(
 
 
 def _header(path: Path, spec: EnvSpec, num_slots: int, position: int) -> RecordingHeader | None:
-    """The header of the recording to continue; None to begin a new one."""
+    """Of the recording to continue; None to begin a new one."""
     try:
         with Recording(path) as recording:
             fits = recording.header.spec == spec and recording.num_slots == num_slots

@@ -1,8 +1,12 @@
-"""What a run resumes with: the parts of a checkpoint, checked against the configuration."""
+"""What a run resumes with: the parts of a checkpoint, checked against the configuration.
+
+And SHA-256 over what a checkpoint holds, by which two runs are known to have learned the same.
+"""
 
 import contextlib
 import functools
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +29,8 @@ from seedrl.types import Tree
 Saved = TypeVar("Saved", bound=Any)
 
 _MOST_DIFFERENCES = 3
+# The parts of a checkpoint, as the first words of the arrays' names.
+PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay", "acting")
 
 
 def leaves_by_name(tree: Any) -> dict[str, np.ndarray]:
@@ -176,3 +182,27 @@ def _restore_extra(
     leaves = [saved[f"{part}.{name}"] for name in leaves_by_name(abstract)]
     restored: Saved = jax.tree.unflatten(jax.tree.structure(abstract), leaves)
     return restored
+
+
+def digests(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """SHA-256 of each part of a checkpoint that `arrays` has, by name, and of `all` together.
+
+    It covers names, shapes, dtypes and every byte. Raises CheckpointError for an array that is of
+    no known part: a digest that left it out would be worth nothing.
+    """
+    parts: dict[str, list[str]] = {part: [] for part in PARTS}
+    for name in sorted(arrays):
+        part = name.replace("/", ".").split(".")[0]
+        if part not in parts:
+            raise CheckpointError(f"expected an array of {', '.join(PARTS)}, got {name}")
+        array = np.asarray(arrays[name])
+        content = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+        parts[part].append(f"{name} {array.dtype} {array.shape} {content}\n")
+    lines = {part: "".join(entries) for part, entries in parts.items() if entries}
+    lines["all"] = "".join(lines.values())
+    return {part: hashlib.sha256(text.encode()).hexdigest() for part, text in lines.items()}
+
+
+def stored(checkpoint: checkpoints.Checkpoint) -> dict[str, np.ndarray]:
+    """All arrays of a checkpoint by name, those of its tree by their path."""
+    return stored_arrays.read_all(checkpoint.path) | checkpoints.restore_extra(checkpoint)

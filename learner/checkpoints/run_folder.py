@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from learner.checkpoints.folder_lock import lock
+from learner.report.json_lines import replace_file
 from seedrl import config_io, run_files
 from seedrl.checkpoints import Checkpoint, best, take_over
 from seedrl.config import Config
@@ -32,6 +33,9 @@ class RunFolder:
     def __init__(self, path: Path):
         self.path = path.absolute()
         self.is_begun_anew = False
+        self.checkpoints = self.path / "checkpoints"
+        # Of all sessions of the run, one JSON object a line.
+        self.metrics = self.path / run_files.METRICS
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._descriptor = lock(self.path)
@@ -41,16 +45,6 @@ class RunFolder:
             raise ConfigError(
                 f"--workdir: cannot write in {path} ({error.strerror}); choose another folder"
             ) from error
-
-    @property
-    def checkpoints(self) -> Path:
-        """Where checkpoints are."""
-        return self.path / "checkpoints"
-
-    @property
-    def metrics(self) -> Path:
-        """The metrics of all sessions of the run, one JSON object a line."""
-        return self.path / run_files.METRICS
 
     def checkpoint(self, resume: Resume) -> Checkpoint | None:
         """What to resume from.
@@ -79,7 +73,7 @@ class RunFolder:
 
     def record_config(self, config: Config) -> None:
         """Writes the resolved configuration: once it is known to fit what the folder holds."""
-        _replace(self.path / run_files.CONFIG, f"{config_io.to_json(config)}\n".encode())
+        replace_file(self.path / run_files.CONFIG, f"{config_io.to_json(config)}\n")
 
     def record_command(self, command: str) -> int:
         """Appends a command line to those before; returns the number of this session, from 1."""
@@ -117,14 +111,3 @@ def _require_sound(checkpoint: Checkpoint) -> None:
             f"{checkpoint.path}: expected records of a run, got {type(error).__name__}: {error}; "
             "start a new workdir"
         ) from error
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Writes the file whole or not at all: a full disk leaves what was there."""
-    new = path.with_name(f".{path.name}.new")
-    try:
-        new.write_bytes(content)
-        os.replace(new, path)
-    except OSError:
-        new.unlink(missing_ok=True)
-        raise

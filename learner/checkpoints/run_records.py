@@ -8,7 +8,6 @@ import dataclasses
 import itertools
 import json
 import math
-import os
 import socket
 import time
 from collections.abc import Iterator
@@ -17,8 +16,8 @@ from typing import Any, Literal, NamedTuple
 
 from learner.checkpoints.folder_lock import is_abandoned
 from learner.processes.stop import ENV_SERVERS_FAILED
-from learner.report.json_lines import LineReader, parsed
-from learner.report.status import ERROR, FAILED, STOPPED, EvaluationStatus
+from learner.report.json_lines import LineReader, parsed, replace_file
+from learner.report.status import ERROR, FAILED, FRESH_SECONDS, STOPPED, EvaluationStatus
 from seedrl import run_files
 from seedrl.run_files import read_regular
 
@@ -27,8 +26,6 @@ State = Literal["running", "finished", "interrupted", "failed"]
 KILLED_WHILE_ENDING = "it was killed while it was ending, maybe before it had saved"
 
 _ROUND = [field.name for field in dataclasses.fields(EvaluationStatus)]
-# The file of a run that lives is rewritten every second.
-_ALIVE_SECONDS = 15.0
 
 
 class RunRecord(NamedTuple):
@@ -68,7 +65,11 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     name = environment.get("id") if isinstance(environment, dict) else ""
     rounds = played_rounds(folder / run_files.METRICS)
     returns = [played.mean_return for played in rounds]
-    is_alive = _is_alive(folder, shown, time.time() if now is None else now)
+    # Of a learner that was on this machine its lock shows whether it may still be at work.
+    is_alive = (time.time() if now is None else now) - _number(
+        shown, "time_seconds"
+    ) < FRESH_SECONDS
+    is_alive &= shown.get("host") != socket.gethostname() or not is_abandoned(folder)
     state, reason = _state(shown, is_alive=is_alive)
     return RunRecord(
         folder=folder,
@@ -91,10 +92,10 @@ def played_rounds(path: Path) -> list[EvaluationStatus]:
     """
     rounds: list[EvaluationStatus] = []
     for line in _lines(path, b"evaluation", b"session"):
-        if line["kind"] == "evaluation":
-            rounds += _round(line)
-        elif line.get("is_begun_anew"):
-            rounds = []
+        if line["kind"] == "session":
+            rounds = [] if line.get("is_begun_anew") else rounds
+        elif all(type(line.get(name)) in (int, float, bool) for name in _ROUND):
+            rounds.append(EvaluationStatus(**{name: line[name] for name in _ROUND}))
     return rounds
 
 
@@ -118,11 +119,8 @@ class FinalScore(NamedTuple):
 
 
 def write_final_score(folder: Path, score: FinalScore) -> None:
-    """Keeps it in the folder of the run, whole or not at all. Raises OSError."""
-    path = folder / run_files.FINAL_SCORE
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(json.dumps(score._asdict()) + "\n")
-    os.replace(new, path)
+    """Keeps it in the folder of the run. Raises OSError."""
+    replace_file(folder / run_files.FINAL_SCORE, json.dumps(score._asdict()) + "\n")
 
 
 def read_final_score(folder: Path) -> FinalScore | None:
@@ -135,25 +133,11 @@ def read_final_score(folder: Path) -> FinalScore | None:
     return kept if updates in (None, kept.updates) else None
 
 
-def _round(line: dict[str, Any]) -> list[EvaluationStatus]:
-    # Of an earlier version a line may lack something.
-    if not all(type(line.get(name)) in (int, float, bool) for name in _ROUND):
-        return []
-    return [EvaluationStatus(**{name: line[name] for name in _ROUND})]
-
-
 def _number(values: dict[str, Any], name: str, default: float = 0.0) -> float:
     value = values.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return default
     return float(value)
-
-
-def _is_alive(folder: Path, shown: dict[str, Any], now: float) -> bool:
-    """Whether a learner may still be at work; of one that was on this machine its lock tells."""
-    if now - _number(shown, "time_seconds") >= _ALIVE_SECONDS:
-        return False
-    return shown.get("host") != socket.gethostname() or not is_abandoned(folder)
 
 
 def _state(shown: dict[str, Any], *, is_alive: bool) -> tuple[State, str]:

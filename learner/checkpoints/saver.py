@@ -8,10 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from learner.checkpoints.digest import digests
-from learner.checkpoints.restoring import leaves_by_name
+from learner.checkpoints.restoring import digests, leaves_by_name
 from learner.learning.loop import Snapshot
 from learner.multihost.peers import Peers
 from learner.multihost.shared_save import SharedSave
@@ -51,7 +48,8 @@ class Best(NamedTuple):
 class Saver:
     """Decides when to save, and writes snapshots in the background, one at a time.
 
-    The main thread owns it.
+    The main thread owns it. A save's thread alone writes below `checkpoints`, and sets `_failures`
+    and `_best_return`; the main thread reads them, or joins that thread before it starts the next.
 
     Attributes:
       heartbeat: beats while a save is under way.
@@ -70,16 +68,13 @@ class Saver:
         shared: SharedSave | None = None,
         after: Callable[[], object] | None = None,
     ):
-        """Saves into the checkpoints of a run's folder.
+        """Saves into the checkpoints of the run's folder `workdir`.
 
         Args:
-          workdir: the run's folder.
           keep: how many checkpoints, not counting the best one.
           interval_seconds: between two decisions to save.
           first_seconds: the longest time from the first update to the first of these decisions.
-          clock: monotonic seconds.
           best_return: the score of the best checkpoint that there is.
-          listener: hears what was saved, and what could not be.
           shared: writes with the other hosts of a run; None: this process writes alone.
           after: called by the thread that has saved, or failed to.
         """
@@ -168,44 +163,46 @@ class Saver:
         self.heartbeat.rest()
 
     def _guarded(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
+        # Training continues: the disk may be freed. The end of the run raises what is missing, and
+        # a defect of ours too: this thread must not die unnoticed.
         try:
             write(*arguments)
             self._failures[kind] = None
-        except CheckpointError as error:
-            # Training continues: the disk may be freed. The end of the run reports what is missing.
-            self._failures[kind] = error
-            self._listener.report("save_failed", str(error), reason=str(error))
         except Exception as error:
-            # A defect of ours. This thread must not die alone: the end of the run raises it.
             self._failures[kind] = error
-            _logger.exception("saving failed")
-            reason = f"cannot save: {type(error).__name__}: {error}; this is a defect, see the log"
+            reason = str(error)
+            if not isinstance(error, CheckpointError):
+                _logger.exception("saving failed")
+                reason = (
+                    f"cannot save: {type(error).__name__}: {error}; this is a defect, see the log"
+                )
             self._listener.report("save_failed", reason, reason=reason)
 
     def _save(self, snapshot: Snapshot, meta: dict[str, Any], best: Best | None) -> None:
-        extra = _prefixed("replay.", snapshot.replay) | _prefixed("acting.", snapshot.acting)
         if snapshot.replay:
             meta["replay_indices"] = snapshot.indices
         step, start = int(snapshot.state.updates), time.monotonic()
         if best is not None and best.mean_return > self._best_return:
             self._guarded("best", self._save_best, best)
+        arrays = snapshot.state._asdict()
         save: Callable[..., Path] = checkpoints.save
         if self._shared is not None:
-            self._shared.require_equal(step, lambda: _digest(snapshot))
+            # All hosts have the learner state in common.
+            state = arrays
+            self._shared.require_equal(step, lambda: digests(leaves_by_name(state))["all"])
             save = self._shared.save
-        arrays = snapshot.state._asdict()
         if snapshot.confirmed is not None:
-            arrays["params"] = snapshot.confirmed
+            arrays = {**arrays, "params": snapshot.confirmed}
+        extra = {
+            f"{part}.{name}": leaf
+            for part, tree in (("replay", snapshot.replay), ("acting", snapshot.acting))
+            for name, leaf in leaves_by_name(tree).items()
+        }
         directory = self._workdir / "checkpoints"
         path = save(directory, step, arrays, meta, keep=self._keep, extra=extra)
         seconds = time.monotonic() - start
-        self._listener.report(
-            "saved",
-            f"saved the checkpoint of update {step:,} in {seconds:.1f} s: {path}",
-            path=str(path),
-            updates=step,
-            seconds=seconds,
-        )
+        text = f"saved the checkpoint of update {step:,} in {seconds:.1f} s: {path}"
+        self._listener.report("saved", text, path=str(path), updates=step, seconds=seconds)
 
     def _save_best(self, best: Best) -> None:
         arrays = {"params": best.params}
@@ -241,12 +238,3 @@ def open_saver(
         # Not where what an update frees is kept for the next one, on purpose.
         after=returns_freed_memory(is_kept=config.learning.keep_freed_memory),
     )
-
-
-def _prefixed(prefix: str, tree: Any) -> dict[str, np.ndarray]:
-    return {prefix + name: leaf for name, leaf in leaves_by_name(tree).items()}
-
-
-def _digest(snapshot: Snapshot) -> str:
-    """Of the learner state, which all hosts have in common."""
-    return digests(leaves_by_name(snapshot.state._asdict()))["all"]

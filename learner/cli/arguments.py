@@ -4,7 +4,7 @@ import dataclasses
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import tyro
 
@@ -19,7 +19,6 @@ from seedrl.programs.command_line import (
     naming_the_help,
     parse_words,
     print_help,
-    read,
 )
 
 Options = TypeVar("Options")
@@ -34,32 +33,28 @@ _COMMON = (
 )
 
 
-class Arguments(NamedTuple, Generic[Options]):
-    """A parsed command line: the command's own options, and the configuration with overrides."""
-
-    options: Options
-    config: Config
-
-
 def require_file(flag: str, path: Path | None) -> None:
     """Raises ConfigError unless a file can be written there, before a long computation starts."""
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
         raise ConfigError(f"{flag}: expected a file in an existing folder, got {path}")
 
 
-def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Arguments[Options]:
+def require_at_least(options: Any, **least: int) -> None:
+    """Raises ConfigError for a flag below its least value; None is a flag that is not given."""
+    for name, bound in least.items():
+        value = getattr(options, name)
+        if value is not None and value < bound:
+            raise ConfigError(f"{name_of(name)}: expected at least {bound}, got {value}")
+
+
+def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Options, Config]:
     """Loads the CONFIG that `argv` begins with, and applies the flags that follow.
 
-    `--help` after the CONFIG prints every flag with its type, unit and default.
+    `--help` after the CONFIG prints every flag with its type, unit and default, and raises
+    SystemExit. Raises ConfigError without a CONFIG, for an unknown flag, or a value that does not
+    fit. `options` is a frozen dataclass: the flags of the command itself, by name.
 
-    Args:
-      options: a frozen dataclass: the flags of the command itself, by name.
-      argv: the command line after `prog`.
-      prog: how the command is called, for messages.
-
-    Raises:
-      ConfigError: no CONFIG, an unknown flag, or a value that does not fit.
-      SystemExit: help was printed.
+    Returns the command's own options, and the configuration with overrides.
     """
     if not argv or argv[0].startswith("-"):
         _explain(options, argv, prog)
@@ -74,16 +69,12 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> Argument
         values = parse_words(words, own | fields)
         by_path = {fields[name].path: values[name] for name in fields.keys() & values.keys()}
         given = {own[name].path[0]: values[name] for name in own.keys() & values.keys()}
-        result = Arguments(options(**given), with_values(loaded, by_path))
+        config = with_values(loaded, by_path)
+        own_options = options(**given)
     if not argv[0].endswith(".json"):  # what a run's folder names is not the user's
-        environment = result.config.environment
+        environment = config.environment
         config_io.import_factories((environment.id, *environment.wrappers))
-    return result
-
-
-def parse_flags(kind: type[Options], argv: Sequence[str], *, prog: str) -> Options:
-    """A dataclass from flags alone. Raises as `parse` does."""
-    return read(kind, argv, prog=prog)
+    return own_options, config
 
 
 def flags_of_fields(value: Any, path: tuple[str, ...] = ()) -> dict[str, Flag]:

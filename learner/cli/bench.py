@@ -3,16 +3,17 @@
 import difflib
 import importlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from learner.cli.arguments import parse_flags, require_file
+from learner.cli.arguments import require_at_least, require_file
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.programs.command_line import read
 
 if TYPE_CHECKING:  # imports jax
     from rich.console import Console
@@ -60,7 +61,7 @@ def run_benchmarks(
       argv: see BenchOptions.
       benchmarks: what each module of the package measures, by its name.
     """
-    options = parse_flags(BenchOptions, argv, prog=prog)
+    options = read(BenchOptions, argv, prog=prog)
     _check(options, benchmarks)
     # After the check: what they import takes seconds.
     from rich.console import Console
@@ -75,7 +76,7 @@ def run_benchmarks(
     results: list[Result] = []
     for name in options.names or benchmarks:
         with Console(stderr=True).status(f"{name}: {benchmarks[name]}"):
-            results += measure(f"{package}.{name}", pace)
+            results += importlib.import_module(f"{package}.{name}").run(pace)
     print_results(results, Console())
     if options.json is not None:
         write(options.json, results, machine.describe(), pace)
@@ -103,24 +104,13 @@ def write(path: Path, results: "Sequence[Result]", machine: dict[str, Any], pace
     path.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def measure(name: str, pace: "Pace") -> Iterator["Result"]:
-    """The results of the benchmark in module `name`, each as soon as it is known.
-
-    Those of one configuration arrive together if they are measured in a process of their own.
-    """
-    module = importlib.import_module(name)
-    results: Iterator[Result] = module.run(pace)
-    return results
-
-
 def _check(options: BenchOptions, benchmarks: Mapping[str, str]) -> None:
     for name in options.names:
         if name not in benchmarks:
             close = difflib.get_close_matches(name, benchmarks, n=1)
             hint = f"did you mean {close[0]}? " if close else ""
             raise ConfigError(f"unknown benchmark {name!r}: {hint}expected {', '.join(benchmarks)}")
-    if options.rounds < 1:
-        raise ConfigError(f"--rounds: expected at least 1, got {options.rounds}")
+    require_at_least(options, rounds=1)
     if not options.seconds > 0:
         raise ConfigError(f"--seconds: expected more than 0, got {options.seconds:g}")
     require_file("--json", options.json)

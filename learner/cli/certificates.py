@@ -1,5 +1,6 @@
 """`seedrl certificates FOLDER`: an authority, certificates and a token for a run's machines."""
 
+import contextlib
 import datetime
 import ipaddress
 import os
@@ -7,18 +8,20 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from learner.cli.arguments import parse_flags
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
+from seedrl.programs.command_line import read
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
+
+    _Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 PROG = "seedrl certificates"
 _AUTHORITY_DAYS = 3650
@@ -56,7 +59,7 @@ class CertificatesOptions:
 
 def run(argv: Sequence[str]) -> int:
     """Writes the files; returns the exit code."""
-    options = parse_flags(CertificatesOptions, argv, prog=PROG)
+    options = read(CertificatesOptions, argv, prog=PROG)
     if not 1 <= options.days <= _AUTHORITY_DAYS:
         raise ConfigError(f"--days: expected 1 to {_AUTHORITY_DAYS}, got {options.days}")
     extras.require("certificates")
@@ -75,104 +78,87 @@ def make(folder: Path, hosts: Sequence[str], valid: datetime.timedelta) -> None:
 
     Raises ConfigError for a ca.key or ca.pem that cannot be read, and OSError.
     """
-    from cryptography.hazmat.primitives.asymmetric import ec
-
+    names = [_host(host) for host in dict.fromkeys((*_LOCAL, *hosts))]
     authority = _authority(folder)
-    for name, names in (("learner", (*_LOCAL, *hosts)), ("env_server", ())):
-        key = ec.generate_private_key(ec.SECP256R1())
-        title = f"seedrl {name.replace('_', ' ')}"
-        _write_pair(folder, name, _sign(title, key, valid, issuer=authority, hosts=names), key)
+    _issue(folder, "learner", valid, authority, names)
+    _issue(folder, "env_server", valid, authority, [])
     if not (folder / "token").exists():
         _write(folder / "token", f"{secrets.token_hex(32)}\n".encode())
 
 
-def _authority(folder: Path) -> "tuple[x509.Certificate, ec.EllipticCurvePrivateKey]":
+def _authority(folder: Path) -> "_Pair":
+    """Reads that of the folder, or makes it."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
 
-    key_path, path = folder / "ca.key", folder / "ca.pem"
-    if not key_path.exists():
-        key = ec.generate_private_key(ec.SECP256R1())
-        valid = datetime.timedelta(days=_AUTHORITY_DAYS)
-        made = _sign("seedrl authority", key, valid, issuer=None)
-        _write_pair(folder, "ca", made, key)
-        return made, key
+    if not (folder / "ca.key").exists():
+        return _issue(folder, "ca", datetime.timedelta(days=_AUTHORITY_DAYS), None, [])
     try:
-        read = serialization.load_pem_private_key(key_path.read_bytes(), None)
-        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        key: Any = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+        return x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes()), key
     except (TypeError, ValueError) as error:
         raise ConfigError(f"expected the PEM files of an authority in {folder}/ca.*") from error
-    if not isinstance(read, ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"expected a key of an elliptic curve in {key_path}")
-    return certificate, read
 
 
-def _sign(
-    title: str,
-    key: "ec.EllipticCurvePrivateKey",
+def _issue(
+    folder: Path,
+    name: str,
     valid: datetime.timedelta,
-    *,
-    issuer: "tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None",
-    hosts: Sequence[str] = (),
-) -> "x509.Certificate":
-    """A certificate of `key`: an authority's without `issuer`, a server's with `hosts`."""
+    authority: "_Pair | None",
+    hosts: "Sequence[x509.GeneralName]",
+) -> "_Pair":
+    """Writes NAME.key and NAME.pem: an authority's without `authority`, a server's with `hosts`."""
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, title)])
-    by, by_key = (name, key) if issuer is None else (issuer[0].subject, issuer[1])
+    key = ec.generate_private_key(ec.SECP256R1())
+    title = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"seedrl {name}")])
+    issuer, issuer_key = (title, key) if authority is None else (authority[0].subject, authority[1])
     now = datetime.datetime.now(datetime.UTC)
-    own, others = key.public_key(), by_key.public_key()
-    # Each with whether a reader that does not know it must refuse the certificate.
-    extensions: list[tuple[x509.ExtensionType, bool]] = [
-        (x509.BasicConstraints(ca=issuer is None, path_length=None), True),
-        (x509.SubjectKeyIdentifier.from_public_key(own), False),
-        (x509.AuthorityKeyIdentifier.from_issuer_public_key(others), False),
-    ]
-    if issuer is not None:
-        side = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
-        extensions.append((x509.ExtendedKeyUsage([side]), False))
-    if hosts:
-        names = [_host(host) for host in dict.fromkeys(hosts)]
-        extensions.append((x509.SubjectAlternativeName(names), False))
-    builder = x509.CertificateBuilder(
-        by, name, own, x509.random_serial_number(), now - _BEFORE, now + valid
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(title)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BEFORE)
+        .not_valid_after(now + valid)
+        .add_extension(x509.BasicConstraints(ca=authority is None, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
+            critical=False,
+        )
     )
-    for extension, is_critical in extensions:
-        builder = builder.add_extension(extension, critical=is_critical)
-    return builder.sign(by_key, hashes.SHA256())
+    if authority is not None:
+        # An env server's certificate does not make anybody a learner.
+        side = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+        builder = builder.add_extension(x509.ExtendedKeyUsage([side]), critical=False)
+    if hosts:
+        builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+    made = builder.sign(issuer_key, hashes.SHA256())
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    _write(folder / f"{name}.key", private)
+    _write(folder / f"{name}.pem", made.public_bytes(pem), mode=0o644)
+    return made, key
 
 
 def _host(host: str) -> "x509.GeneralName":
     from cryptography import x509
 
     try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        pass
-    try:
+        with contextlib.suppress(ValueError):
+            return x509.IPAddress(ipaddress.ip_address(host))
         return x509.DNSName(host)
     except ValueError as error:
         raise ConfigError(f"--host: expected a name or an address, got {host!r}") from error
 
 
-def _write_pair(
-    folder: Path, name: str, made: "x509.Certificate", key: "ec.EllipticCurvePrivateKey"
-) -> None:
-    from cryptography.hazmat.primitives import serialization
-
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(
-        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    _write(folder / f"{name}.key", private)
-    _write(folder / f"{name}.pem", made.public_bytes(pem), mode=0o644)
-
-
 def _write(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Nobody else can read it at any time, unless `mode` says so."""
+    """Nobody else can read it at any time, unless `mode` allows it."""
     temporary = path.with_name(f".{path.name}")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)

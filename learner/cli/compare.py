@@ -9,13 +9,13 @@ from typing import Annotated
 
 import tyro
 
-from learner.cli.arguments import parse_flags
 from learner.extras import comparison
 from learner.extras.comparison import Comparison
 from learner.extras.measured_run import Group, MeasuredRun, group, measure
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
+from seedrl.programs.command_line import read
 from seedrl.run_files import find_runs
 
 PROG = "seedrl compare"
@@ -45,7 +45,7 @@ class CompareOptions:
 
 def run(argv: Sequence[str]) -> int:
     """Prints the comparison; returns the exit code."""
-    options = parse_flags(CompareOptions, argv, prog=PROG)
+    options = read(CompareOptions, argv, prog=PROG)
     if not options.runs:
         raise ConfigError(f"RUNS: expected folders of runs, got none (see {PROG} --help)")
     if options.html or options.png:
@@ -80,16 +80,12 @@ def compare(
     return comparison.compare(own, others, threshold)
 
 
-def _of(groups: Iterable[Group], runs: Sequence[MeasuredRun]) -> list[Group]:
+def _of(groups: Sequence[Group], runs: Sequence[MeasuredRun]) -> list[Group]:
     """The groups with only these runs; those with none are left out."""
     folders = _folders(runs)
-    kept = [
-        each._replace(
-            runs=tuple(run for run in each.runs if run.record.folder.resolve() in folders)
-        )
-        for each in groups
-    ]
-    return [each for each in kept if each.runs]
+    kept = [[run for run in each.runs if run.record.folder.resolve() in folders] for each in groups]
+    found = zip(groups, kept, strict=True)
+    return [each._replace(runs=tuple(own)) for each, own in found if own]
 
 
 def _folders(runs: Iterable[MeasuredRun]) -> set[Path]:

@@ -9,21 +9,71 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from learner.cli.arguments import parse_flags
-from learner.cli.playing import PlayOptions, config_of
+import tyro
+
+from learner.cli.arguments import require_at_least
 from learner.processes import env_servers
+from seedrl import config_io
 from seedrl.config import Config, check
+from seedrl.config_io import of_run, require_factories
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
+from seedrl.programs.command_line import read
 from seedrl.run_files import LOGS
 
 if TYPE_CHECKING:  # imports jax
     from learner.evaluate import Evaluation
 
 PROG = "seedrl evaluate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayOptions:
+    """What is played of a run.
+
+    Attributes:
+      workdir: folder of the run.
+      episodes: number of episodes to play.
+      step: play the checkpoint of that many updates.
+      best: play the checkpoint that scored highest in the evaluations of the run.
+      seed: of environments and random actions; by default the run's.
+      greedy: take greedy actions only; by default the agent explores as when it is evaluated in
+        training.
+      allow: code that the run may name: folders of Python files, and factories of environments,
+        package.module:factory; by default only what is installed, and environments by their id.
+    """
+
+    workdir: Annotated[Path, tyro.conf.Positional]
+    episodes: int
+    step: int | None = None
+    best: bool = False
+    seed: int | None = None
+    greedy: bool = False
+    allow: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        require_at_least(self, episodes=1, seed=0)
+        if self.best and self.step is not None:
+            raise ConfigError("--step and --best: expected one of them, got both")
+
+
+def config_of(options: PlayOptions) -> Config:
+    """The configuration of the run that is played, with environments that depend on no others.
+
+    Raises ConfigError if it names code that is not allowed.
+    """
+    config_io.allow(*options.allow)
+    config = of_run(options.workdir)
+    require_factories((config.environment.id, *config.environment.wrappers))
+    if config.environment.vectorization != "auto":
+        return config
+    # Then an environment does not depend on which others share its env server.
+    return dataclasses.replace(
+        config, environment=dataclasses.replace(config.environment, vectorization="seeded")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +104,7 @@ class EvaluateOptions(PlayOptions):
 
 def run(argv: Sequence[str]) -> int:
     """Evaluates and prints the result; returns the exit code."""
-    options = parse_flags(EvaluateOptions, argv, prog=PROG)
+    options = read(EvaluateOptions, argv, prog=PROG)
     extras.require("learner")
     config = config_of(options)
     with env_servers.socket_address() as address, _logs(options.workdir) as logs:

@@ -12,15 +12,16 @@ import tyro
 from learner.checkpoints.folder_lock import lock
 from learner.checkpoints.run_records import read_final_score, read_run
 from learner.cli import train
-from learner.cli.arguments import parse, parse_flags
+from learner.cli.arguments import parse, require_at_least
 from learner.extras.experiment import Experiment, Outcome, check_same
 from learner.extras.grid import PlannedRun, read_grid
 from learner.processes.stop import stop_on_signals
 from learner.report.output import tolerating_lost_output
-from learner.report.wording import score
+from learner.report.panel import score
 from seedrl.errors import AddressInUseError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
+from seedrl.programs.command_line import read
 
 PROG = "seedrl experiment"
 
@@ -46,14 +47,12 @@ class ExperimentOptions:
     dry_run: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("workers", "episodes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"--{name}: expected at least 1, got {getattr(self, name)}")
+        require_at_least(self, workers=1, episodes=1)
 
 
 def run(argv: Sequence[str]) -> int:
     """Trains until all runs are done; returns the exit code."""
-    options = parse_flags(ExperimentOptions, argv, prog=PROG)
+    options = read(ExperimentOptions, argv, prog=PROG)
     extras.require("learner")
     runs = checked_runs(options.grid)
     folder = options.workdir or Path("runs") / options.grid.stem
@@ -66,7 +65,11 @@ def run(argv: Sequence[str]) -> int:
         return ExitCode.OK
     descriptor = _own(folder)
     try:
-        return _work(folder, runs, options)
+        experiment = Experiment(folder, runs, number=options.workers, episodes=options.episodes)
+        with tolerating_lost_output(), stop_on_signals() as stop:
+            code = experiment.work(stop.is_set)
+            print(*table(folder, experiment.outcomes), sep="\n", flush=True)
+            return code
     finally:
         os.close(descriptor)
 
@@ -99,14 +102,6 @@ def table(folder: Path, outcomes: Mapping[str, Outcome]) -> list[str]:
         rows.append((name, state, f"{record.env_steps:,}", *shown, why))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-
-
-def _work(folder: Path, runs: Sequence[PlannedRun], options: ExperimentOptions) -> int:
-    experiment = Experiment(folder, runs, number=options.workers, episodes=options.episodes)
-    with tolerating_lost_output(), stop_on_signals() as stop:
-        code = experiment.work(stop.is_set)
-        print(*table(folder, experiment.outcomes), sep="\n", flush=True)
-        return code
 
 
 def _own(folder: Path) -> int:

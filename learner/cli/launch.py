@@ -60,11 +60,6 @@ class LaunchOptions:
     wait_seconds: float = 30.0
     allow: tuple[str, ...] | None = None
 
-    def learner_resources(self) -> dict[str, float]:
-        """What the learner asks for, by Ray's names."""
-        asked = {"CPU": self.learner_cpus, "GPU": self.learner_gpus, "TPU": self.learner_tpus}
-        return {name: amount for name, amount in asked.items() if amount}
-
 
 def run(argv: Sequence[str]) -> int:
     """Places the run and waits until it is over; returns the exit code."""
@@ -90,8 +85,12 @@ def run(argv: Sequence[str]) -> int:
         num_env_servers=fleet.num_servers,
         import_folders=folders,
     )
+    # By Ray's names; an amount of 0 is not asked for.
+    asked = {"CPU": options.learner_cpus, "GPU": options.learner_gpus, "TPU": options.learner_tpus}
     resources = ray_launch.Resources(
-        options.learner_resources(), options.env_server_cpus, options.wait_seconds
+        {name: amount for name, amount in asked.items() if amount},
+        options.env_server_cpus,
+        options.wait_seconds,
     )
     resume = shlex.join(resuming(command, workdir))
     return ray_launch.launch(work, resources, address=address, resume=resume)
@@ -99,8 +98,8 @@ def run(argv: Sequence[str]) -> int:
 
 def learner_words(words: Sequence[str]) -> list[str]:
     """The learner's command line after the interpreter, as `Work` has it."""
-    files = (("token-file", "token"), ("authority", "ca.pem"), *_pair("learner"))
-    secured = [f"--serving.{flag}={{folder}}/{name}" for flag, name in files]
+    files = {"token-file": "token", **_tls("learner")}
+    secured = [f"--serving.{flag}={{folder}}/{name}" for flag, name in files.items()]
     own = ["-P", "-m", "learner", f"{{folder}}/{_CONFIG}"]
     return [*own, *words, "--serving.bind={address}", *secured]
 
@@ -116,12 +115,12 @@ def env_server_words(config: Config, fleet: env_servers.Fleet) -> list[str]:
     # Its actor restarts it, and Ray keeps its log: without a parent process of its own.
     for flag in ("--processes", "--logs"):
         del words[(at := words.index(flag)) : at + 2]
-    files = (("authority", "ca.pem"), *_pair("env_server"))
+    files = _tls("env_server").items()
     return [*words, *(f"--{flag}={{folder}}/{name}" for flag, name in files)]
 
 
-def _pair(side: str) -> tuple[tuple[str, str], ...]:
-    return (("certificate", f"{side}.pem"), ("private-key", f"{side}.key"))
+def _tls(side: str) -> dict[str, str]:
+    return {"authority": "ca.pem", "certificate": f"{side}.pem", "private-key": f"{side}.key"}
 
 
 def read(argv: Sequence[str]) -> tuple[LaunchOptions, Config, env_servers.Fleet]:

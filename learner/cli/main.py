@@ -8,7 +8,9 @@ from learner.processes.stop import end_with
 from seedrl.errors import ConfigError
 from seedrl.programs.outcome import exit_code
 
-# Each is a module of this package with `run(argv) -> int`, imported only when it is called.
+# Each is a module of this package with `run(argv) -> int`, imported only when it is called; those
+# in _OF_A_FOLDER are functions of one module.
+_OF_A_FOLDER = ("runs", "checkpoints", "digest", "export")
 COMMANDS = {
     "train": "start a learner and env servers on this machine and supervise them",
     "evaluate": "play a checkpoint of a run",
@@ -56,8 +58,9 @@ def _run(argv: Sequence[str]) -> int:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(f"unknown command {name!r}: {hint}expected {', '.join(COMMANDS)}")
-    command = importlib.import_module(f"learner.cli.{name.replace('-', '_')}")
-    code: int = command.run(argv[1:])
+    module = "folders" if name in _OF_A_FOLDER else name.replace("-", "_")
+    command = importlib.import_module(f"learner.cli.{module}")
+    code: int = getattr(command, name if name in _OF_A_FOLDER else "run")(argv[1:])
     return code
 
 

@@ -11,23 +11,27 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
 
-from learner.cli.arguments import parse_flags
-from learner.cli.playing import PlayOptions, config_of
+from learner.cli.arguments import require_at_least
+from learner.cli.evaluate import PlayOptions, config_of
 from seedrl import config_io
 from seedrl.config import EnvironmentConfig
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
+from seedrl.programs.command_line import read
 from seedrl.types import Tree
 
 if TYPE_CHECKING:
     from envs_server.vector import VectorEnvironment
     from seedrl.policy import Policy
+
+    # An environment, its picture for an observation `[1, ...]`, and pictures in a second.
+    Stage = tuple[VectorEnvironment, Callable[[Tree], Any], float]
 
 PROG = "seedrl record"
 
@@ -62,29 +66,12 @@ class RecordOptions(PlayOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_episode_steps < 1:
-            raise ConfigError(
-                f"--max-episode-steps: expected at least 1, got {self.max_episode_steps}"
-            )
-
-
-class Stage(NamedTuple):
-    """One environment and how it looks.
-
-    Attributes:
-      environment: of one environment.
-      picture: takes an observation `[1, ...]`; the picture that belongs to it.
-      fps: pictures in a second.
-    """
-
-    environment: "VectorEnvironment"
-    picture: Callable[[Tree], Any]
-    fps: float
+        require_at_least(self, max_episode_steps=1)
 
 
 def run(argv: Sequence[str]) -> int:
     """Records, and prints the returns and the files; returns the exit code."""
-    options = parse_flags(RecordOptions, argv, prog=PROG)
+    options = read(RecordOptions, argv, prog=PROG)
     extras.require("learner")
     extras.require("video")
     config = config_of(options)
@@ -120,7 +107,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 @contextlib.contextmanager
-def _staged(config: EnvironmentConfig) -> Iterator[Stage]:
+def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
     """Builds the environment of a run. Raises BuildError if it cannot be built or rendered."""
     from envs_server.build import build, read_recipe
     from envs_server.errors import BuildError
@@ -132,7 +119,7 @@ def _staged(config: EnvironmentConfig) -> Iterator[Stage]:
     recipe = read_recipe(asked, (config.id, *config.wrappers))
     if recipe.is_atari and not recipe.wrappers:
         environment = build(recipe, "atari", 1, max_abs_reward=config.max_abs_reward)
-        stage = Stage(environment, _enlarged, _OBSERVATION_FPS)
+        stage: Stage = (environment, _enlarged, _OBSERVATION_FPS)
     else:
         built: list[Any] = []
 
@@ -152,7 +139,7 @@ def _staged(config: EnvironmentConfig) -> Iterator[Stage]:
             environment.close()
             raise _cannot_render(config, f"has render_mode {built[0].render_mode!r}")
         fps = float(built[0].metadata.get("render_fps") or _RENDERED_FPS)
-        stage = Stage(environment, lambda observation: built[0].render(), fps)
+        stage = (environment, lambda observation: built[0].render(), fps)
     try:
         yield stage
     finally:
@@ -173,18 +160,19 @@ def _enlarged(observation: Tree) -> np.ndarray:
 
 
 def _episodes(
-    stage: Stage, policy: "Policy", options: RecordOptions, videos: Path, seed: int
+    stage: "Stage", policy: "Policy", options: RecordOptions, videos: Path, seed: int
 ) -> Iterator[tuple[Path, float, str]]:
     """Plays; the file, the return and, if it was cut short, a remark on each episode."""
-    environment, spec = stage.environment, policy.spec
+    (environment, picture, fps), spec = stage, policy.spec
     start = int(getattr(environment.action_space, "start", 0))  # of discrete actions
     dtype = environment.action_space.dtype
     for number in range(options.episodes):
         observation = environment.reset([seed + number])
         carry, reward, score, is_over = policy.initial_carry(), 0.0, 0.0, False
         path = videos / f"episode_{number:03}.mp4"
-        with Video(path, stage.fps) as video:
-            video.add(stage.picture(observation))
+        frame = rgb(picture(observation))
+        with _video(path, frame.shape, fps) as add:
+            add(frame)
             for _ in range(options.max_episode_steps):
                 row = spec.unflatten([leaf[0] for leaf in spec.flatten(observation)])
                 action, carry = policy(row, carry, reward=reward)
@@ -192,7 +180,7 @@ def _episodes(
                 result = environment.step(own)
                 observation, reward = result.observation, float(result.reward[0])
                 score += reward
-                video.add(stage.picture(observation))
+                add(rgb(picture(observation)))
                 is_over = bool(result.terminated[0] or result.truncated[0])
                 if is_over:
                     break
@@ -217,75 +205,50 @@ def rgb(picture: Any) -> np.ndarray:
     return np.ascontiguousarray(np.broadcast_to(array, (*array.shape[:2], 3)))
 
 
-class Video:
-    """Owns the ffmpeg process that writes one video, which gets its name when it is complete.
+@contextlib.contextmanager
+def _video(
+    path: Path, shape: tuple[int, ...], fps: float
+) -> Iterator[Callable[[np.ndarray], None]]:
+    """Takes pictures `[H, W, 3] uint8` of one shape; the file gets its name when it is complete.
 
-    Its errors go to our stderr. Not `imageio_ffmpeg.write_frames`, which hides its exit code.
+    Not `imageio_ffmpeg.write_frames`: it hides ffmpeg's exit code, and forks a process of threads.
     """
+    import imageio_ffmpeg
 
-    def __init__(self, path: Path, fps: float) -> None:
-        self._path, self._partial = path, path.with_name(f"{path.name}.partial")
-        self._fps = fps
-        self._shape: tuple[int, ...] = ()
-        self._process: subprocess.Popen[bytes] | None = None
+    partial = path.with_name(f"{path.name}.partial")
+    source = f"-f rawvideo -pix_fmt rgb24 -s {shape[1]}x{shape[0]} -r {fps:g} -i -"
+    words = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error"]
+    words += [*f"{source} {_ENCODING}".split(), str(partial)]
+    # In a group of its own, because Ctrl-C is for this process, which decides what to do. ffmpeg's
+    # errors go to our stderr.
+    try:
+        process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, process_group=0
+        )
+    except OSError as error:
+        raise VideoError(f"cannot start ffmpeg: {error}") from error
+    assert process.stdin is not None
 
-    def __enter__(self) -> Self:
-        return self
+    def add(frame: np.ndarray) -> None:
+        if frame.shape != shape:
+            size = f"expected pictures of one size, got {list(frame.shape[:2])}"
+            raise VideoError(f"{size} after {list(shape[:2])}")
+        process.stdin.write(frame.data)  # type: ignore[union-attr]
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    try:
         try:
-            if kind is not None and self._process is not None:
-                self._process.kill()  # nothing, if it has ended
-                self._close()
-            elif self._close():
-                raise self._failure()
-            else:
-                self._partial.replace(self._path)
-        finally:
-            self._partial.unlink(missing_ok=True)
-
-    def add(self, picture: Any) -> None:
-        """Adds a picture. Raises VideoError if it is none, or ffmpeg has ended."""
-        frame = rgb(picture)
-        if self._process is None:
-            self._shape = frame.shape
-            self._process = self._start()
-        if frame.shape != self._shape:
+            yield add
+            process.stdin.close()
+        except OSError as error:  # it has ended; the disk is full, say
             raise VideoError(
-                f"expected pictures of one size, got {list(frame.shape[:2])} after "
-                f"{list(self._shape[:2])}"
-            )
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(frame.data)
-        except OSError as error:
-            raise self._failure() from error
-
-    def _start(self) -> "subprocess.Popen[bytes]":
-        import imageio_ffmpeg
-
-        height, width = self._shape[:2]
-        source = f"-f rawvideo -pix_fmt rgb24 -s {width}x{height} -r {self._fps:g} -i -"
-        words = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error"]
-        try:
-            return subprocess.Popen(
-                [*words, *f"{source} {_ENCODING}".split(), str(self._partial)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                # Ctrl-C reaches only this process, which decides what to do.
-                process_group=0,
-            )
-        except OSError as error:
-            raise VideoError(f"cannot start ffmpeg: {error}") from error
-
-    def _close(self) -> int:
-        if self._process is None:
-            return 0
-        assert self._process.stdin is not None
-        # What ffmpeg has not read is its failure, which its exit code shows.
+                f"cannot write {path.name}: ffmpeg ended with {process.wait()}"
+            ) from error
+        if code := process.wait():
+            raise VideoError(f"cannot write {path.name}: ffmpeg ended with {code}")
+        partial.replace(path)
+    finally:
+        process.kill()  # nothing, if it has ended
         with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        return self._process.wait()
-
-    def _failure(self) -> VideoError:
-        return VideoError(f"cannot write {self._path.name}: ffmpeg ended with {self._close()}")
+            process.stdin.close()
+        process.wait()
+        partial.unlink(missing_ok=True)

@@ -1,20 +1,25 @@
 """`seedrl replay-images WORKDIR`: sampled sequences of a saved replay as a picture."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import tyro
 
-from learner.cli.arguments import parse_flags, require_file
+from learner.cli.arguments import require_at_least, require_file
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.config_io import from_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.programs.command_line import read
 
 PROG = "seedrl replay-images"
+_SHARD = 0  # one device's experience is enough to look at
+_OBSERVATION = "replay.pages.steps.timestep.observation"
+_MOST_CHANNELS = 4  # an axis of at most that many is the one of channels: the last is drawn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +48,12 @@ class ReplayImagesOptions:
 
 def run(argv: Sequence[str]) -> int:
     """Writes the picture; returns the exit code."""
-    options = parse_flags(ReplayImagesOptions, argv, prog=PROG)
-    for name in ("sequences", "frames"):
-        if getattr(options, name) < 1:
-            raise ConfigError(f"--{name}: expected at least 1, got {getattr(options, name)}")
+    options = read(ReplayImagesOptions, argv, prog=PROG)
+    require_at_least(options, sequences=1, frames=1)
     require_file("--out", options.out)
     # Imports jax: only once the command line is known to be good.
-    from learner.report.replay_images import draw, observations, sampled_frames
+    from matplotlib import image
+
     from seedrl import checkpoints
 
     found = checkpoints.latest(options.workdir / "checkpoints")
@@ -73,8 +77,73 @@ def run(argv: Sequence[str]) -> int:
         sequences=options.sequences,
         seed=options.seed,
         observation=name,
-    )
-    shown = strips[:, : options.frames]
-    draw(shown, options.out)
-    print(f"{options.out}: {shown.shape[0]} sequences of {shown.shape[1]} frames")
+    )[:, : options.frames]
+    picture = np.concatenate([np.concatenate(list(row), axis=1) for row in strips])
+    image.imsave(options.out, picture, cmap="gray", vmin=0, vmax=255)
+    print(f"{options.out}: {strips.shape[0]} sequences of {strips.shape[1]} frames")
     return ExitCode.OK
+
+
+def observations(replay: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The saved observations by name, `[n, P, K, ...]`; an observation that is no dict is ''.
+
+    Raises CheckpointError for a replay whose sequences cannot be drawn by priority.
+    """
+    found = {
+        name.removeprefix(_OBSERVATION).removeprefix("."): values
+        for name, values in sorted(replay.items())
+        if name.startswith(_OBSERVATION)
+    }
+    if not found or "replay.mass" not in replay:
+        raise CheckpointError(
+            "expected a prioritized replay, got an on-policy queue, which keeps no sequence that "
+            "has been learned from"
+        )
+    return found
+
+
+def sampled_frames(
+    replay: Mapping[str, np.ndarray],
+    *,
+    length: int,
+    sequences: int,
+    seed: int,
+    observation: str = "",
+) -> np.ndarray:
+    """Frames of sequences drawn by priority^alpha, `[sequences, length, H, W]` uint8.
+
+    `replay` has the saved arrays by name, with a leading device axis; `observation` is a name of
+    `observations`. Raises CheckpointError if no sequence is complete.
+    """
+    frames = observations(replay)[observation][_SHARD]
+    mass, link = replay["replay.mass"][_SHARD], replay["replay.next"][_SHARD]
+    if not mass.any():
+        raise CheckpointError("expected a replay with a complete sequence, got none; train longer")
+    weights = mass.astype(np.float64)
+    places = np.random.default_rng(seed).choice(len(mass), sequences, p=weights / weights.sum())
+    starts_in_page = len(mass) // len(link)
+    strips = []
+    for place in places:
+        page, number = divmod(place, starts_in_page)
+        start = number * frames.shape[1] // starts_in_page
+        rows: list[np.ndarray] = []
+        while len(rows) < start + length:  # a sequence goes on in the page that follows
+            rows.extend(frames[page])
+            page = link[page]
+        strips.append(np.stack(rows[start : start + length]))
+    return _as_images(np.stack(strips))
+
+
+def _as_images(frames: np.ndarray) -> np.ndarray:
+    """`[N, T, ...]` as `[N, T, H, W]` uint8: images as they are, vectors as columns of grey."""
+    shape = frames.shape[2:]
+    if len(shape) == 3:
+        frames = frames[..., -1] if shape[-1] <= _MOST_CHANNELS else frames[:, :, -1]
+    elif len(shape) != 2:
+        frames = frames.reshape(*frames.shape[:2], -1, 1)
+    if frames.dtype == np.uint8:
+        return frames
+    # Of any other dtype the smallest value is black, the largest white.
+    values = frames.astype(np.float64)
+    low, high = values.min(), values.max()
+    return (255 * (values - low) / ((high - low) or 1.0)).astype(np.uint8)

@@ -6,7 +6,6 @@ import gc
 import logging
 import secrets
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from typing import Literal
 
 from learner.checkpoints.folder_lock import check_free
 from learner.cli.arguments import parse
-from learner.multihost.topology import topology_of
+from learner.multihost.topology import ALONE, Topology, topology_of
 from learner.processes import env_servers
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
 from learner.report.output import tolerating_lost_output
@@ -30,6 +29,7 @@ from seedrl.programs.outcome import exit_code
 
 PROG = "seedrl train"
 LEARNER_PROG = "python -m learner"
+_TOKEN = "token"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +136,11 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
     if argv[0].endswith(".json"):
         config_io.require_factories((config.environment.id, *config.environment.wrappers))
     config, fleet = plan(options, config)
-    workdir = options.workdir or _new_workdir(argv[0], config)
+    name = Path(argv[0]).stem
+    now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    workdir = options.workdir or Path("runs") / f"{name}__{config.seed}__{now}"
     run_files.keep_private()
     check_free(workdir)
-    is_new = not workdir.exists()
     if _is_stopped(stop):
         return ExitCode.OK
     # Imports gRPC: only once the command line is known to be good.
@@ -148,16 +149,20 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
     config = with_address(config, workdir)
     with contextlib.ExitStack() as stack:
         stack.enter_context(tolerating_lost_output())
-        config = _with_own_token(config, stack)
+        serving = _with_token(config.serving, _TOKEN)
+        if serving is not config.serving:
+            token = stack.enter_context(env_servers.private_folder()) / _TOKEN
+            token.touch(mode=0o600)
+            token.write_text(secrets.token_hex(32))
+            serving = dataclasses.replace(serving, token_file=str(token))
+        config = dataclasses.replace(config, serving=serving)
         words = env_servers.command(fleet, config, logs=workdir / run_files.LOGS)
         started = env_servers.EnvServers(
             words, on_failure=lambda line: stop.set(f"{ENV_SERVERS_FAILED}: {line}")
         )
-        if is_new:
-            stack.callback(_remove_unbegun, workdir)
         # First, so that they import and build while this process imports jax.
         stack.enter_context(started)
-        code = _train(options, config, stop, workdir=workdir, name=Path(argv[0]).stem)
+        code = _train(options, config, stop, workdir=workdir, name=name)
         started.raise_failure()
         return code
 
@@ -167,28 +172,26 @@ def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
     options, config = parse(LearnerOptions, argv, prog=LEARNER_PROG)
     config = options.apply(config)
     check(config)
-    topology_of(options.coordinator, options.process_count, options.process_index)
+    topology = topology_of(
+        options.coordinator, options.process_count, options.process_index
+    )
     stop.command = options.user_command or stop.command
     if _is_stopped(stop):
         return ExitCode.KILLED if options.process_count > 1 else ExitCode.OK
     run_files.keep_private()
+    name = options.name or Path(argv[0]).stem
     with tolerating_lost_output():
-        return _train(
-            options,
-            config,
-            stop,
-            workdir=options.workdir,
-            name=options.name or Path(argv[0]).stem,
-        )
+        return _train(options, config, stop, workdir=options.workdir, name=name, topology=topology)
 
 
 def _train(
-    options: "TrainOptions | LearnerOptions",
+    options: RunOptions,
     config: Config,
     stop: StopRequest,
     *,
     workdir: Path,
     name: str,
+    topology: Topology = ALONE,
 ) -> ExitCode:
     """Runs the learner in this process, until the run is over."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
@@ -202,9 +205,6 @@ def _train(
         from learner.train import train
     finally:
         gc.enable()
-    topology = topology_of(None, 1, None)
-    if isinstance(options, LearnerOptions):
-        topology = topology_of(options.coordinator, options.process_count, options.process_index)
     summary = train(
         config,
         workdir=workdir,
@@ -241,40 +241,18 @@ def plan(options: TrainOptions, config: Config) -> tuple[Config, env_servers.Fle
             "serving.certificate: the env servers of `seedrl train` run on this machine, without "
             "TLS; start the learner with `python -m learner`"
         )
-    check(dataclasses.replace(config, serving=_with_token(config.serving, Path("token"))))
+    if config.serving.bind.endswith(":0"):
+        raise ConfigError(
+            "serving.bind: expected a port other than 0, which the env servers know, got "
+            f"{config.serving.bind!r}"
+        )
+    check(dataclasses.replace(config, serving=_with_token(config.serving, _TOKEN)))
     return config, planned
 
 
-def _remove_unbegun(workdir: Path) -> None:
-    """Removes the folder that this command made for a run which never began."""
-    if workdir.is_dir() and not (workdir / run_files.CONFIG).exists():
-        shutil.rmtree(workdir, ignore_errors=True)
-
-
-def _new_workdir(config_name: str, config: Config) -> Path:
-    now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    return Path("runs") / f"{Path(config_name).stem}__{config.seed}__{now}"
-
-
-def _with_own_token(config: Config, stack: contextlib.ExitStack) -> Config:
-    """With a token for the env servers if a port is served and no token is given."""
-    serving = config.serving
-    if serving.bind.endswith(":0"):
-        raise ConfigError(
-            "serving.bind: expected a port other than 0, which the env servers know, got "
-            f"{serving.bind!r}"
-        )
-    if _with_token(serving, Path("token")) is serving:
-        return config
-    token = stack.enter_context(env_servers.private_folder()) / "token"
-    token.touch(mode=0o600)
-    token.write_text(secrets.token_hex(32))
-    return dataclasses.replace(config, serving=_with_token(serving, token))
-
-
-def _with_token(serving: ServingConfig, path: Path) -> ServingConfig:
+def _with_token(serving: ServingConfig, path: str) -> ServingConfig:
     """With the token in `path` if a port is served that needs one, and none is given."""
     is_port = bool(serving.bind) and not serving.bind.startswith("unix:")
     if not is_port or serving.insecure or serving.token_file:
         return serving
-    return dataclasses.replace(serving, token_file=str(path))
+    return dataclasses.replace(serving, token_file=path)

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import tyro
 
-from learner.cli.arguments import parse_flags
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
+from seedrl.programs.command_line import read
 
 PROG = "seedrl watch"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -38,7 +38,7 @@ class WatchOptions:
 
 def run(argv: Sequence[str]) -> int:
     """Serves the page until it is interrupted; returns the exit code."""
-    options = parse_flags(WatchOptions, argv, prog=PROG)
+    options = read(WatchOptions, argv, prog=PROG)
     if not options.folder.is_dir():
         raise ConfigError(f"expected the folder of a run, or of several, got {options.folder}")
     if not 0 <= options.port <= 65535:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from learner.extras.measured_run import Group, MeasuredRun
 from learner.report.json_lines import plain
-from learner.report.wording import score
+from learner.report.panel import score
 from seedrl.errors import ConfigError
 
 Floats = NDArray[np.float64]

@@ -18,8 +18,8 @@ from typing import Literal, NamedTuple
 from learner.checkpoints.run_records import read_final_score, read_run
 from learner.extras.grid import PlannedRun
 from learner.processes.env_servers import Child, child_environment
+from learner.report.panel import score
 from learner.report.status import STOPPED
-from learner.report.wording import score
 from seedrl import run_files
 from seedrl.config_io import to_allow
 from seedrl.errors import ConfigError

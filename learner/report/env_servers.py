@@ -6,17 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from learner.report.events import NO_SINK, EventSink
-from learner.report.status import EnvServerState, EnvServerStatus, Slots
-from learner.report.wording import environments
+from learner.report.status import INTERVAL_SECONDS, EnvServerState, EnvServerStatus, Slots
+from seedrl.timing import WARNING_SECONDS
 
-# Below this a step is on its way; beyond it the learner waits.
-_WAITING_SECONDS = 1.0
-# The first few failures of an env server are each reported, then at most one in this time.
+# The first few failures of an env server are each reported, then at most one a minute.
 _FIRST_FAILURES = 3
-_FAILURE_SECONDS = 30.0
 # Env servers that have left, and refusals that are not reported again.
 _MOST_LEFT = 50
 _MOST_REFUSALS = 1000
@@ -78,28 +75,17 @@ class _Server:
     next_failure: float = -math.inf
     num_steps: int = 0
 
-    def be(self, state: EnvServerState, now: float, **changes: object) -> None:
+    def be(self, state: EnvServerState, now: float, **changes: Any) -> None:
         since = now if self.status.state != state else self.status.since_seconds
-        self.status = replace(self.status, state=state, since_seconds=since, **changes)  # type: ignore[arg-type]
-
-    def update(self, turns: Sequence[Turn], now: float, seconds: float) -> dict[int, float]:
-        """Takes the turn of each group, `seconds` after the last ones; seconds owed by group."""
-        num_steps = sum(turn.sequence * turn.environments for turn in turns)
-        rate = (num_steps - self.num_steps) / seconds if seconds else 0.0
-        self.num_steps = num_steps
-        waits = {number: now - turn.owed_since for number, turn in enumerate(turns) if turn.is_owed}
-        waits = {number: waited for number, waited in waits.items() if waited >= _WAITING_SECONDS}
-        longest = max(waits.values(), default=0.0)
-        self.status = replace(self.status, steps_per_second=rate, waiting_seconds=longest)
-        return waits
+        self.status = replace(self.status, state=state, since_seconds=since, **changes)
 
 
 class EnvServerRegistry:
     """Knows every env server of a run, and reports when one joins, fails, hangs or leaves.
 
-    The hub calls it under its own lock when an env server comes or leaves, and once a second with
-    `look`, never for a step. It blocks only while another thread is in it, for less than a
-    millisecond. Leases go by their number; times are of any clock.
+    The hub calls it under its own lock when an env server comes or leaves, and without it once a
+    second with `look`; never for a step. So `look` may run while another lease begins or ends.
+    Leases go by their number; times are of any clock.
     """
 
     def __init__(
@@ -111,7 +97,8 @@ class EnvServerRegistry:
         step_deadline_seconds: float = 0.0,
     ):
         """`listener` takes the events; the other arguments are those of `serving`."""
-        # Guards all that follows. Reentrant: `left` reports by `turned_away`.
+        # Guards all that follows, for less than a millisecond. Taken after the hub's, never before.
+        # Reentrant: `left` reports by `turned_away`.
         self._lock = threading.RLock()
         self._listener = listener
         self._step_deadline_seconds = step_deadline_seconds or math.inf
@@ -127,11 +114,8 @@ class EnvServerRegistry:
     ) -> None:
         """An env server got slots; it builds its environments now.
 
-        Args:
-          lease: its number.
-          status: of the env server, by the clock of the hub.
-          offered: environments that it has; it may have got fewer.
-          why_disabled: why the newest of the disabled ones is.
+        `offered`: environments that it has; it may have got fewer. `why_disabled`: why the newest
+        of the disabled ones is.
         """
         with self._lock:
             server = self._present[lease] = _Server(status, offered)
@@ -145,7 +129,7 @@ class EnvServerRegistry:
                 failures, failure = before.status.failures, before.status.last_failure
                 server.status = replace(status, failures=failures, last_failure=failure)
             if status.quarantined > known:
-                disabled = f"{environments(status.quarantined)} disabled"
+                disabled = f"{_environments(status.quarantined)} disabled"
                 self._report_failure(server, disabled, why_disabled)
 
     def ready(self, lease: int, now: float) -> None:
@@ -167,20 +151,16 @@ class EnvServerRegistry:
             )
 
     def failed(self, lease: int, reason: str, now: float, *, leaves: bool = True) -> None:
-        """One of its environments failed; of many failures not each is reported.
-
-        `leaves`: whether its connection ends because of that.
-        """
+        """One of its environments failed; `leaves`: its connection ends because of that."""
         with self._lock:
             self._failures += 1
             server = self._present[lease]
             number = server.status.failures + 1
             server.status = replace(server.status, failures=number, last_failure=reason)
             server.is_explained |= leaves
-            if number > _FIRST_FAILURES and now < server.next_failure:
-                return
-            server.next_failure = now + _FAILURE_SECONDS
-            self._report_failure(server, f"environment failed (failure {number})", reason)
+            if number <= _FIRST_FAILURES or now >= server.next_failure:
+                server.next_failure = now + WARNING_SECONDS
+                self._report_failure(server, f"environment failed (failure {number})", reason)
 
     def turned_away(self, name: str, reason: str, number: int = 1) -> None:
         """The learner refuses an env server; the same refusal is reported once."""
@@ -198,15 +178,8 @@ class EnvServerRegistry:
         """Its lease has ended; `is_refused`: because it cannot be used."""
         with self._lock:
             server = self._present.pop(lease)
-            when = "" if server.was_ready else " before it was ready"
-            server.be(
-                "left",
-                now,
-                left_because=reason,
-                steps_per_second=0.0,
-                waiting_seconds=0.0,
-                hung_groups=(),
-            )
+            idle = {"steps_per_second": 0.0, "waiting_seconds": 0.0, "hung_groups": ()}
+            server.be("left", now, left_because=reason, **idle)
             name = server.status.name
             self._left[name] = server
             if len(self._left) > _MOST_LEFT:
@@ -214,6 +187,7 @@ class EnvServerRegistry:
             if is_refused:
                 self.turned_away(name, reason)
             elif not server.is_explained:
+                when = "" if server.was_ready else " before it was ready"
                 text = f"env server {name} left{when}: {reason}"
                 self._listener.report("server_left", text, server=name, reason=reason)
 
@@ -232,9 +206,19 @@ class EnvServerRegistry:
                 # A lease may have begun since the turns were taken; one that has ended is not here.
                 if not server.was_ready or lease not in turns:
                     continue
-                waits = server.update(turns[lease], now, seconds)
-                hung = self._note_hung(server, waits, now)
-                for number, turn in enumerate(turns[lease]):
+                groups = turns[lease]
+                num_steps = sum(turn.sequence * turn.environments for turn in groups)
+                rate = (num_steps - server.num_steps) / seconds if seconds else 0.0
+                server.num_steps = num_steps
+                # A step that is owed for less is on its way; beyond that the learner waits.
+                waits = {
+                    number: now - turn.owed_since
+                    for number, turn in enumerate(groups)
+                    if turn.is_owed and now - turn.owed_since >= INTERVAL_SECONDS
+                }
+                hung = [each for each in waits if waits[each] > self._step_deadline_seconds]
+                self._note(server, now, rate, max(waits.values(), default=0.0), hung)
+                for number, turn in enumerate(groups):
                     count = counts[turn.is_training]
                     count["live"] += turn.environments
                     count["waiting"] += turn.environments * (number in waits)
@@ -272,29 +256,35 @@ class EnvServerRegistry:
             reason=reason,
         )
 
-    def _note_hung(self, server: _Server, waits: Mapping[int, float], now: float) -> set[int]:
-        hung = {number for number in waits if waits[number] > self._step_deadline_seconds}
-        was_hung = server.status.state == "hung"
-        server.be("hung" if hung else "live", now, hung_groups=tuple(sorted(hung)))
-        name, seconds = server.status.name, server.status.waiting_seconds
-        if bool(hung) != was_hung:
-            text = "steps again"
-            if hung:
-                numbers = ", ".join(map(str, sorted(hung)))
-                text = (
-                    f"hangs: group{'s' * (len(hung) > 1)} {numbers} sent no step for {seconds:.0f} "
-                    "s (serving.step_deadline_seconds); its slots stay taken"
-                )
-            self._listener.report(
-                "waiting",
-                f"env server {name} {text}",
-                is_problem=bool(hung),
-                server=name,
-                groups=sorted(hung),
-                seconds=seconds,
-                waiting_for=name if hung else "",
+    def _note(
+        self, server: _Server, now: float, rate: float, seconds: float, hung: list[int]
+    ) -> None:
+        """Keeps how it steps, and reports when its first group hangs, and when none does."""
+        name, was_hung = server.status.name, server.status.state == "hung"
+        server.be(
+            "hung" if hung else "live",
+            now,
+            steps_per_second=rate,
+            waiting_seconds=seconds,
+            hung_groups=tuple(hung),
+        )
+        if bool(hung) == was_hung:
+            return
+        text = "steps again"
+        if hung:
+            text = (
+                f"hangs: group {', '.join(map(str, hung))} sent no step for {seconds:.0f} s "
+                "(serving.step_deadline_seconds); its slots stay taken"
             )
-        return hung
+        self._listener.report(
+            "waiting",
+            f"env server {name} {text}",
+            is_problem=bool(hung),
+            server=name,
+            groups=hung,
+            seconds=seconds,
+            waiting_for=name if hung else "",
+        )
 
     def _shares(self, server: _Server) -> str:
         """The environments of an env server by role, and how many slots are filled by now."""
@@ -302,7 +292,7 @@ class EnvServerRegistry:
         training, evaluation = self._slots
         status = server.status
         text = (
-            f"{environments(status.environments)}, {status.training_slots} to train and "
+            f"{_environments(status.environments)}, {status.training_slots} to train and "
             f"{status.evaluation_slots} to evaluate (slots filled: "
             f"{sum(each.training_slots for each in ready)} of {training.total} and "
             f"{sum(each.evaluation_slots for each in ready)} of {evaluation.total})"
@@ -310,3 +300,7 @@ class EnvServerRegistry:
         if server.offered > status.environments:
             text += f"; {server.offered} were offered, and all slots are taken"
         return text
+
+
+def _environments(number: int) -> str:
+    return f"{number} environment{'s' * (number != 1)}"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from learner.report.json_lines import JsonLines
 from seedrl.run_files import EVENTS
@@ -49,9 +49,9 @@ KINDS: dict[Kind, str] = {
     "server_left": "the connection of an env server ended during the run: `server`, `reason`",
     "server_refused": "an env server got no slots, or cannot build the environment; once for each "
     "reason: `server`, `reason`",
-    "environment_failed": "an environment raised an exception (at most one event in 30 s for each "
-    "env server), or its env server disabled it because it fails too often: `server`, `failures` "
-    "so far, `disabled` environments, `reason`",
+    "environment_failed": "an environment raised an exception (after three, one event a minute for "
+    "each env server), or its env server disabled it because it fails too often: `server`, "
+    "`failures` so far, `disabled` environments, `reason`",
     "ended": "the run is over: `reason`",
 }
 # Events of other kinds may be a problem, too: the caller decides.
@@ -86,23 +86,17 @@ class Event:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-class EventSink(Protocol):
-    """Takes events."""
+class EventSink:
+    """Takes events, from any thread; this one drops them."""
 
     def report(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
         """Takes an event; neither waits nor raises."""
-        ...
 
 
-class _NoSink:
-    def report(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
-        """Drops it."""
+NO_SINK = EventSink()
 
 
-NO_SINK: EventSink = _NoSink()
-
-
-class Events:
+class Events(EventSink):
     """Takes events from any thread without blocking it; `flush` writes and shows them.
 
     Owns `workdir/events.jsonl`, to which each session of the run appends. A disk that refuses a
@@ -121,20 +115,14 @@ class Events:
         elapsed_seconds: float = 0.0,
         env_steps: int = 0,
     ):
-        """Appends to the folder's events.
-
-        Args:
-          workdir: the run's folder.
-          show: prints an event.
-          clock: monotonic seconds.
-          elapsed_seconds, env_steps: of earlier sessions of the run.
-        """
+        """`show` prints an event; seconds and steps are of earlier sessions of the run."""
         self._show = show
         self._clock = clock
         self._started = clock() - elapsed_seconds
         self.count_steps: Callable[[], int] = lambda: env_steps
-        # Appending to a deque is atomic: `report` takes no lock, because its caller may hold the
-        # hub's, and `flush` writes to a disk that may be slow.
+        # Any thread appends, which is atomic; those that flush take from the front. `report` takes
+        # no lock, because its caller may hold the hub's, and `flush` writes to a disk that may be
+        # slow.
         self._queue: collections.deque[Event] = collections.deque()
         self._has_some = threading.Event()
         self._minute, self._counts = 0, collections.Counter[str]()

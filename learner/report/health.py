@@ -3,46 +3,31 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self
+from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from learner.report.status import Status
+from learner.report.status import FRESH_SECONDS, Status
 from seedrl.errors import AddressInUseError
+from seedrl.timing import GRACE_SECONDS
 
-# A status is written every second; one as old as this is of a learner that hangs.
-_FRESH_SECONDS = 15.0
-# To the end of its thread, which waits for no client.
-_END_SECONDS = 2.0
 _Start = Callable[[str, list[tuple[str, str]]], Any]
-# Fields of Status that are numbers, and what they are called there; those that are null are left
-# out. What env servers call themselves is in no name and no label: they could say anything.
-_FIELDS = {
-    "env_steps": "Training environment steps of the run.",
-    "total_steps": "Training environment steps after which the run ends.",
-    "updates": "Updates of the run.",
-    "skipped_updates": "Updates that were not finite.",
-    "env_steps_per_second": "Training environment steps over the last second.",
-    "updates_per_second": "Updates over the last second.",
-    "replay_ratio": "Trained steps for each environment step.",
-    "policy_lag_updates": "Updates between acting and learning.",
-    "acting_waits_share": "Share of time in which acting waits for learning.",
-    "learning_waits_share": "Share of time in which learning waits for environments.",
-    "training_return": "Mean return of the training episodes that ended last.",
-    "target_return": "Mean return at which the run ends.",
-    "elapsed_seconds": "Time of the run, over all of its sessions.",
-}
-_METRICS = {"training_return": "return/training"}
+# Numbers of the status or of its metrics; those that are null are left out. What env servers call
+# themselves is in no name and no label: they could say anything.
+_NUMBERS = (
+    *("env_steps", "total_steps", "updates", "skipped_updates", "env_steps_per_second"),
+    *("updates_per_second", "replay_ratio", "policy_lag_updates", "acting_waits_share"),
+    *("learning_waits_share", "target_return", "elapsed_seconds"),
+)
 _SLOTS = ("total", "live", "waiting", "hung")
 
 
 class Health(Collector):
-    """Answers with the newest status. Owns a port, and threads, until `close`.
+    """Answers with the newest status. Owns a port, and a thread, until `close`.
 
-    Clients have threads of their own, which no other thread waits for: `look` only replaces the
-    status that they read.
+    The threads of clients only read the status that `look` replaces; no other thread waits for one.
     """
 
     def __init__(self, bind: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -76,13 +61,7 @@ class Health(Collector):
         """Ends the thread, and waits for no client."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(_END_SECONDS)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._thread.join(GRACE_SECONDS)
 
     def _answer(self, environ: dict[str, Any], start: _Start) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -94,7 +73,7 @@ class Health(Collector):
             return [b"/healthz and /metrics\n"]
         status = self._status
         state = "starting" if status is None else status.state
-        is_fresh = self._clock() - self._looked < _FRESH_SECONDS
+        is_fresh = self._clock() - self._looked < FRESH_SECONDS
         is_well = is_fresh and state not in ("stopping", "finished")
         code = "200 OK" if is_well else "503 Service Unavailable"
         start(code, [("Content-Type", "application/json")])
@@ -103,17 +82,19 @@ class Health(Collector):
 
 def gauges(status: Status) -> Iterator[GaugeMetricFamily]:
     """All gauges of a status."""
-    for field, meaning in _FIELDS.items():
-        value = getattr(status, field, status.metrics.get(_METRICS.get(field, field)))
-        if value is not None:
-            yield GaugeMetricFamily(f"seedrl_{field}", meaning, value)
+    values = {name: getattr(status, name, status.metrics.get(name)) for name in _NUMBERS}
+    values["training_return"] = status.metrics.get("return/training")
     if status.last_evaluation is not None:
-        mean = status.last_evaluation.mean_return
-        yield GaugeMetricFamily("seedrl_evaluation_return", "Mean of the newest round.", mean)
-    present = sum(server.state != "left" for server in status.env_servers)
-    yield GaugeMetricFamily("seedrl_env_servers", "Env servers that are there.", present)
+        values["evaluation_return"] = status.last_evaluation.mean_return
+    values["env_servers"] = sum(server.state != "left" for server in status.env_servers)
+    for name, value in values.items():
+        if value is not None:
+            yield GaugeMetricFamily(f"seedrl_{name}", "See docs/events.md and metrics.md.", value)
     slots = GaugeMetricFamily("seedrl_slots", "Slots by role and state.", labels=["role", "state"])
-    for role in ("training", "evaluation"):
+    for role, of_role in (
+        ("training", status.training_slots),
+        ("evaluation", status.evaluation_slots),
+    ):
         for state in _SLOTS:
-            slots.add_metric([role, state], getattr(getattr(status, f"{role}_slots"), state))
+            slots.add_metric([role, state], getattr(of_role, state))
     yield slots

@@ -1,11 +1,15 @@
-"""The numbers of a run over time, in bounded memory, for charts."""
+"""The numbers of a run over time, in bounded memory, for charts; and its learning curve."""
 
 import math
+import os
 import re
+import threading
 from array import array
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from learner.report.json_lines import LineReader, parsed
 
@@ -20,19 +24,8 @@ _IS_METRICS = b'"kind": "metrics"'
 _LARGEST = 1e300  # without those that are not finite, and integers that no float holds
 _OF_A_ROUND = ("env_steps", "elapsed_seconds", "mean_return")
 
-
-class Added(NamedTuple):
-    """Result of `History.add`.
-
-    Attributes:
-      columns: name -> values of the new rows; null where a row has none.
-      rounds: evaluation rounds, as lines of `metrics.jsonl` have them.
-      is_rewritten: rows of before are gone: the columns of `History.columns` count.
-    """
-
-    columns: dict[str, list[float | None]]
-    rounds: list[dict[str, float]]
-    is_rewritten: bool
+# Values by name; None where a row has none.
+Columns = dict[str, list[float | None]]
 
 
 class History:
@@ -57,69 +50,44 @@ class History:
         self.latest: dict[str, float] = {}
         self.rounds: list[dict[str, float]] = []
 
-    @property
-    def num_rows(self) -> int:
-        """Rows that are kept."""
-        return len(self._columns["env_steps"])
-
-    def columns(self) -> dict[str, list[float | None]]:
+    def columns(self) -> Columns:
         """All rows: name -> values."""
         return self._since(0)
 
-    def add(self, lines: list[bytes]) -> Added:
-        """Takes whole lines of `metrics.jsonl`; others are skipped."""
-        while len(lines) > 2 * MOST_ROWS * self._stride:
-            # So that not every line of a long run is parsed to be dropped.
-            self._stride *= 2
-        rows, rounds = self.num_rows, len(self.rounds)
-        is_rewritten = False
+    def add(self, lines: list[bytes]) -> tuple[Columns, list[dict[str, float]]] | None:
+        """Takes whole lines of `metrics.jsonl`; others are skipped.
+
+        Returns the new rows and rounds; None if earlier rows are gone: then `columns` counts.
+        """
+        rows, rounds = len(self._columns["env_steps"]), len(self.rounds)
+        self._is_rewritten = False
         last = max((i for i, line in enumerate(lines) if _IS_METRICS in line), default=-1)
         for number, line in enumerate(lines):
             if _IS_METRICS in line:
-                is_rewritten |= self._take_metrics(line, is_last=number == last)
+                self._take_metrics(line, is_last=number == last)
             else:
-                is_rewritten |= self._take_record(parsed(line))
-        is_rewritten |= self._thin_out()
-        if is_rewritten:
-            return Added({}, [], is_rewritten=True)
-        return Added(self._since(rows), self.rounds[rounds:], is_rewritten=False)
+                self._take_record(parsed(line))
+        while len(self._columns["env_steps"]) > 2 * MOST_ROWS:
+            self._is_rewritten, self._stride = True, 2 * self._stride
+            self._columns = {name: column[1::2] for name, column in self._columns.items()}
+        while len(self.rounds) > 2 * MOST_ROWS:
+            self._is_rewritten, self.rounds = True, self.rounds[1::2]
+        return None if self._is_rewritten else (self._since(rows), self.rounds[rounds:])
 
-    def read(self, path: Path) -> "History":
-        """Takes a whole file of metrics; nothing if it cannot be read."""
-        for lines in LineReader(path).rest():
-            self.add(lines)
-        return self
-
-    def _take_metrics(self, line: bytes, *, is_last: bool) -> bool:
-        """Takes one of `_stride` lines, and looks at the last; whether rows had to go."""
+    def _take_metrics(self, line: bytes, *, is_last: bool) -> None:
         self._num_lines += 1
         is_kept = self._num_lines % self._stride == 0
         values = _numbers(parsed(line)) if is_kept or is_last else {}
         if values and is_last:
             self.latest = values
-        return is_kept and self._take_row(values)
+        if is_kept and "env_steps" in values:
+            self._take_row(values)
 
-    def _thin_out(self) -> bool:
-        """Drops every other row, and round, when there are too many; whether it did."""
-        is_many = self.num_rows > 2 * MOST_ROWS
-        if is_many:
-            self._stride *= 2
-            self._columns = {name: column[1::2] for name, column in self._columns.items()}
-        if len(self.rounds) > 2 * MOST_ROWS:
-            self.rounds = self.rounds[1::2]
-            return True
-        return is_many
-
-    def _take_row(self, values: Mapping[str, float]) -> bool:
-        """Adds a row; whether others had to go: those that the run did not resume from."""
-        steps = values.get("env_steps")
-        if steps is None:
-            return False
+    def _take_row(self, values: Mapping[str, float]) -> None:
         taken = self._columns["env_steps"]
-        is_rewritten = bool(taken) and taken[-1] > steps
-        if is_rewritten:
-            self._forget_after(steps)
-        rows = self.num_rows
+        if taken and taken[-1] > values["env_steps"]:
+            self._forget_after(values["env_steps"])  # the run did not resume from those
+        rows = len(self._columns["env_steps"])
         for name, value in values.items():
             is_known = name in self._columns
             if is_known or (len(self._columns) < MOST_COLUMNS and not _NOT_A_CURVE.fullmatch(name)):
@@ -127,32 +95,28 @@ class History:
                 column.append(value)
         for column in self._columns.values():
             column.extend([math.nan] * (rows + 1 - len(column)))
-        return is_rewritten
 
-    def _forget_after(self, steps: float) -> bool:
+    def _forget_after(self, steps: float) -> None:
         taken = self._columns["env_steps"]
         kept = len(taken)
         while kept and taken[kept - 1] > steps:
             kept -= 1
         rounds = [found for found in self.rounds if found["env_steps"] <= steps]
-        is_rewritten = kept < len(taken) or len(rounds) < len(self.rounds)
-        self._columns = {name: column[:kept] for name, column in self._columns.items()}
-        self.rounds = rounds
-        return is_rewritten
+        if kept < len(taken) or len(rounds) < len(self.rounds):
+            self._is_rewritten, self.rounds = True, rounds
+            self._columns = {name: column[:kept] for name, column in self._columns.items()}
 
-    def _take_record(self, fields: Mapping[str, Any]) -> bool:
-        """Takes any other line; whether rows or rounds had to go."""
+    def _take_record(self, fields: Mapping[str, Any]) -> None:
         numbers = _numbers(fields)
         if fields.get("kind") == "session" and "env_steps" in numbers:
-            return self._forget_after(-1 if fields.get("is_begun_anew") else numbers["env_steps"])
-        if fields.get("kind") == "ledger":
+            self._forget_after(-1 if fields.get("is_begun_anew") else numbers["env_steps"])
+        elif fields.get("kind") == "ledger":
             self.latest |= {f"ledger/{name}": value for name, value in numbers.items()}
         elif fields.get("kind") == "evaluation" and None not in map(numbers.get, _OF_A_ROUND):
             names = (*_OF_A_ROUND, "standard_deviation")
             self.rounds.append({name: numbers[name] for name in names if name in numbers})
-        return False
 
-    def _since(self, row: int) -> dict[str, list[float | None]]:
+    def _since(self, row: int) -> Columns:
         return {name: _short(column[row:]) for name, column in self._columns.items()}
 
 
@@ -167,3 +131,74 @@ def _numbers(fields: Mapping[str, Any]) -> dict[str, float]:
 def _short(values: Iterable[float]) -> list[float | None]:
     """With the digits that a chart shows: a third of the bytes."""
     return [float(f"{value:.7g}") if math.isfinite(value) else None for value in values]
+
+
+def draw_within(
+    seconds: float, metrics_jsonl: Path, png: Path, *, title: str, target: float | None
+) -> str:
+    """Draws in a thread of its own, which may take `seconds`; see `draw`.
+
+    Returns why there is no picture, in words; "" if there is one. On a busy machine drawing takes a
+    minute, for which the end of a run must not wait.
+    """
+    problems: list[str] = []
+
+    def work() -> None:
+        try:
+            draw(metrics_jsonl, png, title=title, target=target)
+        except Exception as error:
+            problems.append(f"{type(error).__name__}: {error}")
+
+    thread = threading.Thread(target=work, name="learning curve", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        return f"it would take longer than {seconds:.0f} s"
+    return "".join(problems)
+
+
+def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | None = None) -> None:
+    """Draws returns against environment steps.
+
+    Of training episodes the mean of each interval, between the lowest and the highest; of each
+    round of evaluation the mean with its standard deviation. Damaged lines are skipped; without any
+    return the axes are empty. `png` is replaced; `target` is the return that ends the run.
+    """
+    # Slow to import, and needed once. Without pyplot: no window system, no global state.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    history = History()
+    for lines in LineReader(metrics_jsonl).rest():
+        history.add(lines)
+    columns = history.columns()
+    steps, returns, low, high = _rows(
+        columns, *(f"return/training{suffix}" for suffix in ("", "_min", "_max"))
+    )
+    axes.plot(steps, returns, label="training episodes: mean and extremes", color="C0")
+    axes.fill_between(steps, low, high, color="C0", alpha=0.15, linewidth=0)
+    names = ("env_steps", "mean_return", "standard_deviation")
+    rounds = {name: [played.get(name) for played in history.rounds] for name in names}
+    steps, means, deviations = _rows(rounds, *names[1:])
+    text = "evaluation: mean and deviation"
+    axes.errorbar(steps, means, deviations, label=text, color="C1", marker=".")
+    if target is not None:
+        axes.axhline(target, label=f"target {target:g}", color="black", linestyle="--", linewidth=1)
+    axes.set(xlabel="training environment steps", ylabel="return of an episode", title=title)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    # Whole or not at all: the process may end meanwhile.
+    new = png.with_name(f".{png.name}")
+    figure.savefig(new, dpi=120, format="png")
+    os.replace(new, png)
+
+
+def _rows(columns: Columns, *names: str) -> list[np.ndarray]:
+    """Environment steps and these columns, without the rows that lack the first; NaN for gaps."""
+    empty = [None] * len(columns["env_steps"])
+    found = [np.array(columns.get(name, empty), np.float64) for name in ("env_steps", *names)]
+    is_there = np.isfinite(found[1])
+    return [column[is_there] for column in found]

@@ -1,4 +1,4 @@
-"""Files of JSON objects, one a line: a run appends to them, other programs read them."""
+"""Files of a run that other programs read while it writes: JSON lines, and whole files."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from io import SEEK_END, FileIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -66,23 +66,22 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, int | str) or value is None else str(value)
 
 
+def replace_file(path: Path, text: str) -> None:
+    """Writes the file whole or not at all: a full disk leaves what was there. Raises OSError."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        new.write_text(text)
+        os.replace(new, path)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+
+
 def _ends_in_half_a_line(file: FileIO) -> bool:
     if file.seek(0, SEEK_END) == 0:
         return False
     file.seek(-1, SEEK_END)
     return file.read(1) != b"\n"
-
-
-class Gained(NamedTuple):
-    """New lines of a file.
-
-    Attributes:
-      lines: whole lines, without their ends; empty and very long ones are left out.
-      is_another: the file is not the one of the look before, or was cut: these lines are its first.
-    """
-
-    lines: list[bytes]
-    is_another: bool = False
 
 
 class LineReader:
@@ -105,10 +104,14 @@ class LineReader:
         before = -1
         while before != self._offset:
             before = self._offset
-            yield self.read().lines
+            yield self.read()[0]
 
-    def read(self) -> Gained:
-        """The lines since the last call; none while there is no such regular file."""
+    def read(self) -> tuple[list[bytes], bool]:
+        """The whole lines since the last call, without their ends; very long ones are left out.
+
+        None while there is no such regular file. True if the file is not the one of the call
+        before, or was cut: these lines are its first.
+        """
         try:
             with open_regular(self._path) as file:
                 found = os.fstat(file.fileno())
@@ -117,11 +120,11 @@ class LineReader:
                     self._offset, self._is_in_long_line = 0, False
                 self._inode = found.st_ino
                 if found.st_size == self._offset:
-                    return Gained([], is_another)
+                    return [], is_another
                 file.seek(self._offset)
                 data = file.read(_PIECE_BYTES)
         except OSError:
-            return Gained([])
+            return [], False
         end = data.rfind(b"\n") + 1
         lines = data[:end].split(b"\n")
         if end and self._is_in_long_line:
@@ -130,7 +133,7 @@ class LineReader:
             end, self._is_in_long_line = len(data), True
         self._offset += end
         kept = [line for line in lines if 0 < len(line) <= self._longest]
-        return Gained(kept, is_another)
+        return kept, is_another
 
 
 def parsed(line: bytes) -> dict[str, Any]:

@@ -35,20 +35,6 @@ class Metric(NamedTuple):
     is_rare: bool = False
 
 
-class Record(NamedTuple):
-    """A line that is written when something happens.
-
-    Attributes:
-      kind: the value of `kind` in the line.
-      meaning: when it is written.
-      fields: name -> meaning.
-    """
-
-    kind: str
-    meaning: str
-    fields: dict[str, str]
-
-
 KINDS: dict[Kind, str] = {
     "count": "`NAME`: the total of the whole run; `NAME_per_second`: the rate over the interval",
     "gauge": "the last value; it stays until there is a new one",
@@ -150,9 +136,9 @@ METRICS: tuple[Metric, ...] = (
 )
 # fmt: on
 
-RECORDS: tuple[Record, ...] = (
-    Record(
-        "session",
+# Lines that are written when something happens: `kind` -> when, and the meaning of each field.
+RECORDS: dict[str, tuple[str, dict[str, str]]] = {
+    "session": (
         "a session starts to train",
         {
             "env_steps": "training environment steps of the run at its start; metrics of later "
@@ -161,8 +147,7 @@ RECORDS: tuple[Record, ...] = (
             "above belongs",
         },
     ),
-    Record(
-        "evaluation",
+    "evaluation": (
         "a round of evaluation has ended",
         {
             "mean_return": "of the round's episodes",
@@ -173,13 +158,12 @@ RECORDS: tuple[Record, ...] = (
             "is_confirmation": "whether the round was one of `evaluation.confirm_episodes`",
         },
     ),
-    Record("checkpoint", "a save starts", {"updates": "updates in the checkpoint"}),
-    Record(
-        "ledger",
+    "checkpoint": ("a save starts", {"updates": "updates in the checkpoint"}),
+    "ledger": (
         "the run has ended and all is at rest; the accounts without the prefix `ledger/`",
         {},
     ),
-)
+}
 
 
 def lines(metric: Metric) -> Iterator[str]:

@@ -16,60 +16,22 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
 from learner.report.json_lines import JsonLines
 from learner.report.metric_table import METRICS as TABLE
 from learner.report.metric_table import PERCENTILES, group
-from learner.report.tensorboard import EventFile
+from learner.report.writers import EventFile, WeightsAndBiases
 from seedrl.run_files import METRICS
 
 Role = Literal["training", "evaluation"]
 
 _KINDS = {metric.name: metric.kind for metric in TABLE}
-_NUM_KEPT = 8192
+_NUM_RANKED = 8192  # values of which percentiles are
 _NUM_HELD = 2**16  # many times what happens in an interval
 _ELAPSED = "elapsed_seconds"
-
-
-class Writer(Protocol):
-    """Takes a run's scalars besides `metrics.jsonl`. Used by one thread, which it never blocks."""
-
-    def add(self, scalars: Mapping[str, float], step: int) -> None:
-        """Takes scalars by their tags, `group/name`."""
-
-    def close(self) -> None:
-        """Nothing more comes."""
-
-
-class _Distribution:
-    """Values of one interval: the sum of all, and the last ones for percentiles."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
-        self.values: deque[float] = deque(maxlen=_NUM_KEPT)
-
-    def add(self, value: float) -> None:
-        self.count += 1
-        self.total += value
-        self.values.append(value)
-
-    def lines(self, name: str) -> Iterator[tuple[str, float]]:
-        """Its names and values in `metrics.jsonl`."""
-        yield name, self.total / self.count
-        kind = _KINDS.get(name)
-        if kind == "extremes":
-            yield f"{name}_min", min(self.values)
-            yield f"{name}_max", max(self.values)
-        if kind == "distribution":
-            array = np.asarray(list(self.values), np.float64)
-            is_finite = np.isfinite(array).all()
-            found = np.percentile(array, PERCENTILES) if is_finite else [math.nan] * 3
-            for rank, value in zip(PERCENTILES, found, strict=True):
-                yield f"{name}_p{rank}", float(value)
 
 
 class Tally:
@@ -96,14 +58,6 @@ class Metrics:
 
     Owns `workdir/metrics.jsonl` and the TensorBoard files in `workdir/tb`. A disk that refuses a
     line is reported as an error, and the run continues.
-
-    Args:
-      workdir: the run's folder.
-      clock: monotonic seconds.
-      totals: counts and time of earlier processes, as `totals` gave them.
-      mirrors: take the same scalars as TensorBoard; closed with the files.
-      purge_step: TensorBoard hides the values of earlier processes for this many environment steps
-        or more, because the run did not resume from there.
     """
 
     def __init__(
@@ -113,8 +67,16 @@ class Metrics:
         clock: Callable[[], float] = time.monotonic,
         totals: Mapping[str, float] | None = None,
         purge_step: int = 0,
-        mirrors: Sequence[Writer] = (),
+        mirrors: Sequence[WeightsAndBiases] = (),
     ):
+        """Appends to the files in `workdir`.
+
+        Args:
+          totals: counts and time of earlier processes, as `totals` gave them.
+          purge_step: TensorBoard hides the values of earlier processes for this many environment
+            steps or more, because the run did not resume from there.
+          mirrors: take the same scalars as TensorBoard; closed with the files.
+        """
         workdir.mkdir(parents=True, exist_ok=True)
         self._clock = clock
         counted = dict(totals or {})
@@ -125,11 +87,14 @@ class Metrics:
         self._counts: dict[str, float] = defaultdict(float)
         self._gauges: dict[str, float] = {}
         self._waits: dict[str, float] = defaultdict(float)
-        self._distributions: dict[str, _Distribution] = defaultdict(_Distribution)
+        self._values: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=_NUM_HELD))
         # Each with what was taken of it before.
         self._tallies: list[tuple[Tally, Tally]] = []
         self._lines = JsonLines(workdir / METRICS)
-        self._writers = [EventFile(workdir / "tb", purge_step=purge_step), *mirrors]
+        self._writers: list[EventFile | WeightsAndBiases] = [
+            EventFile(workdir / "tb", purge_step=purge_step),
+            *mirrors,
+        ]
 
     def tally(self) -> Tally:
         """A tally that one thread fills; cheaper for it than calls of this object."""
@@ -149,14 +114,14 @@ class Metrics:
                 # end, of which this takes as many as there are now from the front.
                 for name, values in list(tally.measured.items()):
                     for _ in range(len(values)):
-                        self._distributions[name].add(values.popleft())
+                        self._values[name].append(values.popleft())
                 for _ in range(len(tally.episodes)):
                     self._take_episode(*tally.episodes.popleft())
 
     def _take_episode(self, role: Role, episode_return: float, length: int) -> None:
         self._totals[f"episodes/{role}"] += 1
-        self._distributions[f"return/{role}"].add(episode_return)
-        self._distributions[f"length/{role}"].add(length)
+        self._values[f"return/{role}"].append(episode_return)
+        self._values[f"length/{role}"].append(length)
 
     def count(self, name: str, amount: float = 1) -> None:
         """Adds to a count, of which total and rate are reported."""
@@ -171,20 +136,15 @@ class Metrics:
     def flush(self, *, env_steps: int, updates: int) -> dict[str, float]:
         """Writes the metrics of the interval since the last flush, and returns them.
 
-        Args:
-          env_steps: training environment steps of the whole run; the x axis in TensorBoard.
-          updates: updates of the whole run.
+        Both counts are of the whole run; `env_steps` is the x axis in TensorBoard.
         """
         self.collect()
         with self._lock:
             now = self._clock()
             values = self._take(now - self._flushed)
             self._flushed = now
-        values |= {
-            "env_steps": float(env_steps),
-            "updates": float(updates),
-            _ELAPSED: now - self._started,
-        }
+        values |= {"env_steps": float(env_steps), "updates": float(updates)}
+        values[_ELAPSED] = now - self._started
         self._write({"kind": "metrics", **values}, now)
         finite = {_tag(name): value for name, value in values.items() if math.isfinite(value)}
         for writer in self._writers:
@@ -195,10 +155,9 @@ class Metrics:
         """Total of every count in the whole run, by its name, and its time."""
         self.collect()
         with self._lock:
-            names = self._totals.keys() | self._counts.keys()
-            counted = {
-                name: self._totals.get(name, 0.0) + self._counts.get(name, 0.0) for name in names
-            }
+            counted = dict(self._totals)
+            for name, amount in self._counts.items():
+                counted[name] = counted.get(name, 0.0) + amount
         return {**counted, _ELAPSED: self._clock() - self._started}
 
     def record(self, kind: str, **fields: Any) -> None:
@@ -222,9 +181,9 @@ class Metrics:
             # A wait counts where it ends, which may be an interval later than most of it.
             values[f"{who}_waits_share"] = min(1.0, seconds / interval) if interval > 0 else 0.0
             self._waits[who] = 0.0
-        for name, distribution in self._distributions.items():
-            values |= distribution.lines(name)
-        self._distributions.clear()
+        for name, measured in self._values.items():
+            values |= _summarized(name, list(measured))
+        self._values.clear()
         return values
 
     def _write(self, fields: dict[str, Any], now: float) -> None:
@@ -232,8 +191,21 @@ class Metrics:
         self._lines.append({**times, **fields})
 
 
+def _summarized(name: str, values: list[float]) -> Iterator[tuple[str, float]]:
+    yield name, sum(values) / len(values)
+    kind = _KINDS.get(name)
+    if kind == "extremes":
+        yield f"{name}_min", min(values)
+        yield f"{name}_max", max(values)
+    if kind == "distribution":
+        array = np.asarray(values[-_NUM_RANKED:], np.float64)
+        is_finite = np.isfinite(array).all()
+        found = np.percentile(array, PERCENTILES) if is_finite else [math.nan] * 3
+        for rank, value in zip(PERCENTILES, found, strict=True):
+            yield f"{name}_p{rank}", float(value)
+
+
 def _growth(sums: dict[str, float], taken: dict[str, float]) -> Iterable[tuple[str, float]]:
-    """The growth of each sum since it was taken; takes it."""
     # Copied at once: the tally's thread may add a name meanwhile.
     for name, amount in list(sums.items()):
         yield name, amount - taken[name]

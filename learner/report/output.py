@@ -19,7 +19,7 @@ class TolerantStream:
     def write(self, text: str) -> int:
         """Writes `text`, or drops it."""
         with contextlib.suppress(OSError, ValueError):  # ValueError: the stream is closed
-            return self._stream.write(text)
+            self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
@@ -27,20 +27,8 @@ class TolerantStream:
         with contextlib.suppress(OSError, ValueError):
             self._stream.flush()
 
-    def close(self) -> None:
-        """Only flushes: at exit absl closes its handler's stream, unless that is sys.stderr."""
-        self.flush()
-
-    def release(self) -> None:
-        """Empties the buffer: else Python would fail to write it when the process ends."""
-        try:
-            self._stream.flush()
-        except (OSError, ValueError):
-            with contextlib.suppress(OSError, ValueError):
-                null = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(null, self._stream.fileno())
-                os.close(null)
-                self._stream.flush()
+    # At exit absl closes its handler's stream, unless that is sys.stderr.
+    close = flush
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -53,11 +41,22 @@ def tolerating_lost_output() -> Iterator[None]:
     Not for a command whose output is its result.
     """
     before = sys.stdout, sys.stderr
-    out, err = TolerantStream(before[0]), TolerantStream(before[1])
-    sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
+    sys.stdout, sys.stderr = (cast(TextIO, TolerantStream(stream)) for stream in before)
     try:
         yield
     finally:
-        out.release()
-        err.release()
         sys.stdout, sys.stderr = before
+        for stream in before:
+            _empty(stream)
+
+
+def _empty(stream: TextIO) -> None:
+    # What is left in the buffer Python would fail to write when the process ends.
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
+            stream.flush()

@@ -5,10 +5,13 @@ from collections.abc import Iterator, Mapping
 
 from learner.report.metric_table import METRICS, PERCENTILES, group
 from learner.report.status import EvaluationStatus, Status
-from learner.report.wording import binding, duration, environments, score
 from seedrl.agents.metric_meanings import TELLING
 
 _MOST_OWN = 3
+_SIGNIFICANT = 4
+_LARGE = 1e9
+# Below this share of the time neither side counts as waiting.
+_LEAST_SHARE = 0.05
 _OWN = [*TELLING, *(metric.name for metric in METRICS if metric.group == "agent")]
 
 # Metrics with their formats; a missing one is left out.
@@ -121,7 +124,7 @@ def _env_servers(status: Status) -> str:
     present = [server for server in status.env_servers if server.state != "left"]
     roles = (status.training_slots, status.evaluation_slots)
     cells = [
-        f"{len(present)} with {environments(sum(server.environments for server in present))}",
+        f"{len(present)} with {sum(server.environments for server in present)} environments",
         f"{roles[0].live} of {roles[0].total} train",
         f"{roles[1].live} of {roles[1].total} evaluate",
     ]
@@ -156,3 +159,31 @@ def evaluation_text(played: EvaluationStatus | None) -> str:
         return "none"
     text = f"{score(played.mean_return)} over {played.episodes} episodes"
     return f"{text}, at {played.env_steps:,} environment steps"
+
+
+def duration(seconds: float) -> str:
+    """`1:02:03`."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def score(value: float) -> str:
+    """A return with four significant digits, so that 0.95 and 1 differ, and 475 and 480."""
+    if not math.isfinite(value) or abs(value) >= _LARGE:
+        return f"{value:.{_SIGNIFICANT}g}"
+    before_point = 1 if abs(value) < 1 else int(math.log10(abs(value))) + 1
+    return f"{value:,.{max(0, _SIGNIFICANT - before_point)}f}"
+
+
+def binding(metrics: Mapping[str, float]) -> str:
+    """Which side waits for the other, in words; empty if that is not measured."""
+    acting = metrics.get("acting_waits_share")
+    learning = metrics.get("learning_waits_share")
+    if acting is None or learning is None:
+        return ""
+    if max(acting, learning) < _LEAST_SHARE:
+        return "neither waits"
+    if acting > learning:
+        return f"environments wait for learning {acting:.0%} of the time: learning binds"
+    return f"learning waits for environments {learning:.0%} of the time: sampling binds"

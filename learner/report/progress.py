@@ -12,10 +12,9 @@ from rich.table import Table
 
 from learner.report.events import Event
 from learner.report.output import TolerantStream
-from learner.report.panel import line, rows
+from learner.report.panel import duration, line, rows
 from learner.report.status import Status
 from learner.report.summary import Summary, summary_rows
-from learner.report.wording import duration
 
 _STAY = ("return/training",)
 

@@ -8,13 +8,12 @@ folder. The docstrings below are the source of docs/events.md.
 import contextlib
 import dataclasses
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from learner.report.json_lines import plain
+from learner.report.json_lines import plain, replace_file
 from seedrl.run_files import STATUS
 
 State = Literal[
@@ -25,6 +24,11 @@ STOPPED = "stopped by"
 THREAD_DIED, ERROR = "a thread of the learner died", "an error"
 NOT_FINITE = "too many updates in a row were not finite"
 FAILED = frozenset({THREAD_DIED, ERROR, NOT_FINITE, ""})
+
+# A status is written, and env servers are looked at, once in this time.
+INTERVAL_SECONDS = 1.0
+# A learner whose status is older is dead, or hangs.
+FRESH_SECONDS = 15 * INTERVAL_SECONDS
 
 EnvServerState = Literal["building", "live", "hung", "left"]
 
@@ -186,7 +190,5 @@ def write_status(workdir: Path, status: Status) -> None:
         text = json.dumps(status, default=vars, allow_nan=False)
     except ValueError:  # a number that is not finite: rare, and ten times as slow
         text = json.dumps(plain(dataclasses.asdict(status)), allow_nan=False)
-    new = workdir / f".{STATUS}.new"
     with contextlib.suppress(OSError):
-        new.write_text(text + "\n")
-        os.replace(new, workdir / STATUS)
+        replace_file(workdir / STATUS, text + "\n")

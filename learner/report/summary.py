@@ -3,12 +3,10 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from learner.report.wording import binding, duration, score
-
-if TYPE_CHECKING:  # imports numpy, and the command line of `seedrl train` imports this file
-    from learner.report.status import EvaluationStatus
+from learner.report.panel import binding, duration, evaluation_text, score
+from learner.report.status import EvaluationStatus
 
 
 class Summary(NamedTuple):
@@ -32,8 +30,8 @@ class Summary(NamedTuple):
     """
 
     reason: str
-    last: "EvaluationStatus | None"
-    best: "EvaluationStatus | None"
+    last: EvaluationStatus | None
+    best: EvaluationStatus | None
     env_steps: int
     total_steps: int
     wall_seconds: float
@@ -56,8 +54,6 @@ class Summary(NamedTuple):
 
 def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     """Label and text of each line, with the commands to continue with last."""
-    from learner.report.panel import evaluation_text
-
     missed = " (exit code 1: all steps were taken, and the target was not confirmed)"
     yield "ended", summary.reason + missed * summary.has_missed
     yield "last evaluation", evaluation_text(summary.last)

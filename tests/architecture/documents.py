@@ -74,10 +74,10 @@ def metrics_page() -> str:
         _table(("name", "meaning"), ((f"`ledger/{n}`", text) for n, text in ACCOUNTS.items())),
         "## Other lines",
     ]
-    for record in RECORDS:
-        parts.append(f"**`{record.kind}`**: {record.meaning}.")
-        if record.fields:
-            rows = ((f"`{name}`", meaning) for name, meaning in record.fields.items())
+    for kind, (when, fields) in RECORDS.items():
+        parts.append(f"**`{kind}`**: {when}.")
+        if fields:
+            rows = ((f"`{name}`", meaning) for name, meaning in fields.items())
             parts.append(_table(("field", "meaning"), rows))
     return "\n\n".join(parts) + "\n"
 

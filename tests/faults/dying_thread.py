@@ -29,7 +29,7 @@ RUNS: Mapping[str, str] = {
     "links": "learner.serving.server:LinkReader._read",
     "saver": "learner.checkpoints.saver:Saver._save",
     "status": "learner.report.events:Events.wait",
-    "status's looks": "learner.status_writer:StatusWriter._look",
+    "status's looks": "learner.reports:StatusWriter._look",
     "health": "learner.report.health:gauges",
     "env server": "envs_server.client:Lease._send",
     "hang limit": "envs_server.stop:HangLimit._look",

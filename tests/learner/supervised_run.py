@@ -82,7 +82,7 @@ class SupervisedRun:
             num_stale=0,
             sequences_of_shards=lambda: [1],
         )
-        self.evaluator = SimpleNamespace(confirmed=None, confirmation=None)
+        self.evaluator = SimpleNamespace(confirmed=None, is_confirming=False)
         self.is_compiling, self.stops = False, True
         self.service = SimpleNamespace(
             failure=None,
@@ -160,7 +160,6 @@ class SupervisedRun:
                 run.learning,
                 run.evaluator,
             )
-            starts_untrained = True
             system = SimpleNamespace(
                 hosts=run.hosts,
                 spec=SPEC,

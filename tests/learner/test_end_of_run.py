@@ -58,10 +58,8 @@ def test_the_first_reason_that_holds_ends_a_run(
         (EndOfRun.STOPPED, 475.0, "stopped by SIGINT"),
         (EndOfRun.CONFIRMED, 475.0, "target 475 confirmed: 480.5 over 2 episodes"),
         (EndOfRun.ALL_STEPS, 0.95, "all 100 steps taken, target 0.95 not reached"),
-        (EndOfRun.ALL_STEPS, None, "all 100 steps taken"),
         (EndOfRun.FAILED, None, "a thread of the learner died"),
         (EndOfRun.NOT_FINITE, None, "too many updates in a row were not finite"),
-        (EndOfRun.MISTAKE, None, "an error"),
         (None, None, "an error"),
     ],
 )

@@ -31,7 +31,6 @@ class Watched:
         self.has_failed = False
         self.session: Any = SimpleNamespace(
             is_compiling=True,
-            starts_untrained=True,
             failed=SimpleNamespace(is_set=lambda: self.has_failed),
             acting=SimpleNamespace(
                 training_steps=100, rounds=collections.deque(), totals=self.totals

@@ -1,12 +1,205 @@
-"""Reports of a run: what it starts from, and its picture at the end."""
+"""Reports of a run: its state, what it starts from, and why environments do not step."""
 
+import dataclasses
+import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from learner import reports as reports_module
+from learner.acting.evaluator import Confirmation
 from learner.build import StartFrom
-from learner.reports import Reports
+from learner.report.env_servers import EnvServers
+from learner.report.events import Events
+from learner.report.metrics import Metrics
+from learner.report.status import EnvServerStatus, Slots, Status, write_status
+from learner.reports import Reports, StandStill, StatusWriter, waited_for
 from seedrl.checkpoints import Checkpoint
+from seedrl.config_io import load
 from tests.learner.report.listener import Heard
+from tests.learner.report.test_panel import STATUS, env_server
+from tests.patience import SECONDS
+
+
+@pytest.mark.parametrize(
+    ("servers", "parts"),
+    [
+        ([], ["no env server is connected"]),
+        ([env_server("vm:1", state="left")], ["no env server is connected"]),
+        (
+            [env_server(f"vm:{n}", state="building") for n in range(5)],
+            ["built by vm:0, vm:1, vm:2 and 2 more"],
+        ),
+        ([env_server("vm:1", training_slots=0)], ["training slots"]),
+        ([env_server("vm:1", waiting_seconds=5.4)], ["5 s", "vm:1"]),
+        ([env_server("vm:1", waiting_seconds=5.4), env_server("vm:2")], []),
+        (
+            [env_server("vm:1", waiting_seconds=5.4), env_server("vm:2", state="building")],
+            ["5 s", "vm:1"],
+        ),
+    ],
+)
+def test_env_servers_that_are_waited_for_are_named(
+    servers: list[EnvServerStatus], parts: list[str]
+) -> None:
+    text = waited_for(servers)
+    assert bool(text) == bool(parts) and all(part in text for part in parts)
+
+
+class Reported:
+    """A StatusWriter on fakes; `seen` are the statuses that were shown."""
+
+    def __init__(self, folder: Path, env_steps: int = 0) -> None:
+        self.folder = folder
+        self.seen: list[Status] = []
+        self.is_shown = threading.Event()
+        self.metrics = Metrics(folder)
+        self.events = Events(folder, lambda event: None, env_steps=env_steps)
+        self.evaluator = SimpleNamespace(confirmation=None, is_confirming=False)
+        self.session: Any = SimpleNamespace(
+            acting=SimpleNamespace(training_steps=env_steps),
+            learning=SimpleNamespace(updates=70),
+            evaluator=self.evaluator,
+            is_compiling=True,
+        )
+        self.live = StatusWriter(
+            load("cartpole_r2d2"),
+            "mine",
+            folder,
+            events=self.events,
+            metrics=self.metrics,
+            shows=[self._show],
+        )
+
+    def close(self) -> None:
+        self.live.close()
+        self.events.close()
+        self.metrics.close()
+
+    def _show(self, status: Status) -> None:
+        self.seen.append(status)
+        self.is_shown.set()
+
+    def saved(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
+        return found
+
+
+@pytest.fixture
+def reported(tmp_path: Path) -> Iterator[Reported]:
+    made = Reported(tmp_path)
+    yield made
+    made.close()
+
+
+def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Reported) -> None:
+    live = reported.live
+    found = []
+
+    def note() -> None:
+        status = live.now()
+        found.append((status.state, status.waiting_for))
+
+    note()
+    live.address = "unix:/there"
+    note()
+    live._env_servers = EnvServers(
+        (env_server("vm:1"),), Slots(total=32, live=32), Slots(total=100, live=1)
+    )
+    note()  # there is no session yet
+    live.session = reported.session
+    reported.session.is_compiling = False
+    note()  # under synchronous learning all is compiled before there is a ProgressReporter
+    progress: Any = SimpleNamespace(last=None, best=None, is_compiling=False)
+    live.progress = progress
+    note()
+    reported.evaluator.is_confirming = True
+    reported.evaluator.confirmation = Confirmation((500.0, 400.0), 100, 3)
+    note()
+    playing = live.now().confirmation
+    assert playing is not None
+    assert (playing.ended, playing.episodes, playing.slots, playing.mean_return) == (2, 100, 3, 450)
+    live.stopping("all steps taken")
+    note()
+    ratio = "acting waits for learning, as the replay ratio requires"
+    assert found == [
+        ("starting", "starting"),
+        ("waiting", "no env server is connected"),
+        ("compiling", "compiling"),
+        ("compiling", "compiling"),
+        ("training", ratio),
+        ("evaluating", ratio),
+        ("stopping", ""),
+    ]
+    live.close()
+    saved = reported.saved()
+    assert (saved["state"], saved["reason"]) == ("finished", "all steps taken")
+
+
+def test_steps_of_earlier_sessions_are_no_rate(tmp_path: Path) -> None:
+    reported = Reported(tmp_path, env_steps=5000)
+    live = reported.live
+    live.close()  # no thread looks at the same time
+    assert live.now().env_steps == 5000
+    session, events = reported.session, reported.events
+    live.session, events.count_steps = session, lambda: session.acting.training_steps
+    resumed = live.now()
+    assert (resumed.env_steps_per_second, resumed.updates_per_second) == (0.0, 0.0)
+    session.acting.training_steps, session.learning.updates = 5001, 71
+    moved = live.now()
+    assert moved.env_steps_per_second == moved.updates_per_second > 0.0
+    reported.close()
+
+
+def test_a_stand_still_is_reported_ever_more_rarely_and_its_end_once() -> None:
+    heard: Any = Heard()
+    still = StandStill(heard, steps=0, now=0.0)
+    for now, steps in ((5, 100), (14, 100), (15, 100), (24, 100), (25, 100), (44, 100), (45, 100)):
+        still.look(steps, float(now), "no env server is connected")
+    assert [(each.is_problem, each.fields["seconds"]) for each in heard.take()] == [
+        (True, 10.0),
+        (True, 20.0),
+        (True, 40.0),
+    ]
+    for steps in (101, 102):
+        still.look(steps, 84.5, "")
+    ((kind, _, is_problem, fields),) = heard.take()
+    assert (kind, is_problem, fields) == ("waiting", False, {"seconds": 79.5, "waiting_for": ""})
+
+
+def test_a_status_that_cannot_be_made_does_not_end_the_run(
+    reported: Reported, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports_module, "INTERVAL_SECONDS", 0.01)
+
+    class BrokenHub:
+        has_been_asked = threading.Event()
+
+        def env_servers(self) -> EnvServers:
+            self.has_been_asked.set()
+            raise RuntimeError("a defect of ours")
+
+    reported.live.hub = hub = BrokenHub()  # type: ignore[assignment]
+    assert hub.has_been_asked.wait(SECONDS)
+    reported.live.hub = None
+    reported.is_shown.clear()
+    assert reported.is_shown.wait(SECONDS)
+    assert "a defect of ours" in caplog.text
+
+
+def test_the_file_is_strict_json_and_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    for env_steps in (1, 2):
+        status = dataclasses.replace(STATUS, env_steps=env_steps, metrics={"loss": float("nan")})
+        write_status(tmp_path, status)
+    text = (tmp_path / "status.json").read_text()
+    found = json.loads(text, parse_constant=lambda name: 1 / 0)
+    assert (found["env_steps"], found["metrics"]["loss"]) == (2, None)
+    assert found["env_servers"][0]["hung_groups"] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["status.json"]
 
 
 def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 from envs_server.sent_log import SentLog
 from learner.build import build, plan_geometry
 from learner.learning.learn_step import LearnerState
-from learner.report.metrics import Metrics, _Distribution
+from learner.report.metrics import Metrics
 from learner.schedule import Session
 from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
@@ -65,23 +65,23 @@ class RecordingMetrics(Metrics):
     def __init__(self, workdir: Path) -> None:
         super().__init__(workdir)
         self.observed: dict[str, list[float]] = defaultdict(list)
-        self._distributions = _Recorded(self.observed)
+        self._values = _Recorded(self.observed)
 
 
-class _Recorded(dict[str, _Distribution]):
-    """The distributions of an interval, whose values are also appended to `observed`."""
+class _Recorded(defaultdict[str, deque[float]]):
+    """The values of an interval, which are also appended to `observed`."""
 
     def __init__(self, observed: dict[str, list[float]]) -> None:
-        super().__init__()
+        super().__init__(deque)
         self._observed = observed
 
-    def __missing__(self, name: str) -> _Distribution:
+    def __missing__(self, name: str) -> deque[float]:
         values = self._observed[name]
 
-        class Recorded(_Distribution):
-            def add(self, value: float) -> None:
+        class Recorded(deque[float]):
+            def append(self, value: float) -> None:
                 values.append(value)
-                super().add(value)
+                super().append(value)
 
         self[name] = made = Recorded()
         return made

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from learner.checkpoints.digest import digests, stored
+from learner.checkpoints.restoring import digests, stored
 from seedrl import checkpoints
 from seedrl.checkpoints import Checkpoint
 from seedrl.exit_codes import ExitCode

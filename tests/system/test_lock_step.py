@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from learner.checkpoints.digest import digests, stored
+from learner.checkpoints.restoring import digests, stored
 from seedrl.checkpoints import latest
 from seedrl.types import StepType
 from seedrl.wire.recording import Recording, RecordLayout

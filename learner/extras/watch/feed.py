@@ -7,15 +7,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from learner.extras.watch.run_reader import RunReader, View
 from seedrl.run_files import find_runs
+from seedrl.timing import POLL_SECONDS
 
 _logger = logging.getLogger(__name__)
 
-# Between two looks at the files: a change is on the page well within a second.
-POLL_SECONDS = 0.25
 # Between two searches for new runs, with which an idle page gets the time.
 SEARCH_SECONDS = 2.0
 # A page that is this far behind is closed: its browser connects again.
@@ -37,38 +36,26 @@ class _Page:
         self.waiting.put_nowait(None)
 
 
-class _Found(NamedTuple):
-    """Result of a look.
-
-    Attributes:
-      views: news by run.
-      snapshots: everything by run, if a page is new.
-      names: of all runs, after a search.
-      newest: the run that was written last.
-    """
-
-    views: dict[str, View]
-    snapshots: dict[str, View]
-    names: list[str] | None
-    newest: str | None
+Views = dict[str, View]
 
 
 class Feed:
     """Sends every page its messages, as long as it is open.
 
     A task of the event loop looks at the files while a page is open. The reading itself runs in a
-    worker thread, so that a large file or a slow disk blocks no page; a lock keeps two such threads
-    apart, because a task that is cancelled leaves its thread running.
+    worker thread, so that a large file or a slow disk blocks no page.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.time):
         """`folder`: a run, or a folder of runs; `clock`: Unix time."""
         self._folder = folder
         self._clock = clock
+        # The event loop's own.
         self._pages: set[_Page] = set()
-        self._is_wanted = asyncio.Event()
         self._polling: asyncio.Task[None] | None = None
-        self._lock = threading.Lock()  # guards all that follows
+        # Guards what the worker thread uses: a task that is cancelled leaves its thread running,
+        # and the next task may start another one.
+        self._lock = threading.Lock()
         self._readers: dict[str, RunReader] = {}
         self._searched = -float("inf")
 
@@ -80,7 +67,6 @@ class Feed:
         """
         page = _Page(run)
         self._pages.add(page)
-        self._is_wanted.set()
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll())
         try:
@@ -94,39 +80,34 @@ class Feed:
 
     async def _poll(self) -> None:
         while True:
-            self._is_wanted.clear()
             try:
                 await self.look()
             except Exception:
                 _logger.exception("cannot read the files of runs")
                 for page in self._pages:  # some of the news has not reached them
                     page.end()
-            try:
-                await asyncio.wait_for(self._is_wanted.wait(), POLL_SECONDS)
-            except TimeoutError:
-                continue
+            await asyncio.sleep(POLL_SECONDS)
 
     async def look(self) -> None:
         """Reads the news, and hands it to the pages."""
         # A page that is opened during the reading waits for the next look.
         pages = list(self._pages)
         found = await asyncio.to_thread(self._read, any(page.is_new for page in pages))
+        news, snapshots, names, newest = found
         for page in pages:
             if page.is_new:
                 page.is_new = False
-                page.run = page.run if page.run in found.snapshots else found.newest
-                page.waiting.put_nowait(self._message(page, found.snapshots, found.names, found))
-            elif found.names is None and not any(v.brief or v.detail for v in found.views.values()):
+                page.run = page.run if page.run in snapshots else newest
+                page.waiting.put_nowait(self._message(page, snapshots, names))
+            elif names is None and not any(view.brief or view.detail for view in news.values()):
                 continue
             elif page.waiting.full():
                 page.end()
             else:
-                page.run = page.run or found.newest
-                page.waiting.put_nowait(self._message(page, found.views, found.names, found))
+                page.run = page.run or newest
+                page.waiting.put_nowait(self._message(page, news, names))
 
-    def _message(
-        self, page: _Page, views: dict[str, View], names: list[str] | None, found: _Found
-    ) -> str:
+    def _message(self, page: _Page, views: Views, names: list[str] | None) -> str:
         message: dict[str, Any] = {
             "now": self._clock(),
             "runs": {name: view.brief for name, view in views.items() if view.brief},
@@ -140,11 +121,12 @@ class Feed:
 
     # Below, a worker thread reads.
 
-    def _read(self, has_new: bool) -> _Found:
+    def _read(self, has_new: bool) -> tuple[Views, Views, list[str] | None, str | None]:
+        """News by run; all by run, if a page is new; all names, after a search; the newest."""
         with self._lock:
             names = self._search(is_wanted=has_new)
             readers = self._readers
-            return _Found(
+            return (
                 {name: reader.poll() for name, reader in readers.items()},
                 {name: reader.snapshot() for name, reader in readers.items()} if has_new else {},
                 names,

@@ -40,11 +40,7 @@ class View(NamedTuple):
 
 
 class RunReader:
-    """Reads the news in a run's folder at each `poll`. The folder's files may be anybody's.
-
-    Attributes:
-      folder: of the run.
-    """
+    """Reads the news in a run's folder at each `poll`. The folder's files may be anybody's."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -70,26 +66,32 @@ class RunReader:
         """The news since the last poll."""
         brief: Json = {}
         detail: Json = {}
-        metrics, happened = self._metrics.read(), self._events.read()
-        if metrics.is_another:
+        lines, is_rewritten = self._metrics.read()
+        happened, has_other_events = self._events.read()
+        if is_rewritten:
             self._history.clear()
-        if happened.is_another:
+        if has_other_events:
             self._kept_events.clear()
-        is_rewritten = metrics.is_another or happened.is_another
-        if metrics.lines:
-            added = self._history.add(metrics.lines)
-            is_rewritten |= added.is_rewritten
-            brief["curve"], brief["rounds"] = _of_curve(added.columns), added.rounds
-            detail["columns"], detail["latest"] = added.columns, self._history.latest
-        if happened.lines:
-            detail["events"] = self._take_events(happened.lines)
+        if lines and (added := self._history.add(lines)) is not None:
+            columns, brief["rounds"] = added
+            brief["curve"], detail["columns"] = _of_curve(columns), columns
+            detail["latest"] = self._history.latest
+        elif lines:
+            is_rewritten = True
+        if happened:
+            taken = [
+                event for line in happened[-_MOST_EVENTS:] if "text" in (event := _object(line))
+            ]
+            self._kept_events.extend(taken)
+            detail["events"] = taken
         if (found := self._changed(STATUS)) is not None:
-            self._take_status(found)
+            servers = found.pop("env_servers", [])
+            self._status, self._env_servers = found, servers if isinstance(servers, list) else []
             brief["status"], detail["env_servers"] = self._status, self._env_servers
         if (config := self._changed(CONFIG)) is not None:
             self._config = config
             brief["facts"], detail["config"] = facts(config), config
-        return self.snapshot() if is_rewritten else View(brief, detail)
+        return self.snapshot() if is_rewritten or has_other_events else View(brief, detail)
 
     def snapshot(self) -> View:
         """Everything that the polls so far have found."""
@@ -110,16 +112,6 @@ class RunReader:
             "config": self._config,
         }
         return View(brief, detail)
-
-    def _take_events(self, lines: list[bytes]) -> list[Json]:
-        taken = [event for line in lines[-_MOST_EVENTS:] if "text" in (event := _object(line))]
-        self._kept_events.extend(taken)
-        return taken
-
-    def _take_status(self, found: Json) -> None:
-        servers = found.pop("env_servers", [])
-        self._status = found
-        self._env_servers = servers if isinstance(servers, list) else []
 
     def _changed(self, name: str) -> Json | None:
         """The object in a file that has been replaced since the last call; else None."""

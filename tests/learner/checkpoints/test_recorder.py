@@ -130,6 +130,6 @@ def test_a_run_does_not_resume_beyond_its_recording(
     path = tmp_path / "recording"
     if num_records is not None:
         _record(path, range(num_records))
-    match = f"recording: expected a recording of 3 batches of {num_slots} slots"
-    with pytest.raises(CheckpointError, match=match):
+    with pytest.raises(CheckpointError) as caught:
         _recorder(path, position=3, num_slots=num_slots)
+    assert f"3 batches of {num_slots} slots" in str(caught.value)

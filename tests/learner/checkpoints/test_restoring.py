@@ -12,6 +12,7 @@ import pytest
 from learner.acting.act_step import ActingState
 from learner.acting.loop import ActingSnapshot
 from learner.checkpoints.restoring import (
+    digests,
     require_fit,
     restore_acting,
     restore_params,
@@ -64,8 +65,9 @@ def test_a_learner_state_comes_back_bit_by_bit(tmp_path: Path) -> None:
     assert isinstance(restored, LearnerState)
     _assert_same(restored, state())
     assert restore_replay(found, abstract_of(replay())) is None
-    with pytest.raises(CheckpointError, match="params.core"):  # of the same agent: by array
+    with pytest.raises(CheckpointError) as caught:  # of the same agent: by array
         restore_state(found, abstract_of(state(16)), CONFIG)
+    assert "params/core" in str(caught.value)
 
 
 def test_a_replay_and_its_indices_come_back(tmp_path: Path) -> None:
@@ -86,20 +88,20 @@ def test_a_replay_and_its_indices_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("abstract", "message"),
+    ("abstract", "name"),
     [
-        (replay(4), "expected uint8[2, 4, 2], {path} has uint8[2, 3, 2]; restore the config"),
-        (replay()._replace(next=np.zeros((2, 3))), "replay next: expected float64[2, 3], "),
-        (replay()._replace(mass=(replay().mass, replay().mass)), "replay mass.0: expected "),
+        (replay(4), "uint8[2, 4, 2]"),
+        (replay()._replace(next=np.zeros((2, 3))), "replay next"),
+        (replay()._replace(mass=(replay().mass, replay().mass)), "replay mass.0"),
     ],
 )
 def test_a_replay_of_another_shape_is_refused_by_name(
-    tmp_path: Path, abstract: ReplayState, message: str
+    tmp_path: Path, abstract: ReplayState, name: str
 ) -> None:
     found = _save(tmp_path, Snapshot(state(), [{}], replay()))
     with pytest.raises(CheckpointError) as caught:
         restore_replay(found, abstract)
-    assert message.format(path=found.path) in str(caught.value)
+    assert name in str(caught.value)
 
 
 def test_a_state_of_another_shape_is_refused_by_config_field(tmp_path: Path) -> None:
@@ -108,10 +110,8 @@ def test_a_state_of_another_shape_is_refused_by_config_field(tmp_path: Path) -> 
     changed = dataclasses.replace(CONFIG, agent=agent, replay=ReplayConfig(min_steps=9), seed=4)
     with pytest.raises(CheckpointError) as caught:
         restore_state(found, abstract_of(state(16)), changed)
-    assert str(caught.value) == (
-        f"{found.path} does not fit this config: agent.network.core_size: expected 8, got 16; "
-        "start a new workdir or restore the config"
-    )
+    text = str(caught.value)
+    assert "core_size: expected 8, got 16" in text and "min_steps" not in text
 
 
 def _small(core_size: int) -> Config:
@@ -130,12 +130,14 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
     learned = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(init, key))
     stored_arrays.write_tree(found.path, learned._asdict())
     require_fit(found, config)
-    with pytest.raises(CheckpointError, match="agent.network.core_size: expected 8, got 16"):
+    with pytest.raises(CheckpointError) as caught:
         require_fit(found, _small(16))
+    assert "core_size: expected 8, got 16" in str(caught.value)
     wide = jax.eval_shape(functools.partial(initial_state, _small(16).agent.build(spec)), key)
     assert restore_params(found, jax.eval_shape(init, key).params, config)
-    with pytest.raises(ConfigError, match="--init-from.*core_size: expected 16, got 8; params/"):
+    with pytest.raises(ConfigError) as other:
         restore_params(found, wide.params, _small(16))
+    assert "core_size: expected 16, got 8" in str(other.value)
 
 
 class OtherR2D2Config(R2D2Config):
@@ -159,8 +161,9 @@ def test_what_another_class_has_learned_is_refused_though_its_arrays_fit(
     found = checkpoints.Checkpoint(5, Path("runs/1"), META)
     assert same_agent(found, CONFIG) is found
     assert same_agent(None, CONFIG) is None
-    with pytest.raises(CheckpointError, match=field):
+    with pytest.raises(CheckpointError) as caught:
         same_agent(found, dataclasses.replace(CONFIG, agent=agent))
+    assert field in str(caught.value)
 
 
 def _acting(slots: int = 3) -> ActingSnapshot:
@@ -204,3 +207,44 @@ def test_streams_resume_only_from_lock_step_to_lock_step(
     serving = _serving()
     restore_streams(found, serving, config)
     assert serving.state() == (lost.state() if both else _serving().state())
+
+
+ARRAYS = {
+    "params/core/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "params/core/bias": np.zeros(3, np.float32),
+    "key": np.array([1, 2], np.uint32),
+    "replay.mass": np.ones(4, np.float32),
+}
+
+
+def _changed(name: str, array: np.ndarray) -> set[str]:
+    """The parts whose digest another array changes."""
+    before, after = digests(ARRAYS), digests({**ARRAYS, name: array})
+    return {part for part in after if before.get(part) != after[part]}
+
+
+def test_every_part_has_its_digest_and_equal_arrays_have_equal_ones() -> None:
+    copies = {name: array.copy() for name, array in reversed(ARRAYS.items())}
+    assert digests(copies) == digests(ARRAYS)
+    assert list(digests(ARRAYS)) == ["params", "key", "replay", "all"]
+    assert len(set(digests(ARRAYS).values())) == 4
+    with pytest.raises(CheckpointError):  # nothing is left out
+        digests({**ARRAYS, "surprise/x": np.zeros(1)})
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "part"),
+    [
+        ("params/core/bias", np.array([0, 0, 1e-45], np.float32), "params"),  # one bit
+        ("params/core/bias", np.array([0, 0, -0.0], np.float32), "params"),
+        ("params/core/kernel", ARRAYS["params/core/kernel"].reshape(3, 2), "params"),
+        ("params/core/kernel", ARRAYS["params/core/kernel"].T, "params"),
+        ("key", np.array([1, 2], np.int32), "key"),
+        ("replay.next", np.zeros(4, np.int32), "replay"),
+        ("acting.state.key", np.zeros(2, np.uint32), "acting"),
+    ],
+)
+def test_whatever_differs_changes_the_digest_of_its_part(
+    name: str, array: np.ndarray, part: str
+) -> None:
+    assert _changed(name, array) == {part, "all"}

@@ -1,6 +1,5 @@
 """`seedrl evaluate` with env servers that only pretend, and a result that is given."""
 
-import errno
 import json
 import time
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 import learner.evaluate
-from learner.checkpoints.run_records import FinalScore, read_final_score
+from learner.checkpoints.run_records import read_final_score
 from learner.cli.main import main
 from learner.evaluate import Evaluation
 from learner.processes import env_servers
@@ -68,32 +67,19 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, act: Callable[..., Any] = lambda _
 def test_the_result_is_one_line_or_json(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stand_in(monkeypatch)
-    assert main(["evaluate", str(run_folder)]) == 0
-    assert capsys.readouterr().out == (
-        "return 2.00 ± 0.50 (standard error), minimum 1, maximum 3, 2 episodes, after 7 updates\n"
-    )
+    calls = stand_in(monkeypatch)
+    assert main(["evaluate", str(run_folder), "--episodes", "8", "--env-servers", "1"]) == 0
+    assert capsys.readouterr().out.startswith("return 2.00 ± 0.50")
+    ((config, episodes),) = calls
+    assert (episodes, config.launch.env_servers) == (8, 1)
+    assert config.serving.bind.startswith("unix:/")
+    assert config.serving.training_slots == config_io.load("cartpole_r2d2").serving.training_slots
+    assert not [*(run_folder / "logs").iterdir()]
     assert main(["evaluate", str(run_folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {**RESULT._asdict(), "returns": [1.0, 3.0]}
 
 
-def test_the_saved_config_is_served_on_a_socket_of_its_own(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = stand_in(monkeypatch)
-    assert main(["evaluate", str(run_folder), "--episodes", "8", "--env-servers", "1"]) == 0
-    ((config, episodes),) = calls
-    assert episodes == 8
-    assert config.serving.bind.startswith("unix:/")
-    assert config.launch.env_servers == 1
-    saved = config_io.load("cartpole_r2d2")
-    assert config.serving.training_slots == saved.serving.training_slots
-    assert not [*(run_folder / "logs").iterdir()]
-
-
-@pytest.mark.parametrize(
-    ("episodes", "expected"), [(100, [50, 50]), (20, [10, 10]), (3, [2, 2]), (1, [1])]
-)
+@pytest.mark.parametrize(("episodes", "expected"), [(100, [50, 50]), (3, [2, 2]), (1, [1])])
 def test_no_more_environments_than_episodes_are_started(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, episodes: int, expected: list[int]
 ) -> None:
@@ -115,11 +101,9 @@ def test_no_more_environments_than_episodes_are_started(
     ("flags", "code", "named"),
     [
         (("--best",), 74, "checkpoint"),
-        (("--step", "7"), 74, "checkpoint"),
         (("--best", "--step", "7"), 2, "--step and --best"),
         (("--episodes", "0"), 2, "--episodes"),
         (("--seed", "-1"), 2, "--seed"),
-        (("--best", "--save"), 2, "--save"),
         (("--step", "7", "--save"), 2, "--save"),
     ],
 )
@@ -178,15 +162,3 @@ def test_the_result_is_kept_as_the_final_score_of_the_run(
     (run_folder / "status.json").unlink()
     (run_folder / "final_score.json").write_text('{"mean": 2.0')
     assert read_final_score(run_folder) is None
-
-
-def test_a_result_that_cannot_be_kept_is_printed(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(folder: Path, score: FinalScore) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", str(folder))
-
-    stand_in(monkeypatch)
-    monkeypatch.setattr("learner.checkpoints.run_records.write_final_score", fail)
-    assert main(["evaluate", str(run_folder), "--greedy", "--save"]) == 74
-    assert capsys.readouterr().out.startswith("return 2.00")

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from learner.cli.main import main
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.config_io import to_json
-from seedrl.errors import ConfigError
 from seedrl.wire.credentials import read_token
 from tests.patience import wait_until
 
@@ -95,6 +93,13 @@ def test_a_run_gets_its_config_and_its_env_servers_find_it(stage: Stage) -> None
     assert call.option("--learner") == call.config.serving.bind
     assert re.fullmatch(r"unix:/.*", call.config.serving.bind)
     assert (call.option("--processes"), call.option("--num-envs")) == ("3", "44")
+    assert Path(call.option("--logs")) == Path("w/logs")
+    # The saved config of a run is one, too; a new run has a folder of its own.
+    (stage.path / "saved.json").write_text(to_json(call.config))
+    assert main(["train", "saved.json", "--agent.unroll", "40"]) == 0
+    again = stage.calls[1]
+    assert (again.config.seed, again.config.agent.unroll) == (3, 40)
+    assert re.fullmatch(r"runs/saved__3__\d{8}-\d{6}", str(again.arguments["workdir"]))
 
 
 def test_the_numbers_of_the_fleet_decide_the_slots(stage: Stage) -> None:
@@ -112,29 +117,6 @@ def test_env_servers_that_are_refused_end_the_run_with_their_line(
     assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 2
     assert "no such id" in stage.calls[0].arguments["stop"].by
     assert capsys.readouterr().err == "seedrl: error: no such id\n"
-
-
-@pytest.mark.parametrize(
-    ("begun", "made_before", "is_kept"),
-    [(False, False, False), (True, False, True), (False, True, True)],
-)
-def test_the_new_folder_of_a_run_that_never_began_is_removed(
-    stage: Stage, begun: bool, made_before: bool, is_kept: bool
-) -> None:
-    stage.result = ConfigError("expected something else")
-    workdir = stage.path / "w"
-    if made_before:
-        workdir.mkdir()
-    if begun:
-        played = stage.train
-
-        def train(config: Config, **arguments: Any) -> None:
-            (workdir / "config.json").touch()
-            played(config, **arguments)
-
-        learner.train.train = train  # type: ignore[assignment]  # undone by the fixture
-    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 2
-    assert workdir.exists() == is_kept
 
 
 def test_an_address_of_a_flag_or_a_config_file_is_kept_and_has_a_token(stage: Stage) -> None:
@@ -171,26 +153,12 @@ def test_the_token_is_readable_only_by_its_user(stage: Stage) -> None:
     assert seen == [(True, 0o600)]
 
 
-def test_the_saved_config_of_a_run_is_a_config(stage: Stage) -> None:
-    assert main(["train", "cartpole_r2d2", "--workdir", "w", "--seed", "3"]) == 0
-    (stage.path / "saved.json").write_text(to_json(stage.calls[0].config))
-    assert main(["train", "saved.json", "--workdir", "w", "--agent.unroll", "40"]) == 0
-    config = stage.calls[1].config
-    assert (config.seed, config.agent.unroll) == (3, 40)
-
-
 def test_a_port_that_the_system_chooses_is_refused(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["train", "cartpole_r2d2", "--workdir", "w", "--serving.bind", "localhost:0"]) == 2
     assert "serving.bind" in capsys.readouterr().err
     assert not (stage.path / "w").exists() and stage.calls == []
-
-
-def test_a_new_run_has_a_folder_of_its_own(stage: Stage) -> None:
-    assert main(["train", "cartpole_r2d2", "--seed", "7"]) == 0
-    workdir = str(stage.calls[0].arguments["workdir"])
-    assert re.fullmatch(r"runs/cartpole_r2d2__7__\d{8}-\d{6}", workdir)
 
 
 def test_env_servers_compute_in_one_thread_and_import_from_the_folder_of_the_config(
@@ -217,10 +185,3 @@ def test_a_folder_that_a_learner_uses_is_refused_before_anything_starts(
     assert f"another learner is using {stage.path}/w" in capsys.readouterr().err
     assert stage.calls == []
     assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 0  # looking has taken nothing
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the group of the child is killed")
-def test_its_env_servers_end_with_it(stage: Stage) -> None:
-    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 0
-    logs = stage.calls[0].option("--logs")
-    assert Path(logs) == Path("w/logs")

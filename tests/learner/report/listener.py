@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from learner.report.events import EventSink
+
 
 class Taken(NamedTuple):
     """An event."""
@@ -12,25 +14,16 @@ class Taken(NamedTuple):
     fields: dict[str, Any]
 
 
-class Heard:
-    """Keeps events.
-
-    Attributes:
-      events: those that were not taken yet.
-    """
+class Heard(EventSink):
+    """Keeps the events that were not taken yet."""
 
     def __init__(self) -> None:
         self.events: list[Taken] = []
 
     def report(self, kind: str, text: str, *, is_problem: bool = False, **fields: Any) -> None:
-        """Takes an event."""
         self.events.append(Taken(kind, text, is_problem, fields))
 
     def take(self) -> list[Taken]:
         """The events since the last call."""
         taken, self.events = self.events, []
         return taken
-
-    def kinds(self) -> list[str]:
-        """Their kinds."""
-        return [event.kind for event in self.take()]

@@ -1,8 +1,14 @@
 import itertools
 import json
+import threading
+from pathlib import Path
 from typing import Any
 
-from learner.report.history import MOST_COLUMNS, MOST_ROWS, History
+import pytest
+
+from learner.report import history as history_module
+from learner.report.history import MOST_COLUMNS, MOST_ROWS, History, draw, draw_within
+from tests.patience import SECONDS
 
 
 def metrics(steps: float, **fields: Any) -> bytes:
@@ -16,10 +22,9 @@ def evaluation(steps: int, mean: float | None) -> bytes:
 
 def test_a_name_that_comes_later_is_null_before() -> None:
     history = History()
-    first = history.add([metrics(1, loss=0.5)])
-    assert first.columns == {"env_steps": [1.0], "loss": [0.5]}
+    assert history.add([metrics(1, loss=0.5)]) == ({"env_steps": [1.0], "loss": [0.5]}, [])
     later = history.add([metrics(2, q=3.0)])
-    assert later.columns == {"env_steps": [2.0], "loss": [None], "q": [3.0]}
+    assert later == ({"env_steps": [2.0], "loss": [None], "q": [3.0]}, [])
     assert history.columns() == {"env_steps": [1.0, 2.0], "loss": [0.5, None], "q": [None, 3.0]}
 
 
@@ -30,13 +35,13 @@ def test_what_is_no_line_of_metrics_is_passed_over() -> None:
     huge = b'{"kind": "metrics", "env_steps": 4, "updates": 1%s}' % (b"0" * 400)
     lines = [torn, deep, infinite, huge, b"\xff", b"[1]", b"{}", evaluation(1, None), metrics(5)]
     added = history.add([*lines, b'{"kind": "metrics"}'])
-    assert (added.columns, added.rounds) == ({"env_steps": [4.0, 5.0]}, [])
+    assert added == ({"env_steps": [4.0, 5.0]}, [])
 
 
 def test_rows_that_a_run_did_not_resume_from_go() -> None:
     history = History()
     history.add([metrics(1), evaluation(2, 7.0), metrics(3), evaluation(4, 8.0), metrics(5)])
-    assert history.add([metrics(3.5)]).is_rewritten
+    assert history.add([metrics(3.5)]) is None
     assert history.columns()["env_steps"] == [1, 3, 3.5]
     assert [found["mean_return"] for found in history.rounds] == [7.0]
 
@@ -46,10 +51,11 @@ def test_what_a_session_does_not_resume_from_goes_when_it_begins() -> None:
     history.add([metrics(1), metrics(3), evaluation(4, 8.0)])
     session = {"kind": "session", "env_steps": 3}
     added = history.add([json.dumps(session).encode(), metrics(6)])
-    assert added.is_rewritten and history.rounds == []
+    assert added is None and history.rounds == []
     assert history.columns()["env_steps"] == [1, 3, 6]
     anew = {"kind": "session", "env_steps": 0, "is_begun_anew": True}
-    assert history.add([json.dumps(anew).encode()]).is_rewritten and history.num_rows == 0
+    assert history.add([json.dumps(anew).encode()]) is None
+    assert history.columns() == {"env_steps": []}
 
 
 def test_a_long_run_keeps_its_shape_and_its_last_line_in_bounded_memory() -> None:
@@ -72,3 +78,53 @@ def test_the_names_of_a_strangers_file_are_bounded() -> None:
         names = {f"{step}_{number}": 1.0 for number in range(400)}
         history.add([metrics(step, **names)])
     assert len(history.columns()) == MOST_COLUMNS
+
+
+def test_a_picture_shows_episodes_rounds_and_the_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Here, so that only the process that runs this test imports matplotlib.
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+
+    def save(figure: Figure, path: Path, **_: object) -> None:
+        figures.append(figure)
+        plain(figure, path)
+
+    plain = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", save)
+    returns = {"return/training": 1.5, "return/training_min": 0.5, "return/training_max": 4.0}
+    lines = [
+        metrics(10, **returns),
+        metrics(20, **returns, **{"return/evaluation": 9e9}),
+        b'{"kind": "metrics", "env_st',
+        metrics(20, **{"return/training": None}),
+        evaluation(15, 3.0),
+        evaluation(20, 4.0),
+    ]
+    path, png = tmp_path / "metrics.jsonl", tmp_path / "curve.png"
+    path.write_bytes(b"\n".join([*lines, b""]))
+    draw(path, png, title="cartpole_r2d2, seed 7", target=475.0)
+    assert png.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    (axes,) = figures[0].axes
+    assert axes.get_title() == "cartpole_r2d2, seed 7" and len(axes.get_legend().get_texts()) == 3
+    assert [list(line.get_ydata()) for line in axes.get_lines()][:2] == [[1.5, 1.5], [3.0, 4.0]]
+    assert axes.dataLim.ymax < 1000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "folder", "reason"),
+    [(0.0, "", "0 s"), (SECONDS, "missing", "FileNotFoundError"), (SECONDS, "", "")],
+)
+def test_a_picture_that_cannot_be_drawn_in_time_or_saved_is_a_line(
+    tmp_path: Path, seconds: float, folder: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    if not seconds:
+        monkeypatch.setattr(history_module, "draw", lambda *_, **__: goes_on.wait())
+    png = tmp_path / folder / "curve.png"
+    found = draw_within(seconds, tmp_path / "none.jsonl", png, title="", target=475.0)
+    assert reason in found and bool(reason) == bool(found)
+    assert png.exists() != bool(reason)
+    goes_on.set()

@@ -1,12 +1,13 @@
 """Lines of a file that another process writes, each read once."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from learner.report import json_lines
-from learner.report.json_lines import Gained, LineReader
+from learner.report.json_lines import LineReader
 
 
 @pytest.fixture
@@ -18,41 +19,25 @@ def tail_of(path: Path) -> LineReader:
     return LineReader(path, longest_line_bytes=100)
 
 
-def test_each_line_is_gained_once(path: Path) -> None:
+def test_each_whole_line_is_read_once(path: Path) -> None:
     tail = tail_of(path)
-    path.write_bytes(b"one\ntwo\n")
-    assert tail.read() == Gained([b"one", b"two"])
-    assert tail.read() == Gained([])
+    path.write_bytes(b"one\ntwo\nthr")
+    assert tail.read() == ([b"one", b"two"], False)
+    assert tail.read() == ([], False)
     with path.open("ab") as file:
-        file.write(b"three\n")
-    assert tail.read() == Gained([b"three"])
+        file.write(b"ee\n")
+    assert tail.read() == ([b"three"], False)
 
 
-def test_half_a_line_is_left_until_it_is_whole(path: Path) -> None:
-    tail = tail_of(path)
-    path.write_bytes(b"one\ntw")
-    assert tail.read() == Gained([b"one"])
-    assert tail.read() == Gained([])
-    path.write_bytes(b"one\ntwo\n")
-    assert tail.read() == Gained([b"two"])
-
-
-def test_a_file_that_was_cut_begins_again(path: Path) -> None:
+def test_a_file_that_was_cut_or_replaced_begins_again(path: Path, tmp_path: Path) -> None:
     tail = tail_of(path)
     path.write_bytes(b"one\ntwo\n")
     tail.read()
     path.write_bytes(b"1\n")
-    assert tail.read() == Gained([b"1"], is_another=True)
-    assert tail.read() == Gained([])
-
-
-def test_a_file_that_takes_its_place_begins_again(path: Path, tmp_path: Path) -> None:
-    tail = tail_of(path)
-    path.write_bytes(b"one\n")
-    tail.read()
+    assert tail.read() == ([b"1"], True)
     (tmp_path / "new").write_bytes(b"other, and longer\n")
     (tmp_path / "new").replace(path)
-    assert tail.read() == Gained([b"other, and longer"], is_another=True)
+    assert tail.read() == ([b"other, and longer"], True)
 
 
 def test_a_file_is_read_in_pieces_and_long_lines_are_skipped(
@@ -61,7 +46,7 @@ def test_a_file_is_read_in_pieces_and_long_lines_are_skipped(
     monkeypatch.setattr(json_lines, "_PIECE_BYTES", 200)
     tail, long = tail_of(path), b"x" * 1000
     path.write_bytes(b"one\n" + long + b"\ntwo\n" + b"y" * 150 + b"\nthree\n")
-    found = [tail.read().lines for _ in range(10)]
+    found = [tail.read()[0] for _ in range(10)]
     assert found[0] == [b"one"]
     assert [line for lines in found for line in lines] == [b"one", b"two", b"three"]
 
@@ -75,4 +60,18 @@ def test_only_regular_files_are_read(path: Path, tmp_path: Path, kind: str) -> N
         "folder": path.mkdir,
     }
     make[kind]()
-    assert tail_of(path).read() == Gained([])
+    assert tail_of(path).read() == ([], False)
+
+
+def test_a_disk_that_refuses_a_file_keeps_the_one_that_was_there(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str) -> int:
+        path.open("w").close()  # the file is there by then, and empty
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path.write_text("as before")
+    with monkeypatch.context() as patch, pytest.raises(OSError):
+        patch.setattr(Path, "write_text", full)
+        json_lines.replace_file(path, "new")
+    assert path.read_text() == "as before" and [*path.parent.iterdir()] == [path]

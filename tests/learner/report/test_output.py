@@ -30,9 +30,9 @@ sys.exit(7)
 """
 
 
-def run(stdout: int, stderr: int) -> tuple[int, str, str]:
+def run(stdout: int, stderr: int, program: str = PROGRAM) -> tuple[int, str, str]:
     child = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", program],
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,
@@ -68,13 +68,5 @@ def test_a_logging_handler_that_closes_its_stream_at_exit_closes_nothing_of_ours
     # absl's handler, which orbax installs, does so once sys.stderr is another stream.
     own = "    import absl.logging\n    absl.logging.use_absl_handler()\n"
     program = PROGRAM.replace("    logging.basicConfig", f"{own}    logging.basicConfig")
-    child = subprocess.run(
-        [sys.executable, "-c", program],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        text=True,
-        timeout=120,
-    )
-    assert child.returncode == 7
-    assert "cannot be written" not in child.stdout + child.stderr
+    code, out, error = run(subprocess.PIPE, subprocess.PIPE, program)
+    assert code == 7 and "cannot be written" not in out + error

@@ -1,15 +1,16 @@
-"""What a person sees of a run that is under way."""
+"""What a person sees of a run that is under way, with and without a terminal."""
 
 import dataclasses
-from typing import Any
+import io
+from typing import Any, cast
 
-from learner.report.panel import line, rows
-from learner.report.status import (
-    EnvServerStatus,
-    EvaluationStatus,
-    Slots,
-    Status,
-)
+import pytest
+from rich.console import Console
+
+from learner.report.events import Event
+from learner.report.panel import line, rows, score
+from learner.report.progress import Progress
+from learner.report.status import EnvServerStatus, EvaluationStatus, Slots, Status
 
 METRICS = {
     "env_steps": 12_345.0,
@@ -34,16 +35,8 @@ def played(mean: float, env_steps: int) -> EvaluationStatus:
 
 
 def env_server(name: str, **others: Any) -> EnvServerStatus:
-    values: dict[str, Any] = {
-        "name": name,
-        "host": "vm",
-        "state": "live",
-        "since_seconds": 0.0,
-        "groups": 3,
-        "environments": 66,
-        "training_slots": 16,
-        "evaluation_slots": 50,
-    }
+    values: dict[str, Any] = {"name": name, "host": "vm", "state": "live", "since_seconds": 0.0}
+    values |= {"groups": 3, "environments": 66, "training_slots": 16, "evaluation_slots": 50}
     return EnvServerStatus(**{**values, **others})
 
 
@@ -72,7 +65,7 @@ STATUS = Status(
 )
 
 
-def test_the_panel_says_how_far_how_good_who_is_there_and_what_binds() -> None:
+def test_the_panel_shows_pace_returns_env_servers_and_the_bottleneck() -> None:
     assert dict(rows(STATUS, METRICS)) == {
         "progress": "12,345 of 50,000 steps (25%)   700/s   0:00:55 left",
         "return": "training 0.953   evaluation 0.700   best 1.000 at 9,000 steps   target 0.95",
@@ -95,3 +88,63 @@ def test_without_a_terminal_it_is_one_line() -> None:
     metrics["skipped_updates"] = 0.0
     assert line(metrics, compiling) == "1,384 steps (3%)  0/s  0 updates  compiling for 0 s"
     assert line(metrics, None) == "1,384 steps  0/s  0 updates"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.95, "0.950"),
+        (-0.7, "-0.700"),
+        (9.9994, "9.999"),
+        (475.25, "475.2"),
+        (12345.6, "12,346"),
+        (6.0e39, "6e+39"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_a_return_has_four_digits_that_count(value: float, text: str) -> None:
+    assert score(value) == text
+
+
+def console(*, terminal: bool) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None)
+
+
+def text(console: Console) -> str:
+    return cast(io.StringIO, console.file).getvalue()
+
+
+def test_updates_and_events_are_lines_without_a_terminal() -> None:
+    out = console(terminal=False)
+    progress = Progress(out)
+    progress.look(STATUS)
+    assert text(out) == ""
+    progress.update({**METRICS, "elapsed_seconds": 3661.5})
+    event = Event(
+        time_seconds=0.0,
+        elapsed_seconds=62.0,
+        env_steps=1,
+        kind="ended",
+        is_problem=True,
+        text="the run [bold]ends",
+    )
+    progress.show(event)
+    progress.close()
+    update, shown = text(out).splitlines()
+    assert update.startswith("1:01:01  12,345 steps (25%)  678/s  90 updates  ratio 4.00  ")
+    assert shown == "0:01:02  warning: the run [bold]ends"
+
+
+def test_a_terminal_shows_a_panel_that_stays_at_the_end() -> None:
+    out = console(terminal=True)
+    progress = Progress(out)
+    progress.look(STATUS)
+    progress.update(METRICS)
+    progress.log("a line above")
+    progress.close()
+    progress.close()
+    last = text(out)[text(out).rindex("╭") :]
+    title = "cartpole_r2d2 · 1:01:01 · training"
+    for part in (title, "12,345 of 50,000", "2 with 132", "best 1.000"):
+        assert part in last
+    assert "a line above" in text(out)

@@ -6,11 +6,7 @@ from typing import Any
 import pytest
 
 from learner.report.status import EvaluationStatus
-from learner.report.summary import (
-    Summary,
-    resume_command,
-    summary_rows,
-)
+from learner.report.summary import Summary, resume_command, summary_rows
 
 LAST = EvaluationStatus(mean_return=0.7, episodes=20, env_steps=487_000, updates=900)
 BEST = EvaluationStatus(mean_return=0.85, episodes=20, env_steps=402_000, updates=800)
@@ -64,55 +60,34 @@ def test_a_run_without_an_update_gets_a_hint_unless_its_target_was_confirmed() -
     assert rows_of(updates=0, confirmed_updates=0)["updates"] == "none"
 
 
-def test_a_confirmed_run_trains_on_without_its_target() -> None:
-    summary = SUMMARY._replace(
-        confirmed_updates=800, env_steps=10, command="seedrl train x --evaluation.target_return 3"
-    )
-    assert resume_command(summary) == (
-        "seedrl train x --workdir /my/run --evaluation.target-return None"
-    )
+def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps() -> None:
+    assert SUMMARY.has_missed
+    changes: list[dict[str, Any]] = [{"env_steps": 499_999}, {"confirmed_updates": 0}]
+    for change in (*changes, {"target_return": None}):
+        assert not SUMMARY._replace(**change).has_missed
 
 
 @pytest.mark.parametrize(
-    ("target", "confirmed", "env_steps", "expected"),
+    ("command", "changes", "expected"),
     [
-        (475.0, None, 500_000, True),
-        (475.0, None, 499_999, False),
-        (475.0, 0, 500_000, False),
-        (None, None, 500_000, False),
-    ],
-)
-def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps(
-    target: float | None, confirmed: int | None, env_steps: int, expected: bool
-) -> None:
-    summary = SUMMARY._replace(
-        target_return=target, confirmed_updates=confirmed, env_steps=env_steps
-    )
-    assert summary.has_missed is expected
-
-
-@pytest.mark.parametrize(
-    ("command", "env_steps", "expected"),
-    [
-        ("seedrl train x", 10, "seedrl train x --workdir /my/run"),
         (
             "seedrl train x --workdir=other --resume never --init_from runs/zero --seed 1",
-            10,
+            {"env_steps": 10},
             "seedrl train x --seed 1 --workdir /my/run",
         ),
         (
             "seedrl train x --learning.total_steps 7",
-            500_000,
+            {},
             "seedrl train x --workdir /my/run --learning.total-steps 1000000",
         ),
         (
-            "seedrl train 'my config.py'",
-            10,
-            "seedrl train 'my config.py' --workdir /my/run",
+            "seedrl train 'my config.py' --evaluation.target_return 3",
+            {"env_steps": 10, "confirmed_updates": 800},
+            "seedrl train 'my config.py' --workdir /my/run --evaluation.target-return None",
         ),
     ],
 )
 def test_the_command_that_resumes_is_the_users_own(
-    command: str, env_steps: int, expected: str
+    command: str, changes: dict[str, Any], expected: str
 ) -> None:
-    assert resume_command(SUMMARY._replace(command=command, env_steps=env_steps)) == expected
+    assert resume_command(SUMMARY._replace(command=command, **changes)) == expected

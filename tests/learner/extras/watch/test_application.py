@@ -22,12 +22,8 @@ def ask(
     *,
     host: str = "127.0.0.1:80",
     until: bytes = b"",
-    post: dict[str, str] | None = None,
 ) -> Answer:
-    """What the application answers; with `until`, the client leaves once it has that.
-
-    `post`: the headers of a POST.
-    """
+    """What the application answers; with `until`, the client leaves once it has that."""
 
     async def call() -> Answer:
         start: dict[str, Any] = {}
@@ -51,10 +47,8 @@ def ask(
                 has_enough.set()
 
         bare, _, query = path.partition("?")
-        method = "GET" if post is None else "POST"
-        scope = {"type": "http", "method": method, "path": bare, "query_string": query.encode()}
-        headers = {"host": host} | (post or {})
-        listed = [(key.encode(), value.encode()) for key, value in headers.items()]
+        scope = {"type": "http", "method": "GET", "path": bare, "query_string": query.encode()}
+        listed = [(b"host", host.encode())]
         scope |= {"headers": listed, "http_version": "1.1", "scheme": "http"}
         scope |= {"asgi": {"version": "3.0", "spec_version": "2.3"}, "raw_path": bare.encode()}
         await asyncio.wait_for(application(folder)(scope, receive, send), SECONDS)
@@ -92,20 +86,10 @@ def test_the_stream_begins_with_what_there_is(tmp_path: Path) -> None:
     assert message["runs"]["a"]["status"]["env_steps"] == 60_000
 
 
-@pytest.mark.parametrize(
-    "header",
-    ["127.0.0.1", "127.0.0.1:8000", "localhost:80", "[::1]:80", "[::1]", "10.1.2.3:80"],
-)
-def test_a_request_by_address_is_answered(header: str) -> None:
-    assert is_allowed_host(header)
-
-
-@pytest.mark.parametrize(
-    "header", ["", "evil.example", "evil.example:80", "127.0.0.1.evil.example"]
-)
-def test_a_request_by_a_name_that_may_be_pointed_here_is_refused(
-    header: str, tmp_path: Path
-) -> None:
-    assert not is_allowed_host(header)
+def test_a_request_by_a_name_that_may_be_pointed_here_is_refused(tmp_path: Path) -> None:
+    for header in ("127.0.0.1", "127.0.0.1:8000", "localhost:80", "[::1]:80", "[::1]"):
+        assert is_allowed_host(header)
+    for header in ("", "evil.example", "evil.example:80", "127.0.0.1.evil.example"):
+        assert not is_allowed_host(header)
     for path in ("/", "/stream", "/words.json"):
-        assert ask(tmp_path, path, host=header).status == 421
+        assert ask(tmp_path, path, host="evil.example").status == 421

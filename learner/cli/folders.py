@@ -1,0 +1,211 @@
+"""What the folder of a run holds: `seedrl runs`, `checkpoints`, `digest` and `export`."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from learner.checkpoints.run_records import RunRecord, read_run
+from seedrl.errors import CheckpointError, ConfigError
+from seedrl.exit_codes import ExitCode
+from seedrl.programs import extras
+from seedrl.programs.command_line import read
+from seedrl.run_files import find_runs
+
+_COLUMNS = ("run", "config", "seed", "state", "steps", "last", "best", "why")
+_NUMBERS = ("seed", "steps", "last", "best")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsOptions:
+    """Lists the runs in a folder, at most three folders deep, from their files alone:
+    configuration, seed, state (running, finished, interrupted or failed, and why), training
+    environment steps, and the mean returns of the last and of the best round of evaluation.
+
+    Attributes:
+      folder: where to look.
+      json: print one JSON object a line.
+    """
+
+    folder: Annotated[Path, tyro.conf.Positional] = Path("runs")
+    json: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointsOptions:
+    """Lists the checkpoints of a run and reads every byte of them: updates, environment steps,
+    size, and the damage if there is any; ends with 74 if one is damaged.
+
+    Attributes:
+      workdir: folder of the run.
+      json: print one JSON object a line.
+    """
+
+    workdir: Annotated[Path, tyro.conf.Positional]
+    json: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DigestOptions:
+    """Prints the SHA-256 of each part of a run's newest checkpoint, and of all of it. Two runs of
+    equal digests have learned the same, to the last bit.
+
+    Attributes:
+      workdir: folder of the run.
+    """
+
+    workdir: Annotated[Path, tyro.conf.Positional]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Writes the policy of a run as one file of jax.export, parameters included, for programs that
+    have jax but not seedrl; docs/exported_policy.md has its loader of ten lines.
+
+    Attributes:
+      workdir: folder of the run.
+      output: the file; by default policy.jax in the folder of the run.
+      force: replace the file if it exists.
+      step: take the checkpoint of that many updates instead of the newest.
+      best: take the checkpoint that scored highest in the evaluations of the run.
+      epsilon: the agent's exploration; 0 is greedy.
+      allow: folders of Python files that the run may name; by default only what is installed.
+    """
+
+    workdir: Annotated[Path, tyro.conf.Positional]
+    output: Path | None = None
+    force: bool = False
+    step: int | None = None
+    best: bool = False
+    epsilon: float = 0.0
+    allow: tuple[str, ...] = ()
+
+
+def runs(argv: Sequence[str]) -> int:
+    """Prints the runs in a folder; returns the exit code."""
+    options = read(RunsOptions, argv, prog="seedrl runs")
+    if not options.folder.is_dir():
+        raise ConfigError(f"expected a folder with runs, got {options.folder}")
+    records = [read_run(folder) for folder in find_runs(options.folder)]
+    if options.json:
+        for record in records:
+            print(json.dumps({**record._asdict(), "folder": str(record.folder)}))
+    elif records:
+        print(*table(records, options.folder), sep="\n")
+    else:
+        print(f"no runs in {options.folder}")
+    return ExitCode.OK
+
+
+def table(records: Sequence[RunRecord], root: Path) -> list[str]:
+    """The lines of a table of runs; folders are relative to `root`."""
+    rows = [_COLUMNS, *(_cells(record, root) for record in records)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(_aligned, row, _COLUMNS, widths)).rstrip() for row in rows]
+
+
+def _aligned(cell: str, name: str, width: int) -> str:
+    return cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
+
+
+def _cells(record: RunRecord, root: Path) -> tuple[str, ...]:
+    folder = record.folder.relative_to(root)
+    scores = (record.last, record.best)
+    return (
+        str(folder) if folder.parts else str(record.folder),
+        record.config or "–",
+        "–" if record.seed is None else str(record.seed),
+        record.state,
+        f"{record.env_steps:,}",
+        *("–" if score is None else f"{score:.4g}" for score in scores),
+        record.reason,
+    )
+
+
+def checkpoints(argv: Sequence[str]) -> int:
+    """Prints the checkpoints of a run, and verifies them; returns the exit code."""
+    options = read(CheckpointsOptions, argv, prog="seedrl checkpoints")
+    extras.require("learner")
+    directory = options.workdir / "checkpoints"
+    if not directory.is_dir():
+        raise CheckpointError(f"expected checkpoints in {directory}, which does not exist")
+    found = [*_verified(directory / "best", "best"), *_verified(directory, "checkpoint")]
+    for entry in found:
+        print(json.dumps(entry) if options.json else _text(**entry))
+    if not found and not options.json:
+        print(f"no checkpoints in {options.workdir}")
+    is_damaged = any(entry["problem"] for entry in found)
+    return ExitCode.UNREADABLE_CHECKPOINT if is_damaged else ExitCode.OK
+
+
+def _verified(directory: Path, kind: str) -> Iterator[dict[str, Any]]:
+    """Reads every file of every checkpoint, oldest first; changes nothing."""
+    from seedrl import checkpoints, sums  # imports jax
+
+    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+        if match := checkpoints.NAME.fullmatch(path.name):
+            problem = sums.damage(path) or ""
+            yield {
+                "path": str(path),
+                "kind": kind,
+                "step": int(match[1]),
+                "env_steps": None if problem else checkpoints.opened(path).meta.get("env_steps"),
+                "num_bytes": sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
+                "problem": problem,
+            }
+
+
+def _text(
+    *, path: str, kind: str, step: int, env_steps: int | None, num_bytes: int, problem: str
+) -> str:
+    steps = "" if env_steps is None else f"{env_steps:,} environment steps, "
+    size = f"{num_bytes / 2**20:.1f} MiB"
+    return f"{kind:<10}  update {step:,}, {steps}{size}, {path}: {problem or 'intact'}"
+
+
+def digest(argv: Sequence[str]) -> int:
+    """Prints what the newest checkpoint of a run adds up to; returns the exit code."""
+    options = read(DigestOptions, argv, prog="seedrl digest")
+    # Imports jax: only once the command line is known to be good.
+    from learner.checkpoints.restoring import digests, stored
+    from seedrl.checkpoints import latest
+
+    folder = options.workdir / "checkpoints"
+    found = latest(folder)
+    if found is None:
+        raise CheckpointError(f"expected a checkpoint in {folder}, found none")
+    print(found.path)
+    for part, value in digests(stored(found)).items():
+        print(f"{part:<10} {value}")
+    return ExitCode.OK
+
+
+def export(argv: Sequence[str]) -> int:
+    """Writes the policy of a run; returns the exit code."""
+    options = read(ExportOptions, argv, prog="seedrl export")
+    if options.best and options.step is not None:
+        raise ConfigError("--step and --best: expected one of them, got both")
+    output = options.output or options.workdir / "policy.jax"
+    if output.exists() and not options.force:
+        raise ConfigError(f"--output: {output} exists; choose another file, or add --force")
+    extras.require("learner")
+    # Imports jax: only once the command line is known to be good.
+    from seedrl import policy
+
+    loaded = policy.load(
+        options.workdir,
+        step=options.step,
+        best=options.best,
+        epsilon=options.epsilon,
+        allow=options.allow,
+    )
+    content = loaded.export()
+    try:
+        output.write_bytes(content)
+    except OSError as error:
+        raise ConfigError(f"--output: cannot write {output}: {error.strerror}") from error
+    print(f"{output}: {len(content):,} bytes, after {loaded.step:,} updates")
+    return ExitCode.OK

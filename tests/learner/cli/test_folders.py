@@ -1,0 +1,118 @@
+"""`seedrl runs`, `checkpoints`, `digest` and `export` on folders that are given."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learner.checkpoints.restoring import digests, stored
+from learner.checkpoints.run_records import RunRecord
+from learner.cli.folders import table
+from learner.cli.main import main
+from seedrl import checkpoints, policy
+
+RECORDS = [
+    RunRecord(
+        Path("runs/one"), "cartpole_r2d2", 0, "finished", "target 475 confirmed", 123_456, 500.0,
+        500.0, 2.0,
+    ),
+    RunRecord(Path("runs/sweep/2"), "own", None, "failed", "an error", 0, None, -20.125, 1.0),
+]  # fmt: skip
+
+
+def test_a_run_is_a_line_of_a_table() -> None:
+    lines = [
+        "run      config         seed  state       steps  last    best  why",
+        "one      cartpole_r2d2     0  finished  123,456   500     500  target 475 confirmed",
+        "sweep/2  own               –  failed          0     –  -20.12  an error",
+    ]
+    assert table(RECORDS, Path("runs")) == lines
+
+
+def test_runs_are_listed_as_text_or_as_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["runs", str(tmp_path)]) == 0
+    assert str(tmp_path) in capsys.readouterr().out
+    folder = tmp_path / "one"
+    folder.mkdir()
+    (folder / "command.txt").touch()
+    assert main(["runs", str(tmp_path), "--json"]) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert (line["folder"], line["state"], line["best"]) == (str(folder), "interrupted", None)
+
+
+def test_checkpoints_are_listed_and_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    intact, newer = (
+        checkpoints.save(tmp_path / "checkpoints", step, {}, {}, keep=5, extra={"x": np.arange(3)})
+        for step in (1, 2)
+    )
+    assert main(["checkpoints", str(tmp_path)]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"checkpoint  update 1, 0.0 MiB, {intact}: intact"
+    assert second.endswith(f"{newer}: intact")
+    (newer / "meta.json").unlink()
+    assert main(["checkpoints", str(tmp_path), "--json"]) == 74
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["step"], bool(line["problem"])) for line in shown] == [(1, False), (2, True)]
+
+
+def test_a_checkpoint_is_digested_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tree = {"params": {"core": {"bias": np.zeros((3, 1))}}, "target": (), "updates": np.int32(3)}
+    extra = {"replay.mass": np.ones(4, np.float32)}
+    path = checkpoints.save(tmp_path / "checkpoints", 3, tree, {}, keep=2, extra=extra)
+    found = checkpoints.latest(tmp_path / "checkpoints")
+    assert found is not None
+    arrays = stored(found)
+    assert set(arrays) == {"params/core/bias", "updates", "replay.mass"}
+    assert main(["digest", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == str(path)
+    assert [tuple(line.split()) for line in lines[1:]] == list(digests(arrays).items())
+
+
+def test_a_policy_is_written_to_the_folder_of_the_run_unless_told_otherwise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[Any] = []
+
+    def load(workdir: Path, **which: Any) -> Any:
+        loads.append((workdir, which["best"]))
+        return SimpleNamespace(export=lambda: b"12345", step=1234)
+
+    monkeypatch.setattr(policy, "load", load)
+    assert main(["export", str(tmp_path)]) == 0
+    assert (tmp_path / "policy.jax").read_bytes() == b"12345"
+    assert capsys.readouterr().out == f"{tmp_path}/policy.jax: 5 bytes, after 1,234 updates\n"
+    other = tmp_path / "other"
+    other.write_bytes(b"mine")
+    assert main(["export", str(tmp_path), "--output", str(other)]) == 2
+    assert other.read_bytes() == b"mine"
+    assert main(["export", str(tmp_path), "--output", str(other), "--best", "--force"]) == 0
+    assert other.read_bytes() == b"12345"
+    assert loads == [(tmp_path, False), (tmp_path, True)]
+    capsys.readouterr()
+    assert main(["export", str(tmp_path), "--output", "no/such/folder/x"]) == 2
+    assert "no/such/folder/x" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "named"),
+    [
+        ("runs {}/none", 2, "none"),
+        ("checkpoints {}", 74, "checkpoints"),
+        ("digest {}", 74, "checkpoints"),
+        ("export {} --best --step 3", 2, "--step"),
+    ],
+)
+def test_what_is_not_there_is_one_line(
+    words: str, code: int, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.format(tmp_path).split()) == code
+    error = capsys.readouterr().err
+    assert named in error and error.count("\n") == 1

@@ -172,9 +172,7 @@ def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
     options, config = parse(LearnerOptions, argv, prog=LEARNER_PROG)
     config = options.apply(config)
     check(config)
-    topology = topology_of(
-        options.coordinator, options.process_count, options.process_index
-    )
+    topology = topology_of(options.coordinator, options.process_count, options.process_index)
     stop.command = options.user_command or stop.command
     if _is_stopped(stop):
         return ExitCode.KILLED if options.process_count > 1 else ExitCode.OK

@@ -7,6 +7,7 @@ it never touches a device array while the others run.
 """
 
 import contextlib
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,10 +25,10 @@ from learner.end_of_run import EndOfRun, SharedEnd, confirmed_earlier, end_of_ru
 from learner.multihost.agreement import Hosts
 from learner.multihost.jax_processes import leave as leave_jax_service
 from learner.multihost.joining import (
-    CommonSpec,
     StoppedError,
     broadcast_flag,
     common_checkpoint,
+    common_spec,
     joined,
     own_folder,
     require_shared,
@@ -119,8 +120,11 @@ def train(
             raise_death(service, deaths)
 
         # 3. The first env server, or the checkpoint, says what the environment looks like.
-        specs = CommonSpec(hub.wait_for_spec, hosts, stop, check_threads)
-        spec = _wait_for(specs.wait, stop, check_threads)
+        spec = _wait_for(
+            functools.partial(common_spec, hub.wait_for_spec, hosts, stop, check_threads),
+            stop,
+            check_threads,
+        )
         # A checkpoint names the spec: nothing is compiled before an env server is there. Of several
         # hosts, which wait for each other, one may have none for long.
         if spec is None or (

@@ -66,8 +66,7 @@ def run_benchmarks(
     # After the check: what they import takes seconds.
     from rich.console import Console
 
-    from learner.extras.bench import machine
-    from learner.extras.bench.measuring import Pace
+    from learner.extras.bench.measuring import Pace, machine
     from learner.processes.tuning import tune_process
 
     # For images, which most of what is measured in this very process moves.
@@ -79,7 +78,7 @@ def run_benchmarks(
             results += importlib.import_module(f"{package}.{name}").run(pace)
     print_results(results, Console())
     if options.json is not None:
-        write(options.json, results, machine.describe(), pace)
+        write(options.json, results, machine(), pace)
     return ExitCode.OK
 
 

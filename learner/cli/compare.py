@@ -56,13 +56,11 @@ def run(argv: Sequence[str]) -> int:
     else:
         print(*comparison.lines(found), sep="\n")
     if options.png or options.html:
-        from learner.extras import curves
-
-        picture = curves.png(found)
+        picture = comparison.png(found)
         if options.png:
             _write("--png", options.png, picture)
         if options.html:
-            _write("--html", options.html, curves.page(found, picture).encode())
+            _write("--html", options.html, comparison.page(found, picture).encode())
     return ExitCode.OK
 
 

@@ -13,8 +13,7 @@ from learner.checkpoints.folder_lock import lock
 from learner.checkpoints.run_records import read_final_score, read_run
 from learner.cli import train
 from learner.cli.arguments import parse, require_at_least
-from learner.extras.experiment import Experiment, Outcome, check_same
-from learner.extras.grid import PlannedRun, read_grid
+from learner.extras.experiment import Experiment, Outcome, PlannedRun, check_same, read_grid
 from learner.processes.stop import stop_on_signals
 from learner.report.output import tolerating_lost_output
 from learner.report.panel import score

@@ -1,31 +1,42 @@
-"""Groups of runs, each with its numbers, and groups against groups: in words and as JSON.
+"""Groups of runs, each with its numbers, and groups against groups: in words, as JSON, as a page.
 
 Source of the statistics: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the
 Statistical Precipice", https://arxiv.org/abs/2108.13264, section 4.
 """
 
+import base64
+import html
+import io
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from statistics import mean, median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from learner.extras.measured_run import Group, MeasuredRun
+from learner.extras.measured_run import Group, MeasuredRun, Round
 from learner.report.json_lines import plain
 from learner.report.panel import score
 from seedrl.errors import ConfigError
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 Floats = NDArray[np.float64]
 
-_REPETITIONS = 10_000
-_FEW_RUNS = 10
 _CAUTION = (
     "intervals are 95 % percentile bootstrap of the interquartile mean (IQM); with few runs they "
     "are too narrow: 3, 5 and 10 runs hold the true value in about 73 %, 85 % and 90 % of cases"
 )
+_PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{title}</title>
+<style>body {{ font: 15px system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; }}
+img {{ max-width: 100%; }} pre {{ white-space: pre-wrap; line-height: 1.5; }}</style>
+<h1>{title}</h1><img alt="learning curves" src="data:image/png;base64,{picture}">
+<pre>{text}</pre></html>
+"""
 
 
 def interquartile_mean(scores: ArrayLike, axis: int = -1) -> Floats:
@@ -44,10 +55,8 @@ def probability_of_improvement(a: ArrayLike, b: ArrayLike, axis: int = -1) -> Fl
     That is the Mann-Whitney statistic U of A, divided by n m.
     """
     left, right = np.moveaxis(np.asarray(a), axis, -1), np.moveaxis(np.asarray(b), axis, -1)
-    wins = (left[..., :, None] > right[..., None, :]) + 0.5 * (
-        left[..., :, None] == right[..., None, :]
-    )
-    return np.asarray(wins.mean(axis=(-2, -1)))
+    one, other = left[..., :, None], right[..., None, :]
+    return np.asarray(((one > other) + 0.5 * (one == other)).mean(axis=(-2, -1)))
 
 
 class Interval(NamedTuple):
@@ -66,7 +75,7 @@ def interval(samples: Sequence[Sequence[float]], statistic: Callable[..., Floats
         found = bootstrap(
             samples,
             statistic,
-            n_resamples=_REPETITIONS,
+            n_resamples=10_000,
             method="percentile",
             random_state=np.random.default_rng(0),
         ).confidence_interval
@@ -120,24 +129,25 @@ class Numbers(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Group A against group B on one task, by their places in the list of groups.
+    """Group A against group B on one task.
 
     Attributes:
-      a, b: the places.
+      a, b: their letters.
       probability: that a run of A has a larger final score than one of B; ties count half.
       interval: of the probability; None if either group has a single run.
     """
 
-    a: int
-    b: int
+    a: str
+    b: str
+    task: str
     probability: float
     interval: Interval | None
 
 
 class Comparison(NamedTuple):
-    """Numbers of all groups, those of `--against` last, and of pairs of them."""
+    """Numbers of all groups by their letters, those of `--against` last, and of pairs of them."""
 
-    groups: list[Numbers]
+    groups: dict[str, Numbers]
     pairs: list[Pair]
 
 
@@ -156,15 +166,18 @@ def compare(
             f"{', '.join(sorted(tasks[0]))} against {', '.join(sorted(tasks[1]))}"
         )
     both = [*groups, *against]
-    found = [
-        numbers(each, target_of(each.task, both) if threshold is None else threshold)
-        for each in both
-    ]
+    found = {
+        _letter(place): numbers(
+            each, target_of(each.task, both) if threshold is None else threshold
+        )
+        for place, each in enumerate(both)
+    }
+    letters = list(found)
     pairs = [
-        Pair(place_a, place_b, *_improvement(a.final.each, b.final.each))
-        for place_a, a in enumerate(found[: len(groups)])
-        for place_b, b in enumerate(found[len(groups) :], len(groups))
-        if a.group.task == b.group.task
+        Pair(a, b, found[a].group.task, *_improvement(found[a].final.each, found[b].final.each))
+        for a in letters[: len(groups)]
+        for b in letters[len(groups) :]
+        if found[a].group.task == found[b].group.task
     ]
     return Comparison(found, pairs)
 
@@ -174,9 +187,8 @@ def numbers(group: Group, threshold: float | None) -> Numbers:
     areas = []
     for run in group.runs:
         # In the order of the steps: confirmed parameters may be older than those played before.
-        curve = sorted(run.curve, key=lambda each: each.env_steps)
-        where = [each.env_steps for each in curve]
-        areas.append(area_over(run.budget, where, [each.mean_return for each in curve]))
+        curve = sorted((each.env_steps, each.mean_return) for each in run.curve)
+        areas.append(area_over(run.budget, *np.transpose(curve)))
     reached = None
     if threshold is not None:
         rounds = [run.reached(threshold) for run in group.runs]
@@ -204,54 +216,31 @@ def _spread(each: list[float]) -> Spread:
     return Spread(mean(each), float(interquartile_mean(each)), bounds, each)
 
 
+def _letter(place: int) -> str:
+    """A, B, ..., Z, AA."""
+    first, last = divmod(place, 26)
+    return (_letter(first - 1) if first else "") + chr(ord("A") + last)
+
+
 def lines(comparison: Comparison) -> Iterator[str]:
     """The comparison, line by line."""
-    for task in dict.fromkeys(each.group.task for each in comparison.groups):
+    groups = comparison.groups
+    for task in dict.fromkeys(each.group.task for each in groups.values()):
         yield task
-        for place, each in enumerate(comparison.groups):
+        for letter, each in groups.items():
             if each.group.task == task:
-                yield f"  {letter(place)}  {_title(each.group)}"
+                yield f"  {letter}  {_title(each.group)}"
                 yield from (f"       {label:<17}{text}" for label, text in _rows(each))
-    for pair in comparison.pairs:
-        a, b = letter(pair.a), letter(pair.b)
-        task, bounds = comparison.groups[pair.a].group.task, _bounds(pair.interval, ".2f")
-        yield f"{task}: P({a} > {b}) = {pair.probability:.2f}{bounds} (final scores)"
-    runs = [run for each in comparison.groups for run in each.group.runs]
-    if any(1 < len(each.group.runs) < _FEW_RUNS for each in comparison.groups):
+    for a, b, task, probability, bounds in comparison.pairs:
+        yield f"{task}: P({a} > {b}) = {probability:.2f}{_bounds(bounds, '.2f')} (final scores)"
+    runs = [run for each in groups.values() for run in each.group.runs]
+    if any(1 < len(each.group.runs) < 10 for each in groups.values()):
         yield f"note: {_CAUTION}"
     if not all(run.is_fresh for run in runs):
         yield (
             "note: some final scores are of rounds in training; `seedrl evaluate RUN --greedy "
             "--save` plays 100 fresh episodes"
         )
-
-
-def as_json(comparison: Comparison) -> dict[str, Any]:
-    """The same numbers as JSON values; what is not finite, such as a run that never got there, is
-    null."""
-    groups = [
-        {
-            "letter": letter(place),
-            "name": each.group.name,
-            "task": each.group.task,
-            "runs": [_run(run) for run in each.group.runs],
-            "budget": each.group.runs[0].budget,
-            "final": _dict(each.final),
-            "area": _dict(each.area),
-            "threshold": each.threshold,
-            "reached": _dict(each.reached),
-        }
-        for place, each in enumerate(comparison.groups)
-    ]
-    pairs = [{**_dict(pair), "a": letter(pair.a), "b": letter(pair.b)} for pair in comparison.pairs]
-    found: dict[str, Any] = plain({"groups": groups, "pairs": pairs})
-    return found
-
-
-def letter(place: int) -> str:
-    """The letter of a group: A, B, ..., Z, AA."""
-    first, last = divmod(place, 26)
-    return (letter(first - 1) if first else "") + chr(ord("A") + last)
 
 
 def _title(group: Group) -> str:
@@ -266,7 +255,7 @@ def _title(group: Group) -> str:
 def _rows(each: Numbers) -> Iterator[tuple[str, str]]:
     origins = ", ".join(sorted({run.final_origin for run in each.group.runs}))
     yield "final score", f"{_spread_text(each.final)}   ({origins})"
-    if each.threshold is not None and each.reached is not None:
+    if each.reached is not None:
         steps, seconds = map(_whole, (each.reached.median_steps, each.reached.median_seconds))
         of_runs = " ".join(map(_whole, each.reached.steps))
         yield f"to {each.threshold:g}", f"median {steps} steps, {seconds} s: {of_runs} steps"
@@ -289,20 +278,109 @@ def _bounds(found: Interval | None, form: str = "") -> str:
     return f" [{low}, {high}]"
 
 
-def _run(run: MeasuredRun) -> dict[str, Any]:
-    return {
-        "folder": str(run.record.folder),
-        "seed": run.record.seed,
-        "state": run.record.state,
-        "env_steps": run.record.env_steps,
-        "seconds": run.seconds,
-        "final": run.final,
-        "final_origin": run.final_origin,
-    }
+def as_json(comparison: Comparison) -> dict[str, Any]:
+    """The same numbers as JSON values; null for what is not finite: a run that never got there."""
+    groups = [
+        {
+            **{name: _dict(value) for name, value in each._asdict().items() if name != "group"},
+            "letter": letter,
+            "name": each.group.name,
+            "task": each.group.task,
+            "budget": each.group.runs[0].budget,
+            "runs": [
+                {
+                    "folder": str(run.record.folder),
+                    "seed": run.record.seed,
+                    "state": run.record.state,
+                    "env_steps": run.record.env_steps,
+                    "seconds": run.seconds,
+                    "final": run.final,
+                    "final_origin": run.final_origin,
+                }
+                for run in each.group.runs
+            ],
+        }
+        for letter, each in comparison.groups.items()
+    ]
+    found: dict[str, Any] = plain({"groups": groups, "pairs": list(map(_dict, comparison.pairs))})
+    return found
 
 
 def _dict(found: Any) -> Any:
     """A named tuple as names and values, also those within it."""
-    if hasattr(found, "_asdict"):
-        return {name: _dict(value) for name, value in found._asdict().items()}
-    return found
+    if not hasattr(found, "_asdict"):
+        return found
+    return {name: _dict(value) for name, value in found._asdict().items()}
+
+
+def png(comparison: Comparison) -> bytes:
+    """The picture: a row for each task, the interquartile mean of each group with its band."""
+    # Slow to import, and needed once. Without pyplot: no window system, no global state.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    tasks = list(dict.fromkeys(each.group.task for each in comparison.groups.values()))
+    figure = Figure(figsize=(13, 4.8 * len(tasks)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for row, task in enumerate(tasks):
+        over_steps = figure.add_subplot(len(tasks), 2, 2 * row + 1)
+        over_seconds = figure.add_subplot(len(tasks), 2, 2 * row + 2, sharey=over_steps)
+        _draw(over_steps, comparison, task, lambda run: run.record.env_steps, lambda each: each[0])
+        _draw(over_seconds, comparison, task, lambda run: run.seconds, lambda each: each[1])
+        over_steps.set(xlabel="training environment steps", ylabel="mean return", title=task)
+        over_seconds.set(xlabel="seconds since the start of the run")
+        over_steps.legend(fontsize="small")
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=110)
+    return file.getvalue()
+
+
+def page(comparison: Comparison, picture: bytes) -> str:
+    """The picture, a PNG, and the text as one HTML file that needs no other."""
+    tasks = dict.fromkeys(each.group.task for each in comparison.groups.values())
+    return _PAGE.format(
+        title=html.escape(" and ".join(tasks)),
+        picture=base64.b64encode(picture).decode(),
+        text=html.escape("\n".join(lines(comparison))),
+    )
+
+
+def band(
+    runs: Sequence[MeasuredRun], end: float, position: Callable[[Round], float]
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Points of a group's curves that are fixed beforehand, and at each the interquartile mean over
+    runs and the ends of its 95 % bootstrap interval; `[60]` each.
+
+    Between two rounds a curve is straight; before the first and behind the last it is level.
+    """
+    points = np.linspace(0.0, end, 60)
+    curves = [sorted((position(each), each.mean_return) for each in run.curve) for run in runs]
+    values = np.array([np.interp(points, *np.transpose(curve)) for curve in curves])
+    # Fewer than for a number: a band is only looked at.
+    drawn = np.random.default_rng(0).integers(len(runs), size=(1_000, len(runs)))
+    resampled = interquartile_mean(values[drawn], axis=1)
+    low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
+    return points, interquartile_mean(values, axis=0), low, high
+
+
+def _draw(
+    axes: "Axes",
+    comparison: Comparison,
+    task: str,
+    end: Callable[[MeasuredRun], float],
+    position: Callable[[Round], float],
+) -> None:
+    for place, (letter, numbers) in enumerate(comparison.groups.items()):
+        group = numbers.group
+        if group.task != task:
+            continue
+        color: dict[str, Any] = {"color": f"C{place % 10}"}
+        points, middle, low, high = band(group.runs, max(map(end, group.runs)), position)
+        axes.plot(points, middle, label=f"{letter}  {group.name} ({len(group.runs)})", **color)
+        axes.fill_between(points, low, high, alpha=0.2, linewidth=0, **color)
+        for run in group.runs:
+            pairs = sorted((position(each), each.mean_return) for each in run.curve)
+            axes.plot(*np.transpose(pairs), lw=0.6, alpha=0.4, **color)
+        if numbers.threshold is not None:
+            axes.axhline(numbers.threshold, color="black", linestyle="--", linewidth=1)
+    axes.grid(alpha=0.3)

@@ -1,22 +1,25 @@
-"""The processes of an experiment: N at a time, until every run of a grid is done.
+"""An experiment: a grid of runs as a TOML file, and N of their processes at a time until all are
+done.
 
 How far a run is, is read from the files of its folder: an experiment is resumed by starting it
 again.
 """
 
+import itertools
+import re
 import shlex
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from learner.checkpoints.run_records import read_final_score, read_run
-from learner.extras.grid import PlannedRun
 from learner.processes.env_servers import Child, child_environment
 from learner.report.panel import score
 from learner.report.status import STOPPED
@@ -25,17 +28,108 @@ from seedrl.config_io import to_allow
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.run_files import read_regular
+from seedrl.timing import POLL_SECONDS, WARNING_SECONDS
 
-Step = Literal["train", "score"]
-
+_KEYS = {"configs": list, "seeds": list, "options": dict, "vary": dict}
+# What the experiment itself gives each run.
+_ITS_OWN = {"workdir": "--workdir", "seed": "seeds", "resume": "the same command again"}
 # How a run ends that is done: a target that was missed is a result too.
 _DONE = frozenset({ExitCode.OK, ExitCode.TARGET_MISSED})
 # What may grow: a run of fewer steps is trained on.
 _MAY_GROW = "--learning.total-steps"
-_NOT_OF_THE_GRID = ("--workdir", "--resume")
-_LOOK_SECONDS = 1.0
-_REPORT_SECONDS = 30.0
-_TAIL_BYTES = 2**16
+
+
+class PlannedRun(NamedTuple):
+    """A run of a grid.
+
+    Attributes:
+      name: of its folder: configuration, what varies, and seed.
+      words: of `seedrl train`, without its folder.
+    """
+
+    name: str
+    words: tuple[str, ...]
+
+
+def read_grid(path: Path) -> list[PlannedRun]:
+    """The runs of a grid: all seeds of a configuration and its options, then the next.
+
+    A configuration's path is relative to the file. Raises ConfigError, in one line.
+    """
+    try:
+        return list(_planned(tomllib.loads(path.read_text()), path.parent))
+    except (OSError, ValueError) as error:  # a ConfigError is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: expected a grid, a TOML file: {reason}") from error
+
+
+def _planned(grid: Mapping[str, Any], folder: Path) -> Iterator[PlannedRun]:
+    fixed, varied = _checked(grid)
+    names = set()
+    for config, *values in itertools.product(grid["configs"], *varied.values()):
+        own = dict(zip(varied, values, strict=True))
+        flags = [word for option in (fixed | own).items() for word in _flag(*option)]
+        for seed in grid["seeds"]:
+            words = [f"{option}={_text(value)}" for option, value in own.items()]
+            name = "__".join([Path(config).stem, *words, f"seed={seed}"])
+            if name in names or len(name) > 200:
+                raise ConfigError(
+                    "vary: expected runs whose folders have different names of at most 200 "
+                    f"characters, got {name}"
+                )
+            names.add(name)
+            yield PlannedRun(name, (_found(config, folder), "--seed", str(seed), *flags))
+
+
+def _checked(grid: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that all runs have, and those that vary. Raises ConfigError."""
+    for key, value in grid.items():
+        if not isinstance(value, _KEYS.get(key, ())):
+            raise ConfigError(
+                f"{key}: expected lists `configs` and `seeds`, tables `options` and `vary`, got "
+                f"{value!r}"
+            )
+    for key, kind in (("configs", str), ("seeds", int)):
+        if not grid.get(key) or not all(type(value) is kind for value in grid[key]):
+            raise ConfigError(f"{key}: expected a list of {kind.__name__}, got {grid.get(key)!r}")
+    fixed, varied = (dict(_leaves(grid.get(table, {}))) for table in ("options", "vary"))
+    for name in (*fixed, *varied):
+        if name in _ITS_OWN:
+            raise ConfigError(f"{name}: each run has its own; see {_ITS_OWN[name]}")
+    for name, values in varied.items():
+        if not isinstance(values, list) or not values:
+            raise ConfigError(f"vary.{name}: expected a list of values, got {values!r}")
+    return fixed, varied
+
+
+def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Options by their names, with or without quotes: `replay.ratio = 4` makes a table in TOML."""
+    for key, value in table.items():
+        name = (f"{path}.{key}" if path else key).replace("_", "-")
+        if isinstance(value, Mapping):
+            yield from _leaves(value, name)
+        else:
+            yield name, value
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        section, dot, last = name.rpartition(".")
+        return [f"--{name}" if value else f"--{section}{dot}no-{last}"]
+    values = value if isinstance(value, list) else [value]
+    # One line, as a run records its command: it is compared with that.
+    return [f"--{name}", *(str(each).replace("\n", " ") for each in values)]
+
+
+def _text(value: Any) -> str:
+    """Fit for the name of a folder."""
+    values = value if isinstance(value, list) else [value]
+    return re.sub(r"[^\w.+,-]+", "_", "x".join(map(str, values)))
+
+
+def _found(config: str, folder: Path) -> str:
+    # Absolute, so that the run is the same one from wherever the command is given.
+    return str((folder / config).resolve()) if config.endswith((".py", ".json")) else config
 
 
 class Outcome(NamedTuple):
@@ -76,14 +170,14 @@ class Experiment:
 
     def work(self, is_stopped: Callable[[], bool]) -> int:
         """Works until all runs are done, or have saved because it is stopped: an `ExitCode`."""
-        next_report = time.monotonic() + _REPORT_SECONDS
+        next_report = time.monotonic() + WARNING_SECONDS
         with ThreadPoolExecutor(self._number, "run") as pool:
             working = [pool.submit(self._work_on, run) for run in self._runs]
-            while wait(working, timeout=_LOOK_SECONDS).not_done:
+            while wait(working, timeout=POLL_SECONDS).not_done:
                 if is_stopped() and not self._is_ending.is_set():
                     self._end()
                 if time.monotonic() > next_report:
-                    next_report = time.monotonic() + _REPORT_SECONDS
+                    next_report = time.monotonic() + WARNING_SECONDS
                     self._report()
         for each in working:
             each.result()
@@ -93,39 +187,39 @@ class Experiment:
 
     def _work_on(self, run: PlannedRun) -> None:
         """In a thread: trains a run and plays its final score, as far as that is left to do."""
-        folder, has_trained = self._folder / run.name, False
-        while not self._is_ending.is_set():
-            step = next_step(folder, run, episodes=self._episodes)
-            # A run that has confirmed its target keeps its earlier command; it is not begun twice.
-            if step == "train" and has_trained:
-                step = "score"
-            if step is None or ((outcome := self._do(run, step)) is None and step == "score"):
-                outcome = Outcome("finished")
-            if outcome is not None:
-                self.outcomes[run.name] = outcome
-                reason = f": {outcome.reason} ({self._log(run)})" if outcome.reason else ""
-                _say(f"{run.name}: {outcome.state}{reason}")
-                return
-            has_trained = True
-
-    def _do(self, run: PlannedRun, step: Step) -> Outcome | None:
-        """Trains or scores a run: how that ended, None if well."""
         folder = self._folder / run.name
-        words = ["train", *run.words, "--workdir", str(folder)]
-        if step == "score":
-            words = ["evaluate", str(folder), "--episodes", str(self._episodes)]
-            words += ["--greedy", "--save", *_allowing(folder)]
-        _say(f"{run.name}: {'trains' if step == 'train' else 'plays its final score'}")
-        code = self._run(run, words)
-        what = "" if step == "train" else "its evaluation "
-        if self._is_ending.is_set() and (code in _DONE or code == ExitCode.KILLED or what):
+        if self._is_ending.is_set():
+            return
+        outcome = None
+        if not has_trained(folder, run):
+            outcome = self._train(run, folder)
+        if outcome is None and not has_score(folder, self._episodes):
+            outcome = self._score(run, folder)
+        self.outcomes[run.name] = outcome = outcome or Outcome("finished")
+        reason = f": {outcome.reason} ({self._log(run)})" if outcome.reason else ""
+        _say(f"{run.name}: {outcome.state}{reason}")
+
+    def _train(self, run: PlannedRun, folder: Path) -> Outcome | None:
+        """How that ended; None if well."""
+        _say(f"{run.name}: trains")
+        code = self._run(run, ["train", *run.words, "--workdir", str(folder)])
+        if code not in _DONE and not (self._is_ending.is_set() and code == ExitCode.KILLED):
+            return Outcome("failed", f"ended with {code}: {_last_line(self._log(run))}")
+        # A signal before it has begun leaves no folder, and ends it with 0, too.
+        if self._is_ending.is_set() or command_of(folder) is None:
             return Outcome("interrupted", STOPPED)
-        if code not in (_DONE if step == "train" else {ExitCode.OK}):
-            return Outcome("failed", f"{what}ended with {code}: {_last_line(self._log(run))}")
-        if step == "train":
-            reason = read_run(folder).reason
-            if command_of(folder) is None or reason.startswith(STOPPED):
-                return Outcome("interrupted", reason or STOPPED)
+        reason = read_run(folder).reason
+        return Outcome("interrupted", reason) if reason.startswith(STOPPED) else None
+
+    def _score(self, run: PlannedRun, folder: Path) -> Outcome | None:
+        _say(f"{run.name}: plays its final score")
+        words = ["evaluate", str(folder), "--episodes", str(self._episodes), "--greedy", "--save"]
+        code = self._run(run, words + _allowing(folder))
+        if self._is_ending.is_set():
+            return Outcome("interrupted", STOPPED)
+        if code != ExitCode.OK:
+            last = _last_line(self._log(run))
+            return Outcome("failed", f"its evaluation ended with {code}: {last}")
         return None
 
     def _run(self, run: PlannedRun, words: Sequence[str]) -> int:
@@ -163,18 +257,17 @@ class Experiment:
         return self._folder / "logs" / f"{run.name}.log"
 
 
-def next_step(folder: Path, run: PlannedRun, *, episodes: int) -> Step | None:
-    """What is left to do for a run: to train it, or to play its final score; None if nothing.
-
-    `folder`: of the run; it need not be there. `episodes`: of its final score, at least.
-    """
+def has_trained(folder: Path, run: PlannedRun) -> bool:
+    """True if the folder holds this run, as it is planned, and it has finished."""
     command = command_of(folder)
-    if command is None or _words(command) != [*run.words]:
-        return "train"
-    if read_run(folder).state != "finished":
-        return "train"
+    is_same = command is not None and _words(command) == [*run.words]
+    return is_same and read_run(folder).state == "finished"
+
+
+def has_score(folder: Path, episodes: int) -> bool:
+    """True if the run has a final score of at least so many episodes."""
     kept = read_final_score(folder)
-    return None if kept is not None and kept.episodes >= episodes else "score"
+    return kept is not None and kept.episodes >= episodes
 
 
 def check_same(folder: Path, run: PlannedRun) -> None:
@@ -201,7 +294,7 @@ def command_of(folder: Path) -> str | None:
 
 def _words(command: str) -> list[str]:
     """Words of `seedrl train`, as a grid plans them."""
-    return _without(shlex.split(command)[2:], _NOT_OF_THE_GRID)
+    return _without(shlex.split(command)[2:], ("--workdir", "--resume"))
 
 
 def _without(words: list[str], flags: tuple[str, ...]) -> list[str]:
@@ -221,7 +314,7 @@ def _allowing(run: Path) -> list[str]:
 
 def _last_line(log: Path) -> str:
     with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        file.seek(max(0, log.stat().st_size - 2**16))
         lines = file.read().decode(errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 

@@ -19,9 +19,8 @@ from seedrl.errors import ConfigError
 from seedrl.run_files import read_regular
 
 # What does not change how a run learns, or must differ between its runs.
-_IGNORED = ("seed", *(f"serving.{name}" for name in OWN_SERVING), "logging.", "checkpoint.")
-_MOST_NAMED = 4
-_ABSENT = "(absent)"
+_IGNORED = ("seed", *(f"serving.{name}" for name in OWN_SERVING))
+_IGNORED_SECTIONS = ("logging.", "checkpoint.")
 
 
 class Round(NamedTuple):
@@ -73,12 +72,6 @@ class MeasuredRun(NamedTuple):
         """How many environment steps it may take."""
         return int(self.config["learning"]["total_steps"])
 
-    @property
-    def task(self) -> str:
-        """The environment that it plays, with its wrappers."""
-        environment = self.config["environment"]
-        return " + ".join([environment["id"], *environment.get("wrappers", ())])
-
     def reached(self, threshold: float) -> Round | None:
         """The first round at or above a return; None without one.
 
@@ -103,8 +96,9 @@ class Group(NamedTuple):
 
     @property
     def task(self) -> str:
-        """What they play."""
-        return self.runs[0].task
+        """The environment that they play, with its wrappers."""
+        environment = self.runs[0].config["environment"]
+        return " + ".join([environment["id"], *environment.get("wrappers", ())])
 
 
 def measure(folder: Path) -> MeasuredRun:
@@ -118,18 +112,13 @@ def measure(folder: Path) -> MeasuredRun:
             f"expected the folder of a run with its {run_files.CONFIG}, got {folder}, whose run "
             "has not begun to train; leave it out"
         ) from None
-    metrics = _Metrics()
-    for lines in LineReader(folder / run_files.METRICS).rest():
-        for line in lines:
-            metrics.add(parsed(line))
-    rounds = tuple(metrics.dated(line) for line in metrics.rounds)
+    rounds, seconds = _rounds(folder / run_files.METRICS)
     if not rounds:
         raise ConfigError(
             f"{folder}: expected a round of evaluation in its {run_files.METRICS}, found none; "
             "train it on, or leave it out"
         )
     last, kept = rounds[-1], read_final_score(folder)
-    final = last.mean_return if kept is None else kept.mean
     origin = f"{'confirmation' if last.is_confirmation else 'last round'} of {last.episodes}"
     if kept is not None:
         origin = f"{kept.episodes} fresh {'greedy' if kept.greedy else 'exploring'}"
@@ -137,51 +126,51 @@ def measure(folder: Path) -> MeasuredRun:
         record=read_run(folder),
         config=config,
         rounds=rounds,
-        final=final,
+        final=last.mean_return if kept is None else kept.mean,
         final_origin=f"{origin} episodes",
         is_fresh=kept is not None,
-        seconds=metrics.seconds,
+        seconds=seconds,
     )
 
 
-class _Metrics:
-    """The lines of a run's metrics that are part of it."""
-
-    def __init__(self) -> None:
-        self.rounds: list[dict[str, Any]] = []
-        self.seconds = 0.0
-        self._intervals = [(0.0, 0.0, 0.0)]  # updates, environment steps, seconds
-
-    def add(self, line: dict[str, Any]) -> None:
+def _rounds(path: Path) -> tuple[tuple[Round, ...], float]:
+    """The rounds that are part of the run, and the seconds that it took, from its metrics."""
+    played: list[dict[str, Any]] = []
+    made, total = [(0.0, 0.0, 0.0)], 0.0  # updates, environment steps, seconds of intervals
+    for line in (parsed(text) for texts in LineReader(path).rest() for text in texts):
         steps, seconds = _number(line, "env_steps"), _number(line, "elapsed_seconds")
         if steps is None or seconds is None:
-            return
-        self.seconds = max(self.seconds, seconds)
+            continue
+        total = max(total, seconds)
         if line.get("kind") == "session":
             # What a session did not save, the next one lacks.
-            self.rounds = [each for each in self.rounds if each["env_steps"] <= steps]
-            self._intervals = [each for each in self._intervals if each[1] <= steps]
+            played = [each for each in played if each["env_steps"] <= steps]
+            made = [each for each in made if each[1] <= steps]
         elif line.get("kind") == "evaluation" and _number(line, "mean_return") is not None:
-            self.rounds.append(line)
+            played.append(line)
         elif line.get("kind") == "metrics" and (updates := _number(line, "updates")) is not None:
-            self._intervals.append((updates, steps, seconds))
+            made.append((updates, steps, seconds))
+    return tuple(_dated(line, *zip(*made, strict=True)) for line in played), total
 
-    def dated(self, line: dict[str, Any]) -> Round:
-        """The round at the step at which its parameters were made.
 
-        A round may end long after: its score at that later step would make the curve wrong.
-        """
-        steps, seconds = float(line["env_steps"]), float(line["elapsed_seconds"])
-        updates, (at, of_steps, of_seconds) = (
-            _number(line, "updates"),
-            zip(*self._intervals, strict=True),
-        )
-        if updates is not None and updates <= at[-1]:
-            steps = min(steps, float(np.interp(updates, at, of_steps)))
-            seconds = min(seconds, float(np.interp(updates, at, of_seconds)))
-        episodes = int(_number(line, "episodes") or 0)
-        mean_return = float(line["mean_return"])
-        return Round(steps, seconds, mean_return, episodes, bool(line.get("is_confirmation")))
+def _dated(
+    line: dict[str, Any],
+    updates: tuple[float, ...],
+    env_steps: tuple[float, ...],
+    seconds: tuple[float, ...],
+) -> Round:
+    """The round at the step at which its parameters were made.
+
+    A round may end long after: its score at that later step would make the curve wrong.
+    """
+    at_step, at_second = float(line["env_steps"]), float(line["elapsed_seconds"])
+    update = _number(line, "updates")
+    if update is not None and update <= updates[-1]:
+        at_step = min(at_step, float(np.interp(update, updates, env_steps)))
+        at_second = min(at_second, float(np.interp(update, updates, seconds)))
+    episodes = int(_number(line, "episodes") or 0)
+    is_confirmation = bool(line.get("is_confirmation"))
+    return Round(at_step, at_second, float(line["mean_return"]), episodes, is_confirmation)
 
 
 def _number(line: dict[str, Any], name: str) -> float | None:
@@ -196,32 +185,30 @@ def group(runs: Iterable[MeasuredRun]) -> list[Group]:
     found: dict[str, list[MeasuredRun]] = {}
     for run in runs:
         found.setdefault(json.dumps(_fields(run), sort_keys=True), []).append(run)
-    members = list(found.values())
+    firsts = [same[0] for same in found.values()]
     return [
-        Group(_name(same[0], members), tuple(sorted(same, key=lambda run: run.record.seed or 0)))
-        for same in members
+        Group(_name(same[0], firsts), tuple(sorted(same, key=lambda run: run.record.seed or 0)))
+        for same in found.values()
     ]
 
 
-def _name(run: MeasuredRun, groups: Iterable[list[MeasuredRun]]) -> str:
-    firsts = [same[0] for same in groups]
+def _name(run: MeasuredRun, firsts: Iterable[MeasuredRun]) -> str:
     alike = [_fields(each) for each in firsts if each.record.config == run.record.config]
     own = _fields(run)
     differing = [
         path
         for path in dict.fromkeys(path for fields in alike for path in fields)
-        if len({json.dumps(fields.get(path, _ABSENT)) for fields in alike}) > 1
+        if len({json.dumps(fields.get(path)) for fields in alike}) > 1
     ]
-    words = [f"{path}={_text(own.get(path, _ABSENT))}" for path in differing[:_MOST_NAMED]]
-    more = [f"and {len(differing) - _MOST_NAMED} more"] * (len(differing) > _MOST_NAMED)
-    return " ".join([run.record.config, *words, *more])
+    words = [f"{path}={_text(own.get(path, '(absent)'))}" for path in differing[:4]]
+    return " ".join([run.record.config, *words, *["…"] * (len(differing) > 4)])
 
 
 def _fields(run: MeasuredRun) -> dict[str, Any]:
     return {
         path: value
         for path, value in _leaves("", run.config)
-        if not any(path == name or (name[-1] == "." and path.startswith(name)) for name in _IGNORED)
+        if path not in _IGNORED and not path.startswith(_IGNORED_SECTIONS)
     }
 
 

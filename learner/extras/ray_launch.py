@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +30,10 @@ from learner.processes.env_servers import (
     env_server_environment,
     private_folder,
 )
+from learner.processes.stop import StopRequest, stop_on_signals
 from seedrl.errors import ConfigError, HostLostError
 from seedrl.exit_codes import ExitCode
+from seedrl.timing import GRACE_SECONDS
 
 # Another start of the learner would not change these.
 _FINAL = (
@@ -40,11 +42,6 @@ _FINAL = (
 )
 # Restarts of the learner in its actor, and as often of the actor.
 _RESTARTS = 6
-_TAKEN_SECONDS = 60.0
-# How often an env server's actor looks whether the learner has moved to another address.
-_POLL_SECONDS = 5.0
-_LONGEST_PAUSE_SECONDS = 60.0
-_GRACE_SECONDS = 5.0
 
 
 class Work(NamedTuple):
@@ -104,12 +101,12 @@ class LearnerActor:
                 if self._is_ending or code in _FINAL:
                     break
                 # One whose actor was lost may still be at work: then the folder is its own.
-                time.sleep(_TAKEN_SECONDS if code == ExitCode.TEMPORARY else 1.0)
+                time.sleep(60.0 if code == ExitCode.TEMPORARY else 1.0)
             return code
 
     def address(self) -> str:
         """Where it serves; "" if it is not known yet."""
-        self._has_address.wait(_POLL_SECONDS)
+        self._has_address.wait(GRACE_SECONDS)
         return self._address
 
     def stop(self) -> None:
@@ -141,20 +138,14 @@ class EnvServerActor:
 
         It is started again when it dies, and when the learner has moved.
         """
-        pause = 1.0
         with private_folder() as folder:
             _write(folder, work.files)
             while True:
-                address, started = _address_of(learner), time.monotonic()
-                if not address:
-                    continue
-                code = _follow(work, folder, learner, address)
-                if code in (ExitCode.OK, ExitCode.USAGE):
-                    return code
-                if code is None or time.monotonic() - started > _LONGEST_PAUSE_SECONDS:
-                    pause = 1.0
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                if address := _address_of(learner):
+                    code = _follow(work, folder, learner, address)
+                    if code in (ExitCode.OK, ExitCode.USAGE):
+                        return code
+                time.sleep(GRACE_SECONDS)
 
 
 def _follow(work: Work, folder: Path, learner: Any, address: str) -> int | None:
@@ -164,16 +155,16 @@ def _follow(work: Work, folder: Path, learner: Any, address: str) -> int | None:
     child = Child(words, _variables(env_server_environment(), work), on_exit=ended.put)
     while True:
         with contextlib.suppress(queue.Empty):
-            return ended.get(timeout=_POLL_SECONDS)
+            return ended.get(timeout=GRACE_SECONDS)
         if _address_of(learner) not in ("", address):
-            child.end(_GRACE_SECONDS)
+            child.end(GRACE_SECONDS)
             return None
 
 
 def _address_of(learner: Any) -> str:
     """Where the learner serves; "" if its actor is not there at the moment."""
     with contextlib.suppress(GetTimeoutError, RayActorError):
-        return str(ray.get(learner.address.remote(), timeout=2 * _POLL_SECONDS))
+        return str(ray.get(learner.address.remote(), timeout=2 * GRACE_SECONDS))
     return ""
 
 
@@ -217,10 +208,10 @@ def launch(work: Work, resources: Resources, *, address: str, resume: str) -> in
             f"--address: no Ray cluster answers at {address!r} (`ray start --head` starts one on a "
             f"machine): {str(error).splitlines()[0]}"
         ) from error
-    with _signals() as signals, contextlib.ExitStack() as stack:
-        stack.callback(ray.shutdown)  # ends all actors of this launch
+    with stop_on_signals() as stop, contextlib.ExitStack() as stack:
+        stack.callback(ray.shutdown)  # ends all actors of this launch; so does the driver's end
         try:
-            return _place_and_wait(work, resources, signals, resume)
+            return _place_and_wait(work, resources, stop, resume)
         except ConnectionError as error:
             raise HostLostError(
                 f"the connection to the cluster at {address} is lost; this resumes the run from "
@@ -228,7 +219,7 @@ def launch(work: Work, resources: Resources, *, address: str, resume: str) -> in
             ) from error
 
 
-def _place_and_wait(work: Work, resources: Resources, signals: list[float], resume: str) -> int:
+def _place_and_wait(work: Work, resources: Resources, stop: StopRequest, resume: str) -> int:
     number = work.num_env_servers
     group = _room(resources, number)
 
@@ -251,7 +242,7 @@ def _place_and_wait(work: Work, resources: Resources, signals: list[float], resu
         own = options(index + 1, {"CPU": resources.env_server_cpus}, -1)
         actor = of_env_server.options(**own).remote()
         runs[actor.run.remote(work, learner)] = f"env server {index}"
-    return _wait(learner, runs, signals, resume)
+    return _wait(learner, runs, stop, resume)
 
 
 def _room(resources: Resources, num_env_servers: int) -> Any:
@@ -272,11 +263,11 @@ def _room(resources: Resources, num_env_servers: int) -> Any:
     return group
 
 
-def _wait(learner: Any, runs: dict[Any, str], signals: list[float], resume: str) -> int:
-    """Follows the run. The first signal asks the learner to save and end, the second kills."""
+def _wait(learner: Any, runs: dict[Any, str], stop: StopRequest, resume: str) -> int:
+    """Follows the run. A signal asks the learner to save and end; the second ends this process."""
     is_asked, refused = False, False
-    while len(signals) < 2:
-        if (signals or refused) and not is_asked:
+    while True:
+        if (stop.is_set() or refused) and not is_asked:
             is_asked = True
             learner.stop.remote()
         for ended in ray.wait(list(runs), timeout=0.5)[0]:
@@ -293,22 +284,3 @@ def _wait(learner: Any, runs: dict[Any, str], signals: list[float], resume: str)
             if code == ExitCode.USAGE:
                 print(f"seedrl: error: {name} is refused; its log says why", file=sys.stderr)
                 refused = True
-    return ExitCode.KILLED
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[list[float]]:
-    """Times of SIGINT, SIGTERM and SIGHUP; those within a second are one request."""
-    times: list[float] = []
-
-    def note(number: int, frame: object) -> None:
-        if not times or time.monotonic() - times[-1] > 1.0:
-            times.append(time.monotonic())
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, note) for number in numbers}
-    try:
-        yield times
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -6,12 +6,11 @@ compute the same decision of all votes (`decide`), by which the limiter of each 
 
 import contextlib
 import queue
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from learner.multihost.peers import Peers
+from learner.runtime.rate_limiter import RateLimiter
 from seedrl.replay.rate_limiter import Limiter
 
 # How long a host waits for experience of its own before it votes without. The others, which may
@@ -99,86 +98,52 @@ def alone() -> Hosts:
     return Hosts(Peers(), Agenda())
 
 
-class AgreedLimiter:
-    """Takes the place of `RateLimiter`, with the same methods, where a run has several hosts.
+class AgreedLimiter(RateLimiter):
+    """A `RateLimiter` of a run on several hosts, whose value changes by what all have agreed on.
 
-    Its value changes by what all hosts have agreed on, so that learning decides alike on all of
-    them: by the steps of all, the sequences of all shards, and updates, which all take together.
-    What acting asks counts this host's latest steps too, of which the others do not know yet: it is
-    never further ahead than a host alone would be, but for what others act within a round of votes.
+    So learning decides alike on all of them: by the steps of all, the sequences of all shards, and
+    updates, which all take together. What acting asks counts this host's latest steps too, of which
+    the others do not know yet: it is never further ahead than a host alone would be, but for what
+    others act within a round of votes.
 
     Pages are this host's own: where these decide (an on-policy queue), each host holds back its own
     acting, and learning waits for all.
+
+    Attributes:
+      on_others: takes the steps that other hosts report; called by the learning thread.
     """
 
-    def __init__(
-        self,
-        limiter: Limiter,
-        peers: Peers,
-        agenda: Agenda,
-        on_others: Callable[[int], object] = lambda steps: None,
-    ):
-        """`on_others` takes the steps that other hosts report; called by the learning thread."""
-        self._agreed = limiter
+    def __init__(self, limiter: Limiter, peers: Peers, agenda: Agenda):
+        super().__init__(limiter)
         self._peers, self._agenda = peers, agenda
-        self.on_others = on_others
+        self.on_others: Callable[[int], object] = lambda steps: None
+        # Guarded by `_changed`, as the limiter: acting counts, and the learning thread votes.
         self._steps = 0  # not yet reported
         self._sequences: Sequence[int] = ()
-        self._num_votes = 0
-        self._is_closed = False
-        self._changed = threading.Condition()  # guards all of these
 
     @property
     def now(self) -> Limiter:
         """The current value, with this host's steps that are not yet reported."""
         with self._changed:
-            return self._view()
+            return self._limiter.acted(self._steps)
 
     def acted(self, steps: int, pages: int = 0) -> None:
         """See RateLimiter."""
         with self._changed:
             self._steps += steps
-            self._agreed = self._agreed.acted(0, pages)
+            self._limiter = self._limiter.acted(0, pages)
             if self._expects_update():
                 self._changed.notify_all()
-
-    def dropped(self, pages: int) -> None:
-        """See RateLimiter."""
-        self.acted(0, -pages)
 
     def holds(self, num_sequences: Sequence[int]) -> bool:
         """Takes what each shard of this host holds; whether there is enough on all hosts."""
         with self._changed:
             self._sequences = list(num_sequences)
-            return self._agreed.is_ready
-
-    def took(self) -> None:
-        """See RateLimiter."""
-        with self._changed:
-            self._agreed = self._agreed.took()
-            self._changed.notify_all()
-
-    def applied(self) -> None:
-        """See RateLimiter."""
-        with self._changed:
-            self._agreed = self._agreed.applied()
-
-    def restore(self, counts: Mapping[str, float]) -> None:
-        """See RateLimiter."""
-        with self._changed:
-            self._agreed = self._agreed.restored(counts)
-            self._changed.notify_all()
+            return self._limiter.is_ready
 
     def wait_to_act(self, timeout_seconds: float) -> bool:
         """See RateLimiter."""
-        deadline = time.monotonic() + timeout_seconds
-        with self._changed:
-            while not self._is_closed and not self._view().may_act():
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
-                    return False
-                self._changed.wait(remaining)
-            return not self._is_closed
+        return self._wait(lambda: self._limiter.acted(self._steps).may_act(), timeout_seconds)
 
     def wait_to_learn(self, timeout_seconds: float) -> bool:
         """Votes with the other hosts; whether all of them take an update now.
@@ -198,7 +163,7 @@ class AgreedLimiter:
                 decision.is_able
                 and not decision.wants_end
                 and not self._is_closed
-                and self._agreed.may_learn()
+                and self._limiter.may_learn()
             )
 
     def abstain(self) -> None:
@@ -206,24 +171,18 @@ class AgreedLimiter:
         if not self._agenda.end:
             self._vote(is_able=False)
 
-    def close(self) -> None:
-        """See RateLimiter."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-
     def _vote(self, *, is_able: bool) -> Vote:
+        """In the learning thread alone, which so votes in the same rounds on all hosts."""
         with self._changed:
-            number, steps = self._num_votes, self._steps
-            self._num_votes += 1
-            sequences = self._sequences
+            steps, sequences = self._steps, self._sequences
         agenda = self._agenda
         own = Vote(steps, sequences, is_able, agenda.wants_save, agenda.wants_end)
-        votes = self._peers.gather(f"update {number}", own)
-        decision = decide([Vote(*vote) for vote in votes])
+        # Without the lock: acting goes on while this host waits for the others' votes.
+        decision = decide([Vote(*vote) for vote in self._peers.gather("update", own)])
         with self._changed:
+            # Of what was acted since, the others will know after the next vote.
             self._steps -= steps
-            self._agreed = self._agreed.acted(decision.steps).holds(decision.sequences)
+            self._limiter = self._limiter.acted(decision.steps).holds(decision.sequences)
             self._changed.notify_all()
         self.on_others(decision.steps - steps)
         if decision.wants_end:
@@ -232,9 +191,6 @@ class AgreedLimiter:
             agenda.save()
         return decision
 
-    def _view(self) -> Limiter:
-        return self._agreed.acted(self._steps) if self._steps else self._agreed
-
     def _expects_update(self) -> bool:
         """Whether an update is due if the other hosts have acted as much as this one."""
-        return self._agreed.acted(self._steps * self._peers.topology.process_count).may_learn()
+        return self._limiter.acted(self._steps * self._peers.topology.process_count).may_learn()

@@ -10,10 +10,6 @@ import numpy as np
 from learner.multihost.topology import Topology
 from seedrl.errors import ConfigError
 
-_JOIN_SECONDS = 120
-# Unless all of them leave together; then nobody waits.
-_LEAVE_SECONDS = 30
-
 
 def free_address(topology: Topology) -> str:
     """Where jax's coordinator can serve: beside the coordinator of the run, on a free port."""
@@ -36,8 +32,8 @@ def join(topology: Topology, address: str) -> None:
         num_processes=topology.process_count,
         process_id=topology.process_index,
         cluster_detection_method="deactivate",
-        initialization_timeout=_JOIN_SECONDS,
-        shutdown_timeout_seconds=_LEAVE_SECONDS,
+        initialization_timeout=120,
+        shutdown_timeout_seconds=30,  # unless all of them leave together; then nobody waits
     )
     jax.devices()  # tells all processes of all devices, and waits for that
     if jax.default_backend() == "cpu":
@@ -69,13 +65,11 @@ def require_as_many(topology: Topology) -> None:
     counts = [
         len(jax.local_devices(process_index=index)) for index in range(topology.process_count)
     ]
-    for index, count in enumerate(counts):
-        if count != counts[0]:
-            raise ConfigError(
-                "learning.num_devices: expected as many devices on each host, got "
-                f"{counts[0]} on host 0 and {count} on host {index}; set it to "
-                f"{min(counts) * topology.process_count}, which all have"
-            )
+    if len(set(counts)) > 1:
+        raise ConfigError(
+            f"learning.num_devices: expected as many devices on each host, got {counts}; set it to "
+            f"{min(counts) * topology.process_count}, which all have"
+        )
 
 
 def devices_of(topology: Topology, num_local: int) -> list[jax.Device]:

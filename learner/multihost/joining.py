@@ -7,7 +7,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +28,17 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import describe
 from seedrl.spec_json import encode_spec, saved_spec
 from seedrl.specs import EnvSpec
+from seedrl.timing import POLL_SECONDS
 from seedrl.wire.credentials import read_token
 
 # What hosts may have each its own, beside OWN_SERVING.
 _OWN = ("launch", "logging")
-# How long a file of the first host may take until another one sees it: NFS keeps for up to a minute
-# what it has last read of a folder; listing that asks again.
-_SEEN_SECONDS = 20.0
-_TICK_SECONDS = 0.2
 
 
 class StoppedError(UserError):
-    """The wait for other hosts was ended by a signal.
+    """The wait for other hosts was ended by a signal."""
 
-    Not with 0: the engine that has started this host would take its part of the run for done.
-    """
-
+    # Not 0: the engine that has started this host would take its part of the run for done.
     exit_code = ExitCode.KILLED
 
 
@@ -69,12 +64,7 @@ def joined(
             f"--process-count: learning.schedule {config.learning.schedule} is for one host, where "
             "one thread acts and learns; expected asynchronous"
         )
-    run = {
-        "--process-count": str(topology.process_count),
-        "--init-from": str(init_from or "nothing"),
-    }
-    links = _meet(topology, run | _common(config), _token(config, topology), stop)
-    peers, agenda = Peers(topology, links), Agenda()
+    peers, agenda = Peers(topology, _meet(topology, config, stop, init_from)), Agenda()
     try:
         address = jax_processes.free_address(topology) if topology.is_first else ""
         jax_processes.join(topology, peers.gather("jax", address)[0])
@@ -88,14 +78,32 @@ def joined(
     peers.leave()
 
 
+def _meet(
+    topology: Topology, config: Config, stop: StopRequest, init_from: Path | None
+) -> dict[int, MessageSocket]:
+    """This host's connections, once all are there and have found that they share one run."""
+    run = _common(config) | {
+        "--process-count": str(topology.process_count),
+        "--init-from": str(init_from or "nothing"),
+    }
+    token = _token(config, topology)
+    line = f"learner: {topology.name} waits for the others, at {topology.coordinator}"
+    print(line, file=sys.stderr, flush=True)
+
+    def poll() -> None:
+        _require_wanted(stop)
+
+    if topology.is_first:
+        return receive_all(topology, run, token, poll=poll)
+    return {0: dial(topology, run, token, poll=poll)}
+
+
 def own_folder(workdir: Path, topology: Topology) -> Path:
     """Where this host writes of itself: the first one in the run's folder, others below it."""
     return workdir if topology.is_first else workdir / run_files.HOSTS / str(topology.process_index)
 
 
-def require_shared(
-    workdir: Path, hosts: Hosts, stop: StopRequest, seconds: float = _SEEN_SECONDS
-) -> None:
+def require_shared(workdir: Path, hosts: Hosts, stop: StopRequest, seconds: float = 20.0) -> None:
     """Raises ConfigError if hosts do not see one folder of the run within some seconds."""
     if hosts.is_alone:
         return
@@ -105,7 +113,7 @@ def require_shared(
     word = _gathered("folder", word, hosts, stop)[0]
     deadline = time.monotonic() + seconds
     while not (sees := _holds(note, word)) and time.monotonic() < deadline:
-        time.sleep(_TICK_SECONDS)
+        time.sleep(POLL_SECONDS)
     all_see = _gathered("sees", sees, hosts, stop)
     if not all(all_see):
         raise ConfigError(
@@ -116,6 +124,7 @@ def require_shared(
 
 def _holds(note: Path, word: str) -> bool:
     with contextlib.suppress(OSError):
+        # NFS keeps for up to a minute what it has last read of a folder; listing asks again.
         os.listdir(note.parent)
         return note.read_text() == word
     return False
@@ -138,50 +147,43 @@ def broadcast_flag(tag: str, flag: bool, hosts: Hosts, stop: StopRequest) -> boo
     return bool(_gathered(tag, flag, hosts, stop)[0])
 
 
-class CommonSpec:
+def common_spec(
+    wait_for_spec: Callable[..., EnvSpec | None],
+    hosts: Hosts,
+    stop: StopRequest,
+    check_threads: Callable[[], object],
+    timeout: float,
+) -> EnvSpec | None:
     """What environments look like, for all hosts: also for one that no env server has joined.
 
-    Used by the main thread: it waits for a spec, and then settles whether the run uses it.
+    Args:
+      wait_for_spec: of the hub.
+      check_threads: called meanwhile; may raise.
+      timeout: how long to wait for an env server of this host, in seconds.
+
+    None if no host has an env server yet, or if the run is stopped while it waits for other hosts.
+    Raises ConfigError if hosts have different ones.
     """
-
-    def __init__(
-        self,
-        wait_for_spec: Callable[..., EnvSpec | None],
-        hosts: Hosts,
-        stop: StopRequest,
-        check_threads: Callable[[], object] = lambda: None,
-    ):
-        """Args: `Hub.wait_for_spec`; `check_threads` is called meanwhile, and may raise."""
-        self._wait_for_spec, self._check_threads = wait_for_spec, check_threads
-        self._hosts, self._stop = hosts, stop
-        self._num_asked = 0
-
-    def wait(self, timeout: float) -> EnvSpec | None:
-        """See `Hub.wait_for_spec`; None, too, if the run is stopped while it waits for other hosts.
-
-        Raises ConfigError if hosts have different ones.
-        """
-        own = self._wait_for_spec(timeout)
-        if self._hosts.is_alone:
-            return own
-        self._num_asked += 1
-        text, tag = None if own is None else encode_spec(own), f"spec {self._num_asked}"
-        try:
-            texts = _gathered(tag, text, self._hosts, self._stop, self._check_threads)
-        except StoppedError:
-            return None
-        found = next((each for each in texts if each is not None), None)
-        if found is None:
-            return None
-        spec = saved_spec(found)
-        # One that has joined since it was asked for may have brought another one, too.
-        own = self._wait_for_spec(0.0, spec)
-        if own is not None and (difference := spec.difference(own)):
-            raise ConfigError(
-                f"environment: expected the same on all hosts, got {'; '.join(difference)}. hint: "
-                "check whether another version of it is installed there"
-            )
+    own = wait_for_spec(timeout)
+    if hosts.is_alone:
         return own
+    text = None if own is None else encode_spec(own)
+    try:
+        texts = _gathered("spec", text, hosts, stop, check_threads)
+    except StoppedError:
+        return None
+    found = next((each for each in texts if each is not None), None)
+    if found is None:
+        return None
+    spec = saved_spec(found)
+    # One that has joined since it was asked for may have brought another one, too.
+    own = wait_for_spec(0.0, spec)
+    if own is not None and (difference := spec.difference(own)):
+        raise ConfigError(
+            f"environment: expected the same on all hosts, got {'; '.join(difference)}. hint: "
+            "check whether another version of it is installed there"
+        )
+    return own
 
 
 def _gathered(
@@ -217,21 +219,6 @@ def _token(config: Config, topology: Topology) -> str:
             "network that you trust"
         )
     return ""
-
-
-def _meet(
-    topology: Topology, run: Mapping[str, str], token: str, stop: StopRequest
-) -> dict[int, MessageSocket]:
-    """The connections of this host."""
-    line = f"learner: {topology.name} waits for the others, at {topology.coordinator}"
-    print(line, file=sys.stderr, flush=True)
-
-    def poll() -> None:
-        _require_wanted(stop)
-
-    if topology.is_first:
-        return receive_all(topology, run, token, poll=poll)
-    return {0: dial(topology, run, token, poll=poll)}
 
 
 def _common(config: Config) -> dict[str, str]:

@@ -16,24 +16,22 @@ import errno
 import hmac
 import json
 import secrets
-import selectors
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from learner.multihost.peers import LONGEST_BYTES, MessageSocket
+from learner.multihost.peers import MessageSocket
 from learner.multihost.topology import Topology
 from seedrl.errors import AddressInUseError, ConfigError, HostLostError
+from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 from seedrl.wire.printable import printable
 
 # Engines start processes minutes apart: images are pulled, nodes are made.
 MEETING_SECONDS = 900.0
-# Who has connected may keep all others waiting for so long. A stranger who does that again and
-# again keeps hosts from meeting, and nothing else (docs/threat-model.md).
-_HELLO_SECONDS = 5.0
-_TICK_SECONDS = 0.2
-# A stranger may not ask for more memory than a hello takes.
+# A stranger may not ask for more memory than a hello takes. Nor can one that has connected keep all
+# others waiting for longer than GRACE_SECONDS; one that does so again and again keeps hosts from
+# meeting, and nothing else (docs/threat-model.md).
 _LONGEST_HELLO_BYTES = 1 << 16
 _CONTEXT, _ALL = "seedrl hosts 2", "all are there"
 # What is wrong with a message that is no hello, or whose sender is gone.
@@ -46,8 +44,7 @@ class _Guest(NamedTuple):
     Attributes:
       link: the connection.
       challenges: the first host's, and its own.
-      process_index: as it says.
-      run: what must be the same on all hosts, by name, as it is there.
+      process_index, run: as it says.
     """
 
     link: MessageSocket
@@ -79,8 +76,8 @@ def receive_all(
     deadline = time.monotonic() + seconds
     met: dict[int, _Guest] = {}
     with _listener(topology) as listener, contextlib.ExitStack() as closing:
-        closing.callback(_close, met)
-        listener.settimeout(_TICK_SECONDS)
+        closing.callback(lambda: _close(met.values()))
+        listener.settimeout(POLL_SECONDS)
         while missing := [index for index in range(1, topology.process_count) if index not in met]:
             poll()
             _require_time(deadline, seconds, missing)
@@ -103,10 +100,7 @@ def receive_all(
             try:
                 guest.link.send({"proof": _proof(token, "first", guest.challenges, _ALL)})
             except OSError as error:
-                raise HostLostError(
-                    f"{named([index])} of {topology.process_count} is gone"
-                ) from error
-            guest.link.longest_bytes = LONGEST_BYTES
+                raise HostLostError(f"host {index} of {topology.process_count} is gone") from error
         closing.pop_all()
     return {index: met[index].link for index in sorted(met)}
 
@@ -129,27 +123,20 @@ def dial(
         _require_time(deadline, seconds, [0])
         try:
             with contextlib.ExitStack() as closing:
-                connection = socket.create_connection(topology.address, timeout=_HELLO_SECONDS)
+                connection = socket.create_connection(topology.address, timeout=GRACE_SECONDS)
                 link = closing.enter_context(contextlib.closing(MessageSocket(connection)))
-                link.longest_bytes = _LONGEST_HELLO_BYTES
+                link.limit(POLL_SECONDS, _LONGEST_HELLO_BYTES)
                 # Where nobody listens the kernel may have given it the very port that it dials,
                 # and that would keep the first host from this port.
                 if connection.getsockname() != connection.getpeername():
                     _show_proof(link, topology, run, token, poll, deadline)
-                    link.longest_bytes = LONGEST_BYTES
                     closing.pop_all()
                     return link
         except ConfigError:  # a ValueError, too
             raise
         except _NO_MESSAGE:
             pass  # it is not there yet, goes while it is asked, or another program has the port
-        time.sleep(_TICK_SECONDS)
-
-
-def named(hosts: Iterable[int]) -> str:
-    """For a sentence."""
-    names = [str(index) for index in hosts]
-    return f"host{'s' * (len(names) > 1)} {', '.join(names)}"
+        time.sleep(POLL_SECONDS)
 
 
 def _problem(topology: Topology, run: Mapping[str, str], guest: _Guest) -> str:
@@ -160,14 +147,11 @@ def _problem(topology: Topology, run: Mapping[str, str], guest: _Guest) -> str:
             f"{run[name]}. hint: start all with one command line but for --process-index and --bind"
         )
     if not 0 < guest.process_index < topology.process_count:
-        others = topology.process_count - 1
-        return f"--process-index: expected 1 to {others} beside host 0, got {guest.process_index}"
+        return (
+            f"--process-index: expected 1 to {topology.process_count - 1} beside host 0, got "
+            f"{guest.process_index}"
+        )
     return ""
-
-
-def _close(met: Mapping[int, _Guest]) -> None:
-    for guest in met.values():
-        guest.link.close()
 
 
 def _accept(listener: socket.socket, token: str, poll: Callable[[], object]) -> _Guest | None:
@@ -175,10 +159,10 @@ def _accept(listener: socket.socket, token: str, poll: Callable[[], object]) -> 
     with contextlib.suppress(*_NO_MESSAGE), contextlib.ExitStack() as closing:
         connection, _ = listener.accept()
         link = closing.enter_context(contextlib.closing(MessageSocket(connection)))
-        link.longest_bytes = _LONGEST_HELLO_BYTES
+        link.limit(POLL_SECONDS, _LONGEST_HELLO_BYTES)
         asked = secrets.token_hex(32)
         link.send({"challenge": asked})
-        message = _next(link, poll, time.monotonic() + _HELLO_SECONDS)
+        message = _next(link, poll, time.monotonic() + GRACE_SECONDS)
         index, run = message["hello"]
         # Of what is nested a proof might not be computed, whoever has sent it.
         if not all(isinstance(text, str) for text in run.values()):
@@ -188,11 +172,7 @@ def _accept(listener: socket.socket, token: str, poll: Callable[[], object]) -> 
         if _is_same(message.get("proof"), expected):
             closing.pop_all()
             return guest
-        _refuse(
-            [guest],
-            "--token-file: expected the token of host 0, got another one or none; start all hosts "
-            "with the same file",
-        )
+        _refuse([guest], "--token-file: expected the token of host 0, got another one or none")
     return None
 
 
@@ -221,29 +201,25 @@ def _show_proof(
 
 def _next(link: MessageSocket, poll: Callable[[], object], deadline: float) -> dict[str, Any]:
     """The next message. Raises TimeoutError, and as `MessageSocket.receive`."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(link, selectors.EVENT_READ)
-        while time.monotonic() < deadline:
-            poll()
-            if selector.select(_TICK_SECONDS):
-                for message in link.receive():
-                    return dict(message)
+    while time.monotonic() < deadline:
+        poll()
+        with contextlib.suppress(TimeoutError):
+            for message in link.receive():
+                return dict(message)
     raise TimeoutError
 
 
 def _proof(
     token: str, side: Literal["first", "other"], challenges: tuple[str, str], said: object
 ) -> str:
-    """HMAC-SHA256 over what one side says, and what both have asked: of no use a second time.
-
-    It names the side, so that neither side's proof is one of the other.
-    """
+    """HMAC-SHA256 over what one side says, and what both have asked: of no use a second time."""
+    # It names the side, so that neither side's proof is one of the other.
     text = json.dumps([_CONTEXT, side, *challenges, said], sort_keys=True)
     return hmac.new(token.encode(), text.encode(), "sha256").hexdigest()
 
 
 def _is_same(proof: object, expected: str) -> bool:
-    """Takes as long for any that is not. A text of JSON may have half of a surrogate pair."""
+    # A text of JSON may have half of a surrogate pair. Takes as long for any that is not the same.
     given = proof.encode("utf-8", "surrogatepass") if isinstance(proof, str) else b""
     return hmac.compare_digest(given, expected.encode())
 
@@ -254,10 +230,15 @@ def _refuse(guests: Iterable[_Guest], problem: str) -> None:
             guest.link.send({"refused": problem})
 
 
+def _close(guests: Iterable[_Guest]) -> None:
+    for guest in guests:
+        guest.link.close()
+
+
 def _require_time(deadline: float, seconds: float, missing: list[int]) -> None:
     if time.monotonic() >= deadline:
         raise HostLostError(
-            f"expected all hosts within {seconds:.0f} s, but {named(missing)} did not come"
+            f"expected all hosts within {seconds:.0f} s; missing: {', '.join(map(str, missing))}"
         )
 
 

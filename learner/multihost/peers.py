@@ -3,7 +3,6 @@
 import contextlib
 import json
 import logging
-import selectors
 import socket
 import struct
 import threading
@@ -15,63 +14,54 @@ from learner.multihost.topology import ALONE, Topology
 from learner.runtime.watchdog import Watchdog, exit_hung, exit_now
 from learner.runtime.worker import ClosedError
 from seedrl.exit_codes import ExitCode
+from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 from seedrl.wire.printable import printable
 
 _logger = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct("!I")
-# What the indices of all hosts' shards take at a save, by far.
+# Far more than a save's message with the page indices of all hosts' shards.
 LONGEST_BYTES = 1 << 28
 _CHUNK_BYTES = 1 << 16
-# How long a peer may leave unread what it is sent.
-_SEND_SECONDS = 20.0
-# Beats: a process that is silent for longer is lost, for whatever reason, since the others wait.
-_SILENT_BEATS = 20
-_TICK_SECONDS = 0.1
-_BLAME_SECONDS = 3.0
-# By then a host whose own thread hangs has ended, with a code that says so.
-_OTHERS_SECONDS = 30.0
+# A host is lost that sends nothing, or leaves unread what it is sent, for longer: all others wait
+# for it. Also the margin in which the watchdog of a host that hangs ends that host first.
+LOST_SECONDS = 20.0
 
 
 class MessageSocket:
-    """A socket that carries JSON objects, each after its length. Any thread sends; one receives.
-
-    Sending never waits for ever: a peer that reads nothing is an OSError after 20 seconds.
-    """
+    """A socket that carries JSON objects, each after its length. Any thread sends; one receives."""
 
     def __init__(self, connection: socket.socket):
         """Takes the socket over."""
-        connection.settimeout(_SEND_SECONDS)
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connection
         self._sending = threading.Lock()
         self._received = bytearray()
-        self.longest_bytes = LONGEST_BYTES  # of a message that is received
+        self.limit(LOST_SECONDS, LONGEST_BYTES)
 
-    def fileno(self) -> int:
-        """For `select`."""
-        return self._socket.fileno()
+    def limit(self, seconds: float, longest_bytes: int) -> None:
+        """How long a peer may neither send nor read, and the length of a message from it."""
+        self._socket.settimeout(seconds)
+        self._longest_bytes = longest_bytes
 
-    def send(self, message: Any) -> None:
-        """Sends a message. Raises OSError if the peer is gone or does not read."""
-        data = _packed(message)
-        with self._sending:
-            self._socket.sendall(data)
+    def send(self, message: Any, *, unless_busy: bool = False) -> None:
+        """Sends a message; `unless_busy`: only if no other thread is sending.
 
-    def beat(self) -> None:
-        """Says that this host is alive, unless something else is being said. Raises as `send`."""
-        if self._sending.acquire(blocking=False):
+        Raises OSError if the peer is gone, or reads nothing for too long.
+        """
+        data = json.dumps(message, separators=(",", ":")).encode()
+        if self._sending.acquire(blocking=not unless_busy):
             try:
-                self._socket.sendall(_packed({}))
+                self._socket.sendall(_LENGTH.pack(len(data)) + data)
             finally:
                 self._sending.release()
 
     def receive(self) -> Iterator[Any]:
-        """What has arrived: call it when the socket is readable; maybe nothing is whole yet.
+        """Waits for bytes, and gives the messages that are whole now; maybe there is none.
 
-        Raises EOFError if the peer has closed, OSError if it is gone, ValueError for what is no
-        message.
+        Raises TimeoutError if nothing comes for too long, EOFError if the peer has closed, OSError
+        if it is gone, ValueError for what is no message.
         """
         data = self._socket.recv(_CHUNK_BYTES)
         if not data:
@@ -79,8 +69,8 @@ class MessageSocket:
         self._received += data
         while len(self._received) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._received)
-            if length > self.longest_bytes:
-                raise ValueError(f"expected at most {self.longest_bytes:,} bytes, got {length:,}")
+            if length > self._longest_bytes:
+                raise ValueError(f"expected at most {self._longest_bytes:,} bytes, got {length:,}")
             end = _LENGTH.size + length
             if len(self._received) < end:
                 return
@@ -104,15 +94,10 @@ class MessageSocket:
         self._socket.close()
 
 
-def _packed(message: Any) -> bytes:
-    data = json.dumps(message, separators=(",", ":")).encode()
-    return _LENGTH.pack(len(data)) + data
-
-
 def exit_lost(line: str) -> NoReturn:
-    """Ends this process at once, for another host is lost. Nothing is saved.
+    """Ends this process at once, because another host is lost. Nothing is saved.
 
-    Whatever it takes part in, a collective say, may never end: nothing here is waited for.
+    A collective that the lost host takes part in may never end: nothing is waited for.
     """
     exit_now(
         f"learner: error: {line}; the run ends, and its newest checkpoint is that of its last "
@@ -125,9 +110,9 @@ def exit_lost(line: str) -> NoReturn:
 class Peers:
     """This host's connections to the others, all of them through the first host.
 
-    What hosts do together they name by a tag, in which all of them must agree; any number of
-    threads may gather, each under tags of its own. Owns one thread, which alone receives, and the
-    sockets; alone neither.
+    Hosts name what they do together by a tag. Several threads may gather at once, each under tags
+    of its own. Owns the sockets, a thread for each that receives, and one that shows that this host
+    is alive; alone none of these.
 
     A host that fails, is gone or falls silent before the end that all agreed on is lost: `on_loss`
     is called, by default `exit_lost`, in each process that is left. The first host notices it of
@@ -143,7 +128,7 @@ class Peers:
         topology: Topology = ALONE,
         links: Mapping[int, MessageSocket] | None = None,
         *,
-        beat_seconds: float = 1.0,
+        lost_seconds: float = LOST_SECONDS,
         on_loss: Callable[[str], object] = exit_lost,
     ):
         """Starts to listen.
@@ -151,29 +136,35 @@ class Peers:
         Args:
           topology: this host's.
           links: of the first host one to each other one, of these one to the first.
-          beat_seconds: how often a host says that it is alive.
+          lost_seconds: a host that is silent for longer is lost.
           on_loss: takes a line that names the host.
         """
         self.topology = topology
         self.waiting: set[str] = set()
         self._links = dict(links or {})
-        self._beat_seconds, self._on_loss = beat_seconds, on_loss
-        self._silent = dict.fromkeys(self._links, 0)  # beats since something was received
+        self._beat_seconds, self._on_loss = lost_seconds / 20, on_loss
         self._changed = threading.Condition()  # guards what follows
         self._given: dict[str, dict[int, Any]] = {}  # on the first host, until all have given
         self._gathered: dict[str, list[Any]] = {}
         self._left: set[int] = set()  # hosts that have come to the end of the run
         # This host ends too, for a reason of its own: no other one is lost any more.
         self._is_ending = False
-        self._thread = threading.Thread(target=self._run, name="hosts", daemon=True)
-        if self._links:
-            self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._guarded, args=work, name="hosts", daemon=True)
+            for work in [*((self._receive, index) for index in self._links), (self._beat,)]
+            if self._links
+        ]
+        for link in self._links.values():
+            link.limit(lost_seconds, LONGEST_BYTES)
+        for thread in self._threads:
+            thread.start()
 
     def gather(self, tag: str, value: Any, poll: Callable[[], object] = lambda: None) -> list[Any]:
         """What all hosts give under this tag, in their order; waits for them.
 
         Args:
-          tag: never used before.
+          tag: of one thread of each host, which uses it again and again. A round ends for a host
+            before it can give its value of the next, so that two rounds are never mixed.
           value: anything that JSON can hold.
           poll: called several times a second meanwhile; may raise.
 
@@ -194,7 +185,7 @@ class Peers:
                         return self._gathered.pop(tag)
                     if self._left or self._is_ending:
                         raise ClosedError
-                    self._changed.wait(_TICK_SECONDS)
+                    self._changed.wait(POLL_SECONDS)
                 poll()  # without the lock, which the thread that receives needs
         finally:
             self.waiting.discard(name)
@@ -214,19 +205,17 @@ class Peers:
             self._changed.notify_all()
         for link in self._links.values():
             link.shut()
-        if self._thread.ident is None or self._thread is threading.current_thread():
-            return
-        self._thread.join()
-        for link in self._links.values():
-            link.close()
+        if threading.current_thread() not in self._threads:
+            for thread in self._threads:
+                thread.join()
+            for link in self._links.values():
+                link.close()
 
     def blamed(self, body: Callable[[], object]) -> Callable[[], object]:
         """`body`, whose errors wait for some seconds, in which a loss ends this process.
 
         What a collective raises when a peer has died may come before anybody has noticed that.
         """
-        if self.topology.process_count == 1:
-            return body
 
         def run() -> object:
             try:
@@ -234,19 +223,19 @@ class Peers:
             except ClosedError:
                 raise
             except Exception:
-                time.sleep(_BLAME_SECONDS)
+                time.sleep(GRACE_SECONDS)
                 raise
 
-        return run
+        return run if self._links else body
 
     def end_if_stuck(self, seconds: float, watchdog: Watchdog) -> None:
         """Ends the process if a thread hangs, which can be neither joined nor saved from.
 
         Called several times a second, by the watchdog's thread. A thread that waits for another
-        host, whose own watchdog ends that one first, has half a minute more.
+        host has more time: the watchdog of that one ends it first.
         """
         late = [name for name in watchdog.late(seconds) if name not in self.waiting]
-        late = late or watchdog.late(seconds + _OTHERS_SECONDS)
+        late = late or watchdog.late(seconds + LOST_SECONDS)
         if late:
             exit_hung(
                 f"{' and '.join(late)} finished nothing for {seconds:.0f} seconds "
@@ -281,11 +270,9 @@ class Peers:
             self._gathered[tag] = values
             self._changed.notify_all()
 
-    def _send(self, index: int, message: Mapping[str, Any] | None) -> None:
-        """`message`: None for a beat."""
-        link = self._links[index]
+    def _send(self, index: int, message: Mapping[str, Any], *, unless_busy: bool = False) -> None:
         try:
-            link.beat() if message is None else link.send(message)
+            self._links[index].send(message, unless_busy=unless_busy)
         except ConnectionError:
             # What it has said last, maybe why it ends, may be unread yet. The thread that receives
             # reads that first, and then finds that it is gone.
@@ -293,50 +280,36 @@ class Peers:
         except OSError as error:
             self._lose(index, f"it does not take what it is sent ({error})")
 
-    def _run(self) -> None:
+    def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
         try:
-            self._receive_all()
+            work(*arguments)
         except Exception as error:
             # A defect of ours: without this thread neither this host nor another one would notice
             # anything any more.
-            _logger.exception("the thread of the hosts has failed")
+            _logger.exception("a thread of the hosts has failed")
             self._lose(self.topology.process_index, f"{type(error).__name__}: {error}")
 
-    def _receive_all(self) -> None:
-        with selectors.DefaultSelector() as selector:
-            for index, link in self._links.items():
-                selector.register(link, selectors.EVENT_READ, index)
-            next_beat = time.monotonic() + self._beat_seconds
-            while not self._is_ending:
-                for key, _ in selector.select(max(0.0, next_beat - time.monotonic())):
-                    if not self._receive(key.data):
-                        selector.unregister(key.fileobj)
-                if time.monotonic() >= next_beat:
-                    # From now: time in which this process was suspended is nobody else's silence.
-                    next_beat = time.monotonic() + self._beat_seconds
-                    self._beat()
-
     def _beat(self) -> None:
-        for index in self._links.keys() - self._left:
-            self._silent[index] += 1
-            if self._silent[index] > _SILENT_BEATS:
-                seconds = _SILENT_BEATS * self._beat_seconds
-                self._lose(index, f"it has said nothing for {seconds:.0f} s")
-            self._send(index, None)
+        while not self._is_ending:
+            for index in self._links.keys() - self._left:
+                # Whoever sends something else at the moment is heard of by that.
+                self._send(index, {}, unless_busy=True)
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_ending, self._beat_seconds)
 
-    def _receive(self, index: int) -> bool:
-        """Receives from one host; whether more is to be expected of it."""
+    def _receive(self, index: int) -> None:
+        """In a thread of its own: receives from one host, until it is gone or this one ends."""
         try:
-            for message in self._links[index].receive():
-                self._handle(message, index)
-            self._silent[index] = 0  # a long message arrives in many parts
+            while not self._is_ending:
+                for message in self._links[index].receive():
+                    self._handle(message, index)
+        # Not by a clock: of a process that was suspended the kernel has kept what others sent.
+        except TimeoutError:
+            self._lose(index, "it has said nothing for too long")
         except (EOFError, OSError):
             self._lose(index, "it is gone")
-            return False
         except (ValueError, KeyError, TypeError) as error:
             self._lose(index, f"it cannot be understood ({type(error).__name__}: {error})")
-            return False
-        return True
 
     def _handle(self, message: Mapping[str, Any], sender: int) -> None:
         if "tag" in message:
@@ -355,7 +328,7 @@ class Peers:
                     self._send(other, message)
 
     def _lose(self, index: int, why: str) -> None:
-        """May be called by two threads at once, one of which sends and one receives."""
+        # Two threads may come here at once, one of which sends and one receives: the first counts.
         with self._changed:
             if self._is_ending or index in self._left:
                 return

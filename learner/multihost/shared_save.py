@@ -42,7 +42,6 @@ class SharedSave:
 
     def __init__(self, peers: Peers):
         self._peers = peers
-        self._num_steps = 0
 
     def require_equal(self, step: int, digest: Callable[[], str]) -> None:
         """Begins a save of update `step`. Ends this process, as each host does, if digests differ.
@@ -123,9 +122,8 @@ class SharedSave:
 
     def _give(self, value: Any = None, problem: str = "") -> list[Any]:
         """The next step: what all give. Raises CheckpointError if one of them has a problem."""
-        self._num_steps += 1
         try:
-            answers = self._peers.gather(f"save {self._num_steps}", [problem, value])
+            answers = self._peers.gather("save", [problem, value])
         except ClosedError as error:
             raise _AllKnowError("the hosts have parted: nothing can be saved") from error
         for each, _ in answers:

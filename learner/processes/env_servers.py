@@ -15,21 +15,18 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from learner.processes import parent_death
-from seedrl.config import Config, EnvironmentConfig, ServingConfig
+from seedrl.config import Config, ServingConfig
 from seedrl.config_io import path_for_children
 from seedrl.errors import ConfigError, in_one_line
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.abandoned import holding, remove_abandoned
+from seedrl.timing import GRACE_SECONDS
 from seedrl.wire.version import MOST_GROUPS
 
 # Many env servers share few cores: each steps its environments in one thread.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _PREFIX = "seedrl-"
 _LONGEST_FOLDER = 80  # of the 107 bytes that a socket's path may have
-# For env servers to close their environments; an environment that hangs is killed after it.
-_GRACE_SECONDS = 15.0
-# For what a killed parent process leaves: its env servers end within 3 s, and hold their logs.
-_RESTART_SECONDS = 5.0
 # How the parent process of env servers starts the line that says why it ends.
 _ERROR = "python -m envs_server: error: "
 
@@ -70,9 +67,14 @@ def plan(
     num_servers = launch.env_servers if env_servers is None else env_servers
     num_envs = launch.envs_per_server if envs_per_server is None else envs_per_server
     num_groups = launch.groups if groups is None else groups
-    _check_range("env-servers", num_servers, 1)
-    _check_range("envs-per-server", num_envs, 0)
-    _check_range("groups", num_groups, 1, MOST_GROUPS)
+    for flag, number, least, most in (
+        ("env-servers", num_servers, 1, math.inf),
+        ("envs-per-server", num_envs, 0, math.inf),
+        ("groups", num_groups, 1, MOST_GROUPS),
+    ):
+        if not least <= number <= most:
+            bound = f"at least {least}" if number < least else f"at most {most}"
+            raise ConfigError(f"--{flag}: expected {bound}, got {number}")
     if num_envs and (env_servers is not None or envs_per_server is not None):
         training = num_servers * num_envs - serving.evaluation_slots
         if training < 1:
@@ -89,13 +91,6 @@ def plan(
     num_envs = num_envs or math.ceil(slots / num_servers)
     fitted = dataclasses.replace(config, serving=serving, launch=launch)
     return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs))
-
-
-def _check_range(flag: str, number: int, least: int, most: float = math.inf) -> None:
-    if number < least:
-        raise ConfigError(f"--{flag}: expected at least {least}, got {number}")
-    if number > most:
-        raise ConfigError(f"--{flag}: expected at most {most}, got {number}")
 
 
 def on_private_socket(serving: ServingConfig, address: str) -> ServingConfig:
@@ -133,14 +128,10 @@ def command(fleet: Fleet, config: Config, *, logs: Path) -> list[str]:
         words += ["--token-file", config.serving.token_file]
     if not launch.local_link:
         words += ["--no-local-link"]
-    for name in _factories(config.environment):
-        words += ["--allow-env", name]
+    for name in dict.fromkeys((config.environment.id, *config.environment.wrappers)):
+        if ":" in name:  # a factory, and no id that gymnasium has
+            words += ["--allow-env", name]
     return words
-
-
-def _factories(environment: EnvironmentConfig) -> list[str]:
-    names = (environment.id, *environment.wrappers)
-    return list(dict.fromkeys(name for name in names if ":" in name))
 
 
 def env_server_environment() -> Mapping[str, str]:
@@ -240,7 +231,7 @@ class EnvServers:
         *,
         on_failure: Callable[[str], object] = lambda line: None,
         variables: Mapping[str, str] | None = None,
-        restart_seconds: float = _RESTART_SECONDS,
+        restart_seconds: float = GRACE_SECONDS,
     ):
         """Starts nothing yet.
 
@@ -248,7 +239,8 @@ class EnvServers:
           words: see `command`.
           on_failure: called once, in a thread of this class, with why they cannot continue.
           variables: environment of the child; by default `env_server_environment`.
-          restart_seconds: pause before a killed child is restarted.
+          restart_seconds: pause before a killed child is restarted: the env servers that it leaves
+            end within 3 s, and hold their logs until then.
         """
         self._words, self._on_failure = words, on_failure
         self._variables = env_server_environment() if variables is None else variables
@@ -268,8 +260,9 @@ class EnvServers:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._is_ending.set()
-        self._child.end(_GRACE_SECONDS)
-        self._thread.join(_GRACE_SECONDS)
+        # The child kills env servers whose environments do not close in time, each by itself.
+        self._child.end(3 * GRACE_SECONDS)
+        self._thread.join(GRACE_SECONDS)
 
     def raise_failure(self) -> None:
         """Raises ConfigError if the env servers cannot continue; nothing else prints the reason.
@@ -282,14 +275,10 @@ class EnvServers:
     def _start(self) -> IO[bytes]:
         """Starts the child; what it writes. The env servers write into logs of their own."""
         read, write = os.pipe()
-        try:
+        lines = os.fdopen(read, "rb")
+        with os.fdopen(write, "wb"):  # in this process: the pipe closes with the child
             self._child = Child(self._words, self._variables, on_exit=self._codes.put, output=write)
-        except BaseException:
-            os.close(read)
-            raise
-        finally:
-            os.close(write)  # the pipe closes with the child
-        return os.fdopen(read, "rb")
+        return lines
 
     def _watch(self) -> None:
         """In a thread that outlives the child: the kernel ties the child to who started it."""

@@ -10,23 +10,13 @@ from types import FrameType
 
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import ending_signals
+from seedrl.timing import GRACE_SECONDS, WARNING_SECONDS
 
 # How a run's reason to end starts if its env servers cannot continue.
 ENV_SERVERS_FAILED = "the env servers failed"
 # `timeout` of the coreutils signals the process that it started, then that process's group: the
 # second signal arrives microseconds after the first. A person needs longer to ask again.
 _REPEAT_SECONDS = 1.0
-# How long a picture may take, and all of an end that was asked for.
-_PATIENT_SECONDS = 60.0
-_ASKED_SECONDS = 10.0
-
-
-def is_repeat(first: float | None, now: float) -> bool:
-    """True if a signal at `now` repeats the request of `first` (None: there was none).
-
-    Both are seconds of one monotonic clock.
-    """
-    return first is not None and now - first < _REPEAT_SECONDS
 
 
 class StopRequest:
@@ -60,14 +50,13 @@ class StopRequest:
         """What follows the reason if the run is stopped before it has started."""
         return f", before training started; nothing was saved; this starts it again: {self.command}"
 
-    def seconds_to_end(self, now: float | None = None) -> float:
+    def seconds_to_end(self) -> float:
         """Seconds left for optional work after everything is saved, such as the learning curve."""
-        if not self.is_set():
-            return _PATIENT_SECONDS
-        if self.first_signal is None:
-            return _ASKED_SECONDS
-        left = self.first_signal + _ASKED_SECONDS - (time.monotonic() if now is None else now)
-        return max(0.0, left)
+        if not self._is_set:
+            return WARNING_SECONDS
+        # Whoever has sent the signal may kill this process some time after it.
+        passed = 0.0 if self.first_signal is None else time.monotonic() - self.first_signal
+        return max(0.0, 2 * GRACE_SECONDS - passed)
 
 
 @contextmanager
@@ -76,8 +65,8 @@ def stop_on_signals(
 ) -> Iterator[StopRequest]:
     """Inside, the first of `ending_signals` sets the request; a second ends the process with 143.
 
-    A second signal within a second of the first is the same request; see `is_repeat`. Outside the
-    main thread, the only one that may handle signals, nothing sets it.
+    A second signal within a second of the first is the same request. Outside the main thread, the
+    only one that may handle signals, nothing sets it.
 
     Args:
       command: see `StopRequest`.
@@ -90,12 +79,11 @@ def stop_on_signals(
 
     def handle(number: int, frame: FrameType | None) -> None:
         now = clock()
-        if is_repeat(stop.first_signal, now):
-            return
-        if stop.first_signal is not None:
+        if stop.first_signal is None:
+            stop.first_signal = now
+            stop.set(signal.Signals(number).name)
+        elif now - stop.first_signal >= _REPEAT_SECONDS:
             os._exit(ExitCode.KILLED)
-        stop.first_signal = now
-        stop.set(signal.Signals(number).name)
 
     numbers = ending_signals()
     before = [signal.signal(number, handle) for number in numbers]

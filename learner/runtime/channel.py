@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import jax
 
-from learner.runtime.rate_limiter import SharedLimiter
+from learner.runtime.rate_limiter import RateLimiter
 from seedrl.types import Page, Tree
 
 # Pages on their way: enough that acting never waits for an update of ordinary length, and little
@@ -106,7 +106,7 @@ class ActorLearnerChannel:
       is_closed: whether nothing more is to be sent.
     """
 
-    limiter: SharedLimiter
+    limiter: RateLimiter
     pages: PageQueue
     params: Sequence[VersionedParams]
     learned_version: int
@@ -116,7 +116,7 @@ class ActorLearnerChannel:
 
 
 def open_channel(
-    limiter: SharedLimiter,
+    limiter: RateLimiter,
     first: Sequence[VersionedParams],
     *,
     wake_acting: Callable[[], None],

@@ -3,71 +3,15 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from seedrl.replay.rate_limiter import Limiter
 
 
-class SharedLimiter(Protocol):
-    """A limiter that threads share: `RateLimiter`, or `AgreedLimiter` where hosts share it too.
-
-    Attributes:
-      now: the current value.
-    """
-
-    @property
-    def now(self) -> Limiter:
-        """The current value."""
-        ...
-
-    def acted(self, steps: int, pages: int = 0) -> None:
-        """Counts training environment steps, and the pages that they filled."""
-        ...
-
-    def dropped(self, pages: int) -> None:
-        """Takes pages back that acting has filled, and that will never be learned from."""
-        ...
-
-    def holds(self, num_sequences: Sequence[int]) -> bool:
-        """Takes what each shard holds; whether there is enough to learn from."""
-        ...
-
-    def took(self) -> None:
-        """Counts an update that was taken: its debt is paid."""
-        ...
-
-    def applied(self) -> None:
-        """Counts an update, taken before, that was applied. Nobody waits for this."""
-        ...
-
-    def restore(self, counts: Mapping[str, float]) -> None:
-        """Continues from the counts of a checkpoint."""
-        ...
-
-    def wait_to_act(self, timeout_seconds: float) -> bool:
-        """Whether training slots may act, waiting for it. False at the deadline or once closed."""
-        ...
-
-    def wait_to_learn(self, timeout_seconds: float) -> bool:
-        """Whether an update may be taken, waiting for it. False at the deadline or once closed.
-
-        There is one learning thread, which calls `took` before it asks again.
-        """
-        ...
-
-    def abstain(self) -> None:
-        """No update can be taken yet: of several hosts, the others are told so."""
-        ...
-
-    def close(self) -> None:
-        """Ends all waiting, for ever."""
-        ...
-
-
 class RateLimiter:
-    """Makes the side that is ahead wait. Shared by all threads; see `SharedLimiter`.
+    """Makes the side that is ahead wait. Shared by all threads.
 
     Owns the current value of a limiter, which decides everything; see `seedrl.replay.rate_limiter`.
+    Where hosts share a run it is a `learner.multihost.agreement.AgreedLimiter`.
     """
 
     def __init__(self, limiter: Limiter):
@@ -130,7 +74,7 @@ class RateLimiter:
         return self._wait(lambda: self._limiter.may_learn(), timeout_seconds)
 
     def abstain(self) -> None:
-        """Nothing: there is no other host."""
+        """No update can be taken yet: of several hosts, the others are told so."""
 
     def close(self) -> None:
         """Ends all waiting, for ever."""

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import example_timestep
-from learner.extras.bench import processes, workloads
+from learner.extras.bench import workloads
 from learner.extras.bench.bare import bare_forward
-from learner.extras.bench.measuring import Pace, Result, conditions, interleave, rate, spread
+from learner.extras.bench.measuring import Pace, Result, apart, conditions, interleave, rate, spread
 from learner.extras.bench.workloads import Workload
 from learner.serving.batching import Pending
 from learner.serving.core import Batch
@@ -21,7 +21,7 @@ from tests.benchmarks.bare_actor import BareActor
 def run(pace: Pace) -> Iterator[Result]:
     """A result for each batch shape that Pong and CartPole compile for training."""
     for workload in (workloads.pong(), workloads.cartpole()):
-        yield from processes.results(workload.config, results, workload, pace)
+        yield from apart(workload.config, results, workload, pace)
 
 
 def results(workload: Workload, pace: Pace) -> Iterator[Result]:

@@ -6,9 +6,9 @@ The replay ratio is so high that acting nearly always waits for learning.
 import dataclasses
 from collections.abc import Iterator
 
-from learner.extras.bench import processes, workloads
+from learner.extras.bench import workloads
 from learner.extras.bench.bare import BareUpdate
-from learner.extras.bench.measuring import Pace, Result, conditions, interleave, rate, spread
+from learner.extras.bench.measuring import Pace, Result, apart, conditions, interleave, rate, spread
 from learner.extras.bench.system import System
 from learner.extras.bench.workloads import Workload
 from seedrl.config import LaunchConfig
@@ -31,7 +31,7 @@ def run(pace: Pace) -> Iterator[Result]:
         batch_sequences=64,
     )
     for workload in (pong, cartpole):
-        yield from processes.results(workload.config, results, workload, pace)
+        yield from apart(workload.config, results, workload, pace)
 
 
 def results(workload: Workload, pace: Pace) -> Iterator[Result]:

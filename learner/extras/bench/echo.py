@@ -1,18 +1,17 @@
 """A bare gRPC echo: bytes one way, bytes back, and nothing else that either side does.
 
-The server answers only while it is allowed to; its clients, `python -m learner.extras.bench.echo`,
-keep N messages in flight and do nothing with the answers.
+The server answers only while it is allowed to; its clients, `python -m learner.extras.bench.echo
+ADDRESS MESSAGE_BYTES IN_FLIGHT`, keep N messages in flight and do nothing with the answers.
 """
 
 import queue
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
-import tyro
 
 _SERVICE, _METHOD = "seedrl.bench.Echo", "Connect"
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -31,7 +30,7 @@ class EchoServer:
         self.is_open = threading.Event()
         self.num_answered: list[int] = []
         self._answer = bytes(answer_bytes)
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of two streams that begin at once
         method: Any = grpc.stream_stream_rpc_method_handler(self._connect)
         self._server = grpc.server(ThreadPoolExecutor(max_streams), options=_OPTIONS)
         self._server.add_generic_rpc_handlers(
@@ -58,33 +57,17 @@ class EchoServer:
             yield self._answer
 
 
-@dataclass(frozen=True, kw_only=True)
-class EchoOptions:
-    """A client of the bare echo.
-
-    Attributes:
-      address: of the server.
-      message_bytes: length of each message.
-      in_flight: messages that are never waited for one by one.
-    """
-
-    address: str
-    message_bytes: int
-    in_flight: int
-
-
-def main() -> None:
+def main(address: str, message_bytes: str, in_flight: str) -> None:
     """Sends until it is killed or the server goes away."""
-    options = tyro.cli(EchoOptions)
     outgoing: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    message = bytes(options.message_bytes)
-    for _ in range(options.in_flight):
+    message = bytes(int(message_bytes))
+    for _ in range(int(in_flight)):
         outgoing.put(message)
-    channel = grpc.insecure_channel(options.address, _OPTIONS)
+    channel = grpc.insecure_channel(address, _OPTIONS)
     connect: Any = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")
     for _ in connect(iter(outgoing.get, None), wait_for_ready=True):
         outgoing.put(message)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -1,16 +1,25 @@
 """Measurements in turn, so that other load on the machine hits all of them, and their results."""
 
+import functools
+import multiprocessing
+import os
+import platform
 import statistics
+import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple, ParamSpec
 
+from learner.processes.tuning import tune_process
 from seedrl.config import Config
+from seedrl.timing import WARNING_SECONDS
 
-_TICK_SECONDS = 0.002
-_PATIENCE_SECONDS = 60.0
-_PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_PACKAGES = ("seedrl", "jax", "jaxlib", "grpcio", "numpy", "gymnasium", "ale-py", "flax", "optax")
+P = ParamSpec("P")
 
 
 class Pace(NamedTuple):
@@ -77,9 +86,9 @@ def growth(
     start, before = clock(), count()
     sleep(seconds)
     while (after := count()) == before:
-        if clock() - start > seconds + _PATIENCE_SECONDS:
-            raise RuntimeError(f"nothing was done for {_PATIENCE_SECONDS:.0f} seconds")
-        sleep(_TICK_SECONDS)
+        if clock() - start > seconds + WARNING_SECONDS:
+            raise RuntimeError(f"nothing was done for {WARNING_SECONDS:.0f} seconds")
+        sleep(0.002)
     return (after - before) / (clock() - start)
 
 
@@ -118,14 +127,6 @@ class Result:
         """Ratio of ours to the limit, round by round."""
         return spread(ratios(self.ours, self.limits))
 
-    @property
-    def is_met(self) -> bool | None:
-        """Whether the median ratio reaches the target; None without one."""
-        if self.target is None:
-            return None
-        median = self.ratio.median
-        return median <= self.target if self.is_cost else median >= self.target
-
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values."""
         return {
@@ -137,7 +138,6 @@ class Result:
             "ratio": self.ratio._asdict(),
             "target": self.target,
             "is_cost": self.is_cost,
-            "is_met": self.is_met,
             "conditions": dict(self.conditions),
             "details": dict(self.details),
         }
@@ -159,6 +159,25 @@ class Result:
         parts = [f"{name} {value}" for name, value in self.conditions.items()]
         parts += [f"{name} {number(value)}" for name, value in self.details.items()]
         return f"{self.name}: " + "; ".join(parts)
+
+
+def apart(
+    config: Config, measure: Callable[P, Iterator[Result]], *args: P.args, **kwargs: P.kwargs
+) -> list[Result]:
+    """Results of `measure(*args, **kwargs)`, a module's function, in a process of its own.
+
+    The process is tuned as a learner of `config` is: what memory a process keeps cannot change
+    once it has threads.
+    """
+    tune = functools.partial(tune_process, keeps_freed_memory=config.learning.keep_freed_memory)
+    # Not forked: jax has threads here.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context, initializer=tune) as pool:
+        return pool.submit(_collect, functools.partial(measure, *args, **kwargs)).result()
+
+
+def _collect(measure: Callable[[], Iterator[Result]]) -> list[Result]:
+    return list(measure())
 
 
 def conditions(config: Config, **fields: Any) -> dict[str, Any]:
@@ -189,8 +208,57 @@ def network_name(agent: Any) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits, and a prefix for thousands."""
-    for factor, prefix in _PREFIXES:
-        if abs(value) >= factor:
-            return f"{value / factor:.3g}{prefix}"
-    return f"{value:.3g}"
+    """Three digits, or all before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def machine() -> dict[str, Any]:
+    """The machine, versions and commit: what somebody else needs to compare."""
+    import jax  # here: programs that ask for the rest of this file need none
+
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "processor": _processor(),
+        "cores": _num_cores(),
+        "devices": [device.device_kind for device in jax.local_devices()],
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "versions": {name: _version(name) for name in _PACKAGES},
+        "commit": commit(),
+    }
+
+
+def machine_in_words() -> str:
+    """The processor, how many cores of it, and the commit."""
+    name, dash, dirty = (commit() or "unknown").partition("-")
+    return f"{_processor()}, {_num_cores()} cores, commit {name[:12]}{dash}{dirty}"
+
+
+def commit() -> str | None:
+    """The checkout's commit, with `-dirty` if files differ from it; None for an installed wheel."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout.strip() or None
+
+
+def _num_cores() -> int:
+    """Cores that this process may use."""
+    # macOS has neither this nor /proc.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

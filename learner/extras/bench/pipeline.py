@@ -1,53 +1,42 @@
 """Pipeline: environment steps through the whole system against what its parts would allow.
 
-Once with an agent that does not think, against the environments' own stepping rate; once with the
-real network, against stepping and the bare network; and once learning too, against both and the
-bare update. On a CPU the parts share its cores, so their times add up. On an accelerator stepping
-and computing overlap, and the slower of the two is the limit.
+Once acting only, against the environments' own stepping rate and the bare network, and once
+learning too, against both and the bare update. On a CPU the parts share its cores, so their times
+add up. On an accelerator stepping and computing overlap, and the slower of the two is the limit.
 """
 
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
-from learner.extras.bench import processes, workloads
+from learner.extras.bench import workloads
 from learner.extras.bench.bare import BareUpdate, bare_forward
 from learner.extras.bench.measuring import (
     Pace,
     Result,
+    apart,
     conditions,
     interleave,
     rate,
     serial,
     spread,
 )
-from learner.extras.bench.processes import RawStepping
-from learner.extras.bench.system import Interval, System
-from learner.extras.bench.workloads import NullAgentConfig, Workload
+from learner.extras.bench.system import Interval, RawStepping, System
+from learner.extras.bench.workloads import Workload
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo import PpoConfig
 from seedrl.config import Config, LaunchConfig
 from seedrl.networks.config import ActorCriticConfig
 
-# So few updates are owed that none is ever made.
-_ACTING_ONLY = 1e-9
-
-
-class Figure(NamedTuple):
-    """A result to be: its name, and the parts of which its limit is composed."""
-
-    name: str
-    parts: tuple[str, ...]
-
-
+# The figures, and the parts of which the limit of each is composed.
 FIGURES = {
-    "null": Figure("acting without a network", ("stepping",)),
-    "acting": Figure("acting", ("stepping", "network")),
-    "learning": Figure("acting and learning", ("stepping", "network", "update")),
+    "acting": ("acting", ("stepping", "network")),
+    "learning": ("acting and learning", ("stepping", "network", "update")),
 }
+_LATENCIES = ("reply_ms_p50", "reply_ms_p95", "reply_ms_p99", "batch_fill")
 
 
 class Measured(NamedTuple):
@@ -62,14 +51,12 @@ class Measured(NamedTuple):
 
 def run(pace: Pace) -> Iterator[Result]:
     """R2D2 on Pong, 64 environments a message, then on CartPole, replay ratio 1; IMPALA and PPO."""
-    yield from _apart(pong(), pace, {"null": 0.85, "acting": 0.85, "learning": 0.85})
-    yield from _apart(cartpole(), pace, {"null": None, "acting": None, "learning": 0.7})
-    for workload in on_policy_workloads():
-        yield from _apart(workload, pace, {"learning": 0.85})
-
-
-def _apart(workload: Workload, pace: Pace, targets: Mapping[str, float | None]) -> list[Result]:
-    return processes.results(workload.config, results, workload, pace, targets=targets)
+    of_all: list[tuple[Workload, float | None, float]] = [(pong(), 0.85, 0.85)]
+    of_all += [(cartpole(), None, 0.7)]
+    of_all += [(workload, None, 0.85) for workload in on_policy_workloads()]
+    for workload, acting, learning in of_all:
+        targets = {"acting": acting, "learning": learning}
+        yield from apart(workload.config, results, workload, pace, targets=targets)
 
 
 def pong() -> Workload:
@@ -100,20 +87,17 @@ def on_policy_workloads() -> Iterator[Workload]:
     CartPole as above, with two layers of 64; Pong with the Nature network, 32 environments a
     message.
     """
+    small = ActorCriticConfig(torso="mlp", torso_sizes=(64, 64), core="none")
+    nature = ActorCriticConfig(torso="nature", torso_sizes=(512,), core="none")
     of_pong = LaunchConfig(env_servers=1, envs_per_server=64, groups=2)
-    tasks = (
-        (workloads.cartpole(), 4096, cartpole().config.launch, _network("mlp", 64, 64)),
-        (workloads.pong(), 1024, of_pong, _network("nature", 512)),
-    )
-    for workload, batch_rows, launch, network in tasks:
+    for workload, batch_rows, launch, network in (
+        (workloads.cartpole(), 4096, cartpole().config.launch, small),
+        (workloads.pong(), 1024, of_pong, nature),
+    ):
         impala = ImpalaConfig(network=network, unroll=31)
         ppo = PpoConfig(network=network, unroll=31, epochs=1, minibatches=1)
         for agent in (impala, ppo):
             yield workloads.on_policy(workload, agent, batch_rows=batch_rows, launch=launch)
-
-
-def _network(torso: Literal["mlp", "nature"], *sizes: int) -> ActorCriticConfig:
-    return ActorCriticConfig(torso=torso, torso_sizes=sizes, core="none")
 
 
 def results(
@@ -124,6 +108,7 @@ def results(
     for key, target in targets.items():
         name, parts = FIGURES[key]
         rates = [measured.rates[part] for part in parts]
+        metrics = measured.intervals[key].metrics
         yield Result(
             name=f"pipeline: {workload.name}, {name}",
             unit="steps/s",
@@ -134,7 +119,7 @@ def results(
             conditions=described(workload, key),
             details={
                 **{f"{part}/s": spread(measured.rates[part]).median for part in parts},
-                **_latency(measured.intervals[key]),
+                **{name: metrics[name] for name in _LATENCIES if name in metrics},
             },
         )
 
@@ -173,36 +158,24 @@ def config_of(config: Config, key: str) -> Config:
     """The configuration of a figure's system."""
     if key == "learning":
         return config
-    replay = dataclasses.replace(config.replay, ratio=_ACTING_ONLY)
-    acting = dataclasses.replace(config, replay=replay)
-    if key == "acting":
-        return acting
-    return dataclasses.replace(acting, agent=NullAgentConfig(window=config.agent.window))
+    # So few updates are owed that none is ever made.
+    return dataclasses.replace(config, replay=dataclasses.replace(config.replay, ratio=1e-9))
 
 
 def described(workload: Workload, key: str) -> dict[str, Any]:
     """What the figure of that key was measured with."""
     config, launch = workload.config, workload.config.launch
     environment, _, _ = workload.name.partition(" by ")
-    fields: dict[str, object] = {} if key == "learning" else {"replay_ratio": 0.0}
-    if key == "null":
-        fields["network"] = "none: actions at random"
-    if key == "learning":
-        fields["batch"] = f"{config.learning.batch_sequences} sequences"
+    batch, ratio = f"{config.learning.batch_sequences} sequences", {"replay_ratio": 0.0}
     return conditions(
         config,
         messages=f"{launch.envs_per_server // launch.groups} environments each",
         environments=f"{launch.env_servers} x {launch.envs_per_server} {environment}",
-        **fields,
+        **({"batch": batch} if key == "learning" else ratio),
     )
 
 
 def _composed(stepping: float, *computing: float) -> float:
-    if not computing or jax.local_devices()[0].platform == "cpu":
+    if jax.local_devices()[0].platform == "cpu":
         return serial(stepping, *computing)
     return min(stepping, serial(*computing))
-
-
-def _latency(interval: Interval) -> dict[str, float]:
-    names = ("reply_ms_p50", "reply_ms_p95", "reply_ms_p99", "batch_fill")
-    return {name: interval.metrics[name] for name in names if name in interval.metrics}

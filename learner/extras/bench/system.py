@@ -2,12 +2,15 @@
 
 import contextlib
 import dataclasses
+import json
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from learner.build import build, compile_all, plan_geometry
 from learner.processes import env_servers
@@ -22,11 +25,10 @@ from learner.serving.server import Service
 from seedrl.config import Config, check, page_steps
 
 ANY_PORT = "127.0.0.1:0"
-_START_SECONDS = 300.0
-_TICK_SECONDS = 0.002
+# Until all environments are built, an update is done, or a thread has stopped.
+_DEADLINE_SECONDS = 300.0
 # Between starting the threads and counting what they do.
 _RAMP_SECONDS = 0.2
-_DEADLINE_SECONDS = 120.0
 
 
 class ServedFleet:
@@ -59,18 +61,13 @@ class ServedFleet:
             self.config = dataclasses.replace(self.config, serving=serving)
             check(self.config)
             slots = SlotTable(training=serving.training_slots, evaluation=0, seed=self.config.seed)
-            core = Serving(
-                slots,
-                page_steps=page_steps(self.config),
-                rule=free_running(serving.batch_deadline_seconds),
-            )
+            rule = free_running(serving.batch_deadline_seconds)
+            core = Serving(slots, page_steps=page_steps(self.config), rule=rule)
             self.hub = Hub(core, self.config.environment)
             service = Service(self.hub, serving)
-            address = service.start()
+            serving = dataclasses.replace(serving, bind=service.start())
             stack.callback(service.stop, grace_seconds=0.0)
-            served = dataclasses.replace(
-                self.config, serving=dataclasses.replace(serving, bind=address)
-            )
+            served = dataclasses.replace(self.config, serving=serving)
             words = env_servers.command(self._fleet, served, logs=self.folder / "logs")
             stack.enter_context(EnvServers(words))
             # A first step of every environment: then all of them are built.
@@ -87,11 +84,11 @@ class ServedFleet:
         def accepted() -> int:
             return self.hub.ledger().get("accepted", 0)
 
-        if not self.hub.wait_until(lambda: accepted() >= num_rows, _START_SECONDS):
+        if not self.hub.wait_until(lambda: accepted() >= num_rows, _DEADLINE_SECONDS):
             ends = (path.read_text()[-500:] for path in sorted(self.folder.glob("logs/*.log")))
             raise RuntimeError(
-                f"expected {num_rows} steps of environments within {_START_SECONDS:.0f} seconds, "
-                f"got {accepted()}: {' | '.join(' '.join(text.split()) for text in ends)}"
+                f"expected {num_rows} steps of environments within {_DEADLINE_SECONDS:.0f} "
+                f"seconds, got {accepted()}: {' | '.join(ends)}"
             )
 
 
@@ -146,8 +143,15 @@ class System:
         acting runs ahead of learning by a few updates, which would count for much of a short
         interval. At a high replay ratio a step may take minutes.
         """
-        await_next = self._await_update if by_updates else self._await_step
         acting, learning = self.parts.acting[0], self.parts.learning
+
+        def count() -> int:
+            return learning.updates if by_updates else acting.training_steps
+
+        def await_next() -> None:
+            before = count()
+            self._await(lambda: count() > before)
+
         with self._running():
             self._failed.wait(_RAMP_SECONDS)
             await_next()
@@ -185,20 +189,78 @@ class System:
         # Waits for the update in flight, which would compete with what is measured next.
         learning.finish_update()
 
-    def _await_step(self) -> None:
-        before = self.parts.acting[0].training_steps
-        self._await(lambda: self.parts.acting[0].training_steps > before)
-
-    def _await_update(self) -> None:
-        before = self.parts.learning.updates
-        self._await(lambda: self.parts.learning.updates > before)
-
     def _await(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _DEADLINE_SECONDS
-        while not condition() and not self._failed.wait(_TICK_SECONDS):
+        while not condition() and not self._failed.wait(0.002):
             if time.monotonic() > deadline:
                 raise RuntimeError(f"nothing happened for {_DEADLINE_SECONDS:.0f} seconds")
 
     def _flush(self) -> dict[str, float]:
         acting, learning = self.parts.acting[0], self.parts.learning
         return self.metrics.flush(env_steps=acting.training_steps, updates=learning.updates)
+
+
+class RawStepping:
+    """Owns processes that step environments as fast as they can; used by one thread.
+
+    As many processes, with as many environments in as many groups, as `config.launch` has. Each
+    (`python -m envs_server.stepping`) prints a line of JSON when it is ready, answers a line
+    with a number of seconds by another line of JSON, and ends when its input ends.
+    """
+
+    def __init__(self, config: Config):
+        environment, launch = config.environment, config.launch
+        asked = {
+            "id": environment.id,
+            "arguments": environment.arguments,
+            "wrappers": environment.wrappers,
+            "vectorization": environment.vectorization,
+            "num_envs": launch.envs_per_server // launch.groups,
+            "groups": launch.groups,
+        }
+        self._command = [sys.executable, "-m", "envs_server.stepping", json.dumps(asked)]
+        self._copies = launch.env_servers
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            stack.push(self.__exit__)
+            for _ in range(self._copies):
+                process = subprocess.Popen(
+                    self._command,
+                    env=env_servers.env_server_environment(),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+                self._processes.append(process)
+            for process in self._processes:
+                _read(process)
+            stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self._processes:
+            with contextlib.suppress(BrokenPipeError):
+                process.communicate()
+
+    def rate(self, seconds: float) -> float:
+        """Lets all processes step for `seconds`; environment steps per second of all together.
+
+        Raises RuntimeError if one has ended.
+        """
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(f"{seconds}\n")
+            process.stdin.flush()
+        answers = [_read(process) for process in self._processes]
+        return float(sum(answer["steps"] / answer["seconds"] for answer in answers))
+
+
+def _read(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise RuntimeError(f"stepping environments ended with {process.wait()}; see above")
+    answer: dict[str, Any] = json.loads(line)
+    return answer

@@ -14,11 +14,11 @@ import numpy as np
 from learner.extras.bench.echo import EchoServer
 from learner.extras.bench.measuring import Pace, Result, growth, interleave, spread
 from learner.extras.bench.system import ANY_PORT, ServedFleet
-from learner.extras.bench.workloads import NullAgentConfig
 from learner.processes.env_servers import Child, child_environment, socket_address
 from learner.serving.hub import Hub
-from seedrl.agents.window import WindowSpec
+from seedrl import config_io
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig
+from seedrl.timing import POLL_SECONDS, WARNING_SECONDS
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
@@ -26,10 +26,6 @@ from seedrl.wire.framing import (
     encode_from_learner,
 )
 from seedrl.wire.payload import StepLayout, pack_actions
-
-_POLL_SECONDS = 0.05
-# Between letting messages flow and counting them.
-_RAMP_SECONDS = 0.1
 
 
 class Messages(NamedTuple):
@@ -53,20 +49,17 @@ _GROUPS = 2
 def run(pace: Pace) -> Iterator[Result]:
     """About 600 bytes, 55 KiB and 441 KiB a message; two env servers of two groups each.
 
-    As on one host, over links, and as between hosts, over gRPC on TCP.
+    As on one host, over links and an echo over a Unix socket, and as between hosts, over gRPC on
+    TCP.
     """
     for over_tcp in (False, True):
         for messages in _MESSAGES:
-            yield result(messages, pace, env_servers=_ENV_SERVERS, over_tcp=over_tcp)
+            yield _result(messages, pace, over_tcp=over_tcp)
 
 
-def result(messages: Messages, pace: Pace, *, env_servers: int, over_tcp: bool = False) -> Result:
-    """The service with these messages from `env_servers` env servers of two groups each.
-
-    Both it and the echo over TCP, or else over links and the echo over a Unix socket.
-    """
+def _result(messages: Messages, pace: Pace, *, over_tcp: bool) -> Result:
     with contextlib.ExitStack() as stack:
-        fleet = config(messages, env_servers=env_servers, local_link=not over_tcp)
+        fleet = config(messages, env_servers=_ENV_SERVERS, local_link=not over_tcp)
         served = stack.enter_context(ServedFleet(fleet, over_tcp=over_tcp))
         answering = Answering(served.hub)
         assert served.hub.spec is not None
@@ -74,21 +67,15 @@ def result(messages: Messages, pace: Pace, *, env_servers: int, over_tcp: bool =
         step_bytes = len(encode_from_env_server(StepPayload(bytes(layout.num_bytes))))
         actions = pack_actions(0, 0, np.zeros(messages.num_envs, np.int32))
         answer_bytes = len(encode_from_learner(ActionsPayload(actions)))
-        echo = stack.enter_context(
-            _echo(
-                ANY_PORT if over_tcp else stack.enter_context(socket_address()),
-                step_bytes=step_bytes,
-                answer_bytes=answer_bytes,
-                clients=env_servers,
-            )
-        )
-        measured = interleave(
-            {
-                "service": lambda: answering.rate(pace.seconds),
-                "echo": lambda: _echo_rate(echo, pace.seconds),
-            },
-            pace.rounds,
-        )
+        address = ANY_PORT if over_tcp else stack.enter_context(socket_address())
+        echo = EchoServer(address, answer_bytes=answer_bytes, max_streams=_ENV_SERVERS)
+        stack.callback(echo.stop)
+        _start_clients(echo, step_bytes, stack)
+        measures = {
+            "service": lambda: answering.rate(pace.seconds),
+            "echo": lambda: _echo_rate(echo, pace.seconds),
+        }
+        measured = interleave(measures, pace.rounds)
     service = spread(measured["service"]).median
     return Result(
         name=f"wire{' over TCP' if over_tcp else ''}: {step_bytes:,} bytes",
@@ -100,7 +87,7 @@ def result(messages: Messages, pace: Pace, *, env_servers: int, over_tcp: bool =
         conditions={
             "messages": f"{step_bytes:,} bytes each, answers of {answer_bytes}, over "
             + ("gRPC on TCP" if over_tcp else "links of one host"),
-            "environments": f"{env_servers} env servers, {_GROUPS} steps in flight each",
+            "environments": f"{_ENV_SERVERS} env servers, {_GROUPS} steps in flight each",
             "network": "none: all actions are 0",
         },
         details={"MB/s": service * step_bytes / 1e6},
@@ -119,7 +106,7 @@ class Answering:
         stop = threading.Event()
         thread = threading.Thread(target=self._run, args=(stop,), name="answering", daemon=True)
         thread.start()
-        time.sleep(_RAMP_SECONDS)
+        time.sleep(POLL_SECONDS)  # until messages flow
         try:
             return growth(lambda: self.num_messages, seconds)
         finally:
@@ -128,7 +115,7 @@ class Answering:
 
     def _run(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            batch = self._hub.next_batch(["training"], timeout=_POLL_SECONDS)
+            batch = self._hub.next_batch(["training"], timeout=POLL_SECONDS)
             if batch is not None:
                 self._hub.answer(batch, np.zeros(len(batch.slots), np.int32))
                 self.num_messages += len(batch.pending)
@@ -136,43 +123,25 @@ class Answering:
 
 def _echo_rate(echo: EchoServer, seconds: float) -> float:
     echo.is_open.set()
-    time.sleep(_RAMP_SECONDS)
+    time.sleep(POLL_SECONDS)  # until messages flow
     try:
         return growth(lambda: sum(echo.num_answered), seconds)
     finally:
         echo.is_open.clear()
 
 
-@contextlib.contextmanager
-def _echo(
-    address: str, *, step_bytes: int, answer_bytes: int, clients: int
-) -> Iterator[EchoServer]:
-    """An echo server and its clients, in processes of their own as env servers are."""
-    with contextlib.ExitStack() as stack:
-        server = EchoServer(address, answer_bytes=answer_bytes, max_streams=clients)
-        stack.callback(server.stop)
-        flags = ("--address", server.address, "--message-bytes", str(step_bytes))
-        words = [
-            sys.executable,
-            "-m",
-            "learner.extras.bench.echo",
-            *flags,
-            "--in-flight",
-            str(_GROUPS),
-        ]
-        for _ in range(clients):
-            client = Child(words, child_environment(), output=subprocess.DEVNULL)
-            stack.callback(client.end, 0.0)
-        _await_clients(server, clients)
-        yield server
-
-
-def _await_clients(server: EchoServer, clients: int) -> None:
-    deadline = time.monotonic() + 60.0
-    while len(server.num_answered) < clients:
+def _start_clients(server: EchoServer, step_bytes: int, stack: contextlib.ExitStack) -> None:
+    """Clients in processes of their own, as env servers are, until `stack` closes."""
+    words = [sys.executable, "-m", "learner.extras.bench.echo", server.address]
+    words += [str(step_bytes), str(_GROUPS)]
+    for _ in range(_ENV_SERVERS):
+        client = Child(words, child_environment(), output=subprocess.DEVNULL)
+        stack.callback(client.end, 0.0)
+    deadline = time.monotonic() + WARNING_SECONDS
+    while len(server.num_answered) < _ENV_SERVERS:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"expected {clients} clients of the echo, got {server.num_answered}")
-        time.sleep(_POLL_SECONDS)
+            raise RuntimeError(f"expected {_ENV_SERVERS} clients, got {server.num_answered}")
+        time.sleep(POLL_SECONDS)
 
 
 def config(messages: Messages, *, env_servers: int, local_link: bool = True) -> Config:
@@ -184,7 +153,7 @@ def config(messages: Messages, *, env_servers: int, local_link: bool = True) -> 
             arguments=json.dumps(arguments),
             vectorization="native",
         ),
-        agent=NullAgentConfig(window=WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1)),
+        agent=config_io.load("cartpole_r2d2").agent,  # which is never built
         launch=LaunchConfig(
             env_servers=env_servers,
             envs_per_server=_GROUPS * messages.num_envs,

@@ -1,23 +1,13 @@
 """What is measured: bundled configurations, scaled to what a short measurement can show."""
 
 import dataclasses
-import functools
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-import optax
-
 from seedrl import config_io
-from seedrl.agents.agent import ActOutput, Agent
-from seedrl.agents.gradient_update import GradientUpdate, LossOutput
-from seedrl.agents.window import WindowSpec
 from seedrl.config import Config, LaunchConfig
 from seedrl.replay.queue import QueueConfig
-from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 # Steps of a run whose end no measurement reaches.
 ENDLESS = 10**15
@@ -99,58 +89,3 @@ def scaled(
 
 def _frames(num_actions: int) -> EnvSpec:
     return EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(num_actions))
-
-
-@dataclass(frozen=True, kw_only=True)
-class NullAgentConfig:
-    """Acts at random, remembers nothing and learns nothing: for measuring all but the network.
-
-    Attributes:
-      window: the sequences that its experience is cut into.
-    """
-
-    window: WindowSpec
-
-    def build(self, spec: EnvSpec) -> Agent:
-        """The agent, for any environment."""
-        update = GradientUpdate(_loss, optax.identity())
-        return Agent(
-            window=self.window,
-            init=lambda key: jnp.zeros(()),
-            initial_carry=lambda batch_size: (),
-            act=functools.partial(_act, spec.action),
-            exploration=lambda slots: np.zeros(slots, np.float32),
-            evaluation_exploration=0.0,
-            init_state=update.init_state,
-            update=update,
-            initial_priorities=_initial_priorities,
-        )
-
-
-def _act(
-    action: ActionSpec,
-    params: Tree,
-    carry: Tree,
-    timestep: TimeStep,
-    exploration: Array,
-    key: Array,
-) -> ActOutput:
-    del params, exploration
-    shape = (*timestep.step_type.shape, *action.array.shape)
-    if isinstance(action, DiscreteSpec):
-        actions = jax.random.randint(key, shape, 0, action.num_actions, jnp.int32)
-    else:
-        actions = jax.random.uniform(key, shape, jnp.float32, -1.0, 1.0)
-    return ActOutput(actions, carry, ())
-
-
-def _loss(
-    params: Tree, target: Tree, sequence: Sequence, weights: Array, key: Array
-) -> tuple[Array, LossOutput]:
-    del target, key
-    rewards = jnp.mean(sequence.steps.timestep.reward)
-    return params * rewards, LossOutput(jnp.ones_like(weights), {})
-
-
-def _initial_priorities(steps: StoredStep) -> Array:
-    return jnp.ones(steps.action.shape[1], jnp.float32)

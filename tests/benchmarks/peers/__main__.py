@@ -16,8 +16,7 @@ import tyro
 from rich.console import Console
 
 from learner.cli.bench import print_results, write
-from learner.extras.bench import machine
-from learner.extras.bench.measuring import Pace, Result
+from learner.extras.bench.measuring import Pace, Result, machine
 from learner.processes.tuning import tune_process
 from tests.benchmarks.peers import replay_stores, virtual_environment
 from tests.benchmarks.peers.replay_stores import STORES
@@ -63,7 +62,7 @@ def main() -> int:
             results.append(new)
             # As soon as it is known: the next peer may fail.
             if options.json is not None:
-                write(options.json, results, machine.describe(), pace)
+                write(options.json, results, machine(), pace)
     print_results(results, Console())
     return 0
 

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import tyro
 
 from learner.checkpoints.run_records import FinalScore, write_final_score
-from learner.extras.bench import machine
+from learner.extras.bench.measuring import machine_in_words
 from seedrl import run_files
 from tests.benchmarks.peers import sb3_process, virtual_environment
 
@@ -155,7 +155,7 @@ def _end(folder: Path, label: str, final: Mapping[str, Any], training: dict[str,
         **training,
         **score._asdict(),
         "returns": returns,
-        "machine": machine.in_words(),
+        "machine": machine_in_words(),
     }
     (folder / RESULT).write_text(json.dumps(result) + "\n")
 

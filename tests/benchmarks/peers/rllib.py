@@ -7,8 +7,8 @@ samples, as far as its learner keeps up. Torso, core and widths are the same.
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from learner.extras.bench import pipeline, processes
-from learner.extras.bench.measuring import Pace, Result, interleave
+from learner.extras.bench import pipeline
+from learner.extras.bench.measuring import Pace, Result, apart, interleave
 from learner.extras.bench.system import System
 from learner.extras.bench.workloads import Workload
 from tests.benchmarks.peers import virtual_environment
@@ -22,7 +22,7 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
     """A result for each of the two algorithms."""
     interpreter = virtual_environment.python("rllib", venvs)
     workload = pipeline.cartpole()
-    yield from processes.results(workload.config, _results, workload, interpreter, pace)
+    yield from apart(workload.config, _results, workload, interpreter, pace)
 
 
 def _results(workload: Workload, interpreter: Path, pace: Pace) -> Iterator[Result]:

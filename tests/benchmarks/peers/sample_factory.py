@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from learner.extras.bench import pipeline, processes
-from learner.extras.bench.measuring import Pace, Result, interleave
+from learner.extras.bench import pipeline
+from learner.extras.bench.measuring import Pace, Result, apart, interleave
 from learner.extras.bench.system import System
 from learner.extras.bench.workloads import Workload
 from tests.benchmarks.peers import virtual_environment
@@ -58,7 +58,7 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
     interpreter = virtual_environment.python("sample_factory", venvs)
     copy_pong(interpreter)
     for task in _tasks():
-        yield from processes.results(task.workload.config, _results, task, interpreter, pace)
+        yield from apart(task.workload.config, _results, task, interpreter, pace)
 
 
 def _tasks() -> Iterator[_Task]:

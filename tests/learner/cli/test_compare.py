@@ -97,7 +97,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
     expected: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("learner.extras.curves.png", lambda comparison: PNG)
+    monkeypatch.setattr("learner.extras.comparison.png", lambda comparison: PNG)
     (tmp_path / "empty").mkdir()
     write_run(tmp_path / "catch", [1.0], environment="Catch")
     write_run(tmp_path / "unplayed", [])

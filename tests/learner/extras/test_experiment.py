@@ -1,4 +1,5 @@
-"""An experiment's processes, played by a program that writes what a run leaves in its folder."""
+"""Grids as files, and the processes of their runs, played by a program that writes what a run
+leaves in its folder."""
 
 import json
 import shlex
@@ -6,11 +7,86 @@ from pathlib import Path
 
 import pytest
 
-from learner.extras.experiment import Experiment, check_same, next_step
-from learner.extras.grid import PlannedRun
+from learner.extras.experiment import (
+    Experiment,
+    PlannedRun,
+    check_same,
+    has_score,
+    has_trained,
+    read_grid,
+)
 from learner.report.status import STOPPED
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+
+SMALL = 'configs = ["cartpole_r2d2"]\nseeds = [0]\n'
+
+
+def grid(folder: Path, text: str) -> list[PlannedRun]:
+    path = folder / "my_grid.toml"
+    path.write_text(text)
+    return read_grid(path)
+
+
+def test_a_grid_is_the_product_of_configs_values_and_seeds(tmp_path: Path) -> None:
+    text = """
+configs = ["cartpole_r2d2", "own/config.py"]
+seeds = [0, 7]
+
+[options]
+learning.total_steps = 20_000
+checkpoint.replay = true
+logging.learning_curve = false
+
+[vary]
+replay.ratio = [1, 4.0]
+agent.network.torso-sizes = [[64], [32, 16]]
+"""
+    runs = grid(tmp_path, text)
+    assert len(runs) == len({run.name for run in runs}) == 2 * 2 * 2 * 2
+    assert [run.name for run in runs[:3]] == [
+        "cartpole_r2d2__replay.ratio=1__agent.network.torso-sizes=64__seed=0",
+        "cartpole_r2d2__replay.ratio=1__agent.network.torso-sizes=64__seed=7",
+        "cartpole_r2d2__replay.ratio=1__agent.network.torso-sizes=32x16__seed=0",
+    ]
+    options = ["--learning.total-steps", "20000", "--checkpoint.replay"]
+    options += ["--logging.no-learning-curve"]
+    varied = ["--replay.ratio", "4.0", "--agent.network.torso-sizes", "32", "16"]
+    config = str(tmp_path.resolve() / "own" / "config.py")
+    assert runs[-1].words == (config, "--seed", "7", *options, *varied)
+
+
+def test_a_value_that_no_folder_can_be_called_is_changed_there_and_kept_in_the_command(
+    tmp_path: Path,
+) -> None:
+    # Of several lines the run records one, with which the command is compared.
+    text = SMALL + '[vary]\nenvironment.arguments = ["""\n{"map": "a/b",\n "k": 4}\n"""]\n'
+    (run,) = grid(tmp_path, text)
+    assert run.name == "cartpole_r2d2__environment.arguments=_map_a_b_,_k_4___seed=0"
+    assert run.words[-1] == '{"map": "a/b",  "k": 4} '
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("configs = [", "TOML"),
+        (SMALL + "x = 1", "x: "),
+        ("seeds = [0]", "configs: "),
+        ('configs = ["a"]\nseeds = 3', "seeds: "),
+        ('configs = ["a"]\nseeds = ["0"]', "seeds: "),
+        (SMALL + "[vary]\nreplay.ratio = 4", "vary.replay.ratio: "),
+        (SMALL + "[options]\nseed = 4", "see seeds"),
+        ('configs = ["a/x.py", "b/x.py"]\nseeds = [0]', "x__seed=0"),
+        (SMALL + f"[vary]\nname = ['{'n' * 300}']", "vary: "),
+    ],
+)
+def test_a_grid_that_plans_nothing_sensible_is_refused(
+    tmp_path: Path, text: str, field: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        grid(tmp_path, text)
+    assert field in str(refused.value) and "my_grid.toml" in str(refused.value)
+
 
 # `own` does what the number of its run is named for.
 PROGRAM = """
@@ -57,11 +133,6 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "x"
 
 
-def work(folder: Path, *runs: PlannedRun, number: int = 2) -> tuple[int, Experiment]:
-    experiment = Experiment(folder, runs, number=number, episodes=100)
-    return experiment.work(lambda: False), experiment
-
-
 def started(folder: Path) -> list[str]:
     path = folder / "started.txt"
     lines = path.read_text().splitlines() if path.exists() else []
@@ -71,8 +142,8 @@ def started(folder: Path) -> list[str]:
 
 def test_each_run_is_trained_and_scored_and_one_that_fails_ends_no_other(stage: Path) -> None:
     runs = planned("learns"), planned("fails"), planned("misses")
-    code, experiment = work(stage, *runs, number=1)
-    assert code == ExitCode.FAULTS
+    experiment = Experiment(stage, runs, number=1, episodes=100)
+    assert experiment.work(lambda: False) == ExitCode.FAULTS
     assert started(stage) == [
         *("train learns0", "evaluate learns0", "train fails0"),
         *("train misses0", "evaluate misses0"),
@@ -81,7 +152,8 @@ def test_each_run_is_trained_and_scored_and_one_that_fails_ends_no_other(stage: 
     assert states == {"learns0": "finished", "fails0": "failed", "misses0": "finished"}
     assert "no more memory" in experiment.outcomes["fails0"].reason
     # Again, only what has failed is tried.
-    assert work(stage, *runs)[0] == ExitCode.FAULTS
+    again = Experiment(stage, runs, number=2, episodes=100)
+    assert again.work(lambda: False) == ExitCode.FAULTS
     assert started(stage) == ["train fails0"]
 
 
@@ -98,26 +170,26 @@ def test_a_signal_lets_runs_save_and_the_same_experiment_resumes(stage: Path) ->
     assert [outcome.state for outcome in experiment.outcomes.values()] == [
         *("interrupted", "interrupted", "not started")
     ]
-    assert next_step(stage / "waits0", runs[0], episodes=100) == "train"
+    assert not has_trained(stage / "waits0", runs[0])
 
 
 def test_steps_of_a_run_follow_from_its_files(tmp_path: Path) -> None:
     run = planned("learns")
     folder = tmp_path / run.name
-    assert next_step(folder, run, episodes=100) == "train"
+    assert not has_trained(folder, run)
     folder.mkdir()
     (folder / "command.txt").write_text(shlex.join(["seedrl", "train", *run.words]))
-    assert next_step(folder, run, episodes=100) == "train"
+    assert not has_trained(folder, run)
     status = {"state": "finished", "reason": "all taken", "updates": 7}
     (folder / "status.json").write_text(json.dumps(status))
-    assert next_step(folder, run, episodes=100) == "score"
+    assert has_trained(folder, run) and not has_score(folder, 100)
     score = {"mean": 1.0, "episodes": 100, "updates": 7, "greedy": True}
     (folder / "final_score.json").write_text(json.dumps(score))
-    assert next_step(folder, run, episodes=100) is None
-    assert next_step(folder, run, episodes=200) == "score"
+    assert has_score(folder, 100) and not has_score(folder, 200)
     # More steps of the same run are trained; another one is refused.
     more = PlannedRun(run.name, (*run.words, "--learning.total-steps", "900"))
     check_same(folder, more)
-    assert next_step(folder, more, episodes=100) == "train"
-    with pytest.raises(ConfigError, match="learns0"):
+    assert not has_trained(folder, more)
+    with pytest.raises(ConfigError) as found:
         check_same(folder, PlannedRun(run.name, (*run.words, "--replay.ratio", "2")))
+    assert "learns0" in str(found.value)

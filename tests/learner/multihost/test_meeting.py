@@ -19,17 +19,13 @@ RUN = {"agent": "r2d2", "seed": "0"}
 TOKEN = "the token of this run"
 
 
-class StopError(Exception):
-    """A signal has come."""
-
-
 def idle() -> None:
     """No signal comes."""
 
 
 def stopped() -> None:
     """One has come."""
-    raise StopError
+    raise InterruptedError
 
 
 def topologies(count: int) -> list[Topology]:
@@ -59,8 +55,7 @@ def refused(work: Callable[[], object]) -> str:
     return str(found.value)
 
 
-@pytest.mark.parametrize("token", [TOKEN, ""])
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+@pytest.mark.parametrize(("order", "token"), [((0, 1, 2), TOKEN), ((2, 1, 0), "")])
 def test_hosts_meet_in_any_order(order: tuple[int, ...], token: str) -> None:
     three = topologies(3)
     works: list[Callable[[], object]] = [
@@ -141,40 +136,30 @@ def packed(text: str) -> bytes:
 @pytest.mark.parametrize(
     "data",
     [
+        None,  # says nothing, for as long as it may
         b"",
         b"GET / HTTP/1.1\r\n\r\n",
-        b"\xff" * 64,
         (70_000).to_bytes(4, "big"),
         packed("{}"),
-        packed("[]"),
         packed("[" * 0xFFF0),
-        packed('{"hello": 7}'),
         packed('{"hello": [Infinity, {}], "challenge": "a", "proof": "a"}'),
         packed('{"hello": [1, {"a": [[[]]]}], "challenge": "a", "proof": "a"}'),
         packed('{"hello": [1, {}], "challenge": "a", "proof": "\\ud800"}'),
         packed('{"hello": [1, {}], "challenge": "a"}'),
     ],
 )
-def test_strangers_are_not_taken_for_hosts(data: bytes) -> None:
+def test_strangers_are_not_taken_for_hosts(
+    data: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meeting, "GRACE_SECONDS", 0.5)
     two = topologies(2)
 
     def stranger_first() -> bool:
         with connected(two[0]) as it:
-            it.sendall(data)
+            it.sendall(data or b"")
+            if data is None:
+                return arrive(two[1])
         return arrive(two[1])
-
-    assert at_once([lambda: receive(two[0]), stranger_first]) == [[1], True]
-
-
-def test_a_stranger_that_says_nothing_makes_room_for_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(meeting, "_HELLO_SECONDS", 0.3)
-    two = topologies(2)
-
-    def stranger_first() -> bool:
-        with connected(two[0]):
-            return arrive(two[1])
 
     assert at_once([lambda: receive(two[0]), stranger_first]) == [[1], True]
 
@@ -199,30 +184,21 @@ def test_a_host_that_is_started_again_takes_the_place_that_it_had() -> None:
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_signal_ends_the_wait(index: int) -> None:
-    first, other = topologies(2)
-    with pytest.raises(StopError):
-        if index:
-            dial(other, RUN, TOKEN, poll=stopped)
-        else:
-            receive_all(first, RUN, TOKEN, poll=stopped)
-
-
-@pytest.mark.parametrize("index", [0, 1])
-def test_a_host_that_does_not_come_is_named(index: int) -> None:
-    first, other = topologies(2)
-    with pytest.raises(HostLostError, match=f"host {1 - index} did not come"):
-        if index:
-            dial(other, RUN, TOKEN, poll=idle, seconds=0.0)
-        else:
-            receive_all(first, RUN, TOKEN, poll=idle, seconds=0.0)
+def test_a_wait_ends_at_a_signal_and_in_time_and_names_who_did_not_come(index: int) -> None:
+    works = [receive_all, dial]
+    own = topologies(2)[index]
+    with pytest.raises(InterruptedError):
+        works[index](own, RUN, TOKEN, poll=stopped)
+    with pytest.raises(HostLostError, match=f"missing: {1 - index}"):
+        works[index](own, RUN, TOKEN, poll=idle, seconds=0.0)
 
 
 def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         topology = Topology(f"127.0.0.1:{taken.getsockname()[1]}", 2, 0)
-        with pytest.raises(AddressInUseError, match="--coordinator: cannot serve on 127"):
+        with pytest.raises(AddressInUseError) as found:
             receive(topology)
+    assert topology.coordinator in str(found.value)
 
 
 def itself() -> socket.socket:
@@ -247,21 +223,16 @@ def test_a_host_that_has_reached_itself_dials_again(monkeypatch: pytest.MonkeyPa
     assert at_once([lambda: receive(two[0]), host]) == [[1], True]
 
 
-# Proofs
-
-
 def test_a_proof_is_for_one_side_one_meeting_and_one_text() -> None:
     proof = _proof(TOKEN, "other", ("a", "b"), [1, RUN])
-    others = [
+    assert proof == _proof(TOKEN, "other", ("a", "b"), [1, RUN])
+    assert proof not in [
         _proof(TOKEN, "first", ("a", "b"), [1, RUN]),
         _proof(TOKEN, "other", ("c", "b"), [1, RUN]),
         _proof(TOKEN, "other", ("a", "c"), [1, RUN]),
         _proof(TOKEN, "other", ("a", "b"), [2, RUN]),
-        _proof("another token", "other", ("a", "b"), [1, RUN]),
         _proof("", "other", ("a", "b"), [1, RUN]),
     ]
-    assert proof == _proof(TOKEN, "other", ("a", "b"), [1, RUN])
-    assert proof not in others
 
 
 @pytest.mark.parametrize("token", ["another token", ""])
@@ -274,8 +245,7 @@ def test_a_host_without_the_token_is_refused_and_the_first_one_waits_on(token: s
         return text
 
     met, text = at_once([lambda: receive(two[0]), refused_first])
-    assert met == [1]
-    assert text.startswith("--token-file: expected the token of host 0")
+    assert met == [1] and "--token-file" in text
 
 
 def test_a_hello_that_was_heard_elsewhere_admits_nobody() -> None:
@@ -302,8 +272,7 @@ def test_a_hello_that_was_heard_elsewhere_admits_nobody() -> None:
             return refusal["refused"]
 
         found = at_once([lambda: receive(two[0]), thief, overheard])
-    assert found[0] == [1]
-    assert found[1].startswith("--token-file:")
+    assert found[0] == [1] and "--token-file" in found[1]
 
 
 def test_a_first_host_that_does_not_show_the_token_is_not_believed() -> None:
@@ -321,4 +290,4 @@ def test_a_first_host_that_does_not_show_the_token_is_not_believed() -> None:
             link.close()
 
         _, text = at_once([impostor, lambda: refused(lambda: arrive(topology))])
-    assert text.startswith(f"--coordinator: what answers at {topology.coordinator} does not have")
+    assert topology.coordinator in text

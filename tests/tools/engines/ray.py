@@ -22,7 +22,7 @@ from importlib import metadata
 from pathlib import Path
 
 from learner.checkpoints.run_records import played_rounds
-from learner.extras.bench.machine import in_words
+from learner.extras.bench.measuring import machine_in_words
 from seedrl import run_files
 from tests.tools.engines.ray_nodes import Cluster, wait
 from tests.tools.engines.slurm import Diary, progress, status
@@ -86,7 +86,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="sr-") as name:
         folder = Path(name)
         (folder / "ray").mkdir()
-        print(time.strftime("%Y-%m-%d"), in_words(), f"ray {metadata.version('ray')}", sep=", ")
+        print(
+            time.strftime("%Y-%m-%d"),
+            machine_in_words(),
+            f"ray {metadata.version('ray')}",
+            sep=", ",
+        )
         diary, logs = Diary(), [folder / f"{number}.log" for number in range(2)]
         found = False
         try:

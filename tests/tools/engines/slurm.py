@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from learner.checkpoints.run_records import played_rounds
-from learner.extras.bench.machine import in_words
+from learner.extras.bench.measuring import machine_in_words
 from seedrl import run_files
 from tests.tools.engines.one_machine import ROOT, Cluster, missing
 
@@ -76,7 +76,9 @@ def main(hosts: int = 1) -> int:
         folder = Path(name)
         (folder / "slurm.sbatch").write_text(adapted(hosts))
         with Cluster(folder, learner_nodes=hosts, env_server_nodes=2) as cluster:
-            print(time.strftime("%Y-%m-%d"), in_words(), cluster.call("sinfo", "-V"), sep=", ")
+            print(
+                time.strftime("%Y-%m-%d"), machine_in_words(), cluster.call("sinfo", "-V"), sep=", "
+            )
             print(f"configs/jobs/{FILES[hosts]} for CartPole, with two env servers")
             try:
                 found = follow(cluster, folder)

@@ -511,20 +511,14 @@ def replay_text(checkpoint: Checkpoint | None, geometry: Geometry, config: Confi
     """What becomes of the replay, for a person; empty if it is restored as it was saved."""
     if checkpoint is None:
         return ""
-    of, saved = geometry.topology.process_count, saved_hosts(checkpoint)
-    hosts = f"saved by {saved} host{'s' * (saved > 1)}, now of {of}"
-    match resumption(checkpoint, geometry, config):
-        case "redistributed":
-            return f"its replay is redistributed: {hosts}"
-        case "filled again" if of != saved and _is_of_host(config):
-            return f"its queue is filled again, because each host has its own ({hosts})"
-        case "filled again":
-            shards = len(checkpoint.meta["replay_indices"])
-            return (
-                f"its replay is filled again, because its {shards} shards ({hosts}) do not fit "
-                f"{len(geometry.everywhere)} devices"
-            )
-    return ""
+    found = resumption(checkpoint, geometry, config)
+    if found in ("none", "restored"):
+        return ""
+    shards = len(checkpoint.meta["replay_indices"])
+    return (
+        f"its replay is {found}: saved by {saved_hosts(checkpoint)} hosts in {shards} shards, "
+        f"now {geometry.topology.process_count} hosts with {len(geometry.everywhere)} devices"
+    )
 
 
 def _is_of_host(config: Config) -> bool:

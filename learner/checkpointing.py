@@ -16,9 +16,8 @@ from seedrl.agents.agent import replace_actor_params
 from seedrl.config import Config
 from seedrl.config_io import to_json
 from seedrl.spec_json import encode_spec
+from seedrl.timing import POLL_SECONDS
 from seedrl.types import Tree
-
-_TICK_SECONDS = 0.1
 
 
 class Checkpointer:
@@ -95,7 +94,7 @@ class Checkpointer:
         while not answer.done():
             if self._is_over():
                 return None
-            wait([answer], _TICK_SECONDS)
+            wait([answer], POLL_SECONDS)
         return answer.result()
 
     def _start(self, snapshot: Snapshot) -> None:

@@ -24,8 +24,7 @@ from seedrl.checkpoints import Checkpoint, updates_of_params
 from seedrl.config import Config
 from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
-
-_POLL_SECONDS = 0.2
+from seedrl.timing import POLL_SECONDS
 
 
 class Evaluation(NamedTuple):
@@ -162,13 +161,13 @@ class _Player:
         while True:
             now = time.monotonic()
             if now >= next_look:
-                next_look = now + _POLL_SECONDS
+                next_look = now + POLL_SECONDS
                 self._raise_failure()
                 if (failure := self._service.failure) is not None:
                     raise RuntimeError(f"a thread of the service died: {failure}") from failure
                 round_ = self._current_round(round_, episodes)
             roles: list[Role] = [] if round_ is None else ["evaluation"]
-            batch = self._hub.next_batch(roles, timeout=_POLL_SECONDS)
+            batch = self._hub.next_batch(roles, timeout=POLL_SECONDS)
             if batch is not None and round_ is not None:
                 self._act(batch, round_)
                 if round_.score is not None:

@@ -31,7 +31,7 @@ from learner.runtime.worker import Worker
 from learner.serving.hub import Hub
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, QUEUED, residues
 from seedrl.config import Config
-from seedrl.errors import ConfigError, UserError
+from seedrl.errors import UserError
 
 
 class Schedule(Protocol):
@@ -335,13 +335,9 @@ class Session:
         return next((worker.failure for worker in self._workers if worker.failure), None)
 
     @property
-    def is_refused(self) -> bool:
-        """True if it died, before the first update, of an error that the user can fix.
-
-        An error in a user's agent is one: a thread that compiles finds it after the start.
-        """
-        num_learned = self.learning.num_applied + self.learning.num_skipped
-        return isinstance(self.failure, ConfigError) and num_learned == 0
+    def has_updated(self) -> bool:
+        """True once an update has run, applied or skipped."""
+        return self.learning.num_applied + self.learning.num_skipped > 0
 
     def raise_failure(self) -> None:
         """Raises what a thread has died of: a UserError as it is, any other as a defect of ours."""

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from learner.build import StartFrom, build, build_hub, plan_geometry, replay_text
 from learner.checkpointing import Checkpointer
@@ -47,14 +47,15 @@ from learner.serving.access import with_address
 from learner.serving.hub import Hub
 from learner.serving.peer import refusal
 from learner.serving.server import Service
-from seedrl.checkpoints import Checkpoint, best_return
+from seedrl.checkpoints import best_return
 from seedrl.config import Config, check
 from seedrl.config_io import to_allow, to_json
 from seedrl.errors import ConfigError, NotFiniteError, UserError
 from seedrl.exit_codes import ExitCode
+from seedrl.timing import POLL_SECONDS
 
-_TICK_SECONDS = 0.1
 _STOP_SECONDS = 120.0
+_UNSTOPPED = f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
 
 Found = TypeVar("Found")
 
@@ -155,7 +156,16 @@ def train(
         session.start()
 
         # 5. Until it is over.
-        saver = _open_saver(config, workdir, folder, start.checkpoint, reports, hosts)
+        # All hosts save into one folder, the first host's. Best parameters that a killed session
+        # left are kept although nothing can be resumed; another attempt's score does not count.
+        saver = open_saver(
+            config,
+            folder.path if topology.is_first else workdir,
+            best=None if folder.is_begun_anew else folder.best(),
+            resumed=start.checkpoint,
+            listener=reports.events,
+            peers=hosts.peers,
+        )
         stuck_seconds = config.logging.stuck_seconds
         session.watchdog.watch(saver.heartbeat, stuck_seconds, saver.report_hang)
         loop = TrainLoop(
@@ -188,7 +198,8 @@ def _start_from(
     resume: Resume,
     init_from: Path | None,
 ) -> StartFrom | None:
-    """What the run starts from; None if an earlier session has confirmed the target."""
+    # None if an earlier session has confirmed the target. The first host reads the folder and the
+    # others take what it found, so that all resume from the same checkpoint or none does.
     topology = hosts.peers.topology
     require_shared(workdir, hosts, stop)
     plan_geometry(config, topology)  # what it refuses, nothing in the folder can fix
@@ -208,17 +219,17 @@ def _wait_for(
     stop: StopRequest,
     check_threads: Callable[[], object],
 ) -> Found | None:
-    """What `condition(timeout)` finds; None if `stop` is set before. `check_threads` may raise."""
+    # None if `stop` is set first. `check_threads` raises if a thread has died that would bring it.
     while not stop.is_set():
         check_threads()
-        if found := condition(_TICK_SECONDS):
+        if found := condition(POLL_SECONDS):
             return found
     return None
 
 
 @contextlib.contextmanager
 def _served(hub: Hub, config: Config) -> Iterator[Service]:
-    """A started service. `TrainLoop.end` stops it; if anything is raised, it stops at once."""
+    # If the run ends as it should, `TrainLoop.end` has stopped it.
     service = Service(hub, config.serving)
     try:
         service.start()
@@ -231,37 +242,12 @@ def _served(hub: Hub, config: Config) -> Iterator[Service]:
 
 @contextlib.contextmanager
 def _refusing(hub: Hub) -> Iterator[None]:
-    """An environment that the agent or the devices cannot use ends its env servers, too."""
+    # An environment that the agent or the devices cannot use ends its env servers, too.
     try:
         yield
     except ConfigError as error:
         hub.close(refusal(str(error)))
         raise
-
-
-def _best(folder: RunFolder) -> Checkpoint | None:
-    """What the next score must exceed to be saved; another attempt's does not count.
-
-    A session that was killed before its first checkpoint may leave only its best parameters: they
-    are kept although nothing can be resumed.
-    """
-    return None if folder.is_begun_anew else folder.best()
-
-
-def _open_saver(
-    config: Config,
-    workdir: Path,
-    folder: RunFolder,
-    resumed: Checkpoint | None,
-    reports: Reports,
-    hosts: Hosts,
-) -> Saver:
-    peers = hosts.peers
-    path = folder.path if peers.topology.is_first else workdir
-    best = _best(folder)
-    return open_saver(
-        config, path, best=best, resumed=resumed, listener=reports.events, peers=peers
-    )
 
 
 class TrainLoop:
@@ -322,9 +308,9 @@ class TrainLoop:
     def run(self) -> None:
         """Reports and saves at their intervals until the run is over."""
         while not self._is_over():
-            self.session.failed.wait(_TICK_SECONDS)
+            self.session.failed.wait(POLL_SECONDS)
             self.progress.update()
-            if not self._hosts.is_alone and _num_updates(self.session):
+            if not self._hosts.is_alone and self.session.has_updated:
                 leave_jax_service()  # not possible before the first update
             now = time.monotonic()
             if now >= self._next_report:
@@ -373,7 +359,7 @@ class TrainLoop:
         return self._shared_end.is_over(self._end_of_run(), self._why)
 
     def _outcome(self) -> EndOfRun | None:
-        """Why the run is over, for all hosts if they have agreed on it."""
+        # What all hosts have agreed on comes before what this one sees.
         return self._shared_end.outcome() or self._end_of_run()
 
     def _why(self, ended: EndOfRun | None) -> str:
@@ -400,11 +386,15 @@ class TrainLoop:
         return values
 
     def _stop_and_save(self, ended: EndOfRun | None) -> None:
+        # First the threads end, then the state is read (nobody owns it any more), and env servers
+        # are answered last: they must not return to a learner that still has the address.
         can_save = self._shared_end.can_save()
         if not can_save:
             self._shared_end.go_alone(self._failure())  # no other host waits for this one then
         if not self.session.stop(_STOP_SECONDS):
-            self._raise_unstopped()
+            print(f"learner: error: {_UNSTOPPED}", file=sys.stderr, flush=True)
+            self._raise_died()
+            raise RuntimeError(_UNSTOPPED)
         try:
             if can_save:
                 self._checkpointer.save_the_end()
@@ -416,26 +406,19 @@ class TrainLoop:
                 self._service.stop()
 
     def _failure(self) -> BaseException | None:
-        """What this host ends of, if that is known: of a thread, or of this one."""
+        # Of one of its threads, or of what this one is raising.
         death = self._deaths.first
         died = None if death is None else death.error
         return self.session.failure or self._service.failure or died or sys.exception()
 
-    def _raise_unstopped(self) -> NoReturn:
-        """Nothing can be saved. The known reason of the end is raised, if there is one."""
-        text = f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
-        if (failure := self._failure()) is None:
-            raise RuntimeError(text)
-        print(f"learner: error: {text}", file=sys.stderr, flush=True)
+    def _raise_died(self) -> None:
         self.session.raise_failure()
         raise_death(self._service, self._deaths)
-        raise failure
 
     def _raise_failure(self, ended: EndOfRun | None) -> None:
-        """Raises what has gone wrong in a run that has ended; writes its last accounts."""
-        self.session.raise_failure()
-        raise_death(self._service, self._deaths)
+        self._raise_died()
         self._shared_end.leave()
+        # All threads have ended: whatever the ledger does not explain now was lost or made up.
         self._reports.metrics.record("ledger", **self.session.accounts())
         if broken := self._residues or self.session.residues(at_rest=True):
             raise RuntimeError("; ".join(broken))
@@ -448,10 +431,6 @@ class TrainLoop:
                 "(learning.max_skipped_updates). hint: check rewards, observations and the "
                 "learning rate; everything learned before is saved"
             )
-
-
-def _num_updates(session: Session) -> int:
-    return session.learning.num_applied + session.learning.num_skipped
 
 
 def _summary(

@@ -156,12 +156,11 @@ def train(
         session.start()
 
         # 5. Until it is over.
-        # All hosts save into one folder, the first host's. Best parameters that a killed session
-        # left are kept although nothing can be resumed; another attempt's score does not count.
+        # All hosts save into one folder, the first host's.
         saver = open_saver(
             config,
             folder.path if topology.is_first else workdir,
-            best=None if folder.is_begun_anew else folder.best(),
+            best=folder.best_to_beat(),
             resumed=start.checkpoint,
             listener=reports.events,
             peers=hosts.peers,

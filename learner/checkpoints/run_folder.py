@@ -71,6 +71,14 @@ class RunFolder:
             _logger.error("no best checkpoint until the next score: %s", error)
             return None
 
+    def best_to_beat(self) -> Checkpoint | None:
+        """What the next score must exceed to be saved; another attempt's does not count.
+
+        A session that was killed before its first checkpoint may leave only its best parameters:
+        they are kept although nothing can be resumed.
+        """
+        return None if self.is_begun_anew else self.best()
+
     def record_config(self, config: Config) -> None:
         """Writes the resolved configuration: once it is known to fit what the folder holds."""
         replace_file(self.path / run_files.CONFIG, f"{config_io.to_json(config)}\n")

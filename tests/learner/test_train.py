@@ -18,7 +18,7 @@ from learner.multihost.topology import Topology
 from learner.processes.stop import StopRequest
 from learner.reports import open_reports
 from learner.runtime.worker import Deaths
-from learner.train import _best, _refusing, _wait_for, train
+from learner.train import _refusing, _wait_for, train
 from seedrl import checkpoints, config_io
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory, best_return
@@ -42,16 +42,16 @@ def test_a_resumed_run_keeps_its_best_checkpoint_until_a_score_is_higher(
 ) -> None:
     with contextlib.closing(RunFolder(tmp_path)) as folder:
         folder.checkpoint("auto")  # there is none: it was killed before its first one
-        assert _best(folder) is None
+        assert folder.best_to_beat() is None
         meta = {"evaluation": {"mean_return": 7.5, "episodes": 20}}
         path = checkpoints.save(best_directory(tmp_path), 3, {"x": np.zeros(2)}, meta, keep=None)
-        best = _best(folder)
+        best = folder.best_to_beat()
         assert best is not None and best_return(best) == 7.5
         folder.checkpoint("never")
-        assert _best(folder) is None  # another attempt: the first score counts
+        assert folder.best_to_beat() is None  # another attempt: the first score counts
         folder.checkpoint("auto")
         (path / "meta.json").write_text("{}")
-        assert _best(folder) is None
+        assert folder.best_to_beat() is None
     assert "no best checkpoint until the next score" in caplog.text
 
 

@@ -114,7 +114,6 @@ def test_an_update_that_the_device_has_no_memory_for_refuses_the_run(session: Se
     session.start()
     assert session.failed.wait(SECONDS)
     assert session.stop(SECONDS)
-    assert session.is_refused
     with pytest.raises(ConfigError, match="learning.batch_sequences: an update of"):
         session.raise_failure()
 
@@ -137,19 +136,6 @@ def test_what_compiling_dies_of_ends_the_session(
     with pytest.raises(ConfigError) as caught:
         session.raise_failure()
     assert caught.value is mistake
-
-
-def test_what_is_wrong_in_an_agent_refuses_a_run_that_has_learned_nothing(
-    session: Session,
-) -> None:
-    assert not session.is_refused
-    (worker, *_) = session._workers
-    worker.failure = RuntimeError("a defect of ours")
-    assert not session.is_refused
-    worker.failure = ConfigError("agent.update.loss: expected float32[]")
-    assert session.is_refused
-    session.learning.num_applied = 1
-    assert not session.is_refused
 
 
 def test_a_stop_does_not_compile_insertion_for_pages_that_wait(

@@ -4,7 +4,7 @@ Another game: `--environment.id ALE/Breakout-v5`. Not from the paper: its learne
 batches a second next to 12,500 steps, from which `ratio` follows; acting uses the newest
 parameters; the oldest transition goes when replay is full. Replay takes 14 GB on the accelerator.
 
-Not measured. Command: `seedrl train atari_apex`.
+Not measured.
 """
 
 from seedrl.agents.apex import ApexConfig
@@ -14,10 +14,10 @@ from seedrl.config import (
     EvaluationConfig,
     LaunchConfig,
     LearningConfig,
-    ReplayConfig,
     ServingConfig,
 )
 from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.prioritized import ReplayConfig
 
 
 def config() -> Config:
@@ -33,15 +33,9 @@ def config() -> Config:
                 torso="nature", torso_sizes=(), core="none", head_sizes=(512,), frame_stack=4
             ),
             earlier_steps=3,
-            n_steps=3,
-            gamma=0.99,
             reward_clip=1.0,
-            optimizer="rmsprop",
+            # The optimizer and all other fields are the paper's by default.
             learning_rate=0.00025 / 4,
-            rmsprop_decay=0.95,
-            optimizer_epsilon=1.5e-7,
-            max_gradient_norm=40.0,
-            target_update_interval=2_500,
         ),
         serving=ServingConfig(training_slots=360, evaluation_slots=16),
         replay=ReplayConfig(

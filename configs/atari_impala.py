@@ -5,7 +5,7 @@ paper sums the loss over the 640 steps of a batch, ours is a mean: its gradient 
 epsilon, 0.01 inside the root, are divided accordingly. Not from the paper: an episode ends with the
 game and not with a life; 192 environments.
 
-Not measured. Command: `seedrl train atari_impala`.
+Not measured.
 """
 
 from seedrl.agents.impala import ImpalaConfig
@@ -33,15 +33,11 @@ def config() -> Config:
                 torso="impala", torso_sizes=(256,), core="none", frame_stack=4
             ),
             unroll=_UNROLL,
-            gamma=0.99,
-            value_cost=0.5,
-            entropy_cost=0.01,
             reward_clip=1.0,
             learning_rate=6e-4,
             # A sequence has a row more, from which the value is bootstrapped.
             learning_rate_decay_updates=_STEPS // (_BATCH * (_UNROLL + 1)),
-            adam_b1=0.0,
-            adam_b2=0.99,
+            # Costs and the decays of Adam are the paper's by default.
             adam_epsilon=0.01**0.5 / _ROWS,
             max_gradient_norm=40.0 / _ROWS,
         ),

@@ -4,7 +4,7 @@ Another game: `--environment.id ALE/Breakout-v5`. Not from the paper: the replay
 does not set (its learner runs freely), is SEED RL's 0.75; `min_steps` is ours. Replay takes 28 GB
 on the accelerator.
 
-Not measured. Command: `seedrl train atari_r2d2`.
+Not measured.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
@@ -14,10 +14,10 @@ from seedrl.config import (
     EvaluationConfig,
     LaunchConfig,
     LearningConfig,
-    ReplayConfig,
     ServingConfig,
 )
 from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.prioritized import ReplayConfig
 
 
 def config() -> Config:
@@ -28,27 +28,10 @@ def config() -> Config:
             vectorization="atari",
             frames_per_step=4,
         ),
-        agent=R2D2Config(
-            network=QNetworkConfig(
-                torso="nature", torso_sizes=(512,), core_size=512, head_sizes=(512,), frame_stack=4
-            ),
-            burn_in=40,
-            unroll=80,
-            n_steps=5,
-            stride=40,
-            gamma=0.997,
-            learning_rate=1e-4,
-            adam_epsilon=1e-3,
-            target_update_interval=2_500,
-        ),
+        # All other fields of agent and network are the paper's by default.
+        agent=R2D2Config(network=QNetworkConfig(torso="nature", frame_stack=4)),
         serving=ServingConfig(training_slots=256, evaluation_slots=16),
-        replay=ReplayConfig(
-            capacity_steps=4_000_000,
-            min_steps=100_000,
-            priority_exponent=0.9,
-            importance_exponent=0.6,
-            ratio=0.75,
-        ),
+        replay=ReplayConfig(capacity_steps=4_000_000, min_steps=100_000, ratio=0.75),
         learning=LearningConfig(
             batch_sequences=64, total_steps=2_500_000_000, keep_freed_memory=True
         ),

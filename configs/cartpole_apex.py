@@ -2,20 +2,12 @@
 
 Seeds 0 to 4: 500.0 each over the 100 confirming episodes, after 168,589 to 282,984 steps, 29 to 41
 seconds from start to exit. Two cores of a Xeon at 2.5 GHz; 2026-11-22, commit 3e6ed55.
-
-Command: `seedrl train cartpole_apex`.
 """
 
 from seedrl.agents.apex import ApexConfig
-from seedrl.config import (
-    Config,
-    EnvironmentConfig,
-    EvaluationConfig,
-    LearningConfig,
-    ReplayConfig,
-    ServingConfig,
-)
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
 from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.prioritized import ReplayConfig
 
 
 def config() -> Config:

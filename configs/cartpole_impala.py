@@ -5,8 +5,6 @@ long. Rewards of 0.01 bring that value to about 1.
 
 Seeds 0 to 4: 494.2 to 500.0 over the 100 confirming episodes, after 99,589 to 242,557 steps, 23 to
 58 seconds from start to exit. Two busy cores of a CPU; 2026-11-22, commit d005743.
-
-Command: `seedrl train cartpole_impala`.
 """
 
 from seedrl.agents.impala import ImpalaConfig

@@ -2,8 +2,6 @@
 
 Seeds 0 to 4: 500.0 each over the 100 confirming episodes, after 100,447 to 117,271 steps, 25 to 47
 seconds from start to exit. Two busy cores of a CPU; 2026-11-22, commit da25ca5.
-
-Command: `seedrl train cartpole_ppo`.
 """
 
 from seedrl.agents.ppo import PpoConfig
@@ -21,7 +19,6 @@ def config() -> Config:
             ),
             unroll=31,
             epochs=8,
-            minibatches=4,
             gamma=0.99,
             entropy_cost=0.0,
             reward_scale=0.01,

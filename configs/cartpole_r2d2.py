@@ -4,20 +4,12 @@ Scaled down from the paper to an episode of at most 500 steps and four numbers.
 
 Seeds 0 to 4: 498.0 to 500.0 over 100 episodes of `seedrl evaluate`, after 164,484 to 261,479 steps,
 26 to 41 seconds from start to exit. Two cores of a Xeon at 2.5 GHz; 2026-11-22, commit 2124f83.
-
-Command: `seedrl train cartpole_r2d2`.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import (
-    Config,
-    EnvironmentConfig,
-    EvaluationConfig,
-    LearningConfig,
-    ReplayConfig,
-    ServingConfig,
-)
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
 from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.prioritized import ReplayConfig
 
 
 def config() -> Config:
@@ -25,12 +17,7 @@ def config() -> Config:
         environment=EnvironmentConfig(id="CartPole-v1"),
         agent=R2D2Config(
             network=QNetworkConfig(
-                torso="mlp",
-                torso_sizes=(64,),
-                core="lstm",
-                core_size=64,
-                head_sizes=(64,),
-                frame_stack=1,
+                torso="mlp", torso_sizes=(64,), core_size=64, head_sizes=(64,), frame_stack=1
             ),
             burn_in=4,
             unroll=20,

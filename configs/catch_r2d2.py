@@ -2,19 +2,13 @@
 
 The reward of 1 or -1 arrives only at the end of an episode, so a mean return of 1 is perfect play.
 
-Not measured. Command: `seedrl train catch_r2d2`.
+Not measured.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import (
-    Config,
-    EnvironmentConfig,
-    EvaluationConfig,
-    LearningConfig,
-    ReplayConfig,
-    ServingConfig,
-)
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
 from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.prioritized import ReplayConfig
 
 
 def config() -> Config:
@@ -22,16 +16,10 @@ def config() -> Config:
         environment=EnvironmentConfig(id="envs_server.envs.catch:make"),
         agent=R2D2Config(
             network=QNetworkConfig(
-                torso="mlp",
-                torso_sizes=(64,),
-                core="lstm",
-                core_size=64,
-                head_sizes=(64,),
-                frame_stack=1,
+                torso="mlp", torso_sizes=(64,), core_size=64, head_sizes=(64,), frame_stack=1
             ),
             burn_in=10,
             unroll=20,
-            n_steps=5,
             stride=10,
             learning_rate=1e-3,
             target_update_interval=100,

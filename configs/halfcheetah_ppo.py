@@ -4,8 +4,6 @@ Needs MuJoCo: `pip install '.[mujoco]'` where env servers run.
 
 Seeds 0 and 1: 3,825 and 3,819 over 20 episodes after 200,000 steps, 129 seconds; seed 0 without
 normalization: 553. Two busy cores of a CPU; 2026-11-22, commit a69d11e.
-
-Command: `seedrl train halfcheetah_ppo`.
 """
 
 from seedrl.agents.ppo import PpoConfig

@@ -5,33 +5,19 @@ MuJoCo: `pip install '.[mujoco]'` where env servers run.
 
 Seeds 0 to 4: 6,732, 6,410, 6,682, 7,547 and 6,930 over 100 episodes after 200,000 steps. Two busy
 cores of an EPYC; 2026-11-24, commit 1187edb. Stable-Baselines3 (docs/learning.md): 6,679 to 7,260.
-
-Command: `seedrl train halfcheetah_sac`.
 """
 
 from seedrl.agents.sac import SacConfig
-from seedrl.config import (
-    Config,
-    EnvironmentConfig,
-    EvaluationConfig,
-    LearningConfig,
-    ReplayConfig,
-    ServingConfig,
-)
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
 from seedrl.networks.config import BoxNetworkConfig
+from seedrl.replay.prioritized import ReplayConfig
 
 
 def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="HalfCheetah-v5"),
-        agent=SacConfig(
-            network=BoxNetworkConfig(torso="mlp", actor_sizes=(256, 256), critic_sizes=(256, 256)),
-            gamma=0.99,
-            actor_learning_rate=3e-4,
-            critic_learning_rate=3e-4,
-            temperature_learning_rate=3e-4,
-            tau=0.005,
-        ),
+        # All other fields of agent and network are those of Stable-Baselines3 by default.
+        agent=SacConfig(network=BoxNetworkConfig(torso="mlp")),
         serving=ServingConfig(training_slots=8, evaluation_slots=10),
         replay=ReplayConfig(
             capacity_steps=200_000,

@@ -4,20 +4,12 @@ Needs Box2D: `pip install '.[box2d]'` where env servers run.
 
 Seeds 1 to 4: 217.0 to 226.9 over the 100 confirming episodes, after 477,663 to 782,711 steps, 161
 to 240 seconds from start to exit. Two cores of a Xeon at 2.5 GHz; 2026-11-22, commit 3e6ed55.
-
-Command: `seedrl train lunarlander_apex`.
 """
 
 from seedrl.agents.apex import ApexConfig
-from seedrl.config import (
-    Config,
-    EnvironmentConfig,
-    EvaluationConfig,
-    LearningConfig,
-    ReplayConfig,
-    ServingConfig,
-)
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
 from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.prioritized import ReplayConfig
 
 
 def config() -> Config:

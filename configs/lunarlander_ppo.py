@@ -5,8 +5,6 @@ Needs Box2D: `pip install '.[box2d]'` where env servers run.
 Seeds 1 to 4: 203.7 to 226.1 over the 100 confirming episodes, after 317,221 to 429,492 steps, 67 to
 119 seconds; seeds 0 to 4 to the end of 409,600 steps: 249.5 to 265.8. Two cores of a Xeon at 2.5
 GHz; 2026-11-22, commits cffb47c and 45a4281.
-
-Command: `seedrl train lunarlander_ppo`.
 """
 
 from seedrl.agents.ppo import PpoConfig

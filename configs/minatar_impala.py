@@ -6,8 +6,6 @@ Needs MinAtar, which is under the GPL: `pip install '.[minatar]'` where env serv
 
 Seeds 0 to 2 over 100 greedy episodes: Breakout 11.1, 6.1 and 14.6, Space Invaders 119.5, 54.5 and
 102.3. Two busy cores of a Xeon at 2.5 GHz; 2026-11-23, commit 132d362.
-
-Command: `seedrl train minatar_impala`.
 """
 
 from seedrl.agents.impala import ImpalaConfig

@@ -6,20 +6,12 @@ GPL: `pip install '.[minatar]'` where env servers run.
 
 Seeds 0 to 2 over 100 greedy episodes: Breakout 16.6, 17.4 and 17.6, Space Invaders 91.9, 64.1 and
 80.4. Two busy cores of a Xeon at 2.5 GHz; 2026-11-23, commit 132d362.
-
-Command: `seedrl train minatar_r2d2`.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import (
-    Config,
-    EnvironmentConfig,
-    EvaluationConfig,
-    LearningConfig,
-    ReplayConfig,
-    ServingConfig,
-)
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
 from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.prioritized import ReplayConfig
 
 
 def config() -> Config:

@@ -3,8 +3,6 @@
 Seeds 0 to 4: -198.1 to -177.0 over the 100 confirming episodes, after 52,608 to 90,976 steps, 21 to
 82 seconds; without normalization seeds 0 and 1 end at -534.5 and -203.4 after 250,016 steps. Two
 busy cores of a CPU; 2026-11-22, commit 3ca531b.
-
-Command: `seedrl train pendulum_ppo`.
 """
 
 from seedrl.agents.ppo import PpoConfig

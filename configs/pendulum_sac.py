@@ -3,20 +3,12 @@
 Seeds 0 to 4: -169.5 to -139.1 over 100 episodes, after 12,196 to 17,668 steps, 20 to 31 seconds
 from start to exit; a random policy has -1,210. Two cores of a Xeon at 2.5 GHz; 2026-11-22, commit
 4046c26.
-
-Command: `seedrl train pendulum_sac`.
 """
 
 from seedrl.agents.sac import SacConfig
-from seedrl.config import (
-    Config,
-    EnvironmentConfig,
-    EvaluationConfig,
-    LearningConfig,
-    ReplayConfig,
-    ServingConfig,
-)
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
 from seedrl.networks.config import BoxNetworkConfig
+from seedrl.replay.prioritized import ReplayConfig
 
 
 def config() -> Config:

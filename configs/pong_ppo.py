@@ -7,19 +7,10 @@ high. `value_cost` weighs half of a squared error, so that 2 is the paper's 1.
 Seed 0: a mean training return of 0 after 581,000 steps (241 s), 18 after 759,000 (311 s), 20.00
 over 100 fresh episodes after 54 minutes. Two cores of an EPYC; 2026-11-24, commit 4e99177. With
 `value_cost` 0.5 it takes 1.6 times as long, with chunk_steps 0 2.1 times (docs/learning.md).
-
-Command: `seedrl train pong_ppo`.
 """
 
 from seedrl.agents.ppo import PpoConfig
-from seedrl.config import (
-    Config,
-    EnvironmentConfig,
-    EvaluationConfig,
-    LaunchConfig,
-    LearningConfig,
-    ServingConfig,
-)
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
@@ -38,12 +29,10 @@ def config() -> Config:
             ),
             unroll=128,
             epochs=3,
-            minibatches=4,
             chunk_steps=1,
             gamma=0.99,
             clip=0.1,
             value_cost=2.0,
-            entropy_cost=0.01,
             normalize_images=True,
             reward_clip=1.0,
             learning_rate=5e-4,
@@ -53,5 +42,4 @@ def config() -> Config:
         replay=QueueConfig(ahead_updates=1),
         learning=LearningConfig(batch_sequences=8, total_steps=8_000_000, keep_freed_memory=True),
         evaluation=EvaluationConfig(interval_seconds=180.0, episodes=16, target_return=18.0),
-        launch=LaunchConfig(env_servers=2),
     )

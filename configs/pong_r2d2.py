@@ -3,20 +3,13 @@
 Shorter sequences, a smaller core, a higher learning rate and a higher replay ratio than the paper's
 (`atari_r2d2`). Replay takes 1.4 GB.
 
-Not measured. Command: `seedrl train pong_r2d2`.
+Not measured.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import (
-    Config,
-    EnvironmentConfig,
-    EvaluationConfig,
-    LaunchConfig,
-    LearningConfig,
-    ReplayConfig,
-    ServingConfig,
-)
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
 from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.prioritized import ReplayConfig
 
 
 def config() -> Config:
@@ -28,7 +21,6 @@ def config() -> Config:
             ),
             burn_in=20,
             unroll=40,
-            n_steps=5,
             stride=20,
             learning_rate=3e-4,
             max_gradient_norm=40.0,
@@ -38,5 +30,4 @@ def config() -> Config:
         replay=ReplayConfig(capacity_steps=200_000, min_steps=10_240, ratio=2.0),
         learning=LearningConfig(batch_sequences=32, total_steps=10_000_000, keep_freed_memory=True),
         evaluation=EvaluationConfig(interval_seconds=60.0, episodes=8, target_return=20.0),
-        launch=LaunchConfig(env_servers=2),
     )

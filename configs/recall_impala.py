@@ -6,8 +6,6 @@ of symbols: `--environment.arguments '{"delay": 30}'`.
 Seeds 0 to 4: 1.00 over the 100 confirming episodes, after 247,096 to 467,208 steps (median 35
 seconds); without memory (`--agent.network.core none`) 0.21 to 0.32. Two busy cores of a Xeon at 2.5
 GHz; 2026-11-22, commit 45a4281.
-
-Command: `seedrl train recall_impala`.
 """
 
 from seedrl.agents.impala import ImpalaConfig
@@ -21,12 +19,7 @@ def config() -> Config:
         environment=EnvironmentConfig(id="envs_server.envs.delayed_recall:make"),
         agent=ImpalaConfig(
             network=ActorCriticConfig(
-                torso="mlp",
-                torso_sizes=(64,),
-                core="lstm",
-                core_size=64,
-                head_sizes=(64,),
-                frame_stack=1,
+                torso="mlp", torso_sizes=(64,), core_size=64, head_sizes=(64,), frame_stack=1
             ),
             unroll=39,
             gamma=0.99,

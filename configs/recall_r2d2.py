@@ -6,20 +6,12 @@ of symbols: `--environment.arguments '{"delay": 30}'`.
 Seeds 0 to 4: 1.00 over the 100 confirming episodes, after 82,064 to 133,320 steps (median 18
 seconds); without memory (`--agent.network.core none`) 0.21 to 0.29. Two busy cores of a Xeon at 2.5
 GHz; 2026-11-22, commit 45a4281.
-
-Command: `seedrl train recall_r2d2`.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import (
-    Config,
-    EnvironmentConfig,
-    EvaluationConfig,
-    LearningConfig,
-    ReplayConfig,
-    ServingConfig,
-)
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
 from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.prioritized import ReplayConfig
 
 
 def config() -> Config:
@@ -27,12 +19,7 @@ def config() -> Config:
         environment=EnvironmentConfig(id="envs_server.envs.delayed_recall:make"),
         agent=R2D2Config(
             network=QNetworkConfig(
-                torso="mlp",
-                torso_sizes=(64,),
-                core="lstm",
-                core_size=64,
-                head_sizes=(64,),
-                frame_stack=1,
+                torso="mlp", torso_sizes=(64,), core_size=64, head_sizes=(64,), frame_stack=1
             ),
             burn_in=0,
             unroll=40,

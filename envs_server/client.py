@@ -20,7 +20,6 @@ from envs_server.loop import Place
 from envs_server.sent_log import SentLog
 from envs_server.stop import HangLimit, Stop
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.outcome import FAREWELL, FINISHED
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.credentials import tls_advice
 from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError
@@ -366,12 +365,12 @@ class Client:
                 if end.code is ExitCode.OK:
                     # Before environments are closed: one that ends the process changes nothing.
                     self._sent_log.note_finished()
-                    _log.info("%s%s", FAREWELL, end.reason)
+                    _log.info("ends: %s", end.reason)
             if end.code is not None:
                 # Only now: environments may log more when they are closed, and the last line of a
                 # log is taken for the reason.
                 if end.code:
-                    _log.error("%s%s", FAREWELL, end.reason)
+                    _log.error("ends: %s", end.reason)
                 return end.code
             self._pause(end, lease)
         _log.info("stopped")
@@ -405,7 +404,7 @@ class Client:
             self._stop.on_request(None)
         if finished is None:
             return _End("the learner ended the stream")
-        return _End(FINISHED + _printed(finished.reason), ExitCode.OK)
+        return _End("finished: " + _printed(finished.reason), ExitCode.OK)
 
     def _after_status(self, code: grpc.StatusCode, details: str) -> _End:
         if code in _FATAL_CODES:

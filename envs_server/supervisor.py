@@ -18,7 +18,6 @@ from envs_server.options import PROG, Options
 from envs_server.sent_log import has_finished
 from envs_server.stop import PARENT_VARIABLE
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.abandoned import holding
 from seedrl.programs.outcome import ending_signals
 
 # In a child's environment: a mark that everything inherits which it starts.
@@ -66,7 +65,6 @@ class Supervisor:
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-"))
             self._folder = Path(folder)
-            stack.enter_context(holding(self._folder))
             # Handlers only write the signal's number to this pipe, which `wait` reads.
             self._signals, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
             stack.callback(os.close, self._signals)

@@ -37,8 +37,8 @@ from learner.schedule import Session
 from learner.serving.hub import Hub
 from seedrl.checkpoints import Checkpoint, best_return, holds_best
 from seedrl.config import Config
-from seedrl.config_io import fields_of
 from seedrl.errors import UserError
+from seedrl.fields import fields_of
 
 # The time without a step after which that is reported, and then at each doubling.
 _STILL_SECONDS = 10.0

@@ -8,11 +8,11 @@
     directory/best/000000009000/       the best evaluated parameters, kept apart from the others
     directory/damaged-*, superseded-*  set aside: never read, never deleted
     directory/.saving, .deleted        being written or deleted; never read
-    directory/.lock                    held while a process writes
 
 A save becomes visible through one rename, after everything in it is on disk, and older checkpoints
 are deleted only after that rename is on disk too. So whenever the process dies, the newest intact
-checkpoint is either the one being saved or the one before it.
+checkpoint is either the one being saved or the one before it. Only the process that holds the lock
+on a run's folder may write here; others read at the same time.
 
 Orbax writes and reads the arrays. Sums are ours because orbax restores flipped bits in array data
 without noticing. Publishing and retention are ours because `CheckpointManager.save` does both in
@@ -22,15 +22,12 @@ step that a `CheckpointManager` of orbax can restore.
 """
 
 import contextlib
-import fcntl
 import json
 import logging
-import os
 import re
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -49,43 +46,20 @@ SAVING, DELETED = ".saving", ".deleted"
 PARAMS = ("params", META)  # the parts of a checkpoint that a policy needs
 # A step that is saved again is first moved aside under the second name, and remains a checkpoint.
 NAME = re.compile(r"(\d{12,})(\.replaced)?")
-_LOCK_SECONDS = 60.0
 
 
 class Checkpoint(NamedTuple):
     """A checkpoint whose files were verified.
 
     Attributes:
-      step: what it was saved as.
+      step: number of updates under which it was saved.
       path: its directory.
-      meta: what its writer recorded; a key that is missing raises CheckpointError.
+      meta: the records of its writer; a missing key raises CheckpointError.
     """
 
     step: int
     path: Path
     meta: dict[str, Any]
-
-
-class Written(NamedTuple):
-    """What other processes have written: entries of the sums, and additions to the meta data."""
-
-    files: Mapping[str, Any]
-    meta: Mapping[str, Any]
-
-
-class OtherWriters(NamedTuple):
-    """Other processes that write parts of a checkpoint, each by `write_part`.
-
-    Attributes:
-      begin: tells them the folder in which it is being written.
-      written: waits for their parts; raises CheckpointError if one of them could not write.
-    """
-
-    begin: Callable[[Path], None]
-    written: Callable[[], Written]
-
-
-_NONE = OtherWriters(lambda folder: None, lambda: Written({}, {}))
 
 
 # Saving
@@ -99,12 +73,8 @@ def save(
     *,
     keep: int | None,
     extra: Mapping[str, np.ndarray] | None = None,
-    others: OtherWriters = _NONE,
 ) -> Path:
     """Saves a checkpoint, then deletes all but the newest `keep` ones. Blocks until it is durable.
-
-    A checkpoint of the same step is replaced. Those of later steps are of a future that was given
-    up (the run was begun anew): they are renamed to `superseded-*`, so that none resumes.
 
     Args:
       directory: created if it does not exist.
@@ -112,85 +82,86 @@ def save(
       arrays: trees of numpy or JAX arrays or scalars by name, `params` and others. PRNG keys as raw
         `uint32` key data.
       meta: anything that JSON can hold, without NaN.
-      keep: at least 2: one that is damaged is never the end of a run; None: the new one alone.
+      keep: see `publishing`.
       extra: large arrays by name, saved without compression.
-      others: processes that write parts of it.
 
-    Returns the checkpoint's directory. Raises CheckpointError if it cannot be written (disk full,
-    no permission); nothing of it remains then, and what was there before is untouched.
+    Returns the checkpoint's directory. Raises CheckpointError as `publishing` does.
     """
-    if keep is not None and keep < 2:
-        raise ValueError(f"expected checkpoint.keep of at least 2, got {keep}")
-    assert step >= 0
-    target = directory / f"{step:012d}"
+    with publishing(directory, step, keep=keep) as folder:
+        write_arrays(folder, arrays, extra or {})
+        seal(folder, step, meta)
+    return directory / f"{step:012d}"
+
+
+@contextlib.contextmanager
+def publishing(directory: Path, step: int, *, keep: int | None) -> Iterator[Path]:
+    """Gives a folder; at the end of the block its content becomes the checkpoint of `step`.
+
+    The block calls `write_arrays` and then `seal`. A checkpoint of the same step is replaced. Those
+    of later steps belong to an abandoned future (the run was begun anew): they are renamed to
+    `superseded-*`, so that none resumes.
+
+    `keep`: at least 2, so that a damaged one is never the end of a run; None keeps only this one.
+
+    Raises CheckpointError if anything cannot be written (disk full, no permission); nothing of the
+    checkpoint remains then, and what was there before is untouched.
+    """
+    assert step >= 0 and (keep is None or keep >= 2)
+    target, folder = directory / f"{step:012d}", directory / SAVING
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with writing(directory):
-            _remove_leftovers(directory)
-            _write(target, jax.tree.map(np.asarray, dict(arrays)), dict(meta), extra or {}, others)
-            _retain(directory, step, keep)
+        # There is one writer: these are left from a process that was killed.
+        for name in (SAVING, DELETED):
+            shutil.rmtree(directory / name, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        yield folder
+        _publish(folder, target)
+        _retain(directory, step, keep)
+    except CheckpointError:
+        raise
     # Tensorstore reports a full disk as a ValueError or a RuntimeError, depending on where it hits.
     except (OSError, ValueError, RuntimeError) as error:
-        if isinstance(error, CheckpointError):
-            raise
         raise CheckpointError(f"cannot save checkpoint {target}: {in_one_line(error)}") from error
-    return target
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # not there if it was published
 
 
-def _write(
-    target: Path,
-    arrays: dict[str, Tree],
-    meta: dict[str, Any],
-    extra: Mapping[str, np.ndarray],
-    others: OtherWriters,
-) -> None:
-    """Writes a checkpoint beside its place, then publishes it: `target` is whole or not there."""
-    folder = target.parent / SAVING
-    folder.mkdir(mode=0o700)
-    try:
-        (folder / "extra").mkdir()
-        others.begin(folder)
-        stored_arrays.write_tree(folder, arrays)
-        stored_arrays.write_large(folder / "extra", extra)
-        written = others.written()
-        content = json.dumps({**meta, **written.meta}, indent=1, allow_nan=False)
-        (folder / META).write_text(content)
-        sums.write(folder, int(target.name), written.files)
-        _publish(folder, target)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+def write_arrays(
+    folder: Path, arrays: Mapping[str, Tree], extra: Mapping[str, np.ndarray], *, part: int = 0
+) -> dict[str, Any]:
+    """Writes the arrays of a checkpoint into its folder; see `save`. Raises what writing raises.
 
-
-def write_part(folder: Path, extra: Mapping[str, np.ndarray], part: int) -> dict[str, Any]:
-    """Writes rows of the arrays of a checkpoint that another process saves.
-
-    Args:
-      folder: in which that is done.
-      extra: large arrays by name.
-      part: number of this process, from 1.
-
-    Returns entries of the sums. Raises CheckpointError if it cannot be written.
+    Several processes may write it together: process 0 writes the trees and its rows of `extra`,
+    and seals it; each other `part` writes its rows, and gives the entries of its files to `seal`.
     """
-    try:
+    (folder / "extra").mkdir(exist_ok=True)
+    if part:
         return sums.entries(folder, stored_arrays.write_large(folder / "extra", extra, part=part))
-    except OSError as error:
-        raise CheckpointError(f"cannot save a part of {folder}: {in_one_line(error)}") from error
+    stored_arrays.write_tree(folder, jax.tree.map(np.asarray, dict(arrays)))
+    stored_arrays.write_large(folder / "extra", extra)
+    return {}
+
+
+def seal(
+    folder: Path, step: int, meta: Mapping[str, Any], entries: Mapping[str, Any] | None = None
+) -> None:
+    """Writes the records and sums of a checkpoint, and makes all of it durable.
+
+    `entries`: those of the files that other processes have written (`write_arrays`).
+    """
+    (folder / META).write_text(json.dumps(dict(meta), indent=1, allow_nan=False))
+    sums.write(folder, step, entries or {})
 
 
 def _publish(folder: Path, target: Path) -> None:
+    # Killed between the two renames, the one moved aside still counts as a checkpoint.
     aside = target.with_name(f"{target.name}.replaced")
     if target.exists():
-        delete(aside)
+        _delete(aside)
         target.rename(aside)
-    try:
-        folder.rename(target)
-    except BaseException:
-        if aside.exists():
-            aside.rename(target)
-        raise
+    folder.rename(target)
     sums.sync(target.parent)
-    delete(aside)
+    _delete(aside)
 
 
 def _retain(directory: Path, step: int, keep: int | None) -> None:
@@ -204,51 +175,22 @@ def _retain(directory: Path, step: int, keep: int | None) -> None:
                 _logger.warning("checkpoint %s is later than the one just saved, %d", path, step)
                 _set_aside(path, "superseded")
     for path in doomed:
-        delete(path)
+        _delete(path)
 
 
 def _set_aside(path: Path, why: str) -> Path:
-    """Renames the checkpoint to `WHY-STEP-*`: it does not count any more, and is not deleted."""
+    """Renames a checkpoint to `WHY-STEP-*`: it no longer counts, and is not deleted."""
     prefix = f"{why}-{int(path.name.split('.')[0])}-"
     return path.rename(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
 
 
-def delete(path: Path) -> None:
-    """Removes a checkpoint, or what is left of one. For who holds `writing`."""
+def _delete(path: Path) -> None:
     if path.exists():
         # Renamed first: no reader and no kill ever sees a part of a checkpoint.
         doomed = path.with_name(DELETED)
         shutil.rmtree(doomed, ignore_errors=True)
         path.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)
-
-
-def _remove_leftovers(directory: Path) -> None:
-    # Whoever holds the lock is the only writer: what another left behind, a dead one left behind.
-    for name in (SAVING, DELETED):
-        shutil.rmtree(directory / name, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def writing(directory: Path, *, seconds: float | None = None) -> Iterator[None]:
-    """Inside, this process alone changes `directory`.
-
-    Waits `seconds` for another one; then CheckpointError.
-    """
-    descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o600)
-    deadline = time.monotonic() + (_LOCK_SECONDS if seconds is None else seconds)
-    try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() >= deadline:
-                    raise CheckpointError(f"another process is saving to {directory}") from error
-                time.sleep(0.02)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 # Choosing
@@ -266,12 +208,12 @@ def choose(
 
     Args:
       workdir: the run's folder.
-      step: that of this very step (updates), which may be the best one.
-      is_best: the best one; then `step` is not looked at.
-      or_best: the best one will do where no other is saved.
-      parts: verifies these files and folders of it, such as `PARAMS`; by default all.
+      step: chooses the checkpoint of this step (updates), which may be the best one.
+      is_best: chooses the best one; `step` is ignored.
+      or_best: takes the best one if no other is saved.
+      parts: verifies only these files and folders of it, such as `PARAMS`; by default all.
 
-    Raises CheckpointError if there is none such.
+    Raises CheckpointError if there is none.
     """
     directory = workdir / "checkpoints"
     if is_best:
@@ -293,9 +235,8 @@ def choose(
 def latest(directory: Path, parts: Collection[str] = ()) -> Checkpoint | None:
     """The newest intact checkpoint, or None if there are none. Only reads.
 
-    Damaged ones that are passed over for it are logged as errors, one line each. Raises
-    CheckpointError if there are checkpoints but none is intact, or one may not be read or has
-    another format: that is no damage.
+    Skipped damaged ones are logged as errors, one line each. Raises CheckpointError if there are
+    checkpoints but none is intact, or one may not be read or has another format: that is no damage.
     """
     problems: list[str] = []
     for _, path in reversed(_listed(directory)):
@@ -318,24 +259,15 @@ def latest(directory: Path, parts: Collection[str] = ()) -> Checkpoint | None:
 def take_over(directory: Path) -> Checkpoint | None:
     """Like `latest`, for the process that resumes from it and saves.
 
-    What a killed process left half-written is removed. The damaged ones are renamed to
-    `damaged-*`, so that they do not count as kept: an intact one that is older must not be deleted
-    for them. Raises CheckpointError also if that fails.
+    Damaged ones are renamed to `damaged-*`, so that they do not count as kept: an older intact one
+    must not be deleted because of them.
     """
     found = latest(directory)
-    if found is None:
-        return None
-    try:
-        with writing(directory):
-            _remove_leftovers(directory)
-            paths = [path for _, path in _listed(directory)]
-            # All that is newer than the newest intact one is damaged.
-            for path in paths[paths.index(found.path) + 1 :]:
-                _logger.error("%s is damaged; it is now %s", path, _set_aside(path, "damaged"))
-    except CheckpointError:
-        raise
-    except OSError as error:
-        raise CheckpointError(f"cannot resume in {directory}: {in_one_line(error)}") from error
+    if found is not None:
+        paths = [path for _, path in _listed(directory)]
+        # All that is newer than the newest intact one is damaged.
+        for path in paths[paths.index(found.path) + 1 :]:
+            _logger.error("%s is damaged; it is now %s", path, _set_aside(path, "damaged"))
     return found
 
 
@@ -368,12 +300,12 @@ def run_of_best(directory: Path) -> Path | None:
 
 
 def holds_best(checkpoint: Checkpoint) -> bool:
-    """Whether it is a best checkpoint, which holds parameters alone and what they scored."""
+    """True for a best checkpoint, which holds only parameters and their score."""
     return "evaluation" in checkpoint.meta
 
 
 def best_return(checkpoint: Checkpoint) -> float:
-    """What the best checkpoint has scored: the mean of its round."""
+    """Score of a best checkpoint: the mean return of its round."""
     return float(checkpoint.meta["evaluation"]["mean_return"])
 
 
@@ -383,34 +315,25 @@ def holds_confirmed(checkpoint: Checkpoint) -> bool:
 
 
 def updates_of_params(checkpoint: Checkpoint) -> int:
-    """After how many updates its parameters acted.
-
-    Of a run that has confirmed its target the newest checkpoint holds what was confirmed, beside
-    an optimizer and counts that are later ones.
-    """
+    """Number of updates of its parameters: those confirmed are older than the optimizer's state."""
     return int(checkpoint.meta.get("params_updates", checkpoint.step))
 
 
 def _listed(directory: Path) -> list[tuple[int, Path]]:
     """Steps and paths of all checkpoints, oldest first; a replaced one before its successor."""
-    found = []
     try:
         paths = list(directory.iterdir())
     except FileNotFoundError:
         return []
     except PermissionError as error:
         sums.refuse_reading(directory, error)
-    except OSError as error:
-        raise CheckpointError(f"cannot list checkpoints: {in_one_line(error)}") from error
-    for path in paths:
-        match = NAME.fullmatch(path.name)
-        if match and path.is_dir():
-            found.append((int(match[1]), match[2] is None, path))
-    return [(step, path) for step, _, path in sorted(found)]
+    matches = [(NAME.fullmatch(path.name), path) for path in paths if path.is_dir()]
+    found = sorted((int(m[1]), m[2] is None, path) for m, path in matches if m)
+    return [(step, path) for step, _, path in found]
 
 
 class _Meta(dict[str, Any]):
-    """What a checkpoint records. It may be anybody's: a missing key is one line for its user."""
+    # A checkpoint may be anybody's: a missing key is one line for its user.
 
     def __init__(self, path: Path, content: dict[str, Any]):
         super().__init__(content)
@@ -420,38 +343,15 @@ class _Meta(dict[str, Any]):
         raise CheckpointError(f"{self._path}: expected `{key}`, which is missing")
 
 
-# Values by which a resumed run is steered; a wrong type would be a traceback much later.
-_KINDS: Mapping[str, type | tuple[type, ...]] = {
-    "config": str,
-    "env_steps": int,
-    "env_spec": (str, dict),
-    "evaluation": dict,
-    "hosts": int,
-    "limiter": dict,
-    "params_updates": int,
-    "replay_indices": list,
-    "streams": dict,
-    "totals": dict,
-}
-
-
 def opened(path: Path) -> Checkpoint:
     """A checkpoint whose files were verified; they may be anybody's. Raises CheckpointError."""
     file = path / META
     try:
-        content = json.loads(read_regular(file), parse_constant=_refuse_constant)
-        if not isinstance(content, dict):
-            raise TypeError("no object")
-        for key, kind in _KINDS.items():
-            value = content.get(key)
-            if key in content and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise TypeError(f"`{key}` is {type(value).__name__}")
-            if isinstance(value, int) and value < 0:
-                raise ValueError(f"`{key}` is {value}")
+        content = dict(json.loads(read_regular(file), parse_constant=_refuse_constant))
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(
-            f"{file}: expected what a checkpoint records of itself, got "
-            f"{type(error).__name__}: {in_one_line(error)}"
+            f"{file}: expected the records of a checkpoint, got {type(error).__name__}: "
+            f"{in_one_line(error)}"
         ) from error
     return Checkpoint(int(path.name.split(".")[0]), path, _Meta(file, content))
 

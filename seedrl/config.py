@@ -8,15 +8,13 @@ import inspect
 import json
 import math
 import numbers
-import types
-import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError, naming_own_code
-from seedrl.ranges import check_ranges
+from seedrl.fields import check_ranges, fields_of
 from seedrl.replay.prioritized import ReplayConfig as ReplayConfig
 from seedrl.wire.address import address_fault, is_local
 from seedrl.wire.version import (
@@ -270,39 +268,27 @@ class Config:
     seed: int = 0
 
 
-# Lowest and highest value of a field, both allowed.
-_RANGES: dict[str, tuple[float, float]] = {
-    "environment.frames_per_step": (1, math.inf),
-    "environment.failures_per_minute": (1, 2**31 - 1),
-    "environment.failures_per_hour": (1, 2**31 - 1),
-    "serving.training_slots": (1, math.inf),
-    "serving.evaluation_slots": (0, math.inf),
-    "serving.inference_devices": (0, math.inf),
-    "serving.batch_deadline_seconds": (0, 60),
-    "serving.ready_deadline_seconds": (0, 600),  # after which env servers give up by themselves
-    "serving.step_deadline_seconds": (0, math.inf),
-    # Twice as much is what gRPC holds, which counts in 32 bits.
-    "serving.max_message_bytes": (0, 2**30 - 1),
-    "learning.batch_sequences": (1, math.inf),
-    "learning.publish_every_updates": (1, math.inf),
-    "learning.total_steps": (1, math.inf),
-    "learning.num_devices": (0, math.inf),
-    "learning.max_skipped_updates": (1, math.inf),
-    "evaluation.interval_seconds": (0, math.inf),
-    "evaluation.episodes": (1, math.inf),
-    "evaluation.confirm_episodes": (1, math.inf),
-    "checkpoint.keep": (2, math.inf),
-    "launch.env_servers": (0, math.inf),
-    "launch.envs_per_server": (0, math.inf),
-    "launch.groups": (1, MOST_GROUPS),
-    "seed": (0, 2**31 - 1),
+# See `check_ranges`.
+_RANGES: dict[str, dict[str, str]] = {
+    "environment": {
+        "positive": "max_abs_reward",
+        "at_least_1": "frames_per_step failures_per_minute failures_per_hour",
+    },
+    "serving": {
+        "positive": "ready_deadline_seconds",
+        "at_least_0": "evaluation_slots inference_devices batch_deadline_seconds "
+        "step_deadline_seconds max_message_bytes",
+        "at_least_1": "training_slots",
+    },
+    "learning": {
+        "at_least_0": "num_devices",
+        "at_least_1": "batch_sequences publish_every_updates total_steps max_skipped_updates",
+    },
+    "evaluation": {"at_least_0": "interval_seconds", "at_least_1": "episodes confirm_episodes"},
+    "checkpoint": {"positive": "interval_seconds"},
+    "logging": {"positive": "interval_seconds"},
+    "launch": {"at_least_0": "env_servers envs_per_server", "at_least_1": "groups"},
 }
-_POSITIVE = (
-    "environment.max_abs_reward",
-    "checkpoint.interval_seconds",
-    "logging.interval_seconds",
-    "serving.ready_deadline_seconds",
-)
 
 
 def page_steps(config: Config) -> int:
@@ -314,160 +300,137 @@ def page_steps(config: Config) -> int:
 def check(config: Config) -> None:
     """Refuses a configuration that cannot work, or would wait for ever.
 
-    Raises:
-      ConfigError: the first rule that is broken, in one line that names the field.
+    Raises ConfigError: the first broken rule, in one line that names the field.
     """
-    for path, number in _numbers("", config):
-        _require(math.isfinite(number), f"{path}: expected a finite number, got {number}")
-    for path, limits in _RANGES.items():
-        _check_range(path, _at(config, path), *limits)
-    for path in _POSITIVE:
-        _require(_at(config, path) > 0, f"{path}: expected more than 0, got {_at(config, path)}")
-    _check_environment(config.environment)
-    check_bind(config.serving)
-    health = config.logging.health_bind
-    fault = health and (address_fault(health) or health.startswith("unix:") * "expected host:port")
-    _require(not fault, f"logging.health_bind: {fault}")
+    for path, value in fields_of(config).items():
+        is_number = isinstance(value, int | float)
+        if is_number and not math.isfinite(value):
+            raise ConfigError(f"{path}: expected a finite number, got {value}")
+    for section, ranges in _RANGES.items():
+        check_ranges(f"{section}.", getattr(config, section), **ranges)
     window = _checked_window(config.agent)
-    _check_replay(config, window)
-    _check_schedule(config)
-    _check_slots(config)
+    _require_offered("replay", config.replay, "steps_of_page", "check", "build")
+    slots, total_steps = config.serving.training_slots, config.learning.total_steps
+    config.replay.check(window, training_slots=slots, total_steps=total_steps)
+    values = fields_of(config)
+    for is_met, path, expected in (*_own_rules(config), *_rules_between(config)):
+        if not is_met:
+            raise ConfigError(f"{path}: expected {expected}, got {values.get(path)!r:.200}")
 
 
-def check_bind(serving: ServingConfig) -> None:
-    """Refuses an address of the wrong form, or one that others reach who need not show a token.
-
-    Raises:
-      ConfigError: `bind` is neither `host:port` nor `unix:/path`, or what it needs is not given.
-    """
-    bind = serving.bind
-    _require(
-        bool(serving.certificate) == bool(serving.private_key),
-        "serving.certificate: expected serving.private_key with it, and no less",
-    )
-    _require(
-        serving.certificate or not serving.authority,
-        "serving.authority: expected serving.certificate with it",
-    )
-    fault = bind and address_fault(bind)
-    _require(not fault, f"serving.bind: {fault}")
-    if not bind or bind.startswith("unix:") or serving.insecure:
-        return
-    if is_local(bind):
-        _require(
-            serving.token_file,
-            f"serving.bind: every user of this machine reaches {bind!r}; set serving.token_file, "
-            "leave serving.bind out for a private socket, or set serving.insecure",
-        )
-        return
-    _require(
-        serving.certificate and serving.token_file,
-        f"serving.bind: {bind!r} can be reached from other machines; expected "
-        "serving.certificate, serving.private_key and serving.token_file, which `seedrl "
-        "certificates` makes, or serving.insecure on a network that you trust",
-    )
-
-
-def check_types(path: str, value: Any) -> None:
-    """Raises ConfigError for the first field, at any depth, that holds a value of another type.
-
-    Nothing else would: dataclasses take whatever they are given, and the mistake would show as a
-    traceback of the code that computes with it. The same holds for a user's own class that is no
-    dataclass itself: it would lose the values of its fields without a word.
-
-    Args:
-      path: where `value` is, for the message, with a dot at its end; "" for the root.
-      value: a dataclass.
-    """
-    _check_declared(path.removesuffix("."), type(value))
-    try:
-        hints = typing.get_type_hints(type(value))
-    except NameError:  # names that only type checkers know, in a user's own class
-        hints = {}
-    for each in dataclasses.fields(value):
-        item, hint = getattr(value, each.name), hints.get(each.name, Any)
-        if not _fits(item, hint):
-            name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
-            raise ConfigError(f"{path}{each.name}: expected {name}, got {_short(item)}")
-        if dataclasses.is_dataclass(item) and not isinstance(item, type):
-            check_types(f"{path}{each.name}.", item)
-
-
-def check_fields(path: str, value: Any, **ranges: str) -> None:
-    """Raises ConfigError for the first field of a wrong type, or out of its range.
-
-    `ranges`: see `check_ranges`, which compares nothing of another type.
-    """
-    check_types(path, value)
-    check_ranges(path, value, **ranges)
-
-
-def _require(is_met: object, message: str) -> None:
-    if not is_met:
-        raise ConfigError(message)
-
-
-def _check_range(path: str, number: float, lowest: float, highest: float) -> None:
-    limits = f"at least {lowest}" if highest == math.inf else f"{lowest} to {highest}"
-    _require(lowest <= number <= highest, f"{path}: expected {limits}, got {number}")
-
-
-def _at(config: Config, path: str) -> Any:
-    section, _, name = path.rpartition(".")
-    return getattr(getattr(config, section) if section else config, name)
-
-
-def _numbers(prefix: str, value: Any) -> Iterator[tuple[str, float]]:
-    for each in dataclasses.fields(value):
-        path, item = f"{prefix}{each.name}", getattr(value, each.name)
-        if dataclasses.is_dataclass(item):
-            yield from _numbers(f"{path}.", item)
-        elif isinstance(item, int | float) and not isinstance(item, bool):
-            yield path, item
-
-
-def _check_environment(environment: EnvironmentConfig) -> None:
-    _require(
-        environment.id, "environment.id: expected a gymnasium id or package.module:factory, got ''"
-    )
-    try:
-        arguments = json.loads(environment.arguments)
-    except (TypeError, ValueError, RecursionError):  # not even text
-        arguments = None
-    _require(
-        isinstance(arguments, dict),
-        "environment.arguments: expected a JSON object such as "
-        f"'{{\"render_mode\": null}}', got {environment.arguments!r}",
-    )
+def _own_rules(config: Config) -> Iterator[tuple[object, str, str]]:
+    """Rules of single fields: whether each is met, the field, the expected value."""
+    environment, serving = config.environment, config.serving
+    yield 0 <= config.seed < 2**31, "seed", f"0 to {2**31 - 1}"
+    yield config.checkpoint.keep >= 2, "checkpoint.keep", "at least 2"
+    yield config.launch.groups <= MOST_GROUPS, "launch.groups", f"at most {MOST_GROUPS}"
+    yield environment.id, "environment.id", "a gymnasium id or package.module:factory"
+    arguments = """a JSON object such as '{"render_mode": null}'"""
+    yield _is_object(environment.arguments), "environment.arguments", arguments
     names = environment.metrics
     is_named = all(name and len(name.encode()) <= LONGEST_METRIC_BYTES for name in names)
-    _require(
+    yield (
         is_named and len(set(names)) == len(names) <= MOST_METRICS,
-        f"environment.metrics: expected at most {MOST_METRICS} different names of 1 to "
-        f"{LONGEST_METRIC_BYTES} bytes, got {names!r}"[:300],
+        "environment.metrics",
+        f"at most {MOST_METRICS} different names of 1 to {LONGEST_METRIC_BYTES} bytes",
     )
-    for wrapper in environment.wrappers:
-        module, _, name = wrapper.partition(":")
-        _require(
-            name.isidentifier() and all(part.isidentifier() for part in module.split(".")),
-            f"environment.wrappers: expected package.module:factory, got {wrapper!r}",
+    # Env servers give up by themselves after that.
+    at_most = serving.ready_deadline_seconds <= 600
+    yield at_most, "serving.ready_deadline_seconds", "at most 600"
+    num_bytes = serving.max_message_bytes
+    yield (
+        # gRPC keeps twice as much, and counts it in 32 bits.
+        num_bytes == 0 or LEAST_MESSAGE_BYTES <= num_bytes < 2**30,
+        "serving.max_message_bytes",
+        f"{LEAST_MESSAGE_BYTES} to {2**30 - 1}, or 0 for the size of the observations",
+    )
+    for path, address in (
+        ("serving.bind", serving.bind),
+        ("logging.health_bind", config.logging.health_bind),
+    ):
+        fault = address_fault(address) if address else None
+        yield fault is None, path, str(fault).removeprefix("expected ")
+    is_socket = config.logging.health_bind.startswith("unix:")
+    yield not is_socket, "logging.health_bind", "host:port"
+
+
+def _rules_between(config: Config) -> Iterator[tuple[object, str, str]]:
+    """Rules between two fields, each with the one to change."""
+    learning, serving, launch = config.learning, config.serving, config.launch
+    has_tls, bind = serving.certificate and serving.private_key, serving.bind
+    is_paired = bool(serving.certificate) == bool(serving.private_key)
+    yield is_paired, "serving.certificate", "it with serving.private_key, or neither"
+    yield has_tls or not serving.authority, "serving.authority", "serving.certificate with it"
+    is_private = not bind or bind.startswith("unix:") or serving.insecure
+    yield (
+        is_private or (serving.token_file and (has_tls or is_local(bind))),
+        "serving.bind",
+        "serving.token_file with it, because others reach it and, if it can be reached from other "
+        "machines, serving.certificate and serving.private_key, which `seedrl certificates` makes; "
+        "or serving.insecure",
+    )
+    yield (
+        not learning.num_devices or learning.batch_sequences % learning.num_devices == 0,
+        "learning.batch_sequences",
+        f"a multiple of learning.num_devices ({learning.num_devices})",
+    )
+    target, slots = config.evaluation.target_return, serving.training_slots
+    measured = "none without serving.evaluation_slots, which measure it"
+    yield target is None or serving.evaluation_slots, "evaluation.target_return", measured
+    offered = launch.env_servers * launch.envs_per_server
+    num_slots = slots + serving.evaluation_slots
+    shared = f"environments for all {num_slots} slots; 0 shares them out evenly"
+    yield not offered or offered >= num_slots, "launch.envs_per_server", shared
+    schedule = learning.schedule
+    is_recordable = schedule == "deterministic" or not learning.record
+    yield is_recordable, "learning.record", "False unless learning.schedule is deterministic"
+    few = schedule == "asynchronous" or serving.inference_devices <= 1
+    one = f"at most 1 with learning.schedule {schedule}, where a batch has all training slots"
+    yield few, "serving.inference_devices", one
+    if schedule == "synchronous":
+        hands_out = getattr(config.replay, "hands_out_rounds", False)
+        yield (
+            hands_out,
+            "learning.schedule",
+            f"another one for {type(config.agent).__name__}: in rounds a sequence is learned from "
+            "once, so that the replay must be a QueueConfig",
+        )
+        round_size = f"serving.training_slots ({slots}): a round has one sequence of every slot"
+        yield learning.batch_sequences == slots, "learning.batch_sequences", round_size
+        newest = "1 with learning.schedule synchronous: a round acts by the newest parameters"
+        yield learning.publish_every_updates == 1, "learning.publish_every_updates", newest
+    if schedule == "deterministic":
+        none = "0 with learning.schedule deterministic, because it depends on time"
+        yield not serving.evaluation_slots, "serving.evaluation_slots", none
+        saved = "True with learning.schedule deterministic, else a resumed run would differ"
+        yield config.checkpoint.replay, "checkpoint.replay", saved
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (TypeError, ValueError, RecursionError):  # a TypeError if it is not even text
+        return False
+
+
+def _require_offered(path: str, value: Any, *names: str) -> None:
+    """Refuses a user's own configuration of agent or replay that lacks a method or property."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        raise ConfigError(f"{path}: expected an instance of a frozen dataclass, got {value!r:.80}")
+    # Looked up without computing it: a property may be a user's own and raise.
+    missing = [name for name in names if inspect.getattr_static(value, name, None) is None]
+    if missing:
+        raise ConfigError(
+            f"{path}: expected a config with {', '.join(names)}, got a {type(value).__name__} "
+            f"without {', '.join(missing)} (see docs/own_agent.md)"
         )
 
 
 def _checked_window(agent: Any) -> WindowSpec:
-    """The window of an agent that may be a user's own."""
-    if not dataclasses.is_dataclass(agent) or isinstance(agent, type):
-        raise ConfigError(f"agent: expected an instance of a frozen dataclass, got {agent!r}")
-    # Looked up without computing it: an error in a user's own property is reported below.
-    has_window = inspect.getattr_static(agent, "window", None) is not None
-    _require(
-        has_window and callable(getattr(agent, "build", None)),
-        "agent: expected a config with `window` and `build(spec)` (see "
-        f"seedrl.agents.agent.AgentConfig), got a {type(agent).__name__} without",
-    )
+    _require_offered("agent", agent, "window", "build")
     name = f"agent.window ({type(agent).__name__})"
     with naming_own_code(name):
-        window = getattr(agent, "window")  # noqa: B009
+        window = agent.window
     if not isinstance(window, WindowSpec):
         raise ConfigError(f"{name}: expected a seedrl.agents.window.WindowSpec, got {window!r:.80}")
     for part, least in {"burn_in": 0, "unroll": 1, "bootstrap": 0, "stride": 1}.items():
@@ -478,151 +441,3 @@ def _checked_window(agent: Any) -> WindowSpec:
                 f"agent.window.{part}: expected a whole number of at least {least}, got {steps!r}"
             )
     return window
-
-
-def _check_replay(config: Config, window: WindowSpec) -> None:
-    replay: Any = config.replay
-    is_instance = dataclasses.is_dataclass(replay) and not isinstance(replay, type)
-    _require(is_instance, f"replay: expected an instance of a frozen dataclass, got {replay!r}")
-    offered = ("steps_of_page", "check", "build")
-    missing = [name for name in offered if not callable(getattr(replay, name, None))]
-    _require(
-        not missing,
-        f"replay: expected a config with {', '.join(offered)} (see "
-        f"seedrl.replay.experience.ExperienceConfig), got a {type(replay).__name__} without "
-        f"{', '.join(missing)}",
-    )
-    replay.check(
-        window,
-        training_slots=config.serving.training_slots,
-        total_steps=config.learning.total_steps,
-    )
-
-
-def _check_schedule(config: Config) -> None:
-    learning, serving, schedule = config.learning, config.serving, config.learning.schedule
-    _require(
-        schedule in get_args(Schedule),
-        f"learning.schedule: expected {' or '.join(get_args(Schedule))}, got {schedule!r}",
-    )
-    _require(
-        schedule == "asynchronous" or serving.inference_devices <= 1,
-        f"serving.inference_devices: expected at most 1 with learning.schedule {schedule}, where a "
-        f"batch has all training slots, got {serving.inference_devices}",
-    )
-    if schedule == "synchronous":
-        _check_rounds(config)
-    if schedule != "deterministic":
-        _require(
-            not learning.record,
-            "learning.record: only a deterministic run can be played back; set learning.schedule "
-            "to deterministic too",
-        )
-        return
-    _require(
-        not serving.evaluation_slots,
-        "serving.evaluation_slots: expected 0 with learning.schedule deterministic, where all "
-        "slots step together and evaluation would depend on time, got "
-        f"{serving.evaluation_slots}; use `seedrl evaluate`",
-    )
-    _require(
-        config.checkpoint.replay,
-        "checkpoint.replay: expected it to be set with learning.schedule deterministic, else a "
-        "resumed run would differ from an uninterrupted one",
-    )
-
-
-def _check_rounds(config: Config) -> None:
-    learning, slots = config.learning, config.serving.training_slots
-    agent, replay = type(config.agent).__name__, type(config.replay).__name__
-    _require(
-        getattr(config.replay, "hands_out_rounds", False),
-        f"learning.schedule: {agent} with {replay} cannot take synchronous, where each sequence "
-        "is learned from once, right after it was acted; use asynchronous, or an agent that "
-        "learns on policy with a seedrl.replay.queue.QueueConfig",
-    )
-    _require(
-        learning.batch_sequences == slots,
-        f"learning.batch_sequences: expected that of serving.training_slots ({slots}) with "
-        "learning.schedule synchronous, where a round is one sequence of every slot, got "
-        f"{learning.batch_sequences}",
-    )
-    _require(
-        learning.publish_every_updates == 1,
-        "learning.publish_every_updates: expected 1 with learning.schedule synchronous, where a "
-        f"round acts by the newest parameters, got {learning.publish_every_updates}",
-    )
-
-
-def _check_slots(config: Config) -> None:
-    """Rules between slots, devices, env servers and messages."""
-    learning, serving, launch = config.learning, config.serving, config.launch
-    num_bytes, target = serving.max_message_bytes, config.evaluation.target_return
-    _require(
-        not 0 < num_bytes < LEAST_MESSAGE_BYTES,
-        f"serving.max_message_bytes: expected at least {LEAST_MESSAGE_BYTES}, or 0 for what "
-        f"observations take, got {num_bytes}",
-    )
-    _require(
-        not learning.num_devices or learning.batch_sequences % learning.num_devices == 0,
-        f"learning.batch_sequences: expected a multiple of learning.num_devices "
-        f"({learning.num_devices}), got {learning.batch_sequences}",
-    )
-    _require(
-        target is None or serving.evaluation_slots,
-        f"evaluation.target_return: {target} can only be measured with evaluation slots; set "
-        "serving.evaluation_slots to at least 1, or no target",
-    )
-    offered = launch.env_servers * launch.envs_per_server
-    slots = serving.training_slots + serving.evaluation_slots
-    _require(
-        not offered or offered >= slots,
-        f"launch.envs_per_server: {launch.env_servers} env servers of {launch.envs_per_server} "
-        f"environments offer {offered}, but serving has {slots} slots; 0 shares them out evenly",
-    )
-
-
-def _check_declared(path: str, kind: type) -> None:
-    """Refuses a user's subclass whose fields dataclasses do not take for fields."""
-    fields = {each.name for each in dataclasses.fields(kind)}
-    for base in kind.__mro__:
-        annotations, members = inspect.get_annotations(base), vars(base)
-        declared = [name for name, hint in annotations.items() if "ClassVar" not in str(hint)]
-        is_subclass = dataclasses.is_dataclass(base) and "__dataclass_fields__" not in members
-        _require(
-            not (declared and is_subclass),
-            f"{path}: expected @dataclass(frozen=True, kw_only=True) above class {base.__name__}, "
-            f"found none; without it {', '.join(declared)} would be no field of it: add that line",
-        )
-        for name in fields & members.keys() - annotations.keys():
-            if not isinstance(members[name], property):
-                raise ConfigError(
-                    f"{path}.{name}: expected class {base.__name__} to give the field a type, got "
-                    f"`{name} = {_short(members[name])}`, which changes nothing; write `{name}: "
-                    f"{type(members[name]).__name__} = ...`"
-                )
-        # Classes behind the one that declares a field change nothing of it.
-        fields -= annotations.keys()
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return value in arguments
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, argument) for argument in arguments)
-    if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
-        return isinstance(value, tuple | list) and all(_fits(item, arguments[0]) for item in value)
-    if hint in (int, float) and isinstance(value, bool):
-        return False
-    if hint is float:
-        return isinstance(value, int | float)
-    # Other types are for the class itself to check.
-    return (
-        hint is Any or origin is not None or not isinstance(hint, type) or isinstance(value, hint)
-    )
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."

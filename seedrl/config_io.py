@@ -1,8 +1,8 @@
 """Configurations as files: the Python that makes one, or the JSON that is saved with a run.
 
-What a command line names is code that its user wants to run. What a run's folder names is not: that
-folder may be somebody else's. Its classes are looked up in seedrl and in what is imported already;
-all other code needs `allow`.
+The user wants to run the code that a command line names. The folder of a run may be somebody
+else's: its classes are looked up in seedrl and among the modules that are imported already; all
+other code needs `allow`.
 """
 
 import ast
@@ -21,8 +21,9 @@ from typing import Any
 
 import seedrl
 from seedrl import run_files
-from seedrl.config import Config, check_types
-from seedrl.errors import ConfigError, own_place
+from seedrl.config import Config
+from seedrl.errors import ConfigError, in_one_line, own_place
+from seedrl.fields import check_types
 from seedrl.programs import extras
 
 # Fields of earlier versions, and their names of today.
@@ -39,15 +40,9 @@ RENAMED = {
     "learning.regime": 'learning.schedule ("deterministic" for "lock_step")',
     "launch.restarts": "automatic: env servers are restarted with a growing pause",
 }
-# Bundled configurations of earlier versions.
-_RENAMED_CONFIGS = {
-    "masked_impala": "cartpole_masked_impala",
-    "masked_pendulum_sac": "pendulum_masked_sac",
-}
 _FILE_PREFIX = "config-file:"  # start of the module names of configuration files
 _OWN_FACTORIES = "envs_server.envs.*"
 _MOST_BYTES = 2**24  # of a saved config
-_ABSENT = object()
 
 # Folders of the config files loaded so far, in the order in which they are on the path.
 _folders: list[str] = []
@@ -67,9 +62,8 @@ def load(name_or_path: str | Path) -> Config:
       name_or_path: the path of such a file (it ends in `.py` or `.json`), or the name of a bundled
         one.
 
-    Raises:
-      ConfigError: there is no such file or name, the file raises or has no fitting `config()`, or a
-        field of what it gives holds a value of another type.
+    Raises ConfigError: there is no such file or name, the file raises or has no fitting `config()`,
+    or a field holds a value of another type.
     """
     path = _resolve(str(name_or_path))
     if path.suffix == ".json":
@@ -84,14 +78,11 @@ def load(name_or_path: str | Path) -> Config:
         raise ConfigError(f"{path}: expected a function `config()` that returns a Config, got none")
     try:
         config = function()
-    except (Exception, SystemExit) as error:
-        raise ConfigError(_in_one_line(path, error)) from error
-    if not isinstance(config, Config):
-        raise ConfigError(f"{path}: expected a Config from config(), got {type(config).__name__}")
-    try:
+        if not isinstance(config, Config):
+            raise ConfigError(f"expected a Config from config(), got {type(config).__name__}")
         check_types("", config)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise ConfigError(_with_place(path, error)) from error
     return config
 
 
@@ -104,7 +95,7 @@ def bundled_folder() -> Path:
 
 def bundled_names() -> list[str]:
     """The names of the bundled configurations, sorted."""
-    return sorted(path.stem for path in bundled_folder().glob("*.py") if path.stem[0] != "_")
+    return sorted(path.stem for path in bundled_folder().glob("*.py"))
 
 
 def summary(name: str) -> str:
@@ -129,8 +120,7 @@ def _resolve(name_or_path: str) -> Path:
             f"expected a config file, got the folder of a run; pass {saved}, with --workdir "
             f"{name_or_path} to resume it"
         )
-    close = [_RENAMED_CONFIGS[name_or_path]] if name_or_path in _RENAMED_CONFIGS else None
-    close = close or difflib.get_close_matches(name_or_path, names, n=1)
+    close = difflib.get_close_matches(name_or_path, names, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     raise ConfigError(
         f"unknown config {name_or_path!r}: {hint}expected the path of a .py or .json file, or "
@@ -147,20 +137,18 @@ def to_json(config: Config) -> str:
     A dataclass is an object with its class (`module:qualname`, or `path.py:qualname` for a class of
     the configuration file itself) under "type"; a tuple is a list.
 
-    Raises:
-      ConfigError: a field is neither a dataclass, tuple, list, dict with text keys, text, number,
-        bool nor None.
+    Raises ConfigError: a field is neither a dataclass, tuple, list, dict with text keys, text,
+    number, bool nor None.
     """
     document = {"import_from": _folders, "config": _encode("config", config)}
     return json.dumps(document, indent=2) + "\n"
 
 
 def from_json(text: str) -> Config:
-    """Inverse of `to_json`. Imports no module but seedrl's own, and what is allowed.
+    """Inverse of `to_json`. Imports only modules of seedrl, and those that are allowed.
 
-    Raises:
-      ConfigError: not such a text, a class that is not there or not allowed (`allow`), an unknown
-        or a missing field, or a value of another type.
+    Raises ConfigError: not such a text, a class that is not there or not allowed (`allow`), an
+    unknown or a missing field, or a value of another type.
     """
     folders, tree = _document(text)
     passed_over = [folder for folder in folders if not _is_allowed(Path(folder))]
@@ -180,10 +168,15 @@ def of_run(folder: Path) -> Config:
 
     Raises ConfigError if there is none, or it names code that is not allowed (`allow`).
     """
+    path = folder / run_files.CONFIG
     try:
-        content = run_files.read_regular(folder / run_files.CONFIG, most_bytes=_MOST_BYTES)
+        content = run_files.read_regular(path, most_bytes=_MOST_BYTES)
     except OSError as error:
-        raise ConfigError(_absent(folder, error)) from error
+        if (folder / run_files.STATUS).exists() and not path.exists():
+            text = f"the run in {folder} has not begun to train, so nothing is saved yet"
+        else:
+            text = f"expected the folder of a run, got {folder}: {in_one_line(error)}"
+        raise ConfigError(text) from error
     return from_json(content.decode(errors="replace"))
 
 
@@ -207,39 +200,34 @@ def check_names(text: str) -> None:
         )
 
 
-def changed_classes(text: str, config: Config) -> list[tuple[str, str, str]]:
-    """(path, saved, present) of each class of an agent and its parts that is another one now.
+def difference(expected: str, got: str) -> list[str]:
+    """One line per field that differs in two saved configs: `agent.unroll: expected 80, got 9`.
 
-    Imports none of them. A class of a config file stays the same if that file moves.
+    Classes are fields named `type`; a class of a config file stays the same if that file moves.
+    Imports no code that they name.
     """
-    _, tree = _document(text)
-    saved = tree.get("agent") if isinstance(tree, dict) else None
-    present = dict(_classes("agent", _encode("agent", config.agent)))
 
-    def short(name: str) -> str:
-        module, _, kind = name.rpartition(":")
-        return f"*.py:{kind}" if module.endswith(".py") else name
+    def flat(text: str) -> dict[str, str]:
+        fields = _leaves("", _document(text)[1])
+        # Shown as they are compared: without the folder of a config file.
+        return {path: re.sub(r"^'.*\.py:", "'*.py:", repr(value)) for path, value in fields}
 
+    left, right = flat(expected), flat(got)
     return [
-        (path, kind, present.get(path, "nothing"))
-        for path, kind in _classes("agent", saved)
-        if short(kind) != short(present.get(path, "nothing"))
-    ]
-
-
-def difference(expected: Any, got: Any) -> list[str]:
-    """One line per field that differs: `agent.unroll: expected 80, got 100`; empty if equal."""
-    left, right = dict(_leaves("", expected)), dict(_leaves("", got))
-    return [
-        f"{path}: expected {_show(left.get(path, _ABSENT))}, got {_show(right.get(path, _ABSENT))}"
+        f"{path}: expected {left.get(path, 'nothing')}, got {right.get(path, 'nothing')}"
         for path in left | right
-        if left.get(path, _ABSENT) != right.get(path, _ABSENT)
+        if left.get(path) != right.get(path)
     ]
 
 
-def fields_of(config: Any) -> dict[str, Any]:
-    """The values of all fields by their paths, `agent.unroll`; those of dataclasses one by one."""
-    return {path: value for path, value in _leaves("", config) if not isinstance(value, type)}
+def _leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
+    """Paths and values of a saved tree: fields of dataclasses, and their classes as `type`."""
+    kind = tree.get("type") if isinstance(tree, dict) else None
+    if isinstance(kind, str) and ":" in kind:  # neither a list nor a dict
+        for name, item in tree.items():
+            yield from _leaves(f"{path}.{name}".lstrip("."), item)
+    else:
+        yield path, tree
 
 
 def _document(text: Any) -> tuple[list[str], Any]:
@@ -251,18 +239,14 @@ def _document(text: Any) -> tuple[list[str], Any]:
             raise ValueError
         return list(folders), tree
     except (ValueError, TypeError, KeyError, RecursionError):
-        short = repr(text)[:80]
-        raise ConfigError(f"expected a saved config in JSON, got {short}") from None
+        raise ConfigError(f"expected a saved config in JSON, got {text!r:.80}") from None
 
 
 def _encode(path: str, value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value) if field.init]
-        if "type" in names:
-            raise ConfigError(
-                f"{path}.type: expected another name, `kind` say: saved configurations have the "
-                f"class {type(value).__name__} under this one"
-            )
+        if "type" in names:  # has the class
+            raise ConfigError(f"{path}.type: expected another name of this field, such as `kind`")
         fields = {name: _encode(f"{path}.{name}", getattr(value, name)) for name in names}
         return {"type": _name_of(type(value)), **fields}
     if type(value) is tuple:
@@ -280,6 +264,10 @@ def _encode(path: str, value: Any) -> Any:
     )
 
 
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__.removeprefix(_FILE_PREFIX)}:{kind.__qualname__}"
+
+
 def _decode(path: str, tree: Any, passed_over: Sequence[str]) -> Any:
     if isinstance(tree, list):
         return _decode_items(path, tree, passed_over)
@@ -291,7 +279,13 @@ def _decode(path: str, tree: Any, passed_over: Sequence[str]) -> Any:
         items = _decode_items(path, fields.get("items"), passed_over)
         return list(items) if kind == "list" else items
     found = _find_type(path, kind, passed_over)
-    return _construct(path, found, _decode_items(path, fields, passed_over))
+    values = _decode_items(path, fields, passed_over)
+    try:
+        return found(**values)
+    # A class may be a user's own, and raise anything.
+    except Exception as error:
+        name = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
+        raise ConfigError(f"{path}: {name}{error}") from error
 
 
 def _decode_items(path: str, items: Any, passed_over: Sequence[str]) -> Any:
@@ -302,26 +296,7 @@ def _decode_items(path: str, items: Any, passed_over: Sequence[str]) -> Any:
     raise ConfigError(f"{path}: expected items, got {items!r:.80}")
 
 
-def _construct(path: str, kind: type, fields: dict[str, Any]) -> Any:
-    known = {field.name for field in dataclasses.fields(kind) if field.init}
-    for name in fields:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else "another version may have saved it"
-            raise ConfigError(f"{path}.{name}: {kind.__name__} has no such field; {hint}")
-    try:
-        return kind(**fields)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{path}: {error}") from error
-    except Exception as error:  # such as an AssertionError of a user's own class
-        raise ConfigError(f"{path}: {type(error).__name__}: {error}") from error
-
-
-def _name_of(kind: type) -> str:
-    return f"{kind.__module__.removeprefix(_FILE_PREFIX)}:{kind.__qualname__}"
-
-
-def _find_type(path: str, name: Any, passed_over: Sequence[str]) -> type:
+def _find_type(path: str, name: Any, passed_over: Sequence[str]) -> Any:
     """The dataclass of a saved name. Importing runs code, so only trusted modules are imported."""
     if not isinstance(name, str):
         raise ConfigError(f'{path}: expected a class under "type", got {name!r:.80}')
@@ -338,72 +313,6 @@ def _find_type(path: str, name: Any, passed_over: Sequence[str]) -> type:
     return found
 
 
-def _trusted_module(name: str, class_name: str, passed_over: Sequence[str]) -> ModuleType:
-    if name.endswith(".py"):
-        path = Path(name)
-        if not _is_allowed(path.parent):
-            raise ConfigError(
-                f"{path} is code that is not installed; if you trust it, add --allow {path.parent}"
-            )
-        if not path.is_file():
-            raise ConfigError(f"expected the config file of a class, but there is no {path}")
-        return _module_of(path)
-    if name in sys.modules:
-        return sys.modules[name]
-    for folder in (*map(Path, _folders), *_allowed_folders):
-        if _lies_directly_in(name, folder):
-            import_from(folder)  # else a namesake in the current folder might come before it
-            return importlib.import_module(name)
-    is_ours = name.startswith("seedrl.") and not name.endswith("__main__")
-    if is_ours or _is_named(class_name):
-        return importlib.import_module(name)
-    words = " ".join([each for each in passed_over if _lies_in(name, [each])] or [class_name])
-    raise ConfigError(
-        f"{name} is code of neither seedrl nor an allowed folder; if you trust it, add --allow "
-        f"{words}"
-    )
-
-
-def _classes(path: str, tree: Any) -> Iterator[tuple[str, str]]:
-    if not isinstance(tree, dict):
-        return
-    kind = tree.get("type")
-    if isinstance(kind, str) and ":" in kind:  # neither a list nor a dict
-        yield f"{path}.type", kind
-    for name, item in tree.items():
-        yield from _classes(f"{path}.{name}", item)
-
-
-def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if not dataclasses.is_dataclass(value):
-        yield path, value
-        return
-    yield f"{path}.type" if path else "type", type(value)
-    for field in dataclasses.fields(value):
-        yield from _leaves(f"{path}.{field.name}".lstrip("."), getattr(value, field.name))
-
-
-def _show(value: Any) -> str:
-    if value is _ABSENT:
-        return "nothing"
-    return value.__name__ if isinstance(value, type) else repr(value)
-
-
-def _absent(folder: Path, error: OSError) -> str:
-    if isinstance(error, PermissionError):
-        return f"may not read {error.filename}: it belongs to another user; ask for permission"
-    if not folder.exists():
-        return f"expected the folder of a run, but there is no {folder}"
-    if (folder / run_files.STATUS).exists() and isinstance(error, FileNotFoundError):
-        return (
-            f"the run in {folder} has not begun to train, so nothing is saved yet; its "
-            f"{run_files.STATUS} says how far it came"
-        )
-    return (
-        f"expected the folder of a run with its {run_files.CONFIG}, got {folder} ({error.strerror})"
-    )
-
-
 # Code.
 
 
@@ -411,8 +320,8 @@ def allow(*allowed: str | Path) -> None:
     """Admits, in this process, code that the files of a run name.
 
     Args:
-      allowed: folders, of which the Python files directly in them are meant, or one of such files;
-        or patterns (`*`, `?`) for names of environments' factories and of classes,
+      allowed: folders, which admit the Python files directly in them, or one of such files; or
+        patterns (`*`, `?`) for names of environments' factories and of classes,
         `package.module:name`.
     """
     for each in allowed:
@@ -426,21 +335,22 @@ def allow(*allowed: str | Path) -> None:
 def to_allow(text: str) -> list[str]:
     """What `--allow` needs for a saved config: folders, and names of code from elsewhere."""
     folders, tree = _document(text)
-    try:
-        environment = tree["environment"]
-        factories = [name for name in (environment["id"], *environment["wrappers"]) if ":" in name]
-    except (TypeError, KeyError):
-        raise ConfigError("expected a saved config with the factories of environments") from None
-    kinds = [kind for _, kind in _classes("config", tree) if not kind.startswith("seedrl.")]
-    names = [*factories, *(kind for kind in kinds if ".py:" not in kind)]
-    outside = [name for name in names if not _lies_in(name, folders)]
+    fields = dict(_leaves("", tree))
+    kinds = [value for path, value in fields.items() if path.rpartition(".")[2] == "type"]
+    names = [kind for kind in kinds if not kind.startswith("seedrl.") and ".py:" not in kind]
+    factories = _factories(fields.get("environment.id"), fields.get("environment.wrappers"))
+    outside = [name for name in (*factories, *names) if not _lies_in(name, folders)]
     return [*folders, *dict.fromkeys(outside)]
+
+
+def _factories(name: Any, wrappers: Any) -> list[str]:
+    return [each for each in (name, *(wrappers or ())) if ":" in str(each)]
 
 
 def require_factories(names: Iterable[str]) -> None:
     """Refuses factories of environments that a saved run names, unless they are allowed.
 
-    An installed one too: some that are installed run what they are given.
+    Installed ones too: some installed functions run their arguments.
     """
     refused = [
         name
@@ -461,10 +371,10 @@ def import_folders() -> tuple[str, ...]:
 
 
 def import_from(folder: Path) -> None:
-    """Puts `folder` on the path of imports: before all but the folders that it was given before.
+    """Puts `folder` on the path of imports, after the folders that were given before it.
 
     So a configuration's own folder comes before those of the configurations that it loads, and
-    before the current folder, whatever PYTHONPATH says. `path_for_children` has the same order.
+    before the current folder, whatever PYTHONPATH is. `path_for_children` has the same order.
     """
     text = str(folder)
     if text not in _folders:
@@ -475,8 +385,8 @@ def import_from(folder: Path) -> None:
 def import_factories(names: Iterable[str]) -> None:
     """Lets a run remember the current folder if modules there have factories of its environments.
 
-    For names of a command line or a user's config file: they are looked up here, and are to be
-    found when the run is played from another folder.
+    For names of a command line or a user's config file: they are looked up here, and must be found
+    when the run is played from another folder.
     """
     here = Path.cwd()
     own = [name for name in names if not fnmatch.fnmatchcase(name, _OWN_FACTORIES)]
@@ -485,7 +395,7 @@ def import_factories(names: Iterable[str]) -> None:
 
 
 def path_for_children() -> str:
-    """PYTHONPATH of a process that finds what this one finds, and then what the current folder has.
+    """PYTHONPATH of a process that imports from the same folders, then from the current one.
 
     It has to be started with `python -P`, which puts no folder before it.
     """
@@ -493,8 +403,29 @@ def path_for_children() -> str:
     return os.pathsep.join(dict.fromkeys(folders))
 
 
+def _trusted_module(name: str, class_name: str, passed_over: Sequence[str]) -> ModuleType:
+    if name.endswith(".py"):
+        if _is_allowed(Path(name).parent):
+            return _module_of(Path(name))
+        hint = str(Path(name).parent)
+    elif name in sys.modules:
+        return sys.modules[name]
+    else:
+        for folder in (*map(Path, _folders), *_allowed_folders):
+            if _lies_directly_in(name, folder):
+                import_from(folder)  # else a namesake in the current folder might come before it
+                return importlib.import_module(name)
+        is_ours = name.startswith("seedrl.") and not name.endswith("__main__")
+        if is_ours or _is_named(class_name):
+            return importlib.import_module(name)
+        hint = next((each for each in passed_over if _lies_in(name, [each])), class_name)
+    raise ConfigError(
+        f"{name} is code of neither seedrl nor an allowed folder; if you trust it, add --allow "
+        f"{hint}"
+    )
+
+
 def _is_allowed(folder: Path) -> bool:
-    """Whether the Python files of a folder may be run: it was allowed, or is the command line's."""
     return folder.resolve() in _allowed_folders or str(folder) in _folders
 
 
@@ -503,7 +434,7 @@ def _is_named(name: str) -> bool:
 
 
 def _lies_in(name: str, folders: Iterable[str | Path]) -> bool:
-    """Whether code comes with seedrl, or its module lies directly in one of the folders."""
+    # Code that comes with seedrl lies in any of them.
     return fnmatch.fnmatchcase(name, _OWN_FACTORIES) or any(
         _lies_directly_in(name, Path(folder)) for folder in folders
     )
@@ -530,12 +461,12 @@ def _module_of(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise ConfigError(_in_one_line(path, error)) from error
+        raise ConfigError(_with_place(path, error)) from error
     return module
 
 
-def _in_one_line(path: Path, error: BaseException) -> str:
-    """One line for what a config file has raised: the error and its place in a user's own file."""
+def _with_place(path: Path, error: BaseException) -> str:
+    """One line for an error of a config file, with its place in a user's own file."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {error.msg}"
     place = own_place(error) or str(path)

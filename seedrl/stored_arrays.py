@@ -5,20 +5,20 @@
                are written like `extra`
     extra/names.json    file and dtype of every large array
           000.npy ...
-          names-1.json  of what a second process has written: more rows of the same arrays
+          names-1.json  from a second process: more rows of the same arrays
           1-000.npy ...
 
-Trees are stored flat, by path: what was saved and what is wanted are compared name by name, and the
-structure (NamedTuples of an optimiser, for instance) is the reader's. A checkpoint may come from
-anybody: shapes are compared with those that its files have before an array is read.
+Trees are stored flat, by path: saved and wanted arrays are compared name by name, and the structure
+(NamedTuples of an optimizer, for instance) is the reader's. A checkpoint may come from anybody:
+shapes are compared with the metadata of its files before an array is read.
 """
 
+import contextlib
 import json
 import math
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -27,49 +27,48 @@ from seedrl.errors import CheckpointError, in_one_line
 from seedrl.run_files import read_regular
 from seedrl.types import Tree
 
+# orbax is imported inside functions: its import takes a third of a second, in which a learner could
+# already act. A learner saves for the first time much later.
+
 _ITEMS = ("params", "state")
-
-
-class _Shape(NamedTuple):
-    dtype: str
-    shape: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"{self.dtype}{list(self.shape)}"
-
-    @property
-    def num_elements(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def num_bytes(self) -> int:
-        return self.num_elements * np.dtype(self.dtype).itemsize
 
 
 def write_tree(root: Path, tree: Mapping[str, Tree]) -> None:
     """Writes trees of numpy or JAX arrays or scalars by name, `params` and others, below `root`.
 
-    Raises OSError, or what tensorstore makes of one: ValueError or RuntimeError.
+    Raises OSError, or tensorstore's ValueError or RuntimeError.
     """
     arrays = {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
     for item in _ITEMS:
-        # Orbax refuses arrays without elements; their shapes say all that there is to say of them.
+        # Orbax refuses arrays without elements; the reader's shapes are enough to restore them.
         filled = {n: array for n, array in arrays.items() if _item_of(n) == item and array.size}
         if filled:
             _write_item(root / item, filled)
+
+
+def _write_item(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    if jax.process_count() > 1:
+        # Orbax would wait for the others through a service that these processes do not share.
+        path.mkdir()
+        write_large(path, arrays)
+        return
+    import orbax.checkpoint as ocp
+
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+        checkpointer.save(path.absolute(), args=ocp.args.PyTreeSave(dict(arrays)))
 
 
 def read_tree(root: Path, abstract: Mapping[str, Tree]) -> dict[str, Any]:
     """The trees in `root` as numpy arrays in the structure of `abstract`.
 
     Args:
-      abstract: trees of arrays or `jax.ShapeDtypeStruct` by name; some of the names that were
-        written may be left out, and are not read then.
+      abstract: trees of arrays or `jax.ShapeDtypeStruct` by name. Saved trees of other names are
+        not read.
 
     Raises CheckpointError that names each path whose presence, shape or dtype differs.
     """
     require_fit(root, abstract)
-    wanted = {name: _shape_of(leaf) for name, leaf in _named(abstract).items()}
+    wanted = _named(abstract)
     arrays = _read(root, wanted)
     leaves = [arrays[name] for name in wanted]
     restored: dict[str, Any] = jax.tree.unflatten(jax.tree.structure(dict(abstract)), leaves)
@@ -92,11 +91,12 @@ def require_fit(root: Path, abstract: Mapping[str, Tree]) -> None:
 
 def tree_difference(root: Path, abstract: Mapping[str, Tree]) -> list[str]:
     """One line per path that keeps `read_tree` from reading; empty if nothing does."""
-    wanted = {name: _shape_of(leaf) for name, leaf in _named(abstract).items()}
-    wanted = {name: shape for name, shape in wanted.items() if shape.num_elements}
+    wanted = {
+        name: _type_of(leaf) for name, leaf in _named(abstract).items() if math.prod(leaf.shape)
+    }
     stored = {
-        name: shape
-        for name, shape in _stored(root, sorted({_item_of(name) for name in abstract})).items()
+        name: _type_of(leaf)
+        for name, leaf in _stored(root, sorted({_item_of(name) for name in abstract})).items()
         if name.split("/")[0] in abstract
     }
     return [
@@ -108,7 +108,7 @@ def tree_difference(root: Path, abstract: Mapping[str, Tree]) -> list[str]:
 
 
 def write_large(root: Path, arrays: Mapping[str, np.ndarray], *, part: int = 0) -> list[Path]:
-    """Writes arrays by name into `root`; what files it has written. Raises OSError.
+    """Writes arrays by name into `root`; returns the paths of its files. Raises OSError.
 
     Several processes may each write a part: some rows of every array.
     """
@@ -125,130 +125,19 @@ def read_large(root: Path, *, prefix: str = "", rows: slice | None = None) -> di
 
     `rows`: only these of each. Raises CheckpointError.
     """
-    try:
+    with _reading(root):
         parts = [_read_part(root, 0, prefix)]
         while (root / _names_of(len(parts))).exists():
             parts.append(_read_part(root, len(parts), prefix))
         if rows is None and len(parts) == 1:
             return {name: np.array(array) for name, array in parts[0].items()}
         return {name: _rows_of([part[name] for part in parts], rows) for name in parts[0]}
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise CheckpointError(f"cannot read {root}: {in_one_line(error)}") from error
 
 
-def _item_of(name: str) -> str:
-    return "params" if name.split("/")[0] == "params" else "state"
-
-
-def _named(tree: Mapping[str, Tree]) -> dict[str, Any]:
-    """The leaves by their paths."""
-    leaves, _ = jax.tree_util.tree_flatten_with_path(dict(tree))
-    named = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
-    assert len(named) == len(leaves), "two paths of the tree have one name"
-    return named
-
-
-def _shape_of(leaf: Any) -> _Shape:
-    array = leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
-    return _Shape(str(array.dtype), tuple(int(size) for size in array.shape))
-
-
-def _alone() -> Any:
-    """Of several processes each reads by itself, and waits for no other."""
-    import orbax.checkpoint as ocp
-
-    if jax.process_count() == 1:
-        return ocp.options.MultiprocessingOptions()
-    own = jax.process_index()
-    return ocp.options.MultiprocessingOptions(primary_host=own, active_processes={own})
-
-
-def _write_item(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    if jax.process_count() > 1:
-        # Orbax would wait for the others through a service that these processes do not share.
-        path.mkdir()
-        write_large(path, arrays)
-        return
-    # Not imported with this module: that takes a third of a second, in which a learner could begin
-    # to act. It saves for the first time when it is long under way.
-    import orbax.checkpoint as ocp
-
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-        checkpointer.save(path.absolute(), args=ocp.args.PyTreeSave(dict(arrays)))
-
-
-def _stored(root: Path, items: Sequence[str]) -> dict[str, _Shape]:
-    """Shapes and dtypes of the arrays in some items of a checkpoint, as their files have them."""
-    import orbax.checkpoint as ocp
-
-    found: dict[str, _Shape] = {}
-    for item in items:
-        if (root / item / _names_of(0)).exists():
-            for name, array in _read_part(root / item, 0, "").items():
-                found[name] = _shape_of(array)
-            continue
-        if not (root / item).is_dir():
-            continue
-        try:
-            handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=_alone())
-            for name, array in dict(handler.metadata((root / item).absolute()).tree).items():
-                found[name] = _Shape(str(np.dtype(array.dtype)), tuple(array.shape))
-                # A chunk is read as a whole: one must not be larger than its array.
-                if math.prod(array.storage.chunk_shape) > found[name].num_elements:
-                    raise ValueError(f"{name}: expected smaller chunks, got {array.storage}")
-        # The files may be anybody's: whatever orbax's parsers make of them is one line.
-        except Exception as error:
-            raise CheckpointError(f"cannot read {root / item}: {in_one_line(error)}") from error
-    return found
-
-
-def _read(root: Path, wanted: Mapping[str, _Shape]) -> dict[str, np.ndarray]:
-    """Arrays of these shapes, which are those of `_stored`."""
-    import orbax.checkpoint as ocp
-
-    needed = sum(shape.num_bytes for shape in wanted.values())
-    # An array without data on disk is one of zeros, however large.
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > memory:
-        raise CheckpointError(
-            f"{root}: expected arrays of {memory:,} bytes at most, got {needed:,}"
-        )
-    arrays = {
-        name: np.zeros(shape.shape, np.dtype(shape.dtype))
-        for name, shape in wanted.items()
-        if not shape.num_elements
-    }
-    for item in _ITEMS:
-        names = [name for name in wanted if _item_of(name) == item and name not in arrays]
-        if not names:
-            continue
-        if (root / item / _names_of(0)).exists():
-            saved = read_large(root / item)
-            arrays |= {name: saved[name] for name in names}
-            continue
-        arguments = ocp.args.PyTreeRestore(
-            item=dict.fromkeys(names, 0),
-            restore_args={name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names},
-            partial_restore=True,
-        )
-        try:
-            handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=_alone())
-            arrays |= handler.restore((root / item).absolute(), args=arguments)
-        except Exception as error:  # as in `_stored`
-            raise CheckpointError(f"cannot read {root / item}: {in_one_line(error)}") from error
-    return arrays
-
-
-def _names_of(part: int) -> str:
-    return f"names-{part}.json" if part else "names.json"
-
-
-def _read_part(root: Path, part: int, prefix: str) -> dict[str, np.ndarray]:
+def _read_part(root: Path, part: int, prefix: str = "") -> dict[str, np.ndarray]:
     """The arrays of a part, mapped: a header that claims more than its file has is refused."""
-    arrays, listed = {}, json.loads(read_regular(root / _names_of(part)))
-    if not isinstance(listed, dict):
-        raise ValueError(f"{_names_of(part)} is no object")
-    for name, (file, dtype) in listed.items():
+    arrays = {}
+    for name, (file, dtype) in json.loads(read_regular(root / _names_of(part))).items():
         if Path(file).name != file:
             raise ValueError(f"{file!r:.80} is no file of this folder")
         if name.startswith(prefix):
@@ -259,10 +148,101 @@ def _read_part(root: Path, part: int, prefix: str) -> dict[str, np.ndarray]:
 
 
 def _rows_of(parts: Sequence[np.ndarray], rows: slice | None) -> np.ndarray:
-    """The rows of all parts, one after another, or some of them."""
+    # Not cut after concatenating: a host would read the shards of all other hosts.
     first, kept = 0, []
     for part in parts:
         start, stop = (0, len(part)) if rows is None else (rows.start - first, rows.stop - first)
         kept.append(part[max(0, start) : max(0, stop)])
         first += len(part)
     return np.concatenate(kept)
+
+
+def _names_of(part: int) -> str:
+    return f"names-{part}.json" if part else "names.json"
+
+
+def _item_of(name: str) -> str:
+    return "params" if name.split("/")[0] == "params" else "state"
+
+
+def _named(tree: Mapping[str, Tree]) -> dict[str, Any]:
+    """The leaves by their paths; numbers become arrays."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(dict(tree))
+    named = {
+        jax.tree_util.keystr(path, simple=True, separator="/"): (
+            leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
+        )
+        for path, leaf in leaves
+    }
+    assert len(named) == len(leaves), "two paths of the tree have one name"
+    return named
+
+
+def _type_of(array: Any) -> str:
+    """`float32[4, 8]`: equal for arrays that fit each other."""
+    return f"{np.dtype(array.dtype)}{[int(size) for size in array.shape]}"
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Inside, any error becomes one line: the files may be anybody's, and the parsers orbax's."""
+    try:
+        yield
+    except Exception as error:
+        raise CheckpointError(f"cannot read {path}: {in_one_line(error)}") from error
+
+
+def _handler() -> Any:
+    """Orbax's reader. Of several processes each reads by itself, and waits for no other."""
+    import orbax.checkpoint as ocp
+
+    options = ocp.options.MultiprocessingOptions()
+    if jax.process_count() > 1:
+        own = jax.process_index()
+        options = ocp.options.MultiprocessingOptions(primary_host=own, active_processes={own})
+    return ocp.PyTreeCheckpointHandler(multiprocessing_options=options)
+
+
+def _stored(root: Path, items: Sequence[str]) -> dict[str, Any]:
+    """Objects with the shape and dtype of each array in some items of a checkpoint."""
+    found: dict[str, Any] = {}
+    for path in (root / item for item in items if (root / item).is_dir()):
+        with _reading(path):
+            if (path / _names_of(0)).exists():
+                found |= _read_part(path, 0)
+                continue
+            described = dict(_handler().metadata(path.absolute()).tree)
+            for name, array in described.items():
+                # A chunk is read as a whole: it must not be larger than its array.
+                if math.prod(array.storage.chunk_shape) > math.prod(array.shape):
+                    raise ValueError(f"{name}: expected smaller chunks, got {array.storage}")
+            found |= described
+    return found
+
+
+def _read(root: Path, wanted: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The arrays of these names, whose shapes and dtypes are those of `_stored`."""
+    import orbax.checkpoint as ocp
+
+    arrays = {
+        name: np.zeros(leaf.shape, leaf.dtype)
+        for name, leaf in wanted.items()
+        if not math.prod(leaf.shape)
+    }
+    for item in _ITEMS:
+        names = [name for name in wanted if _item_of(name) == item and name not in arrays]
+        if not names:
+            continue
+        path = root / item
+        if (path / _names_of(0)).exists():
+            saved = read_large(path)
+            arrays |= {name: saved[name] for name in names}
+            continue
+        arguments = ocp.args.PyTreeRestore(
+            item=dict.fromkeys(names, 0),
+            restore_args={name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names},
+            partial_restore=True,
+        )
+        with _reading(path):
+            arrays |= _handler().restore(path.absolute(), args=arguments)
+    return arrays

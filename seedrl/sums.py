@@ -2,15 +2,15 @@
 
     sums.json   {"format": 3, "step": 12000, "files": {name: [bytes, digest]}, "sha256": ...}
 
-Orbax restores flipped bits in array data without noticing them. With the sums a reader knows that
-it reads what was written, that all of it was, and as which step.
+Orbax restores flipped bits in array data without noticing them. With the sums a reader can tell
+that it reads the bytes that were written, all of them, and for which step.
 """
 
-import errno
 import hashlib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,46 +23,55 @@ _EARLIER = "manifest.json"  # of formats 1 and 2
 
 
 def damage(path: Path, parts: Collection[str] = ()) -> str | None:
-    """What is wrong with the first damaged file of a checkpoint, in one line; None if it is intact.
-
-    A file that the sums do not list is damage, too: nothing shows what it should be.
+    """One line about the first damaged file of a checkpoint; None if it is intact.
 
     Args:
       path: of the checkpoint.
-      parts: looks at these of its files and folders; by default at all of them.
+      parts: verifies only these of its files and folders; by default all of them.
 
-    Raises CheckpointError if it may not be read, or is of another format.
+    Raises CheckpointError if it may not be read, or has another format.
     """
+    listed = path / NAME
+    if not listed.exists() and (path / _EARLIER).is_file():
+        raise _other_format(path, "1 or 2")
     try:
         return _damage(path, parts)
     except PermissionError as error:
         refuse_reading(path, error)
+    except CheckpointError:
+        raise
+    # The sums may hold anything: deeply nested JSON exceeds the parser's stack.
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        kind = type(error).__name__
+        return f"{listed}: expected sums of all files, got {kind}: {in_one_line(error)}"
 
 
 def _damage(path: Path, parts: Collection[str]) -> str | None:
-    listed = path / NAME
-    try:
-        content = _checked(read_regular(listed))
-        there = set(_regular_files(path))
-    except PermissionError:
-        raise
-    # Whatever the bytes are: nested deep, they are more than the parser's stack holds.
-    except (OSError, ValueError, RecursionError) as error:
-        if (path / _EARLIER).is_file() and not listed.exists():
-            raise _other_format(path, "1 or 2") from error
-        return (
-            f"{listed}: expected a list of files, got {type(error).__name__}: {in_one_line(error)}"
-        )
+    content = json.loads(read_regular(path / NAME))
+    # Before anything else: damage to the sums must not be reported as damage to a listed file.
+    if content["sha256"] != (actual := _sum_of(content)):
+        raise ValueError(f"SHA-256 {actual} of themselves, {content['sha256']!r:.80} is listed")
     if content["format"] != FORMAT:
         raise _other_format(path, content["format"])
     if content["step"] != int(path.name.split(".")[0]):
-        return f"{listed}: expected the step of {path.name}, got {content['step']}; was it renamed?"
-    for name in sorted(there - {NAME} - set(content["files"])):
-        if _is_part(name, parts):
+        raise ValueError(f"those of step {content['step']!r:.80}")
+    files = content["files"]
+    for name in sorted({*files, *_files(path)} - {NAME}):
+        if parts and name.split("/")[0] not in parts:
+            continue
+        if name not in files:
             return f"{path / name}: expected no such file, because {NAME} does not list it"
-    for name, (size, digest) in content["files"].items():
-        if _is_part(name, parts) and (problem := _damaged_file(path / name, size, digest)):
-            return problem
+        size, digest = files[name]
+        try:
+            with open_regular(path / name) as file:
+                actual_size, actual = os.fstat(file.fileno()).st_size, _sha256(file)
+        except FileNotFoundError:
+            return f"{path / name}: expected {size} bytes, got no such file"
+        if [actual_size, actual] != [size, digest]:
+            return (
+                f"{path / name}: expected {size} bytes of SHA-256 {digest}, "
+                f"got {actual_size} bytes of {actual}"
+            )
     return None
 
 
@@ -74,67 +83,25 @@ def _other_format(path: Path, got: object) -> CheckpointError:
 
 
 def refuse_reading(path: Path, error: OSError) -> NoReturn:
+    """Raises CheckpointError: a file that may not be read is not a damaged one."""
     raise CheckpointError(
         f"may not read {error.filename or path}: it belongs to another user; ask for permission or "
         "for a copy"
     ) from error
 
 
-def _is_part(name: str, parts: Collection[str]) -> bool:
-    return not parts or name.split("/")[0] in parts
-
-
-def _regular_files(root: Path) -> Iterator[str]:
-    """Names of all files below `root`. Raises OSError for a link, a FIFO or the like."""
-
-    def refuse(error: OSError) -> NoReturn:
-        raise error
-
-    for folder, folders, names in os.walk(root, onerror=refuse):
-        for path in (Path(folder, name) for name in (*folders, *names)):
-            if path.is_symlink() or not (path.is_file() or path.is_dir()):
-                raise OSError(errno.EINVAL, "expected a regular file", str(path))
-        yield from (Path(folder, name).relative_to(root).as_posix() for name in names)
-
-
-def _damaged_file(path: Path, size: int, digest: str) -> str | None:
-    try:
-        if (actual_size := path.stat().st_size) != size:
-            return f"{path}: expected {size} bytes, got {actual_size}"
-        actual = _sha256(path)
-    except PermissionError:
-        raise
-    except OSError as error:
-        return f"{path}: expected {size} bytes, got {type(error).__name__}: {error.strerror}"
-    return None if actual == digest else f"{path}: expected SHA-256 {digest}, got {actual}"
-
-
-def _checked(data: bytes) -> dict[str, Any]:
-    """What a file of sums says. ValueError if it is none, or not as it was written."""
-    content = json.loads(data)
-    if not isinstance(content, dict) or set(content) != {"format", "step", "files", "sha256"}:
-        raise ValueError("it is no object with `format`, `step`, `files` and `sha256`")
-    if content["sha256"] != (actual := _sum_of(content)):
-        raise ValueError(f"`sha256` says {content['sha256']!r:.80}, but it is {actual}")
-    files = content["files"]
-    if not isinstance(files, dict) or not files or type(content["step"]) is not int:
-        raise ValueError("`files` is no object or empty, or `step` is no number")
-    for name, entry in files.items():
-        is_plain = not name.startswith("/") and ".." not in name.split("/") and name != NAME
-        match entry:
-            case [int(size), str()] if is_plain and not isinstance(size, bool):
-                continue
-        raise ValueError(f"{name!r:.80} is no file of this folder, or has no size and digest")
-    return content
+def _files(root: Path) -> list[str]:
+    # A link to a folder counts as a file, which it must not be.
+    found = [path for path in root.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return sorted(path.relative_to(root).as_posix() for path in found)
 
 
 def write(root: Path, step: int, known: Mapping[str, Any]) -> None:
-    """Writes the sums and makes everything in `root` durable (fsync).
+    """Writes the sums and makes everything in `root` durable (fsync). Raises OSError.
 
-    `known`: entries of files that others have written, and made durable. Raises OSError if the disk
-    refuses.
+    `known`: entries of files that other processes have written, and made durable.
     """
-    own = [root / name for name in sorted(_regular_files(root)) if name not in known]
+    own = [root / name for name in _files(root) if name not in known]
     files = dict(sorted((entries(root, own) | dict(known)).items()))
     content = {"format": FORMAT, "step": step, "files": files}
     (root / NAME).write_text(json.dumps({**content, "sha256": _sum_of(content)}, indent=1))
@@ -144,23 +111,23 @@ def write(root: Path, step: int, known: Mapping[str, Any]) -> None:
 
 
 def entries(root: Path, paths: Iterable[Path]) -> dict[str, Any]:
-    """What the sums say of these files below `root`, which it makes durable. Raises OSError."""
+    """The entries of these files below `root`, which it makes durable. Raises OSError."""
     found: dict[str, Any] = {}
     for path in paths:
-        found[path.relative_to(root).as_posix()] = [path.stat().st_size, _sha256(path)]
+        with open_regular(path) as file:
+            size = path.stat().st_size
+            found[path.relative_to(root).as_posix()] = [size, _sha256(file)]
         sync(path)
     return found
 
 
 def _sum_of(content: Mapping[str, Any]) -> str:
-    """SHA-256 of the sums themselves: damage to them is not taken for damage to what they list."""
     listed = {key: value for key, value in content.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
 
 
-def _sha256(path: Path) -> str:
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _sha256(file: BufferedReader) -> str:
+    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:

@@ -6,6 +6,7 @@ And SHA-256 over what a checkpoint holds, by which two runs are known to have le
 import contextlib
 import functools
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from seedrl import checkpoints, stored_arrays
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import choose, run_of_best
 from seedrl.config import Config
-from seedrl.config_io import changed_classes, difference, from_json
+from seedrl.config_io import difference, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.buffer import ReplayState
 from seedrl.spec_json import saved_spec
@@ -56,13 +57,13 @@ def same_agent(
     """
     if checkpoint is None:
         return None
-    differences = changed_classes(checkpoint.meta["config"], config)
-    if not differences:
+    differences = difference(checkpoint.meta["config"], to_json(config))
+    classes = [line for line in differences if re.match(r"agent\.(\w+\.)*type: ", line)]
+    if not classes:
         return checkpoint
-    path, expected, got = differences[0]
     raise CheckpointError(
-        f"{checkpoint.path} does not fit this config: {path}: expected {expected}, got {got}; "
-        f"start a new workdir or restore the config"
+        f"{checkpoint.path} does not fit this config: {classes[0]}; start a new workdir or restore "
+        "the config"
     )
 
 
@@ -103,7 +104,7 @@ def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: C
         arrays = differences[:_MOST_DIFFERENCES] + [f"and {more} more arrays"] * (more > 0)
         # What else differs in the agent, such as a learning rate, is no obstacle. This run's fields
         # are expected, the other way round than for a resume.
-        changed = difference(config, from_json(checkpoint.meta["config"]))
+        changed = difference(to_json(config), checkpoint.meta["config"])
         fields = [line for line in changed if line.startswith("agent.network.")]
         raise ConfigError(
             f"--init-from: the parameters of {checkpoint.path} do not fit the network of this run: "
@@ -120,8 +121,8 @@ def naming_fields(
     try:
         yield
     except (CheckpointError, ValueError) as error:
-        saved = from_json(checkpoint.meta["config"])
-        fields = [line for line in difference(saved, config) if line.startswith(sections)]
+        changed = difference(checkpoint.meta["config"], to_json(config))
+        fields = [line for line in changed if line.startswith(sections)]
         text = f"{checkpoint.path}: {error}; restore the config"
         if fields:
             text = (

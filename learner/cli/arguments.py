@@ -11,6 +11,7 @@ import tyro
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.errors import ConfigError
+from seedrl.fields import with_fields
 from seedrl.programs.command_line import (
     Flag,
     flag_of,
@@ -22,7 +23,6 @@ from seedrl.programs.command_line import (
 )
 
 Options = TypeVar("Options")
-Value = TypeVar("Value", bound=Any)
 
 # The fields that most users set, in the order of what they do with them.
 _COMMON = (
@@ -67,9 +67,11 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Op
     with naming_the_help(prog):
         _require_present_names(words, own | fields)
         values = parse_words(words, own | fields)
-        by_path = {fields[name].path: values[name] for name in fields.keys() & values.keys()}
+        by_path = {
+            ".".join(fields[name].path): values[name] for name in fields.keys() & values.keys()
+        }
         given = {own[name].path[0]: values[name] for name in own.keys() & values.keys()}
-        config = with_values(loaded, by_path)
+        config = with_fields(loaded, by_path)
         own_options = options(**given)
     if not argv[0].endswith(".json"):  # what a run's folder names is not the user's
         environment = config.environment
@@ -92,18 +94,6 @@ def flags_of_fields(value: Any, path: tuple[str, ...] = ()) -> dict[str, Flag]:
             kind = hints.get(field.name, Any)
             found[name_of(".".join(place))] = Flag(place, type(item) if kind is Any else kind, item)
     return found
-
-
-def with_values(value: Value, values: Mapping[tuple[str, ...], Any]) -> Value:
-    """A tree of dataclasses with these values at their paths. Raises what its own checks raise.
-
-    All values of one dataclass change together: one after the other could break its rules.
-    """
-    changed = {path[0]: new for path, new in values.items() if len(path) == 1}
-    for name in dict.fromkeys(path[0] for path in values if len(path) > 1):
-        below = {path[1:]: new for path, new in values.items() if path[0] == name}
-        changed[name] = with_values(getattr(value, name), below)
-    return dataclasses.replace(value, **changed) if changed else value
 
 
 def _allowed(argv: Sequence[str]) -> Iterator[str]:

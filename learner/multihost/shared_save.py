@@ -10,8 +10,7 @@ import numpy as np
 from learner.multihost.peers import Peers
 from learner.runtime.watchdog import exit_now
 from learner.runtime.worker import ClosedError
-from seedrl import checkpoints
-from seedrl.checkpoints import OtherWriters, Written, write_part
+from seedrl.checkpoints import publishing, seal, write_arrays
 from seedrl.errors import CheckpointError
 from seedrl.exit_codes import ExitCode
 
@@ -80,28 +79,22 @@ class SharedSave:
         if not self._peers.topology.is_first:
             folder = directory / str(self._give()[0])
             part = self._peers.topology.process_index
-            self._attempt(lambda: [write_part(folder, extra or {}, part), indices])
+            self._attempt(lambda: [write_arrays(folder, {}, extra or {}, part=part), indices])
             self._give()
             return directory / f"{step:012d}"
 
-        def written() -> Written:
-            parts = self._give([{}, indices])
-            files = {name: entry for part in parts for name, entry in part[0].items()}
-            if indices is None:
-                return Written(files, {})
-            return Written(files, {"replay_indices": [each for part in parts for each in part[1]]})
-
-        def begin(folder: Path) -> None:
-            self._give(folder.name)
-
-        others = OtherWriters(begin, written)
-        meta = {**meta, "hosts": self._peers.topology.process_count}
-
         def save_all() -> str:
-            saved = checkpoints.save(
-                directory, step, arrays, meta, keep=keep, extra=extra, others=others
-            )
-            return str(saved)
+            with publishing(directory, step, keep=keep) as folder:
+                (folder / "extra").mkdir()
+                self._give(folder.name)
+                write_arrays(folder, arrays, extra or {})
+                parts = self._give([{}, indices])
+                entries = {name: entry for part in parts for name, entry in part[0].items()}
+                records = {**meta, "hosts": self._peers.topology.process_count}
+                if indices is not None:
+                    records["replay_indices"] = [each for part in parts for each in part[1]]
+                seal(folder, step, records, entries)
+            return str(directory / f"{step:012d}")
 
         return Path(self._attempt(save_all)[0])
 

@@ -19,13 +19,11 @@ from seedrl.config import Config, ServingConfig
 from seedrl.config_io import path_for_children
 from seedrl.errors import ConfigError, in_one_line
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.abandoned import holding, remove_abandoned
 from seedrl.timing import GRACE_SECONDS
 from seedrl.wire.version import MOST_GROUPS
 
 # Many env servers share few cores: each steps its environments in one thread.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_PREFIX = "seedrl-"
 _LONGEST_FOLDER = 80  # of the 107 bytes that a socket's path may have
 # How the parent process of env servers starts the line that says why it ends.
 _ERROR = "python -m envs_server: error: "
@@ -326,19 +324,13 @@ def _print(line: str) -> None:
 
 @contextlib.contextmanager
 def private_folder() -> Iterator[Path]:
-    """A folder that only this user can enter, with room for a socket's path; removed at the end.
-
-    Folders of processes that were killed are removed now.
-    """
+    """A folder that only this user can enter, with room for a socket's path; removed at the end."""
     folder = tempfile.gettempdir()
     # The kernel limits a socket's path, whatever TMPDIR says.
     parent = folder if len(os.fsencode(folder)) <= _LONGEST_FOLDER else "/tmp"
-    for left in Path(parent).glob(f"{_PREFIX}*"):
-        remove_abandoned(left)
-    with (
-        tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent, ignore_cleanup_errors=True) as own,
-        holding(Path(own)),
-    ):
+    with tempfile.TemporaryDirectory(
+        prefix="seedrl-", dir=parent, ignore_cleanup_errors=True
+    ) as own:
         yield Path(own)
 
 

@@ -26,8 +26,8 @@ from seedrl.agents.gradient_update import (
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.r2d2 import act, q_metrics
 from seedrl.agents.window import WindowSpec
-from seedrl.config import check_fields
 from seedrl.errors import ConfigError
+from seedrl.fields import check_fields
 from seedrl.networks.build import NetworkCarry
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network, NetworkInput

@@ -35,7 +35,7 @@ from seedrl.agents.inputs import (
 )
 from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
-from seedrl.config import check_fields
+from seedrl.fields import check_fields
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.networks.network import GaussianAndValue, Network, PolicyAndValue
 from seedrl.rl import surrogate

@@ -31,7 +31,7 @@ from seedrl.agents.inputs import (
     unrolled_after_burn_in,
 )
 from seedrl.agents.window import WindowSpec
-from seedrl.config import check_fields
+from seedrl.fields import check_fields
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network
 from seedrl.rl.exploration import epsilon_greedy, epsilons

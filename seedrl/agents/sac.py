@@ -24,8 +24,8 @@ from seedrl.agents.inputs import (
     unrolled_after_burn_in,
 )
 from seedrl.agents.window import WindowSpec
-from seedrl.config import check_fields
 from seedrl.errors import ConfigError
+from seedrl.fields import check_fields
 from seedrl.networks.config import BoxNetworkConfig
 from seedrl.networks.sac import BoxNetwork, CriticParams
 from seedrl.rl.distributions import TanhSample

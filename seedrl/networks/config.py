@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from seedrl.config import check_types
+from seedrl.fields import check_types
 from seedrl.networks import heads, sac
 from seedrl.networks.build import from_config
 from seedrl.networks.network import Network

@@ -24,8 +24,7 @@ from seedrl.wire.version import MAJOR, MINOR
 
 Options = TypeVar("Options")
 
-_BOOLS = frozenset({"true", "false", "yes", "no", "on", "off"})
-_NAMES = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH", type(None): "None"}
+_NAMES = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 
 
 class Flag(NamedTuple):
@@ -34,9 +33,9 @@ class Flag(NamedTuple):
     Attributes:
       path: names of fields, from the root of a tree of dataclasses down to this one.
       kind: the field's type, without annotations.
-      default: the value without the flag; `dataclasses.MISSING` if there must be one.
-      is_positional: whether it is given by its place instead of its name.
-      appends: whether each time that it is given adds to the tuple.
+      default: the value without the flag; `dataclasses.MISSING` if it is required.
+      is_positional: True if it is given by its place instead of its name.
+      appends: True if each occurrence adds to the tuple.
     """
 
     path: tuple[str, ...]
@@ -50,7 +49,9 @@ def read(kind: type[Options], argv: Sequence[str] | None, *, prog: str) -> Optio
     """The dataclass `kind` from a command line, by default this process's own.
 
     Args:
-      prog: how the command is called, for messages.
+      kind: its fields are the flags.
+      argv: the words after the command.
+      prog: name of the command, for messages.
 
     Raises:
       ConfigError: an unknown flag, a value that does not fit, or one that is missing: one line.
@@ -78,14 +79,10 @@ def flags_of(options: type) -> dict[str, Flag]:
     for field in dataclasses.fields(options):
         hint = hints[field.name]
         marks = getattr(hint, "__metadata__", ())
+        kind = get_args(hint)[0] if marks else hint
         default = field.default if field.default_factory is MISSING else field.default_factory()
-        flags[name_of(field.name)] = Flag(
-            (field.name,),
-            get_args(hint)[0] if marks else hint,
-            default,
-            tyro.conf.Positional in marks,
-            tyro.conf.UseAppendAction in marks,
-        )
+        is_positional, appends = tyro.conf.Positional in marks, tyro.conf.UseAppendAction in marks
+        flags[name_of(field.name)] = Flag((field.name,), kind, default, is_positional, appends)
     return flags
 
 
@@ -94,11 +91,15 @@ def name_of(path: str) -> str:
     return f"--{path.replace('_', '-')}"
 
 
+def flag_of(word: str) -> str:
+    """The flag of a word such as `--max_size=3`, as it is written in help."""
+    return word.partition("=")[0].replace("_", "-")
+
+
 def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, Any]:
     """The values of a command line by the names of their flags; of a flag given twice the last.
 
-    Raises:
-      ConfigError: an unknown flag, a value that does not fit, or one that is missing.
+    Raises ConfigError: an unknown flag, a value that does not fit, or one that is missing.
     """
     values: dict[str, Any] = {}
     rest: list[str] = []
@@ -111,16 +112,17 @@ def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, An
         name = _positive(flag_of(word), known)
         if name not in known or known[name].is_positional:
             raise ConfigError(_unknown(word, known))
-        values[name] = _value(word, name, known[name], left, values.get(name, ()))
+        value = _value(word, name, known[name], left)
+        values[name] = (*values.get(name, ()), value) if known[name].appends else value
     for name, flag in known.items():
-        most = _most_words(flag.kind)
-        # Of several there may be none: the dataclass itself says whether it needs one.
-        is_optional = most == sys.maxsize and flag.default is MISSING
-        if flag.is_positional and (rest or is_optional):
-            values[name] = _converted(_shown(name, flag), flag.kind, rest[:most])
-            rest = rest[most:]
+        is_many = _parts(flag.kind)[1]
+        # A tuple may be empty: the dataclass itself refuses that if it needs one.
+        if flag.is_positional and (rest or (is_many and flag.default is MISSING)):
+            taken = len(rest) if is_many else 1
+            values[name] = _converted(name[2:].upper(), flag.kind, rest[:taken])
+            del rest[:taken]
         elif flag.default is MISSING and name not in values:
-            raise ConfigError(f"expected {_shown(name, flag)}, got none")
+            raise ConfigError(f"expected {name[2:].upper() if flag.is_positional else name}")
     if rest:
         raise ConfigError(_unknown(rest[0], known))
     return values
@@ -128,7 +130,7 @@ def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, An
 
 @contextlib.contextmanager
 def naming_the_help(prog: str) -> Iterator[None]:
-    """Turns a ValueError, and whatever a user's own dataclass raises, into a full ConfigError."""
+    """Turns a ValueError, and any error of a user's own dataclass, into a full ConfigError."""
     try:
         yield
     except ValueError as error:
@@ -139,11 +141,6 @@ def naming_the_help(prog: str) -> Iterator[None]:
             raise
         text = f"{type(error).__name__}: {error} ({place}; see {prog} --help)"
         raise ConfigError(text) from error
-
-
-def flag_of(word: str) -> str:
-    """The flag of a word such as `--max_size=3`, as it is written in help."""
-    return word.partition("=")[0].replace("_", "-")
 
 
 def describe() -> str:
@@ -166,7 +163,6 @@ def print_version_if_asked(argv: Sequence[str]) -> None:
 
 
 def _unknown(word: str, known: Collection[str]) -> str:
-    """One line about a word that is no flag, with the flag that may be meant."""
     name = flag_of(word)
     # A field whose section was forgotten is as likely as a slip of the finger.
     close = difflib.get_close_matches(name, known, n=1) or [
@@ -183,93 +179,59 @@ def _positive(name: str, known: Mapping[str, Flag]) -> str:
     return positive if positive in known and known[positive].kind is bool else name
 
 
-def _shown(name: str, flag: Flag) -> str:
-    return name.removeprefix("--").upper() if flag.is_positional else name
-
-
-def _value(word: str, name: str, flag: Flag, left: list[str], before: Any) -> Any:
+def _value(word: str, name: str, flag: Flag, left: list[str]) -> Any:
     """The value of the flag in `word`; takes its words from the front of `left`."""
     _, equals, text = word.partition("=")
     if flag.kind is bool:
-        got = text if equals else left[0] if left and left[0].lower() in _BOOLS else None
-        if got is not None:
-            section, dot, last = name.removeprefix("--").rpartition(".")
-            raise ConfigError(
-                f"{flag_of(word)}: expected no value, got {got!r}; a bool is {name} for true, "
-                f"--{section}{dot}no-{last} for false"
-            )
+        if equals:
+            raise ConfigError(f"{flag_of(word)}: expected no value, got {text!r}")
         return flag_of(word) == name
     kind = get_args(flag.kind)[0] if flag.appends else flag.kind
     following = list(itertools.takewhile(lambda each: not each.startswith("--"), left))
-    taken = [text] if equals else following[: _most_words(kind)]
+    taken = [text] if equals else following if _parts(kind)[1] else following[:1]
     if not equals:
         del left[: len(taken)]
-    value = _converted(name, kind, taken)
-    return (*before, value) if flag.appends else value
+    return _converted(name, kind, taken)
 
 
-def _kinds(hint: Any) -> tuple[Any, ...]:
-    """The types of a union, None first; of another type this one."""
+def _parts(hint: Any) -> tuple[Any, bool, bool]:
+    """The type of one word, whether there may be any number of them, whether None is possible."""
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    return tuple(sorted(kinds, key=lambda kind: kind is not type(None)))
-
-
-def _most_words(hint: Any) -> int:
-    counts = [1]
-    for kind in _kinds(hint):
-        if get_origin(kind) in (tuple, list):
-            items = get_args(kind)
-            is_any_length = get_origin(kind) is list or items[-1] is ...
-            counts.append(sys.maxsize if is_any_length else len(items))
-    return max(counts)
+    kind = next(each for each in kinds if each is not type(None))
+    items = get_args(kind)
+    is_many = get_origin(kind) is tuple and items[-1] is ...
+    return items[0] if is_many else kind, is_many, type(None) in kinds
 
 
 def _converted(name: str, hint: Any, words: Sequence[str]) -> Any:
-    """The value of a type in these words."""
-    for kind in _kinds(hint):
-        with contextlib.suppress(ValueError):
-            return _of_kind(kind, words)
-    expected, got = " or ".join(map(_name, _kinds(hint))), " ".join(words)
-    if get_origin(_kinds(hint)[-1]) in (tuple, list):
-        plain = got.translate(str.maketrans("[](),;", "      ")).split()
-        example = f", such as {name} {' '.join(plain)}" if plain != list(words) else ""
-        raise ConfigError(f"{name}: expected values with spaces between them{example}, got {got!r}")
-    is_none = type(None) in _kinds(hint) and got.lower() == "none"
-    told = f"got {got!r}" + "; did you mean None?" * is_none if words else "got nothing"
-    raise ConfigError(f"{name}: expected {expected}, {told}")
-
-
-def _of_kind(kind: Any, words: Sequence[str]) -> Any:
-    """Raises ValueError for words that do not fit."""
-    origin, items = get_origin(kind), get_args(kind)
-    if origin in (tuple, list):
-        is_any_length = origin is list or items[-1] is ...
-        kinds = [items[0]] * len(words) if is_any_length else items
-        return origin(_of_kind(each, [word]) for each, word in zip(kinds, words, strict=True))
-    (text,) = words
-    if origin is Literal or kind is type(None):
-        choices = {str(choice): choice for choice in items or (None,)}
-        if text not in choices:
-            raise ValueError
-        return choices[text]
-    if kind is int:
-        return _whole(text)
-    if kind in (float, str, Path):
-        return kind(text)
-    raise ValueError  # such as a dict, which is set in the config file
-
-
-def _whole(text: str) -> int:
-    """`1e5` is a whole number too. Raises ValueError if it is none."""
+    """The value of a type in these words. Raises ConfigError if they do not fit."""
+    kind, is_many, is_optional = _parts(hint)
+    if is_optional and [word.lower() for word in words] == ["none"]:
+        return None
     with contextlib.suppress(ValueError):
-        return int(text)
-    number = float(text)
-    if not number.is_integer():  # nor are inf and nan
-        raise ValueError
-    return int(number)
+        values = tuple(_of_kind(kind, word) for word in words)
+        if is_many:
+            return values
+        (value,) = values
+        return value
+    expected = " or ".join(map(str, get_args(kind))) if get_origin(kind) is Literal else None
+    expected = expected or _NAMES.get(kind) or f"a {kind}, which only the config file can hold"
+    several = ", several with spaces between them" * is_many
+    raise ConfigError(
+        f"{name}: expected {expected}{' or None' * is_optional}{several}, got {' '.join(words)!r}"
+    )
 
 
-def _name(kind: Any) -> str:
+def _of_kind(kind: Any, text: str) -> Any:
+    """Raises ValueError for a word that does not fit."""
     if get_origin(kind) is Literal:
-        return " or ".join(map(str, get_args(kind)))
-    return _NAMES.get(kind) or f"no flag but a {getattr(kind, '__name__', kind)} in the config file"
+        choices = [str(choice) for choice in get_args(kind)]
+        return get_args(kind)[choices.index(text)]
+    if kind is int and not text.lstrip("+-").isdigit():
+        number = float(text)  # 1e5 is a whole number too
+        if not number.is_integer():  # nor are inf and nan
+            raise ValueError
+        return int(number)
+    if kind not in _NAMES:
+        raise ValueError
+    return kind(text)

@@ -4,7 +4,7 @@ import importlib.util
 
 from seedrl.errors import UserError
 
-# Which extra brings what is imported under a name; pyproject.toml says what the extras are.
+# The extra that brings the package imported under a name; pyproject.toml lists the extras.
 EXTRA_OF = {
     **dict.fromkeys(
         (
@@ -16,17 +16,10 @@ EXTRA_OF = {
     "Box2D": "box2d",
     "ale_py": "atari",
     "cryptography": "certificates",
-    "minatar": "minatar",
-    "minigrid": "minigrid",
-    "mujoco": "mujoco",
-    "popgym": "popgym",
-    "ray": "ray",
-    "wandb": "wandb",
+    **{name: name for name in ("minatar", "minigrid", "mujoco", "popgym", "ray", "wandb")},
     **dict.fromkeys(("imageio_ffmpeg", "pygame"), "video"),
     **dict.fromkeys(("starlette", "uvicorn"), "watch"),
 }
-# What always comes with seedrl, unless that was installed without what it depends on.
-_ALWAYS = ("grpc", "gymnasium", "numpy")
 
 
 class MissingPackageError(UserError, ImportError):
@@ -41,21 +34,22 @@ def describe(error: BaseException) -> str | None:
     cause: BaseException | None = error
     while cause is not None:
         name = (getattr(cause, "name", None) or "").partition(".")[0]
-        if isinstance(cause, ImportError) and name in (*EXTRA_OF, *_ALWAYS):
+        if isinstance(cause, ImportError) and name in EXTRA_OF:
             return None if importlib.util.find_spec(name) else _line(name)
         cause = cause.__cause__ or cause.__context__
     return None
 
 
 def require(extra: str) -> None:
-    """Raises MissingPackageError if what the extra brings is not installed; imports nothing."""
+    """Raises MissingPackageError if a package of the extra is not installed; imports nothing."""
     for name, source in EXTRA_OF.items():
         if source == extra and importlib.util.find_spec(name) is None:
             raise MissingPackageError(_line(name), name=name)
 
 
 def _line(name: str) -> str:
-    extra = EXTRA_OF.get(name)
-    install = f"pip install 'seedrl[{extra}]'" if extra else "pip install seedrl"
-    checkout = f", in a checkout pip install --editable '.[{extra}]'" if extra else ""
-    return f"expected the package {name}, which is not installed; {install}{checkout}"
+    extra = EXTRA_OF[name]
+    return (
+        f"expected the package {name}, which is not installed; pip install 'seedrl[{extra}]', in a "
+        f"checkout pip install --editable '.[{extra}]'"
+    )

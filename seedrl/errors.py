@@ -9,10 +9,7 @@ from seedrl.exit_codes import ExitCode
 
 
 class UserError(Exception):
-    """Something that the user can put right: one clear line, no traceback.
-
-    The line says what was expected, what arrived, which field or peer, and what to do.
-    """
+    """A mistake that the user can correct: one line (expected, got, field or peer, what to do)."""
 
     exit_code: ExitCode = ExitCode.USAGE
 
@@ -62,22 +59,16 @@ _LIBRARIES = frozenset(
         *("learner", "numpy", "optax", "rlax", "seedrl", "tyro"),
     )
 )
-_LONGEST_TEXT = 300
 
 
 def own_place(error: BaseException) -> str:
     """The innermost line of a user's own code that led to an error; empty if there is none."""
-    places = [
-        f"{frame.f_code.co_filename}:{line}"
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if _is_own(str(frame.f_globals.get("__name__"))) and frame.f_code.co_filename[0] != "<"
-    ]
-    return places[-1] if places else ""
-
-
-def _is_own(module: str) -> bool:
-    name = module.partition(".")[0]
-    return name not in _LIBRARIES and name not in sys.stdlib_module_names
+    place = ""
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        module, file = str(frame.f_globals.get("__name__")), frame.f_code.co_filename
+        if module.partition(".")[0] not in _LIBRARIES | sys.stdlib_module_names and file[0] != "<":
+            place = f"{file}:{line}"
+    return place
 
 
 @contextlib.contextmanager
@@ -96,5 +87,4 @@ def naming_own_code(field: str) -> Iterator[None]:
         if not (place := own_place(error)):
             raise
         text = " ".join(str(error).split())
-        shown = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}..."
-        raise ConfigError(f"{field}: {type(error).__name__}: {shown} ({place})") from error
+        raise ConfigError(f"{field}: {type(error).__name__}: {text:.300} ({place})") from error

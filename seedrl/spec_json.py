@@ -13,7 +13,7 @@ def encode_spec(spec: EnvSpec) -> str:
     return json_format.MessageToJson(spec_message(spec), indent=None, sort_keys=True)
 
 
-def decode_spec(text: object) -> EnvSpec:
+def decode_spec(text: str) -> EnvSpec:
     """Inverse of `encode_spec`. Raises ValueError for anything else, one line."""
     try:
         message = json_format.Parse(text, seedrl_pb2.EnvSpec())
@@ -24,7 +24,7 @@ def decode_spec(text: object) -> EnvSpec:
     return spec_of(message)
 
 
-def saved_spec(text: object) -> EnvSpec:
+def saved_spec(text: str) -> EnvSpec:
     """Like `decode_spec`, of a checkpoint. Raises CheckpointError: it may be an older seedrl's."""
     try:
         return decode_spec(text)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from envs_server.check.__main__ import read_options as read_check_options
-from envs_server.check.server_options import read_options as read_server_check_options
+from envs_server.check.server import read_options as read_server_check_options
 from envs_server.options import read_options
 from learner.cli import launch, main, train
 from learner.cli.arguments import parse

@@ -1,8 +1,4 @@
-"""Entry point of the checker of environments: `python -m envs_server.check ENVIRONMENT`.
-
-Exit codes: 0 the environment passes, maybe with notes; 2 wrong arguments, or the environment cannot
-be built here; 3 it breaks a rule; 70 a defect of the checker; 143 interrupted.
-"""
+"""Entry point of the checker of environments: `python -m envs_server.check ENVIRONMENT`."""
 
 import contextlib
 import json
@@ -10,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -18,10 +14,10 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
 from seedrl.programs.outcome import exit_code, leave
 from seedrl.spec_json import encode_spec
-from seedrl.specs import ActionSpec, DiscreteSpec
+from seedrl.specs import BoxSpec
 
 if TYPE_CHECKING:
-    from envs_server.check.environment import Checked, Episode
+    from envs_server.check.environment import Play
 
 PROG = "seedrl check-env"
 
@@ -67,10 +63,8 @@ class Options:
 
     def __post_init__(self) -> None:
         if self.num_envs < 1 or self.steps < 1:
-            raise ValueError(
-                "expected at least one environment and one step, "
-                f"got --num-envs {self.num_envs} --steps {self.steps}"
-            )
+            got = f"--num-envs {self.num_envs} --steps {self.steps}"
+            raise ValueError(f"expected at least one environment and one step, got {got}")
         if not 0 <= self.seed <= 2**31 - self.num_envs:
             raise ValueError(f"expected --seed of 0 to 2^31 - num_envs, got {self.seed}")
 
@@ -91,15 +85,12 @@ def _check(options: Options) -> ExitCode:
     from envs_server.check.environment import check
     from seedrl.wire.seedrl_pb2 import Environment
 
-    wrappers = [name for names in options.wrappers for name in names]
-    allowed = [name for name in (options.environment, *wrappers) if ":" in name]
-    environment = Environment(
-        id=options.environment, arguments=options.arguments, wrappers=wrappers
-    )
+    name, wrappers = options.environment, [name for names in options.wrappers for name in names]
+    environment = Environment(id=name, arguments=options.arguments, wrappers=wrappers)
     with _stdout_to_stderr():
-        recipe = read_recipe(environment, allowed)
+        recipe = read_recipe(environment, [each for each in (name, *wrappers) if ":" in each])
         back_end = choose(recipe, options.vectorization)
-        found = check(
+        findings, play = check(
             recipe,
             back_end,
             num_envs=options.num_envs,
@@ -108,18 +99,23 @@ def _check(options: Options) -> ExitCode:
             max_abs_reward=options.max_abs_reward,
         )
     if options.json:
-        print(json.dumps(_as_json(options, back_end, found)))
+        report = {"environment": name, **findings.as_json(), "back_end": back_end}
+        if play is not None:
+            report["spec"] = json.loads(encode_spec(play.spec))
+            report["steps_per_second"] = play.steps_per_second()
+            report["episodes"] = [episode._asdict() for episode in play.episodes()]
+        print(json.dumps(report))
     else:
-        print("\n".join(_lines(options, back_end, found)))
-    return ExitCode.FAULTS if found.findings.errors else ExitCode.OK
+        print(*findings.lines(name), sep="\n")
+        if play is not None and not findings.errors:
+            print(*_summary(options, back_end, play), sep="\n")
+    return ExitCode.FAULTS if findings.errors else ExitCode.OK
 
 
 @contextlib.contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
-    """Leads what environments print to stderr: stdout is the report's.
-
-    Descriptor 1 too, to which code in C writes.
-    """
+    # What environments print goes to stderr, because stdout is the report's. Descriptor 1 too, to
+    # which code in C writes.
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
@@ -132,54 +128,26 @@ def _stdout_to_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-def _lines(options: Options, back_end: str, found: "Checked") -> Iterator[str]:
-    yield from found.findings.lines()
-    yield f"{options.environment} {found.findings.verdict()}"
-    play = found.play
-    if play is None or found.findings.errors:
-        return
+def _summary(options: Options, back_end: str, play: "Play") -> Iterator[str]:
     leaves = (
         f"{path.removeprefix('observation').removeprefix('.')} {leaf.dtype}{list(leaf.shape)}"
         for path, leaf in play.spec.leaves()
     )
     yield f"  observation  {', '.join(leaf.strip() for leaf in leaves)}"
-    yield f"  actions      {_actions(play.spec.action)}"
-    yield (
-        f"  played       {options.num_envs} x {options.steps:,} steps on the {back_end} back end"
-    )
-    yield f"  episodes     {_episodes(play.episodes)}"
-    yield f"  speed        {play.num_steps / play.seconds:,.0f} steps/s in one process"
-
-
-def _actions(action: ActionSpec) -> str:
-    if isinstance(action, DiscreteSpec):
-        return str(action.num_actions)
-    return f"box{list(action.shape)}, {min(action.low):g} to {max(action.high):g}"
-
-
-def _episodes(ended: "Sequence[Episode]") -> str:
-    if not ended:
-        return "none ended"
-    terminated = sum(episode.is_terminated for episode in ended)
-    lengths = sorted(episode.length for episode in ended)
-    scores = sorted(episode.score for episode in ended)
-    return (
-        f"{len(ended)} ended, {terminated} terminated and {len(ended) - terminated} truncated; "
-        f"length {lengths[0]} to {lengths[-1]}, return {scores[0]:g} to {scores[-1]:g} "
-        f"(mean {sum(scores) / len(scores):.4g})"
-    )
-
-
-def _as_json(options: Options, back_end: str, found: "Checked") -> dict[str, Any]:
-    content: dict[str, Any] = {"environment": options.environment, **found.findings.as_json()}
-    content |= {"back_end": back_end}
-    if play := found.play:
-        content |= {
-            "spec": json.loads(encode_spec(play.spec)),
-            "steps_per_second": play.num_steps / play.seconds,
-            "episodes": [episode._asdict() for episode in play.episodes],
-        }
-    return content
+    action = play.spec.action
+    kind = f"box{list(action.shape)}" if isinstance(action, BoxSpec) else action.num_actions
+    yield f"  actions      {kind}"
+    yield f"  played       {options.num_envs} x {options.steps:,} steps on the {back_end} back end"
+    ended = "none ended"
+    if episodes := play.episodes():
+        lengths, scores, are_terminated = zip(*episodes, strict=True)
+        ended = (
+            f"{len(episodes)} ended, {sum(are_terminated)} terminated and "
+            f"{are_terminated.count(False)} truncated; length {min(lengths)} to {max(lengths)}, "
+            f"return {min(scores):g} to {max(scores):g} (mean {sum(scores) / len(scores):.4g})"
+        )
+    yield f"  episodes     {ended}"
+    yield f"  speed        {play.steps_per_second():,.0f} steps/s in one process"
 
 
 if __name__ == "__main__":

@@ -1,87 +1,57 @@
 """Findings of both checkers: broken rules, each reported once, with advice."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import dataclasses
+from collections.abc import Collection, Mapping
 from typing import Any
 
 
-@dataclass
+@dataclasses.dataclass
 class Finding:
-    """A rule that was broken.
-
-    Attributes:
-      rule: its name.
-      text: what was expected and what came, where it was broken first.
-      advice: how to fix it, or where to read on.
-      is_error: True if the check fails; other findings are notes, which may be intended.
-      times: how often it was broken.
-    """
+    """A broken rule: what was expected and what came first, how to fix it, and how often."""
 
     rule: str
     text: str
-    advice: str
-    is_error: bool
+    remedy: str
     times: int = 1
 
-    def line(self) -> str:
-        """Everything on one line, e.g. `error  flags: step 3: expected ...; return ...`."""
-        severity = "error" if self.is_error else "note"
-        times = f" ({self.times} times)" if self.times > 1 else ""
-        return f"{severity:<6} {self.rule}: {self.text}{times}; {self.advice}"
 
-    def as_json(self) -> dict[str, Any]:
-        """The same for programs."""
-        return {"rule": self.rule, "text": self.text, "times": self.times, "remedy": self.advice}
-
-
-@dataclass
 class Findings:
-    """Everything found so far, in order of discovery; used by one thread.
+    """Everything found so far, in order of discovery; used by one thread."""
 
-    Attributes:
-      advice: of each rule that can be broken.
-      notes_only: names of the rules whose breach is a note.
-    """
-
-    advice: Mapping[str, str]
-    notes_only: frozenset[str] = frozenset()
-    found: dict[tuple[str, str], Finding] = field(default_factory=dict)
+    def __init__(self, remedies: Mapping[str, str], notes_only: Collection[str]) -> None:
+        """`remedies` has every rule; a breach of one in `notes_only` may be intended."""
+        self._remedies, self._notes_only = remedies, notes_only
+        self._found: dict[tuple[str, str], Finding] = {}
 
     def add(self, rule: str, text: str, *, subject: str = "") -> None:
         """Notes a breach; of several by one `subject` the first one's text is kept."""
-        if before := self.found.get((rule, subject)):
+        if before := self._found.get((rule, subject)):
             before.times += 1
-            return
-        is_error = rule not in self.notes_only
-        self.found[rule, subject] = Finding(rule, text, self.advice[rule], is_error)
-
-    def has(self, rule: str) -> bool:
-        """True if `rule` was broken."""
-        return any(finding.rule == rule for finding in self.found.values())
+        else:
+            self._found[rule, subject] = Finding(rule, text, self._remedies[rule])
 
     @property
     def errors(self) -> list[Finding]:
         """The findings that fail the check."""
-        return [finding for finding in self.found.values() if finding.is_error]
+        return [each for each in self._found.values() if each.rule not in self._notes_only]
 
     @property
     def notes(self) -> list[Finding]:
         """The findings that may be intended."""
-        return [finding for finding in self.found.values() if not finding.is_error]
+        return [each for each in self._found.values() if each.rule in self._notes_only]
 
-    def lines(self) -> list[str]:
-        """A line for each finding, errors first."""
-        return [finding.line() for finding in (*self.errors, *self.notes)]
-
-    def verdict(self) -> str:
-        """`passes` or `breaks N rules`."""
+    def lines(self, subject: str) -> list[str]:
+        """Each on one line, errors first, and whether `subject` passes."""
+        lines = []
+        for severity, findings in (("error ", self.errors), ("note  ", self.notes)):
+            for each in findings:
+                times = f" ({each.times} times)" if each.times > 1 else ""
+                lines.append(f"{severity} {each.rule}: {each.text}{times}; {each.remedy}")
         count = len(self.errors)
-        return f"breaks {'a rule' if count == 1 else f'{count} rules'}" if count else "passes"
+        verdict = f"breaks {'a rule' if count == 1 else f'{count} rules'}" if count else "passes"
+        return [*lines, f"{subject} {verdict}"]
 
     def as_json(self) -> dict[str, Any]:
         """Verdict, errors and notes for programs."""
-        return {
-            "passes": not self.errors,
-            "errors": [finding.as_json() for finding in self.errors],
-            "notes": [finding.as_json() for finding in self.notes],
-        }
+        errors, notes = (list(map(dataclasses.asdict, each)) for each in (self.errors, self.notes))
+        return {"passes": not errors, "errors": errors, "notes": notes}

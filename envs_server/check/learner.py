@@ -1,173 +1,190 @@
-"""The learner's side of the wire, played message by message, and the process that is on trial."""
+"""The learner's side of one stream, played message by message."""
 
 import contextlib
-import os
 import queue
-import shlex
-import signal
-import subprocess
-import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import grpc
+import numpy as np
 
-from seedrl.errors import UserError
-from seedrl.wire.channel import CONNECT, SERVICE, server_options
-from seedrl.wire.printable import printable
+from seedrl.specs import DiscreteSpec
+from seedrl.types import StepType
+from seedrl.wire import version
+from seedrl.wire.channel import learner_handler, server_options
+from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
+from seedrl.wire.payload import StepLayout, pack_actions, sequence_of, split
+from seedrl.wire.seedrl_pb2 import Assign, FromLearner
+from seedrl.wire.spec import spec_of
 
-MAX_MESSAGE_BYTES = 64 * 2**20
+_MAX_MESSAGE_BYTES = 64 * 2**20
 _STREAMS = 16
-_END_SECONDS = 5.0
-_LAST_LINES = 5  # a usage error has its reason above or below the usage
+_STEPS = "STEPS AND ACTIONS"
 
 
-class _Status(NamedTuple):
-    code: grpc.StatusCode
-    details: str
+class BrokenError(Exception):
+    """A rule was broken, and the dialogue cannot continue."""
+
+    def __init__(self, rule: str, text: str) -> None:
+        super().__init__(text)
+        self.rule = rule
 
 
 class Stream:
-    """One stream. Its methods are one thread's; a thread of its own fills the inbox."""
+    """A stream: gRPC sends from `outbox` until None; the checker's thread does all else."""
 
-    def __init__(self, requests: Iterator[bytes]) -> None:
-        self._inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._outbox: queue.SimpleQueue[bytes | _Status] = queue.SimpleQueue()
-        self._has_ended = False
-        threading.Thread(target=self._read, args=(requests,), daemon=True).start()
+    def __init__(self, received: Iterator[Any], context: grpc.ServicerContext) -> None:
+        self.received, self.context = received, context
+        self.outbox = queue.SimpleQueue[Any]()
+        # When the env server leaves. It may have left already.
+        if not context.add_callback(self.close):
+            self.close()
 
-    def receive(self, seconds: float) -> bytes | None:
-        """The next message, None at the end. Raises queue.Empty if none arrives in time."""
-        return self._inbox.get(timeout=seconds)
-
-    @property
-    def is_quiet(self) -> bool:
-        """True if nothing has arrived that was not received."""
-        return self._inbox.empty()
-
-    def send(self, message: bytes) -> None:
-        """Sends an encoded FromLearner."""
-        self._outbox.put(message)
-
-    def end(self, code: grpc.StatusCode, details: str = "") -> None:
-        """Ends the stream, once."""
-        if not self._has_ended:
-            self._has_ended = True
-            details = details or f"seedrl check-env-server tries {code.name}"
-            self._outbox.put(_Status(code, details))
-
-    def answers(self, context: grpc.ServicerContext) -> Iterator[bytes]:
-        """The messages for gRPC to send, until the stream ends on either side."""
-        gone = _Status(grpc.StatusCode.CANCELLED, "")
-        if not context.add_callback(lambda: self._outbox.put(gone)):
-            return
-        while not isinstance(item := self._outbox.get(), _Status):
-            yield item
-        if item.code != grpc.StatusCode.OK:
-            context.set_code(item.code)
-            context.set_details(item.details)
-
-    def _read(self, requests: Iterator[bytes]) -> None:
-        # It raises if the stream is cancelled, by either side.
-        with contextlib.suppress(Exception):
-            for message in requests:
-                self._inbox.put(message)
-        self._inbox.put(None)
+    def close(self) -> None:
+        """Lets gRPC end the stream, or go on if it has ended."""
+        self.outbox.put(None)
 
 
-class PlayedLearner:
-    """A gRPC server on a free port of this machine.
+def listen(streams: "queue.SimpleQueue[Stream]") -> tuple[grpc.Server, str]:
+    """A gRPC server that puts what env servers open into `streams`, and its address."""
+
+    def serve(received: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        stream = Stream(received, context)
+        streams.put(stream)
+        return iter(stream.outbox.get, None)
+
+    workers = ThreadPoolExecutor(_STREAMS, "played learner")
+    server = grpc.server(workers, options=server_options(_MAX_MESSAGE_BYTES))
+    server.add_generic_rpc_handlers((learner_handler(serve, _MAX_MESSAGE_BYTES),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    return server, f"127.0.0.1:{port}"
+
+
+class Lease:
+    """Groups of one stream, from Hello on; used by one thread. What reads raises BrokenError.
 
     Attributes:
-      address: `127.0.0.1:port`.
-      streams: those that env servers open, in order.
+      hello, assigned, spec: of the stream.
+      steps: the payloads of each group's steps so far.
+      answered: how many of each group's steps were answered.
     """
 
-    def __init__(self) -> None:
-        self.streams: queue.SimpleQueue[Stream] = queue.SimpleQueue()
-        method: Any = grpc.stream_stream_rpc_method_handler(self._connect)
-        name = CONNECT.rpartition("/")[2]
-        handler = grpc.method_handlers_generic_handler(SERVICE, {name: method})
-        workers = ThreadPoolExecutor(_STREAMS, "played learner")
-        self._server = grpc.server(workers, options=server_options(MAX_MESSAGE_BYTES))
-        self._server.add_generic_rpc_handlers((handler,))
-        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
-        self._server.start()
+    def __init__(self, stream: Stream, patience_seconds: float) -> None:
+        """Reads Hello."""
+        self._stream, self._patience_seconds = stream, patience_seconds
+        self._random = np.random.default_rng(0)
+        self.hello = self.receive("Hello")
+        got = self.hello.major, self.hello.num_envs
+        if got[0] != version.MAJOR or got[1] < 1:
+            expected = f"expected major {version.MAJOR} and num_envs of at least 1"
+            raise BrokenError("Hello", f"{expected}, got {got[0]} and {got[1]}")
 
-    def stop(self) -> None:
-        """Cuts all streams, and listens no more."""
-        self._server.stop(0).wait()
-
-    def _connect(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        stream = Stream(requests)
-        self.streams.put(stream)
-        yield from stream.answers(context)
-
-
-class CommandNotFoundError(UserError):
-    """The command cannot be started."""
-
-
-class Process:
-    """A command in a process group of its own. Owns it, and the file of its output."""
-
-    def __init__(self, command: str, num_envs: int) -> None:
-        """`command`: see `Options.command` of the checker."""
-        if "{learner}" not in command:
-            command = f"{command} --learner {{learner}} --num-envs {{num_envs}}"
-        self._command = command.replace("{num_envs}", str(num_envs))
-        self._process: subprocess.Popen[bytes] | None = None
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end
-
-    def start(self, address: str) -> None:
-        """Starts it. Raises CommandNotFoundError."""
-        command = self._command.replace("{learner}", address)
+    def begin(self, fields: Mapping[str, Any]) -> None:
+        """Sends Assign with these fields, reads Ready and the first steps."""
+        assign = Assign(
+            lease=2**63 + 1,  # more digits than a double has
+            minor=version.MINOR,
+            unlinked_reason="seedrl check-env-server uses no local socket",
+            step_deadline_seconds=self._patience_seconds,
+            **{"max_message_bytes": _MAX_MESSAGE_BYTES, **fields},
+        )
+        self.assigned = FromLearner(assign=assign)
+        self.send(self.assigned)
         try:
-            self._process = subprocess.Popen(
-                shlex.split(command),
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=self._output,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:
-            raise CommandNotFoundError(f"cannot start {command!r}: {error}") from error
+            self.spec = spec_of(self.receive("Ready").spec)
+        except ValueError as error:
+            raise BrokenError("Ready", str(error)) from error
+        self.sizes = [len(group.slots) for group in assign.groups]
+        self.steps: list[list[bytes]] = [[] for _ in self.sizes]
+        self.answered = [0 for _ in self.sizes]
+        self._layouts = [StepLayout(self.spec, size) for size in self.sizes]
+        self._is_due = [np.ones(size, bool) for size in self.sizes]
+        self._await_steps(range(len(self.sizes)))
 
-    def exit_code(self) -> int | None:
-        """How it has ended; None while it runs."""
-        return self._process.poll() if self._process is not None else None
+    def receive(self, kind: str) -> Any:
+        """The content of the next message, which is to be of this kind, a heading of the .proto."""
+        start, patience_seconds = time.monotonic(), self._patience_seconds
+        timer = threading.Timer(patience_seconds, self._stream.context.cancel)
+        timer.start()
+        message = None
+        with contextlib.suppress(Exception):  # the stream was cancelled, by whomever
+            message = next(self._stream.received, None)
+        timer.cancel()
+        if message is None:
+            is_late = time.monotonic() - start >= patience_seconds
+            got = f"nothing within {patience_seconds:g} seconds" if is_late else "its end"
+            raise BrokenError("TIME LIMITS" if is_late else kind, f"expected {kind}, got {got}")
+        if isinstance(message, WireError):
+            raise BrokenError("MESSAGES", str(message))
+        field = "" if isinstance(message, StepPayload) else message.WhichOneof("content")
+        got = field.capitalize() or _STEPS
+        content: Any = getattr(message, field) if field else message
+        if got in ("Refusal", "Failure") and got != kind:
+            raise BrokenError(got, f"expected {kind}, got {got}: {content.reason}")
+        if got != kind:
+            raise BrokenError(kind, f"expected {kind}, got {got}")
+        return content
 
-    def last_words(self) -> str:
-        """The last lines that it has printed, each cut, between bars."""
-        self._output.seek(0, os.SEEK_END)
-        self._output.seek(max(0, self._output.tell() - 4096))
-        lines = self._output.read().decode(errors="replace").split("\n")
-        return " | ".join([shown for line in lines if (shown := printable(line))][-_LAST_LINES:])
+    def send(self, message: FromLearner | ActionsPayload) -> None:
+        """Sends it."""
+        self._stream.outbox.put(message)
 
-    def ask_to_end(self) -> None:
-        """Sends SIGTERM to it and all that it has started."""
-        self._signal(signal.SIGTERM)
+    def is_ended_by_peer(self) -> bool:
+        """Waits for the end of the stream; steps may come before it."""
+        try:
+            while True:
+                self.receive(_STEPS)
+        except BrokenError as error:
+            return error.rule == _STEPS
 
-    def stop(self) -> None:
-        """Asks it to end, then kills it with all that it has started."""
-        if self._process is not None:
-            self.ask_to_end()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_SECONDS)
-            self._signal(signal.SIGKILL)
-            self._process.wait()
-        self._process = None
+    def end(self, code: grpc.StatusCode, details: str = "") -> None:
+        """Ends the stream."""
+        self._stream.context.set_code(code)
+        self._stream.context.set_details(details or f"seedrl check-env-server tries {code.name}")
+        self._stream.close()
 
-    def _signal(self, number: int) -> None:
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
+    def random(self, size: int) -> np.ndarray:
+        """Random actions for so many environments."""
+        if isinstance(self.spec.action, DiscreteSpec):
+            return self._random.integers(self.spec.action.num_actions, size=size, dtype=np.int32)
+        return self._random.uniform(-1, 1, (size, *self.spec.action.shape)).astype(np.float32)
 
-    def __enter__(self) -> Self:
-        return self
+    def answer(self, group: int, actions: np.ndarray | None = None, offset: int = 0) -> bytes:
+        """Random or other actions that answer the step in flight, or one `offset` from it."""
+        actions = self.random(self.sizes[group]) if actions is None else actions
+        return pack_actions(group, len(self.steps[group]) - 1 + offset, actions)
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-        self._output.close()
+    def play(self, num_rounds: int, first_group: int = 0) -> None:
+        """Answers all groups from one on, in one message, and awaits their steps, N times."""
+        groups = range(first_group, len(self.sizes))
+        for _ in range(num_rounds):
+            self.send(memoryview(b"".join(self.answer(group) for group in groups)))
+            for group in groups:
+                self.answered[group] += 1
+            self._await_steps(groups)
+
+    def _await_steps(self, groups: range) -> None:
+        while any(len(self.steps[group]) == self.answered[group] for group in groups):
+            try:
+                for group, data in split(self.receive(_STEPS), self._layouts):
+                    self._take(group, data)
+            except WireError as error:
+                raise BrokenError(_STEPS, str(error)) from error
+
+    def _take(self, group: int, data: bytes | bytearray | memoryview) -> None:
+        number, got = len(self.steps[group]), sequence_of(data)
+        where = f"group {group}: expected step {number}"
+        if number > self.answered[group] or got != number:
+            raise BrokenError(_STEPS, f"{where} after actions for the one before, got step {got}")
+        step_type = self._layouts[group].unpack(data).step_type
+        # FIRST at the beginning and after LAST, and nowhere else.
+        for row in np.flatnonzero((step_type == StepType.FIRST) != self._is_due[group]):
+            expected = "FIRST" if self._is_due[group][row] else "MID or LAST"
+            got_type = StepType(step_type[row]).name
+            raise BrokenError(_STEPS, f"{where} with {expected} in row {row}, got {got_type}")
+        self._is_due[group] = step_type == StepType.LAST
+        self.steps[group].append(bytes(data))

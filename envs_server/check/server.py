@@ -1,284 +1,390 @@
 """Checks an env server, in whatever language, against proto/seedrl/wire/seedrl.proto.
 
-Plays the learner over real gRPC: `DIALOGUES` has a row for each dialogue, with the message that is
-sent and the answer that must come back. A wrong answer is one line.
+`python -m envs_server.check.server --command "node server.js"` plays the learner over real gRPC:
+`DIALOGUES` is a table of what it does and of what must come back.
 """
 
 import contextlib
-import functools
+import json
 import math
+import os
 import queue
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
 
-import grpc
-import numpy as np
+import tyro
+from grpc import StatusCode
 
-from envs_server.check.learner import Process
-from envs_server.check.server_options import Options
-from envs_server.check.trial import BrokenError, Lease, RefusedError, Trial
+from envs_server.check.findings import Findings
+from envs_server.check.learner import BrokenError, Lease, Stream, listen
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
+from seedrl.programs.command_line import read
+from seedrl.programs.outcome import exit_code
 from seedrl.specs import DiscreteSpec
-from seedrl.wire import version
-from seedrl.wire.framing import ActionsPayload, encode_from_learner
+from seedrl.timing import POLL_SECONDS
 from seedrl.wire.payload import pack_actions
-from seedrl.wire.seedrl_pb2 import Assign, Finish, FromLearner
+from seedrl.wire.seedrl_pb2 import Finish, FromLearner
+from seedrl.wire.version import LEAST_MESSAGE_BYTES
 
-# Faults that are no fault of the dialogue in which they show.
-_THEIR_OWN = frozenset({"connect", "hello", "failure", "refused", "end"})
-_ROUNDS = 20
-# Field 1000 of Assign, a number, and of FromLearner, one byte: maybe of a later version.
-_UNKNOWN_FIELD, _UNKNOWN_MESSAGE = b"\xc0\x3e\x01", b"\xc2\x3e\x01x"
+PROG = "seedrl check-env-server"
+_REMEDY = "see proto/seedrl/wire/seedrl.proto"
+# A rule is a heading of seedrl.proto, where it can be read.
+_ENDS, _SEEDS, _BREACHES = "HOW A STREAM ENDS", "Group.seeds", "BREACHES"
+# Whose breach is a note: what a scheduler or a person may do without.
+NOTES = ("SIGTERM", "seed ignored")
+# How long it has to stay away when it must not return.
+QUIET_SECONDS = 6.0
+# What may be expected after a stream.
+_RETURN, _GOOD_END, _BAD_END = "another stream", "exit code 0", "an exit code other than 0"
 
 
-class Dialogue(NamedTuple):
-    """A row of the table.
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Check an env server, in whatever language, against proto/seedrl/wire/seedrl.proto.
 
-    Attributes:
-      name: of the report.
-      run: holds it; raises BrokenError if it cannot go on.
-      rule: blamed for faults that are not its own; "" if every fault is.
+    Starts it, again and again, and plays the learner: handshakes, steps, several groups, refusals,
+    and ends of all kinds. Each rule that it breaks is one line: expected, got, where to read on.
+
+    Exit codes: 0 it passes, maybe with notes; 2 wrong arguments, or the command cannot be started;
+    3 it breaks a rule.
     """
 
-    name: str
-    run: Callable[[Trial], None]
-    rule: str = ""
+    command: str
+    """How the env server is started, e.g. "node server.js"; no shell reads it. {learner} and
+    {num_envs} stand for the learner's address and the environments to offer; without {learner}, the
+    options `--learner ADDRESS --num-envs N` are added at its end."""
+
+    environment: str = "CartPole-v1"
+    """The environment to build: a gymnasium id, or any name that the env server knows."""
+
+    arguments: Annotated[str, tyro.conf.arg(metavar="JSON")] = "{}"
+    """Keyword arguments of the environment, as a JSON object."""
+
+    num_envs: int = 4
+    """Environments that it is to offer; three groups take four at least."""
+
+    steps: int = 200
+    """Rounds of random actions in the first dialogue."""
+
+    patience_seconds: float = 30.0
+    """The longest wait for an answer, building included."""
+
+    json: bool = False
+    """Print one JSON object instead of lines."""
+
+    def __post_init__(self) -> None:
+        if self.num_envs < 1 or self.steps < 1 or not self.patience_seconds > 0:
+            raise ValueError("expected --num-envs, --steps and --patience-seconds above 0")
 
 
-def _steps(trial: Trial) -> None:
-    lease = trial.open()
-    lease.play(trial.plan.steps)
-    trial.end(lease.stream, grpc.StatusCode.UNAVAILABLE)
+class Process:
+    """A command in a process group of its own, which writes to this process's stderr."""
+
+    def __init__(self, command: str, num_envs: int) -> None:
+        """`command`: see `Options.command`."""
+        if "{learner}" not in command:
+            command = f"{command} --learner {{learner}} --num-envs {{num_envs}}"
+        self._command = command.replace("{num_envs}", str(num_envs))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, address: str) -> None:
+        """Starts it, unless it runs. Raises ConfigError if it cannot be started."""
+        if self._process is None or self._process.poll() is not None:
+            command = self._command.replace("{learner}", address)
+            files: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": sys.__stderr__}
+            try:
+                words = shlex.split(command)
+                self._process = subprocess.Popen(words, start_new_session=True, **files)
+            except (OSError, ValueError) as error:
+                raise ConfigError(f"--command: cannot start {command!r}: {error}") from error
+
+    def exit_code(self) -> int | None:
+        """How it has ended; None while it runs."""
+        return self._process.poll() if self._process is not None else None
+
+    def ask_to_end(self) -> None:
+        """Sends SIGTERM to it and all that it has started."""
+        self._signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """Kills it with all that it has started."""
+        self._signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+
+    def _signal(self, number: int) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+
+class Trial:
+    """Owns the played learner, and what is known of the env server; used by one thread.
+
+    Attributes:
+      findings: of all dialogues.
+      skipped: dialogues that could not be tried, and why.
+    """
+
+    def __init__(self, subject: Process, plan: Options) -> None:
+        self.subject, self.plan = subject, plan
+        self.findings, self.skipped = Findings(defaultdict(lambda: _REMEDY), NOTES), list[str]()
+        self._streams = queue.SimpleQueue[Stream]()
+        self._waiting: Stream | None = None  # opened, and not used yet
+        self.server, self._address = listen(self._streams)
+
+    def connect(self) -> Lease:
+        """Starts the env server unless it runs, and reads its Hello. Raises BrokenError."""
+        self.subject.start(self._address)
+        got = self.wait(self.plan.patience_seconds)
+        if self._waiting is None:
+            raise BrokenError("TRANSPORT", f"expected a stream, got {got}")
+        stream, self._waiting = self._waiting, None
+        return Lease(stream, self.plan.patience_seconds)
+
+    def open(self, lease: Lease | None = None, *, seed: int = 0, **changed: Any) -> Lease:
+        """The same, up to the first steps of two groups to train and one to evaluate.
+
+        `changed` has other fields for Assign.
+        """
+        lease = lease or self.connect()
+        num_envs = min(lease.hello.num_envs, self.plan.num_envs)
+        # The first group has what the others leave.
+        left = max(1, num_envs - min(max(lease.hello.num_groups, 1), 2))
+        slots = [range(left), *(range(slot, slot + 1) for slot in range(left, num_envs))]
+        groups = [{"slots": each, "seeds": [1000 * seed + slot for slot in each]} for each in slots]
+        environment = {"id": self.plan.environment, "arguments": self.plan.arguments}
+        environment |= changed.pop("environment", {})
+        lease.begin({"environments": [environment], "groups": groups, **changed})
+        return lease
+
+    def expect(self, then: str, after: str, rule: str = _ENDS) -> None:
+        """Awaits that the env server returns, or that it ends; a bad end need not come."""
+        got = self.wait(self.plan.patience_seconds if then == _RETURN else QUIET_SECONDS)
+        is_right = got not in (_RETURN, _GOOD_END) if then == _BAD_END else got == then
+        if not is_right:
+            self.findings.add(rule, f"after {after}: expected {then}, got {got}", subject=after)
+        if got != _RETURN:
+            self.restart()
+
+    def wait(self, seconds: float) -> str:
+        """What there is within this time: another stream, or an end."""
+        deadline = time.monotonic() + seconds
+        while self._waiting is None and time.monotonic() < deadline:
+            # A stream first: the process may have ended since.
+            with contextlib.suppress(queue.Empty):
+                self._waiting = self._streams.get(timeout=POLL_SECONDS)
+                break
+            if (code := self.subject.exit_code()) is not None:
+                return f"exit code {code}"
+        return _RETURN if self._waiting is not None else "neither a stream nor an end"
+
+    def restart(self) -> None:
+        """Ends the env server, and forgets its streams; the next `open` starts it again."""
+        self.subject.stop()
+        self._waiting = None
+        while not self._streams.empty():
+            self._streams.get()
+
+
+def _plays(trial: Trial, *, rounds: int = 20, **changed: Any) -> None:
+    lease = trial.open(**changed)
+    lease.play(rounds or trial.plan.steps)
+    lease.end(StatusCode.UNAVAILABLE)
+    trial.expect(_RETURN, "UNAVAILABLE")
 
 
 def _groups(trial: Trial) -> None:
     lease = trial.open()
-    if len(lease.groups) == 1:
+    if len(lease.sizes) == 1:
         trial.skipped.append("several groups: it offers one environment, or one group")
-    else:
-        lease.play(_ROUNDS, lease.groups[1:])  # while the first group waits for actions
-        lease.play(_ROUNDS, together=True)
-    trial.end(lease.stream, grpc.StatusCode.UNAVAILABLE)
-
-
-def _fewer(trial: Trial) -> None:
-    def change(assign: Assign) -> None:
-        del assign.groups[1:], assign.groups[0].slots[1:], assign.groups[0].seeds[1:]
-        assign.MergeFromString(_UNKNOWN_FIELD)
-
-    lease = trial.open(change=change)
-    lease.play(_ROUNDS)
-    trial.end(lease.stream, grpc.StatusCode.UNAVAILABLE)
+    lease.play(20, first_group=1)  # while the first group waits for actions
+    lease.end(StatusCode.UNAVAILABLE)
 
 
 def _seeds(trial: Trial) -> None:
     plays = []
     for seed in (1, 1, 2):
         lease = trial.open(seed=seed)
-        lease.play(3 * _ROUNDS)
-        trial.end(lease.stream, grpc.StatusCode.UNAVAILABLE)
-        plays.append([_flat(row) for rows in lease.rows for row in rows])
-    one, same, other = plays
-    if one != same:
-        at = next(i for i, pair in enumerate(zip(one, same, strict=True)) if pair[0] != pair[1])
-        text = f"expected equal episodes from equal seeds and actions, got another at step {at}"
-        trial.findings.add("seeds", text)
-    elif one == other:
-        trial.findings.add("seed-ignored", "with other seeds the episodes were the same")
+        lease.play(60)
+        lease.end(StatusCode.UNAVAILABLE)
+        plays.append(lease.steps)
+    if plays[0] != plays[1]:
+        trial.findings.add(_SEEDS, "expected equal steps from equal seeds and actions, got others")
+    elif plays[1] == plays[2]:
+        trial.findings.add("seed ignored", "with other seeds the steps were the same")
 
 
-def _flat(tree: object) -> bytes:
-    if isinstance(tree, np.ndarray):
-        return tree.tobytes()
-    items = tree.values() if isinstance(tree, dict) else tree
-    return b"".join(_flat(item) for item in items)  # type: ignore[attr-defined]
-
-
-def _returns(trial: Trial, *, code: grpc.StatusCode) -> None:
+def _ends(trial: Trial, *, code: StatusCode, then: str) -> None:
     lease = trial.open()
     lease.play(2)
-    # Once with actions on their way, as it happens.
-    lease.acted[0].append(lease.random(0))
-    lease.stream.send(encode_from_learner(ActionsPayload(lease.payload(0, lease.acted[0][-1]))))
-    trial.end(lease.stream, code)
-    trial.end(trial.open().stream, grpc.StatusCode.UNAVAILABLE)
-
-
-def _stays_away(trial: Trial, *, code: grpc.StatusCode) -> None:
-    stream, _ = trial.hello()
-    trial.end(stream, code)
-    trial.expect_end(code.name, is_good=False)
-
-
-def _finish(trial: Trial) -> None:
-    lease = trial.open()
-    lease.play(2)
-    lease.stream.send(encode_from_learner(FromLearner(finish=Finish(reason="the check is over"))))
-    trial.end(lease.stream, grpc.StatusCode.OK)
-    trial.expect_end("Finish", is_good=True)
+    if then == _RETURN:  # with actions on their way, as it happens
+        lease.send(memoryview(lease.answer(0)))
+    if then == _GOOD_END:
+        lease.send(FromLearner(finish=Finish(reason="the check is over")))
+    lease.end(code)
+    trial.expect(then, "Finish" if then == _GOOD_END else code.name)
 
 
 def _sigterm(trial: Trial) -> None:
     trial.open().play(2)
     trial.subject.ask_to_end()
-    trial.expect_end("SIGTERM", is_good=True, rule="sigterm")
+    trial.expect(_GOOD_END, "a signal", "SIGTERM")
 
 
-def _refuses(trial: Trial, *, fields: Mapping[str, object], name: str) -> None:
-    stream, hello = trial.hello()
-    assign = trial.assign(hello)
-    _set(assign, fields)
+def _refuses(trial: Trial, *, changed: Mapping[str, Any], name: str) -> None:
+    lease = trial.connect()
     try:
-        Lease(trial, stream, assign)
-    except RefusedError as error:
-        reason = str(error)
-        if not reason or "\n" in reason:
-            trial.findings.add("refusal", f"expected a reason of one line, got {reason!r}")
-        trial.end(stream, grpc.StatusCode.FAILED_PRECONDITION, reason)
-        trial.expect_end("a Refusal", is_good=False, rule="refusal")
-        return
-    raise BrokenError("refusal", f"expected a Refusal of {name}, got Ready")
+        trial.open(lease, **changed)
+    except BrokenError as error:
+        if error.rule != "Refusal":
+            raise
+        lease.end(StatusCode.FAILED_PRECONDITION)
+        trial.expect(_BAD_END, f"a Refusal of {name}")
+    else:
+        raise BrokenError("Refusal", f"expected a Refusal of {name}, got Ready")
 
 
-def _breach(trial: Trial, *, breach: "Callable[[Lease], bytes | None]", name: str) -> None:
-    """The env server cancels its stream; then it ends with an error, or returns."""
+def _breaks(trial: Trial, *, message: "_Message", name: str) -> None:
+    # The env server cancels its stream; then it ends with an error, or returns.
     lease = trial.open()
     lease.play(2)
-    message = breach(lease)
-    if message is None:
-        trial.end(lease.stream, grpc.StatusCode.UNAVAILABLE)
+    if (sent := message(lease)) is None:
+        lease.end(StatusCode.UNAVAILABLE)
         return
-    lease.stream.send(message)
-    for _ in range(2):  # a part of the message may be right: then one step comes before the end
-        with contextlib.suppress(queue.Empty):
-            if lease.stream.receive(trial.plan.patience_seconds) is None:
-                break
-    else:
-        raise BrokenError("breach", f"after {name}: expected that it cancels its stream")
-    lease.acted[0].append(lease.random(0))  # a report may count the right part
-    trial.end(lease.stream, grpc.StatusCode.UNKNOWN)  # in case that it has half-closed
-    if trial.await_stream() == 0:
-        trial.findings.add("breach", f"after {name}: expected an exit code other than 0, got 0")
-
-
-def _raw(payload: bytes) -> bytes:
-    return encode_from_learner(ActionsPayload(payload))
+    lease.send(sent if isinstance(sent, FromLearner) else memoryview(sent))
+    if not lease.is_ended_by_peer():
+        raise BrokenError(_BREACHES, "expected that it cancels its stream")
+    if trial.wait(trial.plan.patience_seconds) == _GOOD_END:
+        trial.findings.add(_BREACHES, f"after {name}: expected {_BAD_END}, got {_GOOD_END}")
 
 
 def _ruled_out(lease: Lease, action: float) -> bytes | None:
     """An answer with an action that the spec rules out: -1 or 1 beyond those of a Discrete, NaN."""
     if isinstance(lease.spec.action, DiscreteSpec) == math.isnan(action):
         return None
-    actions = lease.random(0)
+    actions = lease.random(lease.sizes[0])
     if isinstance(lease.spec.action, DiscreteSpec) and action > 0:
         action += lease.spec.action.num_actions - 1
     actions[0] = action
-    return _raw(lease.payload(0, actions))
+    return lease.answer(0, actions)
 
 
-def _set(assign: Assign, fields: Mapping[str, object]) -> None:
-    """Sets fields of Assign, of which `groups.slots` is the first group's."""
-    for path, value in fields.items():
-        target: Any = assign
-        *parents, last = path.split(".")
-        for name in parents:
-            target = getattr(target, name)[0]
-        if isinstance(value, Sequence) and not isinstance(value, str):
-            del getattr(target, last)[:]
-            getattr(target, last).extend(value)
-        else:
-            setattr(target, last, value)
-
-
-_RETURN = ("OK", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "INTERNAL", "CANCELLED", "UNKNOWN")
-_NEVER = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", "PERMISSION_DENIED")
+_Message = Callable[[Lease], bytes | FromLearner | None]
+_RETURNS = ("OK", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "INTERNAL", "CANCELLED", "UNKNOWN")
+_STAYS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", "PERMISSION_DENIED")
 # What an Assign has that must be refused.
-_REFUSED: dict[str, dict[str, object]] = {
-    "an unknown environment": {"environments.id": "seedrl-no-such-environment-v0"},
-    "an unknown argument": {"environments.arguments": '{"seedrl_no_such_argument": 1}'},
+_REFUSED: dict[str, dict[str, Any]] = {
+    "an unknown environment": {"environment": {"id": "seedrl-no-such-environment-v0"}},
+    "an unknown argument": {"environment": {"arguments": '{"seedrl_no_such_argument": 1}'}},
     "no group": {"groups": []},
-    "a group without slots": {"groups.slots": [], "groups.seeds": []},
-    "more environments than offered": {"groups.slots": range(999), "groups.seeds": range(999)},
-    "no seed for each slot": {"groups.seeds": []},
-    "a seed of 2^31": {"groups.slots": [0], "groups.seeds": [2**31]},
-    "a slot that occurs twice": {"groups.slots": [7, 7], "groups.seeds": [1, 2]},
-    "an environment that it does not list": {"groups.environment": 1},
-    "max_message_bytes below 64 KiB": {"max_message_bytes": version.LEAST_MESSAGE_BYTES - 1},
+    "a group without slots": {"groups": [{}]},
+    "more environments than offered": {"groups": [{"slots": range(999), "seeds": range(999)}]},
+    "no seed for each slot": {"groups": [{"slots": [0]}]},
+    "a seed of 2^31": {"groups": [{"slots": [0], "seeds": [2**31]}]},
+    "a slot that occurs twice": {"groups": [{"slots": [7, 7], "seeds": [1, 2]}]},
+    "an environment that it does not list": {
+        "groups": [{"slots": [0], "seeds": [0], "environment": 1}]
+    },
+    "max_message_bytes below 64 KiB": {"max_message_bytes": LEAST_MESSAGE_BYTES - 1},
 }
 # What a learner must not send; None where the environment has no such thing.
-_BREACHES: dict[str, Callable[[Lease], bytes | None]] = {
-    "an answer to the step before": lambda lease: _raw(lease.payload(0, offset=-1)),
-    "an answer to a step not sent yet": lambda lease: _raw(lease.payload(0, offset=1)),
-    "two answers to one step": lambda lease: _raw(2 * lease.payload(0)),
-    "actions of an unknown group": lambda lease: _raw(
-        pack_actions(len(lease.groups), len(lease.rows[0]) - 1, lease.random(0))
-    ),
-    "actions of more environments": lambda lease: _raw(
-        lease.payload(0, lease.random(0, lease.sizes[0] + 1))
-    ),
-    "actions that are too short": lambda lease: _raw(lease.payload(0)[:-8]),
+_BREAKING: dict[str, _Message] = {
+    "an answer to the step before": lambda lease: lease.answer(0, offset=-1),
+    "an answer to a step not sent yet": lambda lease: lease.answer(0, offset=1),
+    "two answers to one step": lambda lease: 2 * lease.answer(0),
+    "actions of an unknown group": lambda lease: pack_actions(9, 2, lease.random(lease.sizes[0])),
+    "actions of more environments": lambda lease: lease.answer(0, lease.random(99)),
+    "actions that are too short": lambda lease: lease.answer(0)[:-8],
     "action -1": lambda lease: _ruled_out(lease, -1),
     "an action beyond the last": lambda lease: _ruled_out(lease, 1),
     "action NaN": lambda lease: _ruled_out(lease, math.nan),
-    "a second Assign": lambda lease: lease.message,
-    "a message of an unknown field": lambda lease: _UNKNOWN_MESSAGE,
+    "a second Assign": lambda lease: lease.assigned,
 }
-
-# Later ones assume what earlier ones have shown.
-DIALOGUES: tuple[Dialogue, ...] = (
-    Dialogue("steps", _steps),
-    Dialogue("several groups", _groups, "groups"),
-    Dialogue("one environment, and a field that no version knows", _fewer, "fewer"),
-    Dialogue("seeds", _seeds),
-    *(
-        Dialogue(f"return after {name}", functools.partial(_returns, code=grpc.StatusCode[name]))
-        for name in _RETURN
-    ),
-    Dialogue("Finish", _finish),
-    Dialogue("SIGTERM", _sigterm),
-    *(
-        Dialogue(f"refuse {name}", functools.partial(_refuses, fields=fields, name=name), "refusal")
-        for name, fields in _REFUSED.items()
-    ),
-    *(
-        Dialogue(name, functools.partial(_breach, breach=breach, name=name), "breach")
-        for name, breach in _BREACHES.items()
-    ),
-    *(
-        Dialogue(f"end after {name}", functools.partial(_stays_away, code=grpc.StatusCode[name]))
-        for name in _NEVER
-    ),
-)
+# By name, each a function that holds it; later ones assume what earlier ones have shown.
+DIALOGUES: dict[str, Callable[[Trial], None]] = {
+    "steps": partial(_plays, rounds=0),
+    "several groups": _groups,
+    "one environment": partial(_plays, groups=[{"slots": [0], "seeds": [0]}]),
+    "seeds": _seeds,
+    **{f"return after {n}": partial(_ends, code=StatusCode[n], then=_RETURN) for n in _RETURNS},
+    "Finish": partial(_ends, code=StatusCode.OK, then=_GOOD_END),
+    "SIGTERM": _sigterm,
+    **{f"refuse {n}": partial(_refuses, changed=fields, name=n) for n, fields in _REFUSED.items()},
+    **{n: partial(_breaks, message=message, name=n) for n, message in _BREAKING.items()},
+    **{f"end after {n}": partial(_ends, code=StatusCode[n], then=_BAD_END) for n in _STAYS},
+}
 
 
 def check(
     subject: Process,
     plan: Options,
-    dialogues: Sequence[Dialogue] = DIALOGUES,
+    names: Sequence[str] = tuple(DIALOGUES),
     *,
     log: Callable[[str], None] = lambda line: None,
 ) -> Trial:
-    """Holds the dialogues, and returns what they gave. Raises CommandNotFoundError.
+    """Holds the dialogues of these names. Raises ConfigError if the command cannot be started.
 
     `log` is given a line as each begins. After one that could not be finished the env server is
-    started again, so that each is judged by itself; the rest is not tried with an env server that
-    never says Hello, never sends a step, or refuses its environment.
+    started again, so that each is judged by itself; after a broken first one no other is tried.
     """
     trial = Trial(subject, plan)
     try:
-        for number, dialogue in enumerate(dialogues):
-            trial.start()  # a command that cannot be started ends it all
-            log(f"dialogue {number + 1} of {len(dialogues)}: {dialogue.name}")
+        for number, name in enumerate(names):
+            log(f"dialogue {number + 1} of {len(names)}: {name}")
             try:
-                dialogue.run(trial)
+                DIALOGUES[name](trial)
             except BrokenError as error:
-                own = error.rule in _THEIR_OWN or trial.findings.has(error.rule)
-                rule = error.rule if own else dialogue.rule or error.rule
-                trial.findings.add(rule, f"{dialogue.name}: {error}", subject=str(error)[:40])
+                trial.findings.add(error.rule, f"{name}: {error}", subject=str(error)[:40])
                 trial.restart()
-                if error.rule == "refused" or not trial.num_steps:
-                    left = len(dialogues) - number - 1
-                    trial.skipped.append(f"{left} more dialogues: this one must succeed")
+                if not number and len(names) > 1:
+                    trial.skipped.append(f"{len(names) - 1} more dialogues: this one must succeed")
                     break
     finally:
-        trial.close()
+        subject.stop()
+        trial.server.stop(0).wait()
     return trial
+
+
+def read_options(words: Sequence[str] | None = None) -> Options:
+    """Parses a command line, by default this process's own. Raises ConfigError if it is wrong."""
+    return read(Options, words, prog=PROG)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Checks the env server that the command line names and prints a report; the exit code."""
+    return exit_code(lambda: _check(read_options(arguments)), prog=PROG)
+
+
+def _check(options: Options) -> ExitCode:
+    def log(line: str) -> None:
+        if not options.json:  # then stdout and stderr may be read as one
+            print(line, file=sys.stderr, flush=True)
+
+    trial = check(Process(options.command, options.num_envs), options, log=log)
+    skipped = trial.skipped
+    if options.json:
+        content = {"command": options.command, **trial.findings.as_json(), "skipped": skipped}
+        print(json.dumps(content))
+    else:
+        print(
+            *(f"skipped {text}" for text in skipped),
+            *trial.findings.lines(options.command),
+            sep="\n",
+        )
+    return ExitCode.FAULTS if trial.findings.errors else ExitCode.OK
+
+
+if __name__ == "__main__":
+    # As Ctrl-C: the env server is ended too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(main())

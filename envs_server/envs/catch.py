@@ -71,6 +71,4 @@ class Catch(gymnasium.Env[np.ndarray, np.int64]):
         return board
 
 
-def make(**arguments: Any) -> Catch:
-    """A Catch environment; `arguments` are those of the class."""
-    return Catch(**arguments)
+make = Catch

@@ -20,14 +20,10 @@ class Still(gymnasium.Env[np.ndarray, np.int64]):
     """One of them; see `StillVector` for the arguments."""
 
     def __init__(
-        self,
-        *,
-        shape: Sequence[int] = (84, 84),
-        dtype: str = "uint8",
-        step_seconds: float = 0.0,
+        self, *, shape: Sequence[int] = (84, 84), dtype: str = "uint8", step_seconds: float = 0.0
     ) -> None:
         self._step_seconds = step_seconds
-        self.observation_space = _space(shape, dtype)
+        self.observation_space = Box(0, 1, tuple(shape), np.dtype(dtype).type)
         self.action_space = Discrete(_NUM_ACTIONS)
         self._observation = np.ones(tuple(shape), dtype)
 
@@ -50,32 +46,23 @@ class StillVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     Args:
       num_envs: how many.
-      shape, dtype: of one's observation.
-      step_seconds: how long a step of all of them sleeps.
+      arguments: `shape` and `dtype` of one's observation; `step_seconds`, how long a step of all
+        of them sleeps.
     """
 
-    def __init__(
-        self,
-        *,
-        num_envs: int,
-        shape: Sequence[int] = (84, 84),
-        dtype: str = "uint8",
-        step_seconds: float = 0.0,
-    ) -> None:
+    def __init__(self, num_envs: int, **arguments: Any) -> None:
+        one = Still(**arguments)
         self.num_envs = num_envs
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}
-        self.single_observation_space = _space(shape, dtype)
-        self.single_action_space = Discrete(_NUM_ACTIONS)
-        self._step_seconds = step_seconds
-        self._observation = np.ones((num_envs, *shape), dtype)
+        self.single_observation_space = one.observation_space
+        self.single_action_space = one.action_space
+        self._step_seconds = arguments.get("step_seconds", 0.0)
+        self._observation = np.repeat(one.reset()[0][np.newaxis], num_envs, axis=0)
         self._reward = np.zeros(num_envs, np.float64)
         self._is_over = np.zeros(num_envs, np.bool_)
 
     def reset(
-        self,
-        *,
-        seed: int | list[int | None] | None = None,
-        options: dict[str, Any] | None = None,
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Ones, as ever."""
         return self._observation, {}
@@ -89,15 +76,5 @@ class StillVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return self._observation, self._reward, self._is_over, self._is_over, {}
 
 
-def make(**arguments: Any) -> Still:
-    """One environment; `arguments` are those of the class."""
-    return Still(**arguments)
-
-
-def make_vec(num_envs: int, **arguments: Any) -> StillVector:
-    """Many in one object; `arguments` are those of the class."""
-    return StillVector(num_envs=num_envs, **arguments)
-
-
-def _space(shape: Sequence[int], dtype: str) -> Box:
-    return Box(0, 1, tuple(shape), np.dtype(dtype).type)
+make = Still
+make_vec = StillVector

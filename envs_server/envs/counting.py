@@ -1,8 +1,7 @@
-"""An environment that says where it is, so that whoever mixes up its steps is found out.
+"""An environment that shows any step, reward or action that is swapped, shifted, repeated or lost.
 
 Its observation is (environment, incarnation, episode, step), and its reward is a hash of those and
-of the action received: any step, reward or action that is swapped, shifted, repeated or lost shows.
-The seed holds the first two: `seed = incarnation << 16 | environment`.
+of the action received. The seed holds the first two: `seed = incarnation << 16 | environment`.
 """
 
 from collections.abc import Sequence
@@ -65,11 +64,9 @@ class Counting(gymnasium.Env[np.ndarray, np.int64]):
         self._lengths = tuple(lengths)
         self._image_side = image_side if image else None
         self.action_space = Discrete(num_actions)
-        self.observation_space = (
-            Box(0, 255, (image_side, image_side), np.uint8)
-            if image
-            else Box(0, _MASK, (4,), np.uint32)
-        )
+        self.observation_space = Box(0, _MASK, (4,), np.uint32)
+        if image:
+            self.observation_space = Box(0, 255, (image_side, image_side), np.uint8)
         self._environment = self._incarnation = self._step = 0
         self._episode = -1
 
@@ -89,20 +86,18 @@ class Counting(gymnasium.Env[np.ndarray, np.int64]):
         """Counts on. The info says which `action` was received, and counts the `step`."""
         self._step += 1
         received = int(action)
-        fields = (self._environment, self._incarnation, self._episode, self._step, received)
-        reward = reward_of(*fields)
+        reward = float(reward_of(*self._fields(), received))
         is_over = self._step == self._lengths[self._episode % len(self._lengths)]
         is_even = self._episode % 2 == 0
         info = {"action": received, "step": self._step}
-        terminated, truncated = is_over and is_even, is_over and not is_even
-        return self._observation(), float(reward), terminated, truncated, info
+        return self._observation(), reward, is_over and is_even, is_over and not is_even, info
+
+    def _fields(self) -> tuple[int, int, int, int]:
+        return self._environment, self._incarnation, self._episode, self._step
 
     def _observation(self) -> np.ndarray:
-        fields = (self._environment, self._incarnation, self._episode, self._step)
-        observation = np.array(fields, np.uint32)
+        observation = np.array(self._fields(), np.uint32)
         return image_of(observation, self._image_side) if self._image_side else observation
 
 
-def make(**arguments: Any) -> Counting:
-    """A counting environment; `arguments` are those of the class."""
-    return Counting(**arguments)
+make = Counting

@@ -55,6 +55,4 @@ class DelayedRecall(gymnasium.Env[np.ndarray, np.int64]):
         return observation
 
 
-def make(**arguments: Any) -> DelayedRecall:
-    """A delayed recall environment; `arguments` are those of the class."""
-    return DelayedRecall(**arguments)
+make = DelayedRecall

@@ -10,6 +10,7 @@ after 10,000 steps.
 MinAtar is under the GPL: nothing of it is in this project.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -24,8 +25,8 @@ class MinAtar(gymnasium.Env[np.ndarray, np.int64]):
     Args:
       name: as MinAtar has it.
       sticky_actions: probability with which an action is ignored and the one before is repeated.
-      ramping: whether games that can do so become harder while they are played.
-      minimal_actions: whether there are only those of the six actions that do something.
+      ramping: True if games that can do so become harder while they are played.
+      minimal_actions: True for only those of the six actions that do something.
       max_steps: after which an episode is truncated.
     """
 
@@ -69,26 +70,12 @@ class MinAtar(gymnasium.Env[np.ndarray, np.int64]):
         return np.multiply(self._game.state(), 255, dtype=np.uint8)
 
 
-def asterix(**arguments: Any) -> MinAtar:
-    """Asterix; `arguments` are those of the class."""
-    return MinAtar("asterix", **arguments)
+def _factory(game: str) -> Callable[..., MinAtar]:
+    def make(**arguments: Any) -> MinAtar:
+        return MinAtar(game, **arguments)
+
+    return make
 
 
-def breakout(**arguments: Any) -> MinAtar:
-    """Breakout; `arguments` are those of the class."""
-    return MinAtar("breakout", **arguments)
-
-
-def freeway(**arguments: Any) -> MinAtar:
-    """Freeway; `arguments` are those of the class."""
-    return MinAtar("freeway", **arguments)
-
-
-def seaquest(**arguments: Any) -> MinAtar:
-    """Seaquest; `arguments` are those of the class."""
-    return MinAtar("seaquest", **arguments)
-
-
-def space_invaders(**arguments: Any) -> MinAtar:
-    """Space Invaders; `arguments` are those of the class."""
-    return MinAtar("space_invaders", **arguments)
+asterix, breakout, freeway = map(_factory, ("asterix", "breakout", "freeway"))
+seaquest, space_invaders = map(_factory, ("seaquest", "space_invaders"))

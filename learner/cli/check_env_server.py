@@ -11,4 +11,4 @@ from collections.abc import Sequence
 
 def run(argv: Sequence[str]) -> int:
     """Becomes the checker, whose exit code is then this process's."""
-    os.execv(sys.executable, [sys.executable, "-m", "envs_server.check.check_server", *argv])
+    os.execv(sys.executable, [sys.executable, "-m", "envs_server.check.server", *argv])

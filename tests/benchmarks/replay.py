@@ -62,7 +62,7 @@ def insertion(workload: Workload, learner: BareLearner, pace: Pace) -> Result:
     measured = interleave(
         {
             "insert": lambda: rate(lambda: learner.insert() * sequences_per_page, pace.seconds),
-            "memcpy": lambda: rate(_counted(copy, num_pages * sequences_per_page), pace.seconds),
+            "memcpy": lambda: rate(counted(copy, num_pages * sequences_per_page), pace.seconds),
         },
         pace.rounds,
     )
@@ -123,9 +123,9 @@ def _sample(workload: Workload, learner: BareLearner, pace: Pace) -> Iterator[Re
     copy = copy_out_of_pool(draws.num_bytes, _num_bytes(learner.memory))
     measured = interleave(
         {
-            "sample": lambda: rate(_counted(draws.sample, batch), pace.seconds),
-            "memcpy": lambda: rate(_counted(copy, batch), pace.seconds),
-            "sample and update": lambda: rate(_counted(draws.update, batch), pace.seconds),
+            "sample": lambda: rate(counted(draws.sample, batch), pace.seconds),
+            "memcpy": lambda: rate(counted(copy, batch), pace.seconds),
+            "sample and update": lambda: rate(counted(draws.update, batch), pace.seconds),
         },
         pace.rounds,
     )
@@ -164,7 +164,9 @@ def _num_bytes(tree: Tree) -> int:
     )
 
 
-def _counted(work: Callable[[], None], amount: float) -> Callable[[], float]:
+def counted(work: Callable[[], object], amount: float) -> Callable[[], float]:
+    """Does the work and returns the amount, for `rate`."""
+
     def run() -> float:
         work()
         return amount

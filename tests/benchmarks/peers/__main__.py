@@ -18,11 +18,10 @@ from rich.console import Console
 from learner.cli.bench import print_results, write
 from learner.extras.bench.measuring import Pace, Result, machine
 from learner.processes.tuning import tune_process
-from tests.benchmarks.peers import replay_stores, virtual_environment
-from tests.benchmarks.peers.replay_stores import STORES
+from tests.benchmarks.peers import virtual_environment
 
-# Each is a module here with `run(pace, venvs) -> Iterator[Result]`, or a replay in its table.
-PEERS = ("sb3", "sample_factory", "rllib", *STORES)
+# Each is a module here with `run(pace, venvs) -> Iterator[Result]`.
+PEERS = ("sb3", "sample_factory", "flashbax")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +68,6 @@ def main() -> int:
 
 def _measured(name: str, pace: Pace, options: PeerOptions) -> Iterator[Result]:
     venvs = options.venvs.expanduser().resolve()
-    if name in STORES:
-        return replay_stores.run(name, pace, venvs)
     module = importlib.import_module(f"tests.benchmarks.peers.{name}")
     seed = {"first_seed": options.first_seed} if name == "sb3" else {}
     results: Iterator[Result] = module.run(pace, venvs, **seed)

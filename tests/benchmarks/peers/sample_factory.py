@@ -7,6 +7,9 @@ R2D2. While one is measured, the other is frozen.
 """
 
 import dataclasses
+import importlib.resources
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +19,6 @@ from learner.extras.bench.measuring import Pace, Result, apart, interleave
 from learner.extras.bench.system import System
 from learner.extras.bench.workloads import Workload
 from tests.benchmarks.peers import virtual_environment
-from tests.benchmarks.peers.atari_rom import copy_pong
 from tests.benchmarks.peers.peer_process import PeerProcess
 
 _PATIENCE_SECONDS = 180.0
@@ -56,9 +58,20 @@ class _Task(NamedTuple):
 def run(pace: Pace, venvs: Path) -> Iterator[Result]:
     """Steps a second of R2D2 on CartPole twice, then Pong; of IMPALA and PPO on both."""
     interpreter = virtual_environment.python("sample_factory", venvs)
-    copy_pong(interpreter)
+    _copy_pong(interpreter)
     for task in _tasks():
         yield from apart(task.workload.config, _results, task, interpreter, pace)
+
+
+def _copy_pong(interpreter: Path) -> None:
+    # Its ale-py comes without games; ours has them.
+    question = "import importlib.util; print(importlib.util.find_spec('ale_py').origin)"
+    found = subprocess.run(
+        [interpreter, "-c", question], capture_output=True, text=True, check=True
+    ).stdout
+    source = importlib.resources.files("ale_py") / "roms" / "pong.bin"
+    with importlib.resources.as_file(source) as rom:
+        shutil.copyfile(rom, Path(found.strip()).parent / "roms" / rom.name)
 
 
 def _tasks() -> Iterator[_Task]:

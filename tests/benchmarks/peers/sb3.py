@@ -7,12 +7,13 @@ theirs that time is left out.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,8 @@ from typing import Any, NamedTuple
 from learner.extras.bench.measuring import Pace, Result, interleave, network_name
 from seedrl import config_io
 from seedrl.exit_codes import ExitCode
-from tests.benchmarks.peers import sb3_process, virtual_environment
+from tests.benchmarks.peers import virtual_environment
+from tests.benchmarks.peers.virtual_environment import PROGRAMS
 
 _DEADLINE_SECONDS = 600.0
 # Enough for every program of a run to be compiled.
@@ -175,9 +177,12 @@ def _train(name: str, seed: int, *flags: str) -> list[dict[str, Any]]:
 
 
 def _theirs(interpreter: Path, name: str, seed: int) -> Learned:
-    with tempfile.TemporaryDirectory(prefix="seedrl-peers-") as folder:
-        log = Path(folder) / "log.txt"
-        task = sb3_process.tasks()[name]
-        # Closed when its score is confirmed: its final score is not asked for.
-        with closing(sb3_process.train(interpreter, task, seed=seed, log=log)) as lines:
-            return learned(lines, lambda line: float(line["elapsed_seconds"]))
+    task = tomllib.loads((PROGRAMS / "sb3_tasks.toml").read_text())[name]
+    plan = {**task, "seed": seed, "started": time.time()}
+    command = [interpreter.absolute(), PROGRAMS / "sb3_learning.py", json.dumps(plan)]
+    # Ours would otherwise be found before the peer's own packages.
+    environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = map(json.loads, process.stdout)
+        return learned(lines, lambda line: float(line["elapsed_seconds"]))

@@ -1,5 +1,8 @@
-"""Sound environments pass, and each of the usual mistakes is named by its rule."""
+"""`seedrl check-env`: sound environments pass, and each usual mistake is named by its rule."""
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,19 +15,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 import example_envs
 
 from envs_server.build import Recipe, choose
-from envs_server.check.environment import (
-    Checked,
-    check,
-)
+from envs_server.check.__main__ import main
+from envs_server.check.environment import Play, check
+from envs_server.check.findings import Findings
 from envs_server.envs import catch, constant, counting, masked_cartpole
-from seedrl.types import StepType
+from seedrl.exit_codes import ExitCode
 
-FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 _HIDE = (masked_cartpole.hide_velocities,)
 _MASKED = Recipe("masked", {}, (), masked_cartpole.make, masked_cartpole.make_vec)
 _COUNTING = Recipe("counting", {"image": True, "lengths": [3, 2]}, (), counting.make)
 _STILL = Recipe("still", {"shape": [3], "dtype": "float32"}, (), constant.make, constant.make_vec)
 _PONG = Recipe("ALE/Pong-v5", {"max_num_frames_per_episode": 60, "noop_max": 10})
+_FEW = ["--steps", "40", "--num-envs", "2"]
 
 
 def _recipe(factory: Callable[..., Any]) -> Recipe:
@@ -32,7 +34,7 @@ def _recipe(factory: Callable[..., Any]) -> Recipe:
     return Recipe(name, {}, (), factory, getattr(example_envs, f"{name}_vec", None))
 
 
-def _check(recipe: Recipe, vectorization: str = "auto") -> Checked:
+def _check(recipe: Recipe, vectorization: str = "auto") -> tuple[Findings, Play | None]:
     back_end = choose(recipe, vectorization)
     return check(recipe, back_end, num_envs=3, num_steps=40, seed=7, max_abs_reward=1e6)
 
@@ -61,28 +63,82 @@ def _check(recipe: Recipe, vectorization: str = "auto") -> Checked:
 def test_a_sound_environment_passes(recipe: Recipe, vectorization: str, notes: list[str]) -> None:
     if recipe is _PONG:
         pytest.importorskip("ale_py")
-    found = _check(recipe, vectorization)
-    assert found.findings.errors == []
-    assert [note.rule for note in found.findings.notes if note.rule != "gymnasium"] == notes
-    # 3 environments took so many actions each, of which those on a last observation are no steps;
-    # an episode that ends with the very last row is not followed by such an action.
-    assert found.play is not None
-    assert found.play.num_steps + len(found.play.episodes) in range(3 * 40, 3 * 40 + 4)
+    findings, play = _check(recipe, vectorization)
+    assert findings.errors == [] and play is not None
+    assert [note.rule for note in findings.notes if note.rule != "gymnasium"] == notes
 
 
 @pytest.mark.parametrize("factory", example_envs.ERRORS, ids=lambda factory: factory.__name__)
 def test_a_mistake_is_named_by_its_rule_alone(factory: Callable[..., Any]) -> None:
-    findings = _check(_recipe(factory)).findings
+    findings, _ = _check(_recipe(factory))
     assert {error.rule for error in findings.errors} == {example_envs.ERRORS[factory]}
 
 
 @pytest.mark.parametrize("factory", example_envs.NOTES, ids=lambda factory: factory.__name__)
-def test_what_may_be_intended_is_a_note(factory: Callable[..., Any]) -> None:
-    findings = _check(_recipe(factory)).findings
+def test_a_fault_that_may_be_intended_is_a_note(factory: Callable[..., Any]) -> None:
+    findings, _ = _check(_recipe(factory))
     assert findings.errors == []
     assert {note.rule for note in findings.notes} == {example_envs.NOTES[factory]}
 
 
-def test_a_reward_beyond_the_bound_names_the_field() -> None:
-    (error,) = _check(_recipe(example_envs.LargeReward)).findings.errors
-    assert "environment.max_abs_reward" in error.text
+def test_a_sound_environment_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["example_envs:DictWalk", *_FEW]) == ExitCode.OK
+    out, err = capsys.readouterr()
+    verdict, *lines = out.splitlines()
+    assert verdict == "example_envs:DictWalk passes" and err == ""
+    shown = {name: value for name, _, value in (line.strip().partition("  ") for line in lines)}
+    assert shown["observation"] == "left int64[], place.x float64[]"
+    assert shown["actions"].strip() == "3"
+    assert shown["played"].strip() == "2 x 40 steps on the sync back end"
+
+
+# In a process of its own: `Chatty` prints past Python, and leaves a thread that is no daemon.
+@pytest.mark.parametrize(
+    ("name", "code", "prints"),
+    [("NanReward", ExitCode.FAULTS, ""), ("Chatty", ExitCode.OK, "by C")],
+)
+def test_the_report_is_all_that_is_on_stdout(name: str, code: ExitCode, prints: str) -> None:
+    words = ["check-env", f"example_envs:{name}", "--json", *_FEW]
+    done = subprocess.run(
+        [sys.executable, "-m", "learner.cli.main", *words],
+        cwd=Path(__file__).parent,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["passes"]) == (code, code == ExitCode.OK)
+    assert prints in done.stderr
+
+
+def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["example_envs:FixedLength", "--json", *_FEW]) == ExitCode.OK
+    report = json.loads(capsys.readouterr().out)
+    assert report["passes"] and report["errors"] == report["notes"] == []
+    assert report["spec"] == {
+        "action": {"discrete": 3},
+        "observation": {"array": {"dtype": "float32", "shape": [2]}},
+    }
+    first = {"length": 4, "score": pytest.approx(-0.4), "is_terminated": True}
+    assert report["episodes"][0] == first
+    # Two environments took 40 actions each, of which every fifth starts an episode.
+    assert len(report["episodes"]) == 2 * 8 and report["steps_per_second"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["NoSuchGame-v0"], "NoSuchGame-v0"),
+        (["no_such_module:make"], "no_such_module"),
+        (["posixpath:abspath", "--arguments", "7"], "JSON object"),
+        (["example_envs:Walk", "--seed", "-1"], "--seed"),
+    ],
+)
+def test_an_environment_that_cannot_be_built_is_one_line(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    assert err.startswith("seedrl check-env: error: ") and named in err

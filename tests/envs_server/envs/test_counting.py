@@ -1,5 +1,7 @@
 """The environment that everything else is checked with."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -63,11 +65,10 @@ def test_an_image_may_be_smaller() -> None:
     assert env.observation_space.contains(image)
     assert image.shape == (12, 12)
     assert image.ravel().view("<u4").reshape(-1, 4).tolist() == [[258, 0, 0, 0]] * 9
-    with pytest.raises(ValueError, match="multiple of 4, got 6"):
-        make(image=True, image_side=6)
 
 
-@pytest.mark.parametrize("lengths", [[], [3, 0]])
-def test_an_episode_has_at_least_one_step(lengths: list[int]) -> None:
-    with pytest.raises(ValueError, match="lengths of at least one step"):
-        make(lengths=lengths)
+@pytest.mark.parametrize("wrong", [{"lengths": []}, {"lengths": [3, 0]}, {"image_side": 6}])
+def test_impossible_sizes_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError) as refused:
+        make(**wrong)
+    assert next(iter(wrong)) in str(refused.value)

@@ -56,7 +56,8 @@ def test_a_seed_decides_all_symbols() -> None:
     assert set(symbols(1)) == {0, 1, 2, 3}
 
 
-@pytest.mark.parametrize("arguments", [{"symbols": 1}, {"delay": -1}])
-def test_what_leaves_nothing_to_recall_is_refused(arguments: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=r"at least 2 symbols and a delay of 0 or more, got sym"):
-        make(**arguments)
+@pytest.mark.parametrize("wrong", [{"symbols": 1}, {"delay": -1}])
+def test_impossible_sizes_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError) as refused:
+        make(**wrong)
+    assert next(iter(wrong)) in str(refused.value)

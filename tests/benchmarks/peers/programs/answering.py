@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,29 +18,3 @@ def commands() -> Iterator[tuple[dict[str, Any], Callable[..., None]]]:
 
     for line in sys.stdin:
         yield json.loads(line), answer
-
-
-def rate(work: Callable[[], float], seconds: float) -> float:
-    """Repeats `work`, which returns how much it did, for `seconds`; amount per second."""
-    start = time.perf_counter()
-    amount = work()
-    while (elapsed := time.perf_counter() - start) < seconds:
-        amount += work()
-    return amount / elapsed
-
-
-Works = dict[str, Callable[[], float]]
-
-
-def answer_measures(prepare: Callable[[dict[str, Any]], Works]) -> None:
-    """Prepares as the first command says, then answers until stdin ends.
-
-    A command `{"measure": name, "seconds": s}` is answered with `{"rate": r}`.
-    """
-    works: Works = {}
-    for command, answer in commands():
-        if "measure" in command:
-            answer(rate=rate(works[command["measure"]], command["seconds"]))
-        else:
-            works = prepare(command)
-            answer(ready=True)

@@ -4,8 +4,14 @@
 streams and share the rows in which they overlap; no carry, which would be stored with every row.
 `trajectory, time-major`: the same, and what is drawn is `[T, B, ...]`, as a scan over time takes
 it.
+
+The first command describes `capacity` sequences of `length` rows, one starting every `stride` rows;
+`batch` of them are drawn and `inserted` brought at a time. `steps` and `carry` are the leaves of a
+row and of what is stored once a sequence: `{name: [shape, dtype]}`. Then `{"measure": name,
+"seconds": s}` is answered with `{"rate": r}`.
 """
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +19,10 @@ import flashbax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from answering import answer_measures
-from sequences import Arrays, noise
+from answering import commands
 
 _PRIORITY_EXPONENT = 0.9
+Arrays = dict[str, np.ndarray]
 
 
 def prepare(command: dict[str, Any]) -> dict[str, Callable[[], float]]:
@@ -113,5 +119,36 @@ def _first(arrays: Arrays) -> dict[str, np.ndarray]:
     return {name: array[0, 0] for name, array in arrays.items()}
 
 
+def noise(leaves: dict[str, Any], *leading: int) -> Arrays:
+    """Arrays that cannot be compressed: `[*leading, *shape]` of every leaf."""
+    random = np.random.default_rng(0)
+
+    def fill(shape: list[int], dtype: str) -> np.ndarray:
+        full = (*leading, *shape)
+        if np.issubdtype(np.dtype(dtype), np.floating):
+            return random.standard_normal(full, np.float32).astype(dtype)
+        return random.integers(0, 256 if dtype == "uint8" else 2, full).astype(dtype)
+
+    return {name: fill(shape, dtype) for name, (shape, dtype) in leaves.items()}
+
+
+def rate(work: Callable[[], float], seconds: float) -> float:
+    """Repeats `work`, which returns how much it did, for `seconds`; amount per second."""
+    start = time.perf_counter()
+    amount = work()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        amount += work()
+    return amount / elapsed
+
+
+def main() -> None:
+    lines = commands()
+    command, answer = next(lines)
+    works = prepare(command)
+    answer(ready=True)
+    for command, answer in lines:
+        answer(rate=rate(works[command["measure"]], command["seconds"]))
+
+
 if __name__ == "__main__":
-    answer_measures(prepare)
+    main()

@@ -1,16 +1,14 @@
-"""Prioritized replay of R2D2's sequences: ours and a peer's, on the same data.
+"""Prioritized replay of R2D2's sequences: ours and Flashbax's, on the same data.
 
 Both hold as many sequences of the R2D2 paper's settings, of the same leaves and filled with noise;
 insert as many at a time; and draw batches of the same size, with and without new priorities. Each
 does in one program whatever it can. Both processes keep what they free, see
-`learner.processes.tuning`,
-which a user of the peer would have to know;
-but for Reverb, whose threads would wait for each other.
+`learner.processes.tuning`, which a user of Flashbax would have to know.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -24,59 +22,39 @@ from tests.benchmarks.peers.peer_process import PeerProcess
 
 _PATIENCE_SECONDS = 300.0
 # What `processes.tuning.keep_freed_memory` does, for a process that cannot import it.
-KEEP_FREED_MEMORY = {
+_KEEP_FREED_MEMORY = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(2**31 - 1),
     "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
 }
-FIGURES = {"insert": "insert", "sample": "sample", "update": "sample and update priorities"}
+_FIGURES = {"insert": "insert", "sample": "sample", "update": "sample and update priorities"}
+# Items with the recurrent state; trajectories without it, but with shared rows.
+_LAYOUTS = ("items", "trajectory", "trajectory, time-major")
+# Of sampling with new priorities: what a learner does.
+_TARGET = 1.1
 
 
-class Store(NamedTuple):
-    """A peer, the layouts in which it can hold sequences, and the ratio to reach.
-
-    The target is of sampling with new priorities: what a learner does.
-    """
-
-    layouts: tuple[str, ...]
-    target: float | None = None
-    environment: Mapping[str, str] = KEEP_FREED_MEMORY
-
-
-STORES = {
-    "cpprb": Store(("items",)),  # a sequence is an item: rows are not shared, nor on a device
-    # Items with the recurrent state; trajectories without it, but with shared rows.
-    "flashbax": Store(("items", "trajectory", "trajectory, time-major"), 1.1),
-    "reverb": Store(("trajectory",), 1.3, {}),  # rows of a stream are shared in chunks
-}
-
-
-def run(peer: str, pace: Pace, venvs: Path) -> Iterator[Result]:
-    """Insertion and sampling, with and without new priorities, for each layout of the peer."""
-    layouts, target, environment = STORES[peer]
-    interpreter = virtual_environment.python(peer, venvs)
-    program = virtual_environment.PROGRAMS / f"{peer}_replay.py"
-    for layout in layouts:
+def run(pace: Pace, venvs: Path) -> Iterator[Result]:
+    """Insertion and sampling, with and without new priorities, for each layout."""
+    interpreter = virtual_environment.python("flashbax", venvs)
+    program = virtual_environment.PROGRAMS / "flashbax_replay.py"
+    for layout in _LAYOUTS:
         # Both anew, so that no layout meets the memory of the one before.
         workload, learner = replay.full_size()
         learner.fill()
         with PeerProcess(
             (interpreter, program),
             patience_seconds=_PATIENCE_SECONDS,
-            environment=environment,
+            environment=_KEEP_FREED_MEMORY,
         ) as process:
-            described = description(workload, learner)
-            process.ask(layout=layout, **described)
-            # Reverb works ahead, which would take time from ours.
+            process.ask(layout=layout, **_description(workload, learner))
             process.freeze()
-            yield from _measured(
-                f"{peer} ({layout})", workload, learner, process, pace, target=target
-            )
+            yield from _measured(f"flashbax ({layout})", workload, learner, process, pace)
         del learner
 
 
-def description(workload: Workload, learner: BareLearner) -> dict[str, Any]:
-    """What the peer is to hold, see `programs/sequences.py`: plain values."""
+def _description(workload: Workload, learner: BareLearner) -> dict[str, Any]:
+    """What Flashbax is to hold, see `programs/flashbax_replay.py`: plain values."""
     window = workload.config.agent.window
     pages = learner.pages
     return {
@@ -99,33 +77,26 @@ def _leaves(tree: Any, *, leading: int) -> dict[str, tuple[tuple[int, ...], str]
 
 
 def _measured(
-    name: str,
-    workload: Workload,
-    learner: BareLearner,
-    process: PeerProcess,
-    pace: Pace,
-    *,
-    target: float | None,
+    name: str, workload: Workload, learner: BareLearner, process: PeerProcess, pace: Pace
 ) -> Iterator[Result]:
     batch = workload.config.learning.batch_sequences
-    inserted = description(workload, learner)["inserted"]
+    inserted = _description(workload, learner)["inserted"]
     draws = replay.sampling(learner, batch)
-
     ours = {
-        "insert": _counted(learner.insert, inserted),
-        "sample": _counted(draws.sample, batch),
-        "update": _counted(draws.update, batch),
+        "insert": replay.counted(learner.insert, inserted),
+        "sample": replay.counted(draws.sample, batch),
+        "update": replay.counted(draws.update, batch),
     }
-    for key, figure in FIGURES.items():
+    for key, figure in _FIGURES.items():
 
-        def mine(key: str = key) -> float:
-            return rate(ours[key], pace.seconds)
+        def mine(work: Callable[[], float] = ours[key]) -> float:
+            return rate(work, pace.seconds)
 
         def theirs(key: str = key) -> float:
             with process.running():
                 return float(process.ask(measure=key, seconds=pace.seconds)["rate"])
 
-        # Once in vain: whoever comes first meets memory that nobody has touched.
+        # Once for warming up: whoever comes first meets memory that nobody has touched.
         mine()
         theirs()
         measured: Mapping[str, tuple[float, ...]] = interleave(
@@ -137,7 +108,7 @@ def _measured(
             limit_name=name,
             ours=measured["ours"],
             limits=measured["theirs"],
-            target=target if key == "update" else None,
+            target=_TARGET if key == "update" else None,
             conditions=conditions(
                 workload.config,
                 replay_ratio=None,
@@ -147,11 +118,3 @@ def _measured(
             ),
             details={"bytes per batch": draws.num_bytes},
         )
-
-
-def _counted(work: Callable[[], object], amount: float) -> Callable[[], float]:
-    def counted() -> float:
-        work()
-        return amount
-
-    return counted

@@ -1,9 +1,11 @@
 """`python -m learner`: see `learner.cli.train`."""
 
+import os
 import sys
+import threading
 from typing import NoReturn
 
-_EXIT_SECONDS = 60.0
+from seedrl.timing import GRACE_SECONDS
 
 
 def main() -> int:
@@ -16,11 +18,13 @@ def main() -> int:
 def _end(code: int) -> NoReturn:
     """Ends this process, whatever Python itself waits for."""
     from learner.processes.stop import end_with
-    from learner.runtime.watchdog import ExitDeadline
 
     end_with(code)
-    # Never cancelled. Not in `main`, whose caller may be a process that goes on.
-    ExitDeadline(_EXIT_SECONDS, "all is done; the process did not end", then=code)
+    # All is saved and reported: a thread that still compiles, or hangs, is not waited for. Not in
+    # `main`, whose caller may be a process that continues.
+    leave = threading.Timer(GRACE_SECONDS, os._exit, (code,))
+    leave.daemon = True
+    leave.start()
     sys.exit(code)
 
 

@@ -16,8 +16,7 @@ import numpy as np
 from learner.acting.act_step import example_page
 from learner.acting.actor import build_actor, over_slots, page_rows
 from learner.acting.evaluator import Evaluator
-from learner.acting.loop import Acting
-from learner.acting.totals import Totals
+from learner.acting.loop import Acting, Totals
 from learner.checkpoints.restoring import (
     naming_fields,
     restore_acting,
@@ -27,8 +26,13 @@ from learner.checkpoints.restoring import (
     restore_streams,
     streams_can_resume,
 )
-from learner.learning.allocation import require_state_memory, require_update_memory
-from learner.learning.device_mapping import map_programs, replicate, stack_shards
+from learner.learning.device_mapping import (
+    map_programs,
+    replicate,
+    require_state_memory,
+    require_update_memory,
+    stack_shards,
+)
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import POLL_SECONDS, Learning
 from learner.learning.page_routing import ShardedReplay
@@ -38,8 +42,13 @@ from learner.multihost.topology import ALONE, Topology
 from learner.report.env_servers import EnvServerRegistry
 from learner.report.events import Events
 from learner.report.metrics import Metrics
-from learner.runtime.channel import MOST_BYTES, ActorLearnerChannel, VersionedParams, open_channel
-from learner.runtime.rate_limiter import RateLimiter
+from learner.runtime.channel import (
+    MOST_BYTES,
+    ActorLearnerChannel,
+    RateLimiter,
+    VersionedParams,
+    open_channel,
+)
 from learner.serving.batching import free_running, lock_step, rounds
 from learner.serving.core import Serving
 from learner.serving.hub import Hub

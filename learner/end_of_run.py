@@ -9,7 +9,7 @@ from learner.multihost.agreement import Hosts
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest
 from learner.report.panel import score
 from learner.report.status import ERROR, NOT_FINITE, STOPPED, THREAD_DIED
-from learner.runtime.worker import Death, Deaths
+from learner.runtime.worker import Deaths
 from learner.schedule import Session
 from learner.serving.server import Service
 from seedrl.checkpoints import Checkpoint, holds_confirmed
@@ -45,7 +45,7 @@ def end_of_run(
     learning: LearningConfig,
     *,
     skipped_in_a_row: int = 0,
-    death: Death | None = None,
+    death: tuple[str, BaseException] | None = None,
 ) -> EndOfRun | None:
     """Why the run is over; None as long as it is not.
 
@@ -75,7 +75,8 @@ def raise_death(service: Service, deaths: Deaths) -> None:
     if (failure := service.failure) is not None:
         raise RuntimeError(f"a thread of the service died: {failure}") from failure
     if (death := deaths.first) is not None:
-        raise RuntimeError(f"the thread {death.thread} died: {death.error}") from death.error
+        name, error = death
+        raise RuntimeError(f"the thread {name} died: {error}") from error
 
 
 def confirmed_earlier(checkpoint: Checkpoint, config: Config) -> bool:

@@ -32,7 +32,7 @@ from learner.report.status import (
     write_status,
 )
 from learner.report.writers import WeightsAndBiases
-from learner.runtime.watchdog import ExitDeadline
+from learner.runtime.watchdog import exit_deadline
 from learner.schedule import Session
 from learner.serving.hub import Hub
 from seedrl.checkpoints import Checkpoint, best_return, holds_best
@@ -398,4 +398,6 @@ def open_reports(
             raise
         finally:
             # All is saved by now: closing the reports must not keep the process alive.
-            ending.enter_context(ExitDeadline(_CLOSE_SECONDS, "all is saved; the rest did not end"))
+            ending.enter_context(
+                exit_deadline(_CLOSE_SECONDS, "all is saved; the rest did not end")
+            )

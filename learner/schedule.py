@@ -22,7 +22,7 @@ import numpy as np
 from learner.acting.actor import over_slots
 from learner.build import StartFrom, System, compile_all
 from learner.checkpoints.recorder import Recorder
-from learner.learning.allocation import require_update_memory
+from learner.learning.device_mapping import require_update_memory
 from learner.learning.loop import POLL_SECONDS, Snapshot
 from learner.report.metrics import Metrics
 from learner.runtime.channel import Requests

@@ -40,18 +40,16 @@ from learner.progress_reporter import ProgressReporter
 from learner.report.status import EvaluationStatus
 from learner.report.summary import Summary
 from learner.reports import Reports, open_reports
-from learner.runtime.watchdog import ExitDeadline
+from learner.runtime.watchdog import exit_deadline
 from learner.runtime.worker import Deaths
 from learner.schedule import Session
 from learner.serving.access import with_address
-from learner.serving.hub import Hub
-from learner.serving.peer import refusal
+from learner.serving.hub import Hub, refusal
 from learner.serving.server import Service
 from seedrl.checkpoints import best_return
 from seedrl.config import Config, check
 from seedrl.config_io import to_allow, to_json
 from seedrl.errors import ConfigError, NotFiniteError, UserError
-from seedrl.exit_codes import ExitCode
 from seedrl.timing import POLL_SECONDS
 
 _STOP_SECONDS = 120.0
@@ -181,7 +179,7 @@ def train(
             loop.run()
         finally:
             text = "the run was not stopped and saved"
-            with ExitDeadline(_STOP_SECONDS + stuck_seconds, text, code=ExitCode.TEMPORARY):
+            with exit_deadline(_STOP_SECONDS + stuck_seconds, text):
                 loop.end()
         if topology.is_first:
             reports.draw_curve(config, folder, stop.seconds_to_end())
@@ -407,7 +405,7 @@ class TrainLoop:
     def _failure(self) -> BaseException | None:
         # Of one of its threads, or of what this one is raising.
         death = self._deaths.first
-        died = None if death is None else death.error
+        died = None if death is None else death[1]
         return self.session.failure or self._service.failure or died or sys.exception()
 
     def _raise_died(self) -> None:

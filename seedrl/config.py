@@ -95,7 +95,7 @@ class ServingConfig:
       private_key: PEM file of the certificate's key.
       authority: PEM file: env servers must present a certificate of this authority too.
       insecure: serve on a `host:port` without these: anybody who reaches it can then feed the run,
-        or take the place of one of its hosts. A warning is repeated.
+        or take the place of one of its hosts. A warning is logged.
     """
 
     training_slots: int = 32

@@ -16,35 +16,23 @@ _EXAMPLE_ROWS = 3
 
 
 class ActingState(NamedTuple):
-    """What lives on the device per slot. `act` consumes it; the acting thread owns it.
+    """What lives on the device per slot. `act` consumes it; the acting thread owns it."""
 
-    Attributes:
-      carry: tree of `[S, ...]`, the agent's carry before the slot's next step.
-      pages: `steps [N, K, ...]`, `carry [N, ...]`: the open page of each training slot.
-      key: `[2] uint32`, the session's; that of a batch is made of it and the batch's number.
-    """
-
-    carry: Tree
-    pages: Page
-    key: Array
+    carry: Tree  # of [S, ...]: the agent's carry before the slot's next step
+    pages: Page  # steps [N, K, ...], carry [N, ...]: the open page of each training slot
+    key: Array  # [2] uint32, the session's; a batch's is made of it and the batch's number
 
 
 class ActPrograms(NamedTuple):
-    """The jitted programs of an actor; its slots are numbered from 0, training slots first.
+    """The jitted programs of an actor; its slots are numbered from 0, training slots first."""
 
-    Attributes:
-      init: `key -> ActingState`.
-      act: `(state, params, version, number [] uint32, slots [B], positions [B], timestep [B])
-        -> (state, action [B])`. Consumes `state`. No two batches have the same `number`. Rows with
-        slot S are padding: they read garbage and write nothing.
-      take_pages: `(state, slots [I]) -> Page` with leaves `[I, ...]`, copies.
-      page_steps: K.
-    """
-
-    init: Callable[[Array], ActingState]
+    init: Callable[[Array], ActingState]  # of a key
+    # (state, params, version, number [] uint32, slots [B], positions [B], timestep [B])
+    # -> (state, action [B]). Consumes `state`. No two batches have the same `number`. Rows with
+    # slot S are padding: they read garbage and write nothing.
     act: Callable[..., tuple[ActingState, Array]]
-    take_pages: Callable[[ActingState, Array], Page]
-    page_steps: int
+    take_pages: Callable[[ActingState, Array], Page]  # of slots [I]: copies, leaves [I, ...]
+    page_steps: int  # K
 
 
 def example_timestep(spec: EnvSpec) -> TimeStep:
@@ -58,10 +46,8 @@ def example_timestep(spec: EnvSpec) -> TimeStep:
 
 
 def example_page(agent: Agent, spec: EnvSpec, page_steps: int) -> Page:
-    """A page's shapes and dtypes: `steps [K, ...]`, `carry [...]`, as `jax.ShapeDtypeStruct`.
-
-    This is where an agent acts for the first time: see `build_agent` for what that may raise.
-    """
+    """A page's shapes and dtypes: `steps [K, ...]`, `carry [...]`, as `jax.ShapeDtypeStruct`."""
+    # The agent acts for the first time here: see `build_agent` for what that may raise.
 
     def one_step(key: Array) -> tuple[Tree, Tree]:
         timestep = jax.tree.map(
@@ -86,10 +72,8 @@ def build_act_programs(
     """Builds the programs.
 
     Args:
-      agent: see `Agent`.
       page: example from `example_page`.
       num_training: slots 0..N-1 write pages; the others only measure.
-      num_slots: S.
       exploration: `[S] float32`, per slot.
     """
     exploration_table = jnp.asarray(exploration, jnp.float32)
@@ -111,11 +95,13 @@ def build_act_programs(
         key = state.key.at[1].set(state.key[1] ^ number)
         # Gathers clamp and scatters drop out-of-range slots: padding rows (slot S) read the last
         # slot and write nothing. So do evaluation slots to the pages, where there are none of them.
+        # `act` resets the carry of FIRST rows before it uses it.
         carry = jax.tree.map(lambda table: table[slots], state.carry)
         output = agent.act(params, carry, timestep, exploration_table[slots], key)
         step = StoredStep(
             timestep, output.action, jnp.full(slots.shape, version, jnp.int32), output.extras
         )
+        # A page keeps the carry from before its first row.
         first_rows = jnp.where(positions == 0, slots, num_slots)
         pages = Page(
             _write(state.pages.steps, step, (slots, positions)),
@@ -126,6 +112,7 @@ def build_act_programs(
 
     return ActPrograms(
         init=jax.jit(init),
+        # Donated, so that tables are changed in place: whoever acts owns the only reference.
         act=jax.jit(act, donate_argnums=0),
         take_pages=jax.jit(_take_pages),
         page_steps=page.steps.version.shape[0],
@@ -137,7 +124,6 @@ def _empty(page: Page, num_training: int) -> Page:
 
 
 def _write(tables: Tree, rows: Tree, where: tuple[Array, ...]) -> Tree:
-    """Writes `rows [B, ...]` to their places in the tables, but those that are out of range."""
     return jax.tree.map(lambda table, row: table.at[where].set(row, mode="drop"), tables, rows)
 
 

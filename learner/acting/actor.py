@@ -17,8 +17,8 @@ from learner.acting.act_step import (
     build_act_programs,
     example_timestep,
 )
+from learner.learning.device_mapping import shapes_of
 from learner.runtime.channel import VersionedParams
-from learner.runtime.shapes import shapes_of
 from learner.serving.core import Batch
 from learner.serving.leases import SlotRange
 from seedrl.agents.agent import Agent
@@ -35,9 +35,10 @@ def over_slots(rungs: np.ndarray) -> np.ndarray:
     """What each training slot explores with, `[N]`, of a ladder from most to least, `[N]`.
 
     Slot s gets the rung with the rank of frac(s φ) among all slots, φ the golden section (Weyl
-    1916): any slots that follow each other, which is what an env server has and what is filled
-    while there are few, explore to all degrees.
+    1916).
     """
+    # So slots that follow each other explore to all degrees: those of one env server, and those
+    # that are filled while there are few.
     turns = np.arange(len(rungs)) * ((math.sqrt(5) - 1) / 2) % 1.0
     return rungs[np.argsort(np.argsort(turns))]
 
@@ -49,37 +50,33 @@ def page_rows(num_training: int, rungs: int) -> tuple[int, ...]:
 
 
 class BatchShapes:
-    """Copies the steps of a batch into arrays of the next larger compiled shape.
-
-    Attributes:
-      padding_slot: S, one past the last slot: rows of it read garbage and write nothing.
-      act_rows, page_rows: the numbers of rows that there are programs for, in ascending order.
-      ready_rows: those of `act_rows` that batches may take: with only some of the programs compiled
-        the others wait. Rebinding it is atomic: another thread may compile meanwhile.
-    """
+    """Copies the steps of a batch into arrays of the next larger compiled shape."""
 
     def __init__(self, spec: EnvSpec, *, num_training: int, num_evaluation: int, rungs: int = 3):
+        # S, one past the last slot: rows of it read garbage and write nothing.
         self.padding_slot = num_training + num_evaluation
         sizes = {size for size in (num_training, num_evaluation) if size}
+        # Numbers of rows that there are programs for, ascending; `page_rows` alike.
         self.act_rows = tuple(sorted(sizes | set(ladder(max(sizes), factor=2, rungs=rungs))))
+        # Those that batches may take. The thread that compiles the others rebinds it once they are
+        # there, which is atomic: acting sees the old tuple or the new one.
         self.ready_rows = self.act_rows
         self.page_rows = page_rows(num_training, rungs)
         leaves, self._tree = jax.tree.flatten(example_timestep(spec))
         self._leaves = [(leaf.shape, leaf.dtype) for leaf in leaves]
 
     def padding_batch(self, rows: int) -> tuple[np.ndarray, np.ndarray, TimeStep]:
-        """Slots, positions and time step of a batch that holds nothing."""
+        """Slots, positions and time step of an empty batch."""
         slots, positions, leaves = self._padding(rows)
         return slots, positions, jax.tree.unflatten(self._tree, leaves)
 
     def stage(self, batch: Batch, own_slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, TimeStep]:
         """Slots `[R] int32`, positions `[R] int32` and time step `[R, ...]`, padded to R rows.
 
-        Every call makes new arrays: on CPUs the device may read them in place.
-
         Args:
           own_slots: `[B] int32`, what the programs call the slots of the batch.
         """
+        # New arrays at every call: on CPUs the device may still read the last ones in place.
         num_rows = len(batch.slots)
         slots, positions, targets = self._padding(self._fit(self.ready_rows, num_rows))
         slots[:num_rows] = own_slots
@@ -90,7 +87,6 @@ class BatchShapes:
         return slots, positions, jax.tree.unflatten(self._tree, targets)
 
     def _padding(self, rows: int) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Like `padding_batch`, with the leaves of the time step."""
         slots = np.empty(rows, np.int32)
         slots.fill(self.padding_slot)
         # Zeros are FIRST rows.
@@ -109,16 +105,9 @@ class BatchShapes:
 
 
 class Actor:
-    """Acts on batches of any size, by programs for a few. Used by one thread, which owns it.
+    """Acts on batches of any size, by programs for a few. Its acting thread owns it.
 
     Its programs number its slots from 0, training slots first; batches number those of all actors.
-
-    Attributes:
-      device: the number of its inference device.
-      num_slots: S.
-      end_slot: one past the highest of its slots, by the numbers that batches use.
-      page_steps: K.
-      page_rows: numbers of pages that `take_pages` may return.
     """
 
     def __init__(
@@ -129,7 +118,7 @@ class Actor:
         slots: np.ndarray | None = None,
         device: int = 0,
     ):
-        """Takes `state` over: the programs consume it.
+        """Owns `state` from now on: the programs consume it.
 
         Args:
           slots: `[S] int32`, the slots that it acts for, in the order of its own numbers; by
@@ -139,15 +128,15 @@ class Actor:
         self._programs = programs
         self._shapes = shapes
         self._state = state
-        self._state_shapes: Any = ()
+        self._state_shapes: Any = ()  # for the thread that compiles; see `warm_up_largest`
         slots = np.arange(shapes.padding_slot, dtype=np.int32) if slots is None else slots
         self._own = np.full(int(slots.max(initial=-1)) + 1, shapes.padding_slot, np.int32)
         self._own[slots] = np.arange(len(slots))
         self.device = device
         self.num_slots = shapes.padding_slot
-        self.end_slot = len(self._own)
+        self.end_slot = len(self._own)  # one past the highest of its slots, as batches number them
         self.page_steps = programs.page_steps
-        self.page_rows = shapes.page_rows
+        self.page_rows = shapes.page_rows  # numbers of pages that `take_pages` may return
 
     def warm_up(self, frozen: VersionedParams) -> None:
         """Compiles every program."""
@@ -166,13 +155,7 @@ class Actor:
         self._state_shapes = shapes_of(self._state)
 
     def compile_others(self, frozen: VersionedParams) -> None:
-        """Compiles all other programs without running them, on any thread; then batches take them.
-
-        Comes after `warm_up_largest`.
-
-        Args:
-          frozen: parameters of the shapes that will act.
-        """
+        """Compiles all other programs, after `warm_up_largest`, on any thread; runs none."""
         act: Any = self._programs.act
         take_pages: Any = self._programs.take_pages
         for rows in self._shapes.act_rows[:-1]:
@@ -185,8 +168,8 @@ class Actor:
     def act(self, batch: Batch, frozen: VersionedParams) -> tuple[np.ndarray, TimeStep]:
         """Acts on a batch of its slots and waits for the actions.
 
-        Returns the actions, `[B] int32` or `[B, *shape] float32`, and the time step `[R, ...]` that
-        the program ran on, whose rows beyond B are padding.
+        Returns the actions, `[B] int32` or `[B, *shape] float32`, and the time step `[R, ...]` of
+        the program, whose rows beyond B are padding.
         """
         slots, positions, timestep = self._shapes.stage(batch, self._own[batch.slots])
         self._state, action = self._programs.act(
@@ -247,5 +230,5 @@ def build_actor(
 
 
 def _arguments(frozen: VersionedParams, number: int = 0) -> tuple[Tree, np.int32, np.uint32]:
-    """What the act program takes besides state and batch: parameters, their version, a number."""
+    # NumPy scalars: a Python number would be weakly typed, and another program.
     return frozen.params, np.int32(frozen.version), np.uint32(number % 2**32)

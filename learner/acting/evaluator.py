@@ -23,49 +23,27 @@ class Score(NamedTuple):
 
 
 class BestScore(NamedTuple):
-    """The highest score of a session, the first of equal ones.
+    """The highest score of a session, the first of equal ones."""
 
-    Attributes:
-      score: with the parameters, which it keeps alive.
-      env_steps: training environment steps when the round ended.
-    """
-
-    score: Score
-    env_steps: int
+    score: Score  # keeps its parameters alive
+    env_steps: int  # training steps when the round ended
 
 
 class Confirmation(NamedTuple):
-    """How far a round of confirmation is.
+    """Progress of a round of confirmation."""
 
-    Attributes:
-      returns: of the episodes that have ended.
-      episodes: how many there shall be.
-      num_slots: that play them.
-      num_dropped: episodes so far that slots had played which left, and that are played again.
-    """
-
-    returns: tuple[float, ...]
-    episodes: int
-    num_slots: int
-    num_dropped: int = 0
+    returns: tuple[float, ...]  # of the episodes that have ended
+    episodes: int  # that are wanted
+    num_slots: int  # that play them
+    num_dropped: int = 0  # episodes of slots that left, which are played again
 
 
 class Round:
-    """`episodes` of frozen parameters, shared out evenly over `slots`.
+    """`episodes` of frozen parameters, shared out evenly over `slots`. The acting thread's.
 
-    How many each slot plays is fixed beforehand: taking the first ones to finish would prefer
-    short ones. Episodes that had begun before the round do not count.
-
-    Slots may come and go: what is still missing is then shared out again. A slot that stays keeps
-    what it has played, and the episode that it is playing counts whatever happens: leaving it out
-    would prefer short ones again. (So the number of episodes of a slot is a stopping time, and by
-    Wald's identity the mean is unbiased.) A slot that leaves breaks off an episode, long ones
-    rather than short ones: nothing that it has played counts, and it is not asked again while
-    others are there.
-
-    Attributes:
-      slots: those that are there; not all may be playing.
-      num_dropped: see `Confirmation`.
+    The number that each slot plays is fixed beforehand: taking the first ones to finish would
+    prefer short ones. Episodes that were under way before the round do not count. When slots come
+    or go, the missing episodes are shared out again.
     """
 
     def __init__(self, frozen: VersionedParams, slots: np.ndarray, episodes: int):
@@ -73,20 +51,22 @@ class Round:
         self.num_dropped = 0
         self._episodes = episodes
         self._has_left: set[int] = set()
-        self._missing: dict[int, int] = {}
-        self._streams: dict[int, int] = {}
-        self._counting: set[int] = set()
-        # With the slots. Replaced, not changed, where one leaves: another thread reads it.
+        self._missing: dict[int, int] = {}  # episodes that each slot still has to play
+        self._streams: dict[int, int] = {}  # of each slot, as it was last seen
+        self._counting: set[int] = set()  # slots whose present episode counts
+        # (slot, return). Rebound where a slot leaves, because the main thread reads it.
         self._returns: list[tuple[int, float]] = []
-        self.slots = slots
+        self.slots = slots  # those that are there; not all may be playing
         self._deal()
 
     def change(self, slots: np.ndarray) -> None:
-        """Goes on with other slots; without any it waits for some."""
+        """Continues with other slots; without any it waits for some."""
         self.slots = slots
         self._leave(set(self._missing).difference(map(int, slots)))
 
     def _leave(self, left: set[int]) -> None:
+        # A slot that leaves breaks off an episode, long ones rather than short ones. So no episode
+        # that it has played counts, and it gets no more while others are there.
         for slot in left:
             self._streams.pop(slot, None)
         self._has_left |= left
@@ -104,6 +84,9 @@ class Round:
         if not there:
             self._missing, self._counting = {}, set()
             return
+        # A slot that stays keeps what it has played, and the episode that it is playing counts
+        # whatever happens: leaving it out would prefer short ones again. So the number of episodes
+        # of a slot is a stopping time, and by Wald's identity the mean is unbiased.
         playing = {slot for slot in self._counting if self._missing.get(slot, 0) > 0}
         # What plays comes first: none of it is left without an episode to play.
         slots = sorted(there - self._has_left, key=lambda slot: (slot not in playing, slot))
@@ -119,10 +102,8 @@ class Round:
         step_types: np.ndarray,
         ended: Mapping[int, float],
     ) -> None:
-        """Takes the rows just acted on, and the returns of episodes that ended in them, by slot.
-
-        A slot with another stream than before has left, and returned before `change` could know.
-        """
+        """Takes the rows just acted on, and the returns of episodes that ended in them, by slot."""
+        # A slot with another stream than before has left, and returned before `change` could see.
         now = dict(zip(slots.tolist(), streams.tolist(), strict=True))
         cut = {slot for slot, stream in now.items() if self._streams.get(slot, stream) != stream}
         if left := cut & self._missing.keys():
@@ -157,10 +138,6 @@ class Evaluator:
 
     A round whose mean reaches `target_return` only nominates its parameters: the same frozen
     parameters must reach it again over `confirm_episodes` fresh episodes.
-
-    Attributes:
-      is_running: whether evaluation slots should be acted on.
-      confirmed: the score over the fresh episodes, once it has held.
     """
 
     def __init__(self, config: EvaluationConfig, now: float):
@@ -168,23 +145,18 @@ class Evaluator:
         self._next_start = now
         self._played_version = -1
         self._play(None)
-        self._is_confirming = False
-        self.confirmed: Score | None = None
+        self.is_confirming = False  # the parameters of a nomination are being played again
+        self.confirmed: Score | None = None  # over fresh episodes, once it has reached the target
 
     def _play(self, round_: Round | None) -> None:
-        # Acting looks at every batch: at something plain.
+        # Acting reads `is_running` at every batch: a plain attribute, no property.
         self._round, self.is_running = round_, round_ is not None
 
     @property
-    def is_confirming(self) -> bool:
-        """Whether the parameters of a nomination are being played again."""
-        return self._is_confirming
-
-    @property
     def confirmation(self) -> Confirmation | None:
-        """How far the confirmation is that is being played, if one is; for any thread."""
+        """Progress of the confirmation that is being played, if one is; for any thread."""
         round_ = self._round
-        if not self._is_confirming or round_ is None:
+        if not self.is_confirming or round_ is None:
             return None
         return Confirmation(
             round_.returns, self._config.confirm_episodes, round_.num_playing, round_.num_dropped
@@ -192,16 +164,13 @@ class Evaluator:
 
     @property
     def frozen(self) -> VersionedParams:
-        """What acts on the evaluation slots."""
+        """The parameters that act on the evaluation slots."""
         assert self._round is not None
         return self._round.frozen
 
     def poll(self, now: float, latest: VersionedParams, live_slots: np.ndarray) -> None:
-        """Starts a round if one is due; evaluation slots that appeared or left change it.
-
-        Parameters are played once: while learning is compiled, say, they do not change. Without
-        any slot it waits with its parameters, and begins again once there is one.
-        """
+        """Starts a round if one is due; evaluation slots that appeared or left change it."""
+        # Parameters are played once: while learning is compiled, for example, they do not change.
         if self.confirmed is not None:
             return
         if self._round is not None:
@@ -213,7 +182,7 @@ class Evaluator:
 
     @property
     def _episodes(self) -> int:
-        return self._config.confirm_episodes if self._is_confirming else self._config.episodes
+        return self._config.confirm_episodes if self.is_confirming else self._config.episodes
 
     def observe(
         self,
@@ -229,14 +198,14 @@ class Evaluator:
         score = self._round.score
         if score is None:
             return None
-        was_confirming = self._is_confirming
+        was_confirming = self.is_confirming
         target = self._config.target_return
         is_reached = target is not None and score.mean >= target
-        self._is_confirming = is_reached and not was_confirming
+        self.is_confirming = is_reached and not was_confirming
         if is_reached and was_confirming:
             self.confirmed = score
             self._play(None)
-        elif self._is_confirming:
+        elif self.is_confirming:
             self._play(Round(score.frozen, self._round.slots, self._episodes))
         else:
             self._play(None)

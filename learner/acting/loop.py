@@ -2,6 +2,8 @@
 
 import collections
 import math
+import threading
+from collections.abc import Collection
 from typing import NamedTuple
 
 import jax
@@ -10,7 +12,6 @@ import numpy as np
 from learner.acting.act_step import ActingState
 from learner.acting.actor import Actor
 from learner.acting.evaluator import BestScore, Evaluator, Score
-from learner.acting.totals import Totals
 from learner.report.metrics import Metrics
 from learner.report.status import EvaluationStatus
 from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams
@@ -18,24 +19,61 @@ from learner.runtime.worker import ClosedError
 from learner.serving.core import Batch
 from learner.serving.hub import Hub
 from learner.serving.leases import Role
+from seedrl.timing import POLL_SECONDS
 from seedrl.types import StepType, TimeStep, Tree
 
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
-# How soon the end of a run is noticed while learning has no room for pages.
-_LOOK_SECONDS = 0.1
+
+
+class Totals:
+    """Counts of all acting threads together: each adds, any thread reads."""
+
+    def __init__(
+        self,
+        metrics: Collection[str] = (),
+        total_steps: float = math.inf,
+        *,
+        earlier_steps: int = 0,
+        num_devices: int = 1,
+    ):
+        """`metrics` are `environment.metrics`; `earlier_steps` those of earlier sessions."""
+        self._lock = threading.Lock()  # for what more than one thread adds to
+        self.total_steps = total_steps  # after which the run ends
+        # Environment steps of training slots in the whole run, by inference device; those of
+        # earlier sessions are with the first, those of other hosts, if there are any, come last.
+        # Each acting thread adds to its own, so that no batch waits for a lock.
+        self.steps = [earlier_steps] + [0] * (num_devices - 1)
+        self.abandoned_rows = 0  # of full pages that were not sent, because the run was ending
+        # Metrics that no episode has reported yet, and the number of episodes that could have.
+        # Rebound, not changed, because another thread reads it.
+        self.absent_metrics = tuple(metrics)
+        self.measured_episodes = 0
+
+    @property
+    def training_steps(self) -> int:
+        """Of all inference devices."""
+        return sum(self.steps)
+
+    def add(self, *, abandoned_rows: int = 0, measured_episodes: int = 0) -> None:
+        """Adds to these counts."""
+        with self._lock:
+            self.abandoned_rows += abandoned_rows
+            self.measured_episodes += measured_episodes
+
+    def saw_metric(self, name: str) -> None:
+        """Notes that an episode has reported this metric."""
+        if name in self.absent_metrics:
+            with self._lock:
+                self.absent_metrics = tuple(each for each in self.absent_metrics if each != name)
 
 
 class EpisodeTracker:
-    """Sums rewards per slot from FIRST to LAST. Owned by the acting thread.
-
-    Attributes:
-      returns, lengths: `[S] float64` and `[S] int64`, of the episodes under way; of those that have
-        ended until the next begins. Lengths are in agent steps.
-    """
+    """Sums rewards per slot from FIRST to LAST. Owned by the acting thread."""
 
     def __init__(self, num_slots: int):
-        self.returns = np.zeros(num_slots, np.float64)
-        self.lengths = np.zeros(num_slots, np.int64)
+        # [S], of the episodes under way; of one that has ended until the next starts.
+        self.returns = np.zeros(num_slots, np.float64)  # float32 loses small rewards of long ones
+        self.lengths = np.zeros(num_slots, np.int64)  # in agent steps
 
     def observe(self, slots: np.ndarray, step_type: np.ndarray, reward: np.ndarray) -> list[int]:
         """Takes rows `[B]` of distinct slots; returns the slots whose episode ends in them."""
@@ -48,37 +86,21 @@ class EpisodeTracker:
 
 
 class ActingSnapshot(NamedTuple):
-    """What acting needs to resume with every stream where it is; numpy leaves.
-
-    Attributes:
-      state: carries, open pages, key.
-      params: the parameters that act: with `learning.publish_every_updates` not always the newest.
-      version: `[] int64`, the number of updates behind them.
-      episode_returns: `[S] float64`, of the episodes under way.
-      episode_lengths: `[S] int64`.
-    """
+    """What acting needs to resume with every stream where it is; numpy leaves."""
 
     state: ActingState
-    params: Tree
-    version: np.ndarray
-    episode_returns: np.ndarray
-    episode_lengths: np.ndarray
+    params: Tree  # that act: with `learning.publish_every_updates` not always the newest
+    version: np.ndarray  # [] int64, the number of updates behind them
+    episode_returns: np.ndarray  # [S] float64, of the episodes under way
+    episode_lengths: np.ndarray  # [S] int64
 
 
 class Acting:
-    """Brings batches to the actor, and what it does to whom it concerns. Owned by its thread.
+    """Brings batches to the actor, and actions, pages and numbers on. Owned by its thread.
 
     There is one for each inference device, with a thread of its own: it waits for its device, and
     the others must not. `run_once` is the body of the thread's loop. With `poll_seconds` 0 it never
-    waits: then whoever calls it decides when time passes.
-
-    Attributes:
-      evaluator: decides on rounds of evaluation and on their results.
-      totals: shared by all inference devices.
-      page_rows: the numbers of pages that it may send at once.
-      last_score: of the evaluation that finished last.
-      best_score: the highest of this session.
-      rounds: of evaluation that have ended; the main thread takes them.
+    waits: then its caller decides when time passes.
     """
 
     def __init__(
@@ -97,6 +119,7 @@ class Acting:
         self._actor = actor
         self._channel = channel
         self._clock = channel.clock
+        # The main thread reads the public attributes: they are rebound, or deques.
         self.evaluator = evaluator
         self._metrics = metrics
         self._tally = metrics.tally()
@@ -107,10 +130,11 @@ class Acting:
         # Of the first row of the open page of each slot.
         self._versions = np.zeros(actor.end_slot, np.int64)
         self._next_poll = 0.0
-        self.page_rows = actor.page_rows
-        self.totals = totals or Totals(hub.environment.metrics)
+        self.page_rows = actor.page_rows  # numbers of pages that it may send at once
+        self.totals = totals or Totals(hub.environment.metrics)  # of all inference devices
         self.last_score: Score | None = None
-        self.best_score: BestScore | None = None
+        self.best_score: BestScore | None = None  # of this session
+        # Of evaluation that have ended; the main thread takes them out.
         self.rounds: collections.deque[EvaluationStatus] = collections.deque()
 
     @property
@@ -120,7 +144,7 @@ class Acting:
 
     @property
     def _params(self) -> VersionedParams:
-        """The newest parameters on its device."""
+        # The newest on its device. Learning rebinds the list, so one look gives one version.
         return self._channel.params[self._device]
 
     def warm_up(self) -> None:
@@ -128,7 +152,7 @@ class Acting:
         self._actor.warm_up(self._params)
 
     def warm_up_largest(self) -> None:
-        """Compiles what acting needs to begin; see `Actor`."""
+        """Compiles what acting needs to start; see `Actor`."""
         self._actor.warm_up_largest(self._params)
 
     def compile_others(self) -> None:
@@ -141,7 +165,7 @@ class Acting:
         if now >= self._next_poll:
             self._next_poll = now + self._poll_seconds
             self._poll(now)
-        # However long it takes until the end of the run is noticed.
+        # Not one step more, however long it takes the main thread to notice the end of the run.
         is_complete = sum(self.totals.steps) >= self.totals.total_steps
         is_training_allowed = not is_complete and self._channel.limiter.wait_to_act(0.0)
         roles: list[Role] = ["training"] if is_training_allowed else []
@@ -169,6 +193,7 @@ class Acting:
         frozen = self._params if is_training else self.evaluator.frozen
         actions, timestep = self._actor.act(batch, frozen)
         self._hub.answer(batch, actions)
+        # From here on env servers step again: the rest costs them nothing.
         end = self._clock()
         measured = self._tally.measured
         measured["queue_wait_ms"].append(1e3 * (start - batch.oldest_arrival))
@@ -185,11 +210,8 @@ class Acting:
         return actions
 
     def snapshot(self) -> ActingSnapshot:
-        """A copy of what acting needs to resume. For the owning thread, or after it has ended.
-
-        There is one inference device where anything resumes.
-        """
-        frozen = self._params
+        """A copy of what acting needs to resume. For the owning thread, or after it has ended."""
+        frozen = self._params  # there is one inference device where anything resumes
         return ActingSnapshot(
             state=self._actor.state(),
             params=jax.tree.map(np.array, frozen.params),
@@ -237,7 +259,7 @@ class Acting:
         self._tally.counted["frames"] += steps * self._frames_per_step
 
     def _observe_metrics(self, batch: Batch) -> None:
-        """What the environments measured of the episodes that end in this batch."""
+        # Of the episodes that end in this batch.
         measured = self._tally.measured
         for item in batch.pending:
             self.totals.add(measured_episodes=len(item.metrics))
@@ -284,7 +306,8 @@ class Acting:
         self._send(FilledPages(pages, streams, slots.tolist(), (), versions))
 
     def _send(self, item: FilledPages) -> None:
-        # Blocks while learning is busy and the queue is full: that bounds what is in flight.
+        # Waits while learning is busy and the queue is full: that bounds what is in flight. Whoever
+        # ends the run sets `is_closed`, which is seen here within POLL_SECONDS.
         start = self._clock()
         is_sent = False
         while not is_sent:
@@ -292,5 +315,5 @@ class Acting:
                 rows = len(item.streams) * self._actor.page_steps
                 self.totals.add(abandoned_rows=rows)
                 raise ClosedError
-            is_sent = self._channel.pages.put(item, timeout=_LOOK_SECONDS)
+            is_sent = self._channel.pages.put(item, timeout=POLL_SECONDS)
         self._waited(self._clock() - start)

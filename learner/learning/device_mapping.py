@@ -1,4 +1,4 @@
-"""How the per-device programs are laid over devices: the one place that says pmap."""
+"""How programs and arrays are laid over devices, the one place that calls pmap, and if they fit."""
 
 import functools
 import operator
@@ -9,47 +9,41 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from learner.learning.learn_step import AXIS, LearnPrograms
+from seedrl.errors import ConfigError
+from seedrl.replay.experience import Scale
 from seedrl.types import Array, Page, Tree
 
 
 class MappedPrograms(NamedTuple):
-    """The learning thread's programs over n devices.
+    """The learning thread's programs over n devices."""
 
-    Attributes:
-      devices: those of this host's n devices that learn, in the order of their shards.
-      inference: the devices that act, in the order of their numbers.
-      insert: `(shard [1, ...], pages [I, ...], plan) -> shard`, on the device of that shard, which
-        the pages must be on, too; else see `learner.learning.page_routing`. Consumes the shard.
-      pick: `(pages [I, ...], rows [R] int32) -> pages [R, ...]`, copies, where the pages are.
-      learn: `(state, replay [n, ...], draw [n, ...], is_enabled) -> (state, replay, numbers)`.
-        Consumes `state` and `replay`. State and numbers are replicated. Of several hosts each gives
-        and gets its own shards, and all must call it.
-      local_part: `leaf -> leaf`, the part of a replicated leaf that lies on the first device.
-      publish: `params -> [actor_params]`, copies for acting of what it needs of the local parts of
-        parameters, on each of its devices; see `Agent`. Copies, because acting reads them while the
-        next learning step consumes the original: sharing the buffer raised errors on one device and
-        crashed the process on four. Of local parts, because a replicated leaf brings its mesh into
-        the type of all that is computed from it, and acting would be compiled again.
-      trace: looks for mistakes in `learn`, by shapes of its arguments, and runs nothing.
-      lower: `learn` for such shapes, to be compiled.
-    """
-
-    devices: Listed[jax.Device]
-    inference: Listed[jax.Device]
+    devices: Listed[jax.Device]  # of this host that learn, in the order of their shards
+    inference: Listed[jax.Device]  # that act, in the order of their numbers
+    # (shard [1, ...], pages [I, ...], plan) -> shard, on the device of that shard, which the pages
+    # must be on, too; see `learner.learning.page_routing`. Consumes the shard.
     insert: Callable[..., Any]
+    # (pages [I, ...], rows [R] int32) -> pages [R, ...], copies, where the pages are.
     pick: Callable[[Tree, Any], Tree]
+    # (state, replay [n, ...], draw [n, ...], is_enabled) -> (state, replay, numbers). Consumes
+    # `state` and `replay`. State and numbers are replicated. Of several hosts each gives and gets
+    # its own shards, and all must call it.
     learn: Callable[..., Any]
-    local_part: Callable[[Array], Array]
+    local_part: Callable[[Array], Array]  # of a replicated leaf: that on the first device
+    # params -> [actor_params], copies for acting, on each of its devices; see `Agent`. Copies,
+    # because acting reads them while the next learning step consumes the original: sharing the
+    # buffer raised errors on one device and crashed the process on four. Of local parts, because a
+    # replicated leaf brings its mesh into the type of all that is computed from it, and acting
+    # would be compiled again.
     publish: Callable[[Tree], Listed[Tree]]
-    trace: Callable[..., object]
-    lower: Callable[..., Any]
+    trace: Callable[..., object]  # of shapes of `learn`'s arguments: raises mistakes, runs nothing
+    lower: Callable[..., Any]  # `learn` for such shapes, to be compiled
 
     @property
     def is_alone(self) -> bool:
-        """Whether one device does it all, so that nothing ever moves between devices."""
+        """True if one device does it all, so that nothing ever moves between devices."""
         return len(self.devices) == 1 and list(self.inference) == list(self.devices)
 
 
@@ -59,18 +53,14 @@ def map_programs(
     inference: Listed[jax.Device] = (),
     everywhere: Listed[jax.Device] = (),
 ) -> MappedPrograms:
-    """Maps the programs over `devices`.
+    """Maps the programs of one device over `devices` of this host.
 
     Args:
-      programs: of one device.
-      devices: of this host.
       inference: those that act, by default the first one.
-      everywhere: of all hosts, in their order; by default there is one.
-
-    `jax.pmap` is today `jit(shard_map(..., check_vma=False))`; swapping that in changes one
-    expression only. Its `pmean` after the gradient is what makes n devices equal to one. Insertion
-    is a program of one device, compiled for each: pages arrive for one shard at a time.
+      everywhere: devices of all hosts, in their order; by default there is one host.
     """
+    # `jax.pmap` is today `jit(shard_map(..., check_vma=False))`; swapping that in changes this
+    # expression only. Its `pmean` after the gradient is what makes n devices equal to one.
     learn = jax.pmap(
         programs.learn,
         axis_name=AXIS,
@@ -87,6 +77,7 @@ def map_programs(
     return MappedPrograms(
         devices=devices,
         inference=acting,
+        # A program of one device, compiled for each: pages arrive for one shard at a time.
         insert=jax.jit(
             functools.partial(_insert, programs.insert),
             donate_argnums=(0,),
@@ -103,14 +94,12 @@ def map_programs(
 
 
 def _lowered(learn: Any, everywhere: Listed[jax.Device], *shapes: Tree) -> Any:
-    """`learn` lowered for shapes of its arguments; `everywhere`: of several hosts all devices.
-
-    There pmap makes an array of all hosts of each that it is given, which shapes are not; what is
-    abstract in the words of jax it leaves alone. It must name the mesh: else the first update would
-    be compiled again.
-    """
+    """`learn` lowered for shapes of its arguments; `everywhere`: of several hosts all devices."""
     if not everywhere:
         return learn.lower(*shapes)
+    # Over several hosts pmap makes a global array of each argument, which shapes are not; it leaves
+    # jax's abstract arrays alone. They must name the mesh, or the first update would be compiled
+    # again.
     mesh = Mesh(np.array(everywhere), (AXIS,)).abstract_mesh
 
     def abstract(leaf: Any, rows: tuple[int, ...] = ()) -> Any:
@@ -131,7 +120,7 @@ def _lowered(learn: Any, everywhere: Listed[jax.Device], *shapes: Tree) -> Any:
 def _publish(
     actor_params: Callable[[Tree], Tree], devices: Listed[jax.Device], inference: Listed[jax.Device]
 ) -> Callable[[Tree], Listed[Tree]]:
-    """See `MappedPrograms.publish`; for one device that acts it is a program, and no more."""
+    """See `MappedPrograms.publish`; for one device that acts it is one program."""
 
     def copied(params: Tree) -> list[Tree]:
         return [jax.tree.map(jnp.copy, actor_params(params))]
@@ -167,17 +156,13 @@ def stack_shards(init: Callable[[], Tree], devices: Listed[jax.Device]) -> Tree:
 def replicate(
     state: Tree, devices: Listed[jax.Device], everywhere: Listed[jax.Device] = ()
 ) -> Tree:
-    """A copy of `state` on every device, laid out as `MappedPrograms.learn` returns it.
-
-    Laid out otherwise, the first update would be compiled once more than all that follow. Of
-    several hosts `everywhere` are all devices, and each gives what is the same on all of them.
-    """
+    """A copy of `state` on every device; of several hosts `everywhere` are all devices."""
+    # Laid out as `MappedPrograms.learn` returns it, or the first update would be compiled twice.
     return _copies(tuple(everywhere or devices))(state, jnp.arange(len(devices)))
 
 
 @functools.cache
 def _copies(devices: tuple[jax.Device, ...]) -> Callable[[Tree, Array], Tree]:
-    """Compiled once for states of one structure."""
     copies: Callable[[Tree, Array], Tree] = jax.pmap(
         lambda tree, _: jax.tree.map(jnp.copy, tree),
         axis_name=AXIS,
@@ -186,3 +171,64 @@ def _copies(devices: tuple[jax.Device, ...]) -> Callable[[Tree, Array], Tree]:
         devices=devices,
     )
     return copies
+
+
+def shapes_of(tree: Tree) -> Tree:
+    """Shapes, dtypes and places of a tree of arrays, which its owner may consume meanwhile."""
+    return jax.tree.map(_shape_of, tree)
+
+
+def _shape_of(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+    # The place of an array that is not committed to a device stays open: to name it would compile
+    # another program than the one that runs.
+    sharding = leaf.sharding if leaf.committed else None
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.weak_type)
+
+
+def rows_on(device: jax.Device, tree: Tree, rows: int) -> Tree:
+    """Shapes of N = `rows` of the example `tree`, `[N, ...]`, on `device`."""
+    place = SingleDeviceSharding(device)
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((rows, *leaf.shape), leaf.dtype, sharding=place), tree
+    )
+
+
+def update_bytes(compiled: Any) -> int | None:
+    """Bytes that a compiled program needs on each device at its worst; None if not known."""
+    needed = compiled.memory_analysis()
+    if needed is None:
+        return None
+    # Its arguments with the replay, temporaries, and results that do not take an argument's place.
+    results = needed.output_size_in_bytes - needed.alias_size_in_bytes
+    return int(needed.argument_size_in_bytes + results + needed.temp_size_in_bytes)
+
+
+def require_update_memory(compiled: Any, scale: Scale, pages_bytes: int) -> None:
+    """Raises ConfigError if the compiled update needs more than a device has.
+
+    `pages_bytes`: of pages on their way to replay, which the device may hold, too.
+    """
+    # Otherwise the first update would fail, an hour after the start if replay fills slowly.
+    needed = update_bytes(compiled)
+    if needed is None or (wanted := needed + pages_bytes) <= scale.device_bytes:
+        return
+    raise ConfigError(
+        f"learning.batch_sequences: an update of {scale.batch_per_device} sequences needs "
+        f"{wanted / 2**30:.1f} GiB on each device with the replay and the pages on their way, but "
+        f"{scale.device_name} has {scale.device_bytes / 2**30:.1f} GiB; use fewer sequences, a "
+        "smaller replay or more devices"
+    )
+
+
+def require_state_memory(shapes: Tree, scale: Scale) -> None:
+    """Raises ConfigError if the learner's state, arrays of these shapes, is more than a device has.
+
+    The shapes follow from an observation that an env server has named.
+    """
+    wanted = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    if wanted > scale.device_bytes:
+        raise ConfigError(
+            f"agent: for this environment its parameters, with all that learns them, need "
+            f"{wanted / 2**30:.1f} GiB on each device, but {scale.device_name} has "
+            f"{scale.device_bytes / 2**30:.1f} GiB; use a smaller network or observation"
+        )

@@ -41,44 +41,29 @@ class LearnerState(NamedTuple):
 
 
 class LearnPrograms(NamedTuple):
-    """Per-device functions, before they are mapped over devices.
-
-    Attributes:
-      init: `key -> LearnerState`.
-      insert: `(replay, pages [I, ...], plan) -> replay`.
-      actor_params: see `Agent`.
-      learn: `(state, replay, draw, is_enabled) -> (state, replay, numbers)`, `draw` as `Index.draw`
-        gives it. An update that is not finite is skipped: the key moves on, and the sequences of
-        its batch are drawn last from then on. With `is_enabled` False nothing changes: that
-        compiles and warms up the program without learning from it.
-    """
+    """Per-device functions, before they are mapped over devices."""
 
     init: Callable[[Array], LearnerState]
-    insert: Callable[[Tree, Page, Tree], Tree]
+    insert: Callable[[Tree, Page, Tree], Tree]  # (replay, pages [I, ...], plan) -> replay
+    # (state, replay, draw, is_enabled) -> (state, replay, numbers), `draw` from `Index.draw`. An
+    # update that is not finite is skipped: the key moves on, and the sequences of its batch get the
+    # lowest priority. With `is_enabled` False nothing changes: that compiles and warms up.
     learn: Callable[[LearnerState, Tree, Tree, Array], tuple[LearnerState, Tree, Numbers]]
-    actor_params: Callable[[Tree], Tree]
+    actor_params: Callable[[Tree], Tree]  # see `Agent`
 
 
 class OverDevices(NamedTuple):
-    """Over those devices of an axis that hold experience; of none, zeros.
+    """Reductions over those devices of an axis that hold experience; of none, zeros."""
 
-    Attributes:
-      mean: `tree -> tree`; what an agent's update gets as `mean`.
-      largest: `[] -> []`, of floats.
-      all_are: `[] bool -> [] bool`: whether it is so on each.
-    """
-
-    mean: Callable[[Tree], Tree]
-    largest: Callable[[Array], Array]
-    all_are: Callable[[Array], Array]
+    mean: Callable[[Tree], Tree]  # what an agent's update gets as `mean`
+    largest: Callable[[Array], Array]  # of floats []
+    all_are: Callable[[Array], Array]  # [] bool -> [] bool
 
 
 def over_devices(is_filled: Array, axis_name: str) -> OverDevices:
-    """For a program that runs under the mapped axis; `is_filled`: `[] bool`, of this device.
-
-    A device alone is asked for no update before it holds experience, and gets plain means: those
-    below would be compiled to other roundings there, for nothing.
-    """
+    """For a program that runs under the mapped axis; `is_filled`: `[] bool`, of this device."""
+    # A device alone makes no update before it holds experience, and gets plain means: those below
+    # would be compiled to other roundings there, for nothing.
     if jax.lax.psum(1, axis_name) == 1:
         return OverDevices(
             functools.partial(jax.lax.pmean, axis_name=axis_name),
@@ -104,7 +89,7 @@ def over_devices(is_filled: Array, axis_name: str) -> OverDevices:
 
 
 def is_all_finite(guarded: Tree) -> Array:
-    """Whether all of it is finite, `[] bool`, on this device: all devices have to agree on it."""
+    """True if all of it is finite, `[] bool`, on this device: all devices have to agree on it."""
     return functools.reduce(
         jnp.logical_and, [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(guarded)]
     )
@@ -113,16 +98,14 @@ def is_all_finite(guarded: Tree) -> Array:
 def priorities_after(
     output: UpdateOutput, weights: Array, is_applied: Array, is_enabled: Array
 ) -> Array:
-    """What the sequences of a batch get, `[B] float32`; NaN keeps what they have.
-
-    Those of an update that is skipped get 0, the least there is: whatever made it not finite would
-    be drawn again, for as long as it is stored.
-    """
+    """New priorities of the sequences of a batch, `[B] float32`; NaN keeps the old one."""
     kept = jnp.full_like(weights, jnp.nan)
     (priorities,) = jax.tree.leaves(output.priorities) or (kept,)
     if priorities.shape != weights.shape:
         # Chunk i of sequence b is at column i B + b: a sequence has the largest of its chunks.
         priorities = jnp.max(priorities.reshape(-1, *weights.shape), axis=0)
+    # The sequences of a skipped update get 0, the lowest: otherwise the one that made it not finite
+    # would be drawn again, as long as it is stored.
     return jnp.where(is_applied, priorities, jnp.where(is_enabled, 0.0, kept))
 
 
@@ -192,12 +175,12 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
     def learn(
         state: LearnerState, stored: Tree, draw: Tree, is_enabled: Array
     ) -> tuple[LearnerState, Tree, Numbers]:
-        # The stored key stays equal on all devices; what each device draws differs by its index.
+        # The stored key stays equal on all devices; the keys for drawing differ by device.
         next_key, key = jax.random.split(state.key)
         sample_key, update_key = jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))
         sequence, weights, places = memory.sample(stored, draw, sample_key, largest)
         check_learning(agent, state.agent, sequence)  # once, when this is traced
-        # Only what an empty shard gives weighs nothing throughout.
+        # Only sequences of an empty shard have no weight at all.
         over = over_devices(jnp.any(weights > 0), AXIS)
         update = functools.partial(agent.update, mean=over.mean)
         seen, seen_weights = agent.preprocess_batch(state.agent, sequence, weights)
@@ -214,6 +197,7 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         is_finite = over.all_are(is_all_finite((output.guarded, guarded)))
         is_applied = is_finite & is_enabled
         new = new._replace(updates=state.updates + 1)
+        # Skipped on the device: the host knows only when the numbers arrive, which is too late.
         new = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new, state.agent)
         # With the key of a skipped update the same batch would be drawn again, for ever.
         key = jnp.where(is_enabled, next_key, state.key)
@@ -252,7 +236,7 @@ def packed(numbers: Mapping[str, Array]) -> Numbers:
 
 
 def initial_state(agent: Agent, key: Array) -> LearnerState:
-    """What learning begins with; traceable."""
+    """The state of a new run; traceable."""
     params_key, key = jax.random.split(key)
     return LearnerState._make((*agent.init_state(agent.init(params_key)), key))
 

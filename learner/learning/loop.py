@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from learner.learning.device_mapping import MappedPrograms
+from learner.learning.device_mapping import MappedPrograms, shapes_of
 from learner.learning.learn_step import LearnerState, Numbers
 from learner.learning.page_routing import (
     ShardedReplay,
@@ -16,7 +16,6 @@ from learner.learning.page_routing import (
 )
 from learner.report.metrics import Metrics
 from learner.runtime.channel import ActorLearnerChannel, FilledPages, Requests, VersionedParams
-from learner.runtime.shapes import shapes_of
 from seedrl.replay.buffer import ReplayState
 from seedrl.types import Page, Tree
 
@@ -24,36 +23,21 @@ POLL_SECONDS = 0.05
 
 
 class Snapshot(NamedTuple):
-    """What a checkpoint needs, on the host. Learning takes it; whoever wires adds acting's part.
+    """A run's state for a checkpoint, on the host: a copy that no thread changes any more."""
 
-    Attributes:
-      state: numpy leaves.
-      indices: the replay's page indices, one per shard, as plain values.
-      replay: numpy leaves, or `()` if the replay is not saved.
-      acting: numpy leaves; `()` if the streams are cut where the run resumes.
-      meta: counts of that very moment, by their names in a checkpoint.
-      confirmed: parameters that are saved in place of those of `state`; None if none are.
-    """
-
-    state: LearnerState
-    indices: list[dict[str, object]]
-    replay: ReplayState | tuple[()]
-    acting: Tree = ()
-    meta: Mapping[str, Any] = {}
-    confirmed: Tree | None = None
+    state: LearnerState  # numpy leaves
+    indices: list[dict[str, object]]  # the replay's page indices, one per shard, as plain values
+    replay: ReplayState | tuple[()]  # numpy leaves; () if the replay is not saved
+    acting: Tree = ()  # numpy leaves; () if the streams are cut where the run resumes
+    meta: Mapping[str, Any] = {}  # counts of that very moment, by their names in a checkpoint
+    confirmed: Tree | None = None  # parameters that are saved in place of those of `state`
 
 
 class Learning:
     """Owns the learner state and the replay on the devices. `run_once` is the thread's loop body.
 
-    The replay says which shard a page goes to. With `poll_seconds` 0 it never waits for the other
-    side.
-
-    Attributes:
-      snapshots: taken between two updates.
-      num_applied, num_skipped: updates of this object that were finite, and that were not.
-      abandoned_rows: rows that replay had no room for when the session ended.
-      num_stale: pages that were dropped when they arrived, see `Experience.stale`.
+    Every program consumes those arrays and gives new ones: the thread holds the only references.
+    Others read counters and ask for `snapshots`. With `poll_seconds` 0 it never waits for acting.
     """
 
     def __init__(
@@ -74,7 +58,8 @@ class Learning:
         # All but the memory, which every insertion and update replaces.
         self._shards = replay._replace(memory=())
         self._example_draw = _stacked([replay.example_draw] * len(replay.indices))
-        self.abandoned_rows = self.num_stale = 0
+        self.abandoned_rows = 0  # that replay had no room for when the session ended
+        self.num_stale = 0  # pages that were dropped when they arrived, see `Experience.stale`
         self._restored_pages = sum(index.num_inserted for index in replay.indices)
         self._channel = channel
         self._limiter = channel.limiter
@@ -85,10 +70,10 @@ class Learning:
         # Of an update that may still be computed: its metrics, and a copy of the parameters after
         # it if they are to be published.
         self._in_flight: tuple[Numbers, Sequence[Sequence[Tree]]] | None = None
-        # Shapes alone: while a thread compiles for them, another consumes the arrays.
+        # Shapes only: while a thread compiles for them, this one consumes the arrays.
         self._shapes = shapes_of((state, replay.memory))
-        self.snapshots = Requests(self.final_snapshot)
-        self.num_applied = self.num_skipped = 0
+        self.snapshots = Requests(self.final_snapshot)  # answered between two updates
+        self.num_applied = self.num_skipped = 0  # updates of this session, finite and not
         # The device's own counter, mirrored: reading it back would wait for the update. It counts
         # one that is being computed, unlike `updates`.
         self._newest = self._first = int(np.asarray(jax.device_get(state.updates)))
@@ -124,7 +109,7 @@ class Learning:
 
     @property
     def replay_fill(self) -> float:
-        """Which share of the replay holds experience: the mean of the shards."""
+        """Share of the replay that holds experience: the mean of the shards."""
         return sum(index.fill for index in self._shards.indices) / len(self._shards.indices)
 
     def sequences_of_shards(self, steps_to_insert: int = 0) -> list[int]:
@@ -134,12 +119,7 @@ class Learning:
         return [index.num_sequences + more for index in self._shards.indices]
 
     def warm_up(self, page: Page, page_rows: tuple[int, ...]) -> None:
-        """Compiles all programs, and runs the update without effect.
-
-        Args:
-          page: example page (shapes and dtypes).
-          page_rows: numbers of pages that may arrive at once.
-        """
+        """Compiles all programs, and runs the update without effect; see `compile_insertion`."""
         self.compile_insertion(page, page_rows)
         self._state, self._replay, numbers = self._programs.learn(
             self._state, self._replay, self._example_draw, np.bool_(False)
@@ -147,9 +127,11 @@ class Learning:
         jax.block_until_ready((numbers, self._published()))
 
     def compile_insertion(self, page: Page, page_rows: tuple[int, ...]) -> None:
-        """Compiles insertion without running it, on any thread; for the arguments see `warm_up`.
+        """Compiles insertion without running it, on any thread.
 
-        The plans that it asks for are of padding alone, which changes nothing in the page index.
+        Args:
+          page: example page (shapes and dtypes).
+          page_rows: numbers of pages that may arrive at once.
         """
         shards, shapes = self._shards, self._shapes[1]
         compile_insertion(
@@ -157,19 +139,19 @@ class Learning:
         )
 
     def trace_update(self) -> None:
-        """The first part of `compile_update`, kept by jax. ConfigError: a mistake in the agent."""
+        """The first part of `compile_update`. Raises ConfigError for a mistake in the agent."""
         self._programs.trace(*self._shapes, self._example_draw, np.bool_(True))
 
     def compile_update(self) -> Any:
-        """Compiles the update without running it, on any thread; what is compiled."""
+        """Compiles the update without running it, on any thread; returns what is compiled."""
         lowered = self._programs.lower(*self._shapes, self._example_draw, np.bool_(True))
         return lowered.compile()
 
     def run_once(self) -> bool:
-        """Inserts what has arrived, then learns once if an update is owed; whether it did."""
+        """Inserts what has arrived, then learns once if an update is owed; True if it did."""
         is_ready = self.run_without_update()
         start = self._clock()
-        # Not ready, nothing is owed, and no time is lost; but other hosts may wait to hear so.
+        # Not ready, nothing is owed, and no time is lost; but other hosts may wait for this vote.
         is_owed = self._limiter.wait_to_learn(self._poll_seconds if is_ready else 0.0)
         if is_ready:
             self._tally.waited["learning"] += self._clock() - start
@@ -178,7 +160,7 @@ class Learning:
         return is_owed
 
     def run_without_update(self) -> bool:
-        """Does all that does not wait for an update that is owed; whether replay can be sampled."""
+        """Does all that comes before an update; True if replay can be sampled."""
         self.insert_pages(0.0 if self._is_ready else self._poll_seconds)
         # At most one update in flight: a queue of them would keep acting from the device.
         self.finish_update()
@@ -188,13 +170,11 @@ class Learning:
         return self._is_ready
 
     def insert_pages(self, timeout: float = 0.0) -> None:
-        """Puts into replay what acting has sent. For the owning thread, or after it has ended.
-
-        What there is no room for stays in the queue, and acting waits once that is full.
-        """
+        """Puts into replay what acting has sent. For the owning thread, or after it has ended."""
         # Not more than wait now: acting could keep sending for ever.
         pages = self._channel.pages
         for _ in range(len(pages) or int(timeout > 0)):
+            # Without room they stay in the queue, and acting waits once that is full.
             if not all(index.has_room(self._shards.most_pages) for index in self._shards.indices):
                 return
             if (item := pages.get(timeout)) is not None:
@@ -238,7 +218,7 @@ class Learning:
         is_published = self._newest % self._publish_every == 0
         self._in_flight = numbers, [self._published()] if is_published else []
         self._channel.learned_version = self._newest
-        # Applied or not: if acting waited for those that are skipped, nothing new would arrive.
+        # Applied or not: if acting waited for skipped updates, nothing new would arrive.
         self._limiter.took()
         self._channel.wake_acting()
 
@@ -246,10 +226,8 @@ class Learning:
         return self._programs.publish(jax.tree.map(self._programs.local_part, self._state.params))
 
     def finish_update(self) -> None:
-        """Waits for the update under way, if there is one, and publishes what it has learned.
-
-        Not earlier: whoever acts with parameters that are still being computed waits for them.
-        """
+        """Waits for the update under way, if there is one, and publishes its parameters."""
+        # Not earlier: acting with parameters that are still being computed would wait for them.
         if self._in_flight is None:
             return
         (numbers, copies), self._in_flight = self._in_flight, None
@@ -266,7 +244,7 @@ class Learning:
         self._tally.counted["updates"] += 1 - skipped
         if skipped:
             # The device does not count it; versions must be the device's. Its numbers are left out:
-            # one that is not finite would be all that is seen of the interval.
+            # one that is not finite would hide all others of the interval.
             self._newest -= 1
             self.num_skipped += 1
             return
@@ -290,7 +268,6 @@ def padded(streams: Sequence[int], num_rows: int, stale: Sequence[int]) -> list[
 
 
 def _stacked(trees: Sequence[Tree]) -> Tree:
-    """A tree of each shard as one, `[n, ...]`."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
 
 

@@ -7,42 +7,31 @@ from typing import Any, NamedTuple, cast
 import jax
 import numpy as np
 
-from learner.learning.device_mapping import MappedPrograms
-from learner.runtime.shapes import rows_on
+from learner.learning.device_mapping import MappedPrograms, rows_on
 from seedrl.replay.experience import Index, no_accounts
 from seedrl.replay.index import by_slot, none_stale
 from seedrl.types import Page, Tree
 
 
 class ShardedReplay(NamedTuple):
-    """The replay over n devices.
+    """The replay over n devices."""
 
-    Attributes:
-      memory: on the devices, leaves `[n, ...]`.
-      indices: what the host knows of each shard.
-      page_steps: K.
-      most_pages: that may arrive at once.
-      page_rows: numbers of pages that there are insertion programs for, ascending; whatever arrives
-        if empty.
-      is_mixed: whether pages that arrive together may belong to several shards.
-      starts_in_page: sequences that start in a page, at most.
-      example_draw, shard_of, accounts, stale: see `Experience`.
-    """
-
-    memory: Tree
-    indices: Sequence[Index]
-    page_steps: int
-    most_pages: int
+    memory: Tree  # on the devices, leaves [n, ...]; the learning thread's
+    indices: Sequence[Index]  # of each shard, on the host
+    page_steps: int  # K
+    most_pages: int  # that may arrive at once
+    # Numbers of pages that there are insertion programs for, ascending; if empty, for any.
     page_rows: Sequence[int] = ()
-    is_mixed: bool = True
-    starts_in_page: int = 1
+    is_mixed: bool = True  # pages that arrive together may belong to several shards
+    starts_in_page: int = 1  # sequences that start in a page, at most
+    # See `Experience`.
     example_draw: Tree = ()
     shard_of: Callable[[Sequence[int], int, int], list[int]] = by_slot
     accounts: Callable[[Any], Mapping[str, int]] = no_accounts
     stale: Callable[[Sequence[int], int, int], Sequence[int]] = none_stale
 
     def rows_by_account(self) -> dict[str, int]:
-        """Rows of stored pages by what has become of them, where the replay counts that."""
+        """Rows of stored pages by account, if the replay counts them."""
         counted: Counter[str] = Counter()
         for index in self.indices:
             counted.update(self.accounts(index))
@@ -50,18 +39,13 @@ class ShardedReplay(NamedTuple):
 
 
 class Parcel(NamedTuple):
-    """The pages of one shard, of I that arrived together.
-
-    Attributes:
-      shard: whose they are.
-      rows: which of the I rows it is sent, padded to a number that there is a program for; empty
-        for all of them, as they lie.
-      streams: of each row that is sent; -1 for one that is not to be stored.
-    """
+    """The pages of one shard, of I that arrived together."""
 
     shard: int
+    # Which of the I rows it is sent, padded to a number that there is a program for; empty for all
+    # of them, as they lie.
     rows: Sequence[int]
-    streams: Sequence[int]
+    streams: Sequence[int]  # of each row that is sent; -1 for one that is not to be stored
 
 
 def owners(
@@ -70,10 +54,8 @@ def owners(
     slots: Sequence[int],
     stale: Sequence[int] = (),
 ) -> list[int]:
-    """The shard of each page, by its slot; see `Experience.shard_of`.
-
-    The pages at `stale` are of no shard, -1: the others are dealt as if they had never come.
-    """
+    """The shard of each page, by its slot; see `Experience.shard_of`; -1 for pages at `stale`."""
+    # The others are assigned as if the stale ones had never come.
     num_inserted = sum(index.num_inserted for index in indices)
     kept = [position for position in range(len(slots)) if position not in stale]
     found = [-1] * len(slots)
@@ -86,17 +68,15 @@ def owners(
 def parcels(
     streams: Sequence[int], owners: Sequence[int], *, num_rows: int, sizes: Sequence[int] = ()
 ) -> list[Parcel]:
-    """What each shard is sent: one parcel for each that owns a page.
-
-    Pages of one owner go as they lie, which costs nothing where they are on its device.
+    """One parcel for each shard that owns a page.
 
     Args:
-      streams, owners: of each page; an owner of -1 for one that nobody stores.
+      streams, owners: of each page; an owner of -1 for one that is not stored.
       num_rows: I, at least as many as there are pages; the rows beyond are padding.
-      sizes: numbers of rows that there are programs for, ascending; I alone if empty.
+      sizes: numbers of rows that there are programs for, ascending; only I if empty.
     """
     shards = sorted(set(owners) - {-1})
-    if len(shards) == 1:
+    if len(shards) == 1:  # they go as they lie, which costs nothing if they are on its device
         kept = [stream if owner >= 0 else -1 for stream, owner in zip(streams, owners, strict=True)]
         return [Parcel(shards[0], (), kept + [-1] * (num_rows - len(kept)))]
     found = []
@@ -116,10 +96,7 @@ def plan_parcels(
     num_rows: int,
     stale: Sequence[int] = (),
 ) -> list[tuple[Parcel, Tree]]:
-    """The parcels of pages that have arrived, each with its shard's plan, which is taken as done.
-
-    For the arguments see `owners` and `parcels`.
-    """
+    """The parcels of pages that have arrived, each with its shard's plan, as if already done."""
     found = parcels(
         streams,
         owners(shards.indices, shards.shard_of, slots, stale),
@@ -137,12 +114,11 @@ def insert_parcels(
 ) -> Tree:
     """The replay `[n, ...]` with the pages of each parcel in its shard. Consumes `replay`.
 
-    Only the devices that own pages have anything to do, and none waits for another.
-
     Args:
       pages: leaves `[I, ...]`, on any device.
       planned: each parcel with its shard's plan for it, see `Index.plan`.
     """
+    # Only the devices that own pages have work, and none waits for another.
     shards = shards_of(replay, len(programs.devices))
     for parcel, plan in planned:
         own: Tree = pages
@@ -154,16 +130,16 @@ def insert_parcels(
 
 
 def _on(device: jax.Device, pages: Tree) -> Tree:
-    # Handing over what is there already takes 0.4 ms, longer than all else.
+    # Handing over pages that are there already takes 0.4 ms, longer than all else.
     leaves = jax.tree.leaves(pages)
     is_there = leaves and isinstance(leaves[0], jax.Array) and leaves[0].devices() == {device}
     return pages if is_there else jax.device_put(pages, device)
 
 
 def shards_of(replay: Tree, num_shards: int) -> list[Tree]:
-    """The shard of each device, leaves `[1, ...]`, in the buffers of `replay`."""
+    # Leaves [1, ...], in the buffers of `replay`.
     if num_shards == 1:
-        return [replay]  # to take apart and join what is whole takes 0.3 ms
+        return [replay]  # taking apart and joining takes 0.3 ms
     return [
         jax.tree.map(lambda leaf, shard=shard: leaf.addressable_data(shard), replay)
         for shard in range(num_shards)
@@ -181,18 +157,14 @@ def compile_insertion(
 ) -> None:
     """Compiles all that `insert_parcels` may run, without running it; for any thread.
 
-    Args:
-      replay: its shapes, `[n, ...]`.
-      indices: asked for plans of padding alone, which change nothing in them.
-      page: example page (shapes and dtypes).
-      page_rows: numbers of pages that may arrive at once, and be sent to a shard, ascending.
-      is_mixed: see `ShardedReplay`.
+    `replay` and `page` are shapes; the other arguments are as in `ShardedReplay`.
     """
     insert, pick = cast(Any, programs.insert), cast(Any, programs.pick)
     shards = _shapes_of_shards(replay, programs.devices)
     for rows in page_rows:
         for device, shard, index in zip(programs.devices, shards, indices, strict=True):
             pages = rows_on(device, page, rows)
+            # A plan of padding only changes nothing in the index, which another thread uses.
             insert.lower(shard, pages, index.plan([-1] * rows)).compile()
         for source in programs.inference if is_mixed else ():
             arrived = rows_on(source, page, rows)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from learner.multihost.peers import Peers
-from learner.runtime.rate_limiter import RateLimiter
+from learner.runtime.channel import RateLimiter
 from seedrl.replay.rate_limiter import Limiter
 
 # How long a host waits for experience of its own before it votes without. The others, which may

@@ -1,16 +1,20 @@
-"""Everything that crosses between the acting and the learning thread."""
+"""Everything that crosses between the acting threads and the learning thread.
+
+Pages go one way, parameters and versions the other; the rate limiter makes the side that is ahead
+wait. Arrays are handed over: the sender keeps no reference, so no lock guards an array.
+"""
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 import jax
 
-from learner.runtime.rate_limiter import RateLimiter
+from seedrl.replay.rate_limiter import Limiter
 from seedrl.types import Page, Tree
 
 # Pages on their way: enough that acting never waits for an update of ordinary length, and little
@@ -19,21 +23,13 @@ MOST_BYTES = 256 * 2**20
 
 
 class FilledPages(NamedTuple):
-    """Pages on their way to replay.
+    """Pages on their way to replay."""
 
-    Attributes:
-      pages: leaves `[I, ...]` on the device that acted; rows beyond `len(streams)` are padding.
-      streams: the stream of each page, in order.
-      slots: the slot of each page.
-      ended: streams that were cut; nothing more arrives from them.
-      versions: of each page, the version that acted on its first row: none of it is older.
-    """
-
-    pages: Page | tuple[()]
-    streams: Sequence[int]
-    slots: Sequence[int]
-    ended: Sequence[int]
-    versions: Sequence[int]
+    pages: Page | tuple[()]  # [I, ...] on the device that acted; rows beyond `streams` are padding
+    streams: Sequence[int]  # of each page, in order
+    slots: Sequence[int]  # of each page
+    ended: Sequence[int]  # streams that were cut; no more pages arrive from them
+    versions: Sequence[int]  # of each page, that acted on its first row: no row's is older
 
 
 class VersionedParams(NamedTuple):
@@ -46,8 +42,7 @@ class VersionedParams(NamedTuple):
 class PageQueue:
     """Pages from the acting threads to the learning thread, in order; bounded by their bytes.
 
-    Acting waits in `put` while those that wait are too large together: that bounds what is in
-    flight. One item is taken in whatever its size, or it could never be sent.
+    Acting waits in `put` while those that wait are too large together; learning waits in `get`.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES):
@@ -57,7 +52,7 @@ class PageQueue:
         self._changed = threading.Condition()  # guards all of this
 
     def put(self, item: FilledPages, timeout: float) -> bool:
-        """Sends `item` once there is room; whether there was in time."""
+        """Sends `item` once there is room; False if there was none in time."""
         size = _bytes_of(item)
         with self._changed:
             if not self._changed.wait_for(lambda: self._has_room(size), timeout):
@@ -68,6 +63,7 @@ class PageQueue:
             return True
 
     def _has_room(self, size: int) -> bool:
+        # One item is taken in whatever its size, or it could never be sent.
         return not self._num_bytes or self._num_bytes + size <= self._most_bytes
 
     def get(self, timeout: float = 0.0) -> FilledPages | None:
@@ -85,34 +81,108 @@ class PageQueue:
 
 
 def _bytes_of(item: FilledPages) -> int:
-    """Of its arrays, padding included."""
     return sum(int(leaf.nbytes) for leaf in jax.tree.leaves(item.pages))
+
+
+class RateLimiter:
+    """Makes the side that is ahead wait: a lock around a `Limiter`, the value that decides.
+
+    Acting calls `acted` and `wait_to_act`, learning all else. `AgreedLimiter` takes its place if a
+    run has several hosts.
+    """
+
+    def __init__(self, limiter: Limiter):
+        self._limiter = limiter
+        self._is_closed = False
+        self._changed = threading.Condition()  # guards all of this
+
+    @property
+    def now(self) -> Limiter:
+        """The current value."""
+        with self._changed:
+            return self._limiter
+
+    def acted(self, steps: int, pages: int = 0) -> None:
+        """Counts training environment steps, and the pages that they filled."""
+        with self._changed:
+            self._limiter = self._limiter.acted(steps, pages)
+            # Only learning waits for this. Woken in vain, it would take the interpreter from acting
+            # at every batch.
+            if self._limiter.may_learn():
+                self._changed.notify_all()
+
+    def dropped(self, pages: int) -> None:
+        """Takes pages back that acting has filled, and that will never be learned from."""
+        self.acted(0, -pages)
+
+    def holds(self, num_sequences: Sequence[int]) -> bool:
+        """Takes the number of sequences in each shard; True if learning may start."""
+        with self._changed:
+            self._limiter = self._limiter.holds(num_sequences)
+            self._changed.notify_all()
+            return self._limiter.is_ready
+
+    def took(self) -> None:
+        """Counts an update that was taken, applied or not: its debt is paid."""
+        with self._changed:
+            self._limiter = self._limiter.took()
+            self._changed.notify_all()
+
+    def applied(self) -> None:
+        """Counts an update, taken before, that was applied."""
+        with self._changed:
+            self._limiter = self._limiter.applied()  # no thread waits for this
+
+    def restore(self, counts: Mapping[str, float]) -> None:
+        """Continues from the counts of a checkpoint."""
+        with self._changed:
+            self._limiter = self._limiter.restored(counts)
+
+    def wait_to_act(self, timeout_seconds: float) -> bool:
+        """True once training slots may act; False at the deadline or once closed."""
+        return self._wait(lambda: self._limiter.may_act(), timeout_seconds)
+
+    def wait_to_learn(self, timeout_seconds: float) -> bool:
+        """True once an update may be taken; False at the deadline or once closed."""
+        # There is one learning thread, which calls `took` before it asks again.
+        return self._wait(lambda: self._limiter.may_learn(), timeout_seconds)
+
+    def abstain(self) -> None:
+        """No update can be taken yet. Here there is no other host to tell."""
+
+    def close(self) -> None:
+        """Ends all waiting, for good."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _wait(self, is_allowed: Callable[[], bool], timeout_seconds: float) -> bool:
+        # Not `wait_for`: acting asks at every batch, and nearly always may act at once.
+        deadline = time.monotonic() + timeout_seconds
+        with self._changed:
+            while not self._is_closed and not is_allowed():
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    return False
+                self._changed.wait(remaining)
+            return not self._is_closed
 
 
 @dataclass(eq=False)
 class ActorLearnerChannel:
-    """What acting and learning share, and all that they know of each other.
+    """All that acting and learning share.
 
-    Learning rebinds `params` and `learned_version`, and whoever ends the run `is_closed`, which
-    needs no lock; acting reads them.
-
-    Attributes:
-      limiter: holds the replay ratio between the two.
-      pages: from acting to learning, in order: full pages, and streams that have ended.
-      params: from learning to acting: the newest parameters, on each inference device.
-      learned_version: from learning to acting: the number of updates taken, published or not.
-      wake_acting: makes acting look again at what the limiter allows.
-      clock: seconds, monotonic, for both.
-      is_closed: whether nothing more is to be sent.
+    Learning rebinds `params` and `learned_version`, the main thread `is_closed`; acting reads them.
+    Rebinding is atomic, so they need no lock.
     """
 
-    limiter: RateLimiter
-    pages: PageQueue
-    params: Sequence[VersionedParams]
-    learned_version: int
-    wake_acting: Callable[[], None]
+    limiter: RateLimiter  # holds the replay ratio between the two
+    pages: PageQueue  # from acting to learning: full pages, and streams that have ended
+    params: Sequence[VersionedParams]  # the newest on each inference device
+    learned_version: int  # number of updates taken, published or not
+    wake_acting: Callable[[], None]  # makes acting look again at what the limiter allows
     clock: Callable[[], float] = time.monotonic
-    is_closed: bool = False
+    is_closed: bool = False  # no more pages are to be sent
 
 
 def open_channel(
@@ -121,52 +191,35 @@ def open_channel(
     *,
     wake_acting: Callable[[], None],
     clock: Callable[[], float] = time.monotonic,
-    most_bytes: int = MOST_BYTES,
 ) -> ActorLearnerChannel:
-    """A channel without pages, in which `first` is the newest version on each inference device.
-
-    `most_bytes`: of the pages that acting may send before learning takes them; then it waits.
-    """
-    return ActorLearnerChannel(
-        limiter, PageQueue(most_bytes), first, first[0].version, wake_acting, clock
-    )
+    """A channel without pages, in which `first` is the newest version on each inference device."""
+    return ActorLearnerChannel(limiter, PageQueue(), first, first[0].version, wake_acting, clock)
 
 
 A = TypeVar("A")
 T = TypeVar("T")
 
 
-class _Request(NamedTuple, Generic[A, T]):
-    argument: A
-    answer: Future[T]
-
-
 class Requests(Generic[A, T]):
-    """Where something is asked for, by one thread, and taken, by another that owns the state.
-
-    Attributes:
-      take: `argument -> answer`, for the owner's thread, or after that has ended.
-      request_made: what was asked for; whoever owns the state calls `answer` if it is not None.
-    """
+    """Requests that one thread makes and another one, which owns the state, answers."""
 
     def __init__(self, take: Callable[[A], T]):
-        self.take = take
-        self.request_made: _Request[A, T] | None = None  # rebinding needs no lock
+        self.take = take  # called by the owner's thread, or after that has ended
+        # The newest one; its owner calls `answer` if it is not None. Rebinding needs no lock.
+        self.request_made: tuple[A, Future[T]] | None = None
 
     def request(self, argument: A) -> Future[T]:
-        """Asks for an answer.
-
-        Each request has a future of its own, so that an answer that nobody waits for any more is
-        not taken for the next one's.
-        """
-        request = _Request[A, T](argument, Future())
-        self.request_made = request
-        return request.answer
+        """Asks for an answer, which the future gets."""
+        # A future of its own: an answer that is late must not be taken for the next request's.
+        answer = Future[T]()
+        self.request_made = argument, answer
+        return answer
 
     def answer(self) -> None:
-        """Takes what was asked for, if something was. Called by the owner, when at rest."""
+        """Answers the request, if there is one. Called by the owner, when at rest."""
         # Looked at before it is cleared: a first request that is made in between is not lost.
         if (request := self.request_made) is None:
             return
         self.request_made = None
-        request.answer.set_result(self.take(request.argument))
+        argument, answer = request
+        answer.set_result(self.take(argument))

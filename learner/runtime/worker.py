@@ -1,25 +1,19 @@
-"""A thread that repeats one piece of work, and whose death nobody can overlook."""
+"""A thread that repeats one piece of work, and whose death ends the run."""
 
 import sys
 import threading
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import Self
 
-from learner.runtime.watchdog import Heartbeat, wait_awake
+from learner.runtime.watchdog import Heartbeat
 
 
 class ClosedError(Exception):
-    """The other side has closed: what raises it ends quietly."""
+    """The other side has closed: a thread that raises it ends quietly."""
 
 
 class Worker:
-    """Runs `body` again and again until `stop`, or until it raises.
-
-    Attributes:
-      name: of the thread.
-      failure: what it raised; `failed` is set then. The event is shared by all workers of a run, so
-        that whoever waits for one waits for all.
-    """
+    """Runs `body` again and again until `stop`, or until it raises."""
 
     def __init__(
         self,
@@ -28,11 +22,12 @@ class Worker:
         failed: threading.Event,
         heartbeat: Heartbeat | None = None,
     ):
-        """`heartbeat`: beaten before each piece of work; None if nobody watches."""
+        """`heartbeat`: beaten before each piece of work; None if the thread is not watched."""
         self.name = name
         self._heartbeat = heartbeat or Heartbeat(name)
-        self.failure: BaseException | None = None
+        self.failure: BaseException | None = None  # what the body raised
         self._body = body
+        # Set after `failure`. All workers of a run share it, so that one wait is for all of them.
         self._failed = failed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -42,15 +37,10 @@ class Worker:
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:
-        """Asks the thread to end after its present piece of work; whether it has in time.
-
-        Time in which this process is suspended does not count.
-        """
+        """Asks the thread to end after its present piece of work; True if it has in time."""
         self._stop.set()
-        return self._thread.ident is None or wait_awake(self._joined, timeout)
-
-    def _joined(self, timeout: float) -> bool:
-        self._thread.join(timeout)
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -67,25 +57,14 @@ class Worker:
             self._heartbeat.rest()
 
 
-class Death(NamedTuple):
-    """Which thread has died, and of what."""
-
-    thread: str
-    error: BaseException
-
-
 class Deaths:
     """Inside its `with`, notes the first thread of this process that dies; prints its traceback.
 
-    Whoever starts a thread may watch it better: this is for all that nobody watches. What dies
-    before a run has begun, while it waits for env servers, ends it too.
-
-    Attributes:
-      first: the first death; None as long as all live.
+    For all threads that no `Worker` runs: also while a run waits for its first env server.
     """
 
     def __init__(self) -> None:
-        self.first: Death | None = None
+        self.first: tuple[str, BaseException] | None = None  # the thread's name, and its error
         self._before = threading.excepthook
 
     def __enter__(self) -> Self:
@@ -98,8 +77,8 @@ class Deaths:
     def _note(self, arguments: threading.ExceptHookArgs) -> None:
         if self.first is None and arguments.exc_value is not None:
             name = "" if arguments.thread is None else arguments.thread.name
-            self.first = Death(name, arguments.exc_value)
-        # Not the hook before: it may do nothing, and this one is the last to know.
+            self.first = name, arguments.exc_value
+        # Not the hook before, which may do nothing: the traceback would be lost.
         sys.excepthook(
             arguments.exc_type, arguments.exc_value or SystemExit(), arguments.exc_traceback
         )

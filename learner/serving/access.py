@@ -6,15 +6,12 @@ without an address a learner serves on a socket that only its own user can reach
 
 import contextlib
 import dataclasses
-import errno
 import fcntl
 import hashlib
 import hmac
 import os
-import socket
 import stat
 import tempfile
-import time
 import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
@@ -22,15 +19,13 @@ from typing import Any
 
 import grpc
 
-from learner.serving.peer import EndError
+from learner.serving.hub import EndError
 from seedrl.config import Config
 from seedrl.errors import AddressInUseError, ConfigError
 from seedrl.wire.channel import TOKEN_KEY
 from seedrl.wire.credentials import read_token
 
 _LONGEST_FOLDER_BYTES = 60  # of the 107 bytes that a socket's path may have
-# Between two reports of calls without the token: a flood must not take the hub's lock each time.
-_REPORT_SECONDS = 1.0
 _UNKNOWN = EndError(
     grpc.StatusCode.UNAUTHENTICATED,
     "expected the learner's token; start the env server with --token-file",
@@ -46,10 +41,10 @@ def with_address(config: Config, workdir: Path) -> Config:
 
 
 def private_address(workdir: Path) -> str:
-    """`unix:/path` in a folder of this user's alone: the same for each learner of the run folder.
+    """`unix:/path` in a private folder of this user: the same for each learner of the run folder.
 
-    So env servers find a learner again that was started again. Raises ConfigError if the folder is
-    somebody else's, or open to others.
+    So env servers find a learner again that was restarted. Raises ConfigError if the folder is
+    another user's, or open to others.
     """
     parent = tempfile.gettempdir()
     if len(os.fsencode(parent)) > _LONGEST_FOLDER_BYTES:
@@ -62,7 +57,7 @@ def private_address(workdir: Path) -> str:
         raise ConfigError(
             f"cannot make {folder} for the learner's socket ({error.strerror}); give --bind"
         ) from error
-    # Whoever made it first could otherwise stand between the learner and its env servers.
+    # A user who made it first could otherwise stand between the learner and its env servers.
     is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
     if not is_own or found.st_mode & 0o077:
         raise ConfigError(
@@ -73,64 +68,33 @@ def private_address(workdir: Path) -> str:
     return f"unix:{folder}/{name}"
 
 
-class AddressLock:
-    """Holds `<socket path>.lock` for a `unix:` address; for others the port itself is the lock.
+def lock_address(bind: str) -> contextlib.ExitStack:
+    """Holds `<socket path>.lock` for a `unix:` address until it is closed.
 
-    A port is only looked at, so that one that is taken is reported in one line: gRPC, which
-    takes it, would report it a second time in its own words.
-
-    Raises AddressInUseError if another process holds it, ConfigError if the file of a socket
-    cannot be made.
+    Raises AddressInUseError if another process holds it, ConfigError if it cannot be made.
     """
-
-    def __init__(self, bind: str):
-        self._descriptor: int | None = None
-        if not bind.startswith("unix:"):
-            _look_at_port(bind)
-            return
-        path = Path(bind.removeprefix("unix:"))
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._descriptor = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
-        except OSError as error:
-            raise ConfigError(
-                f"serving.bind: expected a path where a socket can be made, got {bind} "
-                f"({error.strerror})"
-            ) from error
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.release()
-            raise AddressInUseError(
-                f"cannot serve on {bind}: another learner serves there; stop it or choose another "
-                "serving.bind"
-            ) from error
-
-    def release(self) -> None:
-        """Lets others have the address."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
-def _look_at_port(bind: str) -> None:
-    host, _, port = bind.rpartition(":")
-    # What is no name, or cannot be resolved, is left to gRPC.
-    with contextlib.suppress(socket.gaierror, UnicodeError):
-        for family, kind, protocol, _, address in socket.getaddrinfo(
-            host.strip("[]"), int(port), type=socket.SOCK_STREAM
-        ):
-            try:
-                with socket.socket(family, kind, protocol) as probe:
-                    # As gRPC does: what a dead process left in TIME_WAIT is free.
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind(address)
-            except OSError as error:  # also a family that this kernel does not have
-                if error.errno == errno.EADDRINUSE:
-                    raise AddressInUseError(
-                        f"cannot serve on {bind}: the address is in use; stop the other "
-                        "process or choose another serving.bind"
-                    ) from error
+    held = contextlib.ExitStack()
+    if not bind.startswith("unix:"):
+        return held  # a port is its own lock; but gRPC replaces a socket that another one serves
+    path = Path(bind.removeprefix("unix:"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"serving.bind: expected a path where a socket can be made, got {bind} "
+            f"({error.strerror})"
+        ) from error
+    held.callback(os.close, descriptor)  # also lets go of the lock
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        held.close()
+        raise AddressInUseError(
+            f"cannot serve on {bind}: another learner serves there; stop it or choose another "
+            "serving.bind"
+        ) from error
+    return held
 
 
 def host_of(peer: str) -> str:
@@ -140,22 +104,21 @@ def host_of(peer: str) -> str:
 
 
 class TokenInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]
-    """Refuses calls without the token, before anything of them is read. Used by any thread."""
+    """Refuses calls without the token, before any message of them is read. Used by any thread."""
 
     def __init__(self, path: str, turn_away: Callable[[str, EndError], object]) -> None:
-        """`turn_away` is told of a refused peer, at most once a second.
+        """`path` is "" if any caller may come. Raises ConfigError if it holds no token.
 
-        `path` is "" if any caller may come. Raises ConfigError if it holds no token.
+        `turn_away` takes each refused peer.
         """
         self._expected = f"Bearer {read_token(Path(path))}".encode() if path else None
         self._turn_away = turn_away
-        self._next_report = 0.0
 
     def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
-        """The handler of a call: its own, or one that refuses it."""
+        """The handler of a call: its own, or one that refuses it. Called once for each call."""
         if self._admits(details.invocation_metadata or ()):
             return continuation(details)
-        # A stream on both sides, whatever the call is: so gRPC reads nothing of it first.
+        # A stream on both sides, whatever the call is: so gRPC reads no message of it first.
         return grpc.stream_stream_rpc_method_handler(self._refuse)
 
     def _admits(self, metadata: Any) -> bool:
@@ -169,9 +132,5 @@ class TokenInterceptor(grpc.ServerInterceptor):  # type: ignore[misc]
         return hmac.compare_digest(given, self._expected)
 
     def _refuse(self, _: object, context: grpc.ServicerContext) -> None:
-        now = time.monotonic()
-        # Two threads may both report: that does no harm.
-        if now >= self._next_report:
-            self._next_report = now + _REPORT_SECONDS
-            self._turn_away(host_of(context.peer()), _UNKNOWN)
+        self._turn_away(host_of(context.peer()), _UNKNOWN)
         context.abort(_UNKNOWN.code, _UNKNOWN.details)

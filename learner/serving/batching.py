@@ -17,31 +17,22 @@ _LOOKAHEAD: dict[Role, int] = {"training": 2, "evaluation": 1}
 
 
 class BatchRule(NamedTuple):
-    """How steps become batches; a run has one, chosen once.
+    """How steps become batches; a run has one, chosen once."""
 
-    Attributes:
-      deadline_seconds: how long a step waits for others at most.
-      target_rows: of `(num_live, num_slots, lookahead)` of a lane: rows at which a batch is due.
-        Asked when `num_live` changes.
-      rows: of the slots of each of a batch's steps: which of its rows are theirs.
-      is_complete: whether every batch has all slots, so that a stream's row is a batch's number.
-      is_aligned: whether all slots fill their pages together: while they are not at the same row,
-        because a stream has begun, all of them begin their pages again.
-    """
-
-    deadline_seconds: float
+    deadline_seconds: float  # the longest that a step waits for others
+    # Of `(num_live, num_slots, lookahead)` of a lane: rows at which a batch is due. Called when
+    # `num_live` changes.
     target_rows: Callable[[int, int, int], int]
+    # Of the slots of each of a batch's steps: which of its rows are theirs.
     rows: Callable[[Sequence[np.ndarray]], list[slice | np.ndarray]]
-    is_complete: bool
+    is_complete: bool  # every batch has all slots, so that a stream's row is a batch's number
+    # All slots fill their pages together: while they are not at the same row, because a stream has
+    # started, all of them start their pages again.
     is_aligned: bool = False
 
 
 def free_running(deadline_seconds: float) -> BatchRule:
-    """Whoever is there is acted on, in order of arrival; nobody waits longer than the deadline.
-
-    A batch is due at a part of the live environments: with a look-ahead of 2, one half steps while
-    the other is acted on.
-    """
+    """The steps that wait are acted on in order of arrival, at the latest at the deadline."""
     return BatchRule(
         deadline_seconds=deadline_seconds,
         target_rows=lambda num_live, _, lookahead: max(1, -(-num_live // lookahead)),
@@ -61,9 +52,9 @@ def lock_step() -> BatchRule:
 
 
 def rounds() -> BatchRule:
-    """As in lock step, but for training slots alone, whose pages are begun and filled together.
+    """As in lock step, but for training slots only, whose pages are started and filled together.
 
-    So what is learned from between two pages is a page of each slot, and nothing is open then.
+    So learning gets a page of each slot, and no page is open while it learns.
     """
     return lock_step()._replace(is_complete=False, is_aligned=True)
 
@@ -74,54 +65,38 @@ def _by_arrival(slots: Sequence[np.ndarray]) -> list[slice | np.ndarray]:
 
 
 class Pending(NamedTuple):
-    """A group's step that waits for its actions.
-
-    Attributes:
-      group: whose step it is.
-      sequence: its number.
-      timestep: leaves are `[E, ...]`.
-      arrival: when it arrived, in the hub's clock.
-      metrics: `[L, M] float32`, of each row that is LAST the numbers of `environment.metrics`, NaN
-        where there is none; () if none are wanted.
-    """
+    """A group's step that waits for its actions."""
 
     group: Group
     sequence: int
-    timestep: TimeStep
-    arrival: float
+    timestep: TimeStep  # leaves are [E, ...], views of the message that arrived
+    arrival: float  # by the hub's clock
+    # [L, M] float32: of each row that is LAST the numbers of `environment.metrics`, NaN where there
+    # is none; () if none are configured.
     metrics: np.ndarray | tuple[()] = ()
 
 
 class BatchQueue:
     """The slots of one role and inference device, and their steps that wait, first in, first out.
 
-    Not thread-safe. A batch is due when
-    `target_rows` rows wait, or when the oldest has waited as long as the rule lets it: one slow env
-    server delays nobody (Espeholt et al. 2019 wait for a full batch, for ever). The clock is the
-    caller's.
-
-    Attributes:
-      role: what its experience is for.
-      device: the number of the inference device that acts for it.
-      rule: when its batches are due, and how their rows lie.
-      num_live: environments in it whose stream is open.
-      num_rows: that wait.
-      target_rows: at which a batch is due.
+    The hub's lock guards it. A batch is due when `target_rows` rows wait, or when the oldest has
+    waited as long as the rule lets it: one slow env server delays no other (Espeholt et al. 2019
+    wait for a full batch, for ever). The clock is the caller's.
     """
 
     def __init__(self, slots: SlotRange, rule: BatchRule):
         self.role = slots.role
-        self.device = slots.device
+        self.device = slots.device  # the number of the inference device that acts for it
         self.rule = rule
-        self.num_live = 0
-        self.num_rows = 0
+        self.num_live = 0  # environments in it whose stream is open
+        self.num_rows = 0  # that wait
         self._num_slots = slots.size
         self._max_rows = max(slots.size, 1)
         self._queue: deque[Pending] = deque()
         self.add_live(0)
 
     def add_live(self, num_envs: int) -> None:
-        """N more streams are open, or fewer if N is negative."""
+        """Takes that N more streams are open, or fewer if N is negative."""
         self.num_live += num_envs
         target = self.rule.target_rows(self.num_live, self._num_slots, _LOOKAHEAD[self.role])
         self.target_rows = min(target, self._max_rows)
@@ -148,15 +123,14 @@ class BatchQueue:
         return max(0.0, self._queue[0].arrival + self.rule.deadline_seconds - now)
 
     def count_rows(self) -> int:
-        """Counts the rows that wait; `num_rows` must be the same."""
+        # For the ledger, which observes: `num_rows` must be the same.
         return sum(len(pending.group.slots) for pending in self._queue)
 
     @property
     def is_news(self) -> bool:
-        """Whether the step that was put last makes a batch due, or sets when one will be.
-
-        Who waits for a batch need not look again for any other.
-        """
+        """True if the step that was put last makes a batch due, or sets when one will be."""
+        # For any other step the thread that waits for a batch need not wake up: a thread woken in
+        # vain takes the interpreter from the threads that receive.
         return len(self._queue) == 1 or self.num_rows >= self.target_rows
 
     @property

@@ -6,18 +6,18 @@ all but the handshake's Assign, Finish and the status go over that socket.
 
 import logging
 import queue
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 import grpc
 import numpy as np
 
 from learner.serving.batching import Pending
-from learner.serving.core import PlaybackError, ProtocolError
-from learner.serving.handshake import assignment, columns_of, offer_of, spec_of
-from learner.serving.hub import Hub
-from learner.serving.leases import CutStreamError, Lease, NoFreeSlotError
-from learner.serving.peer import EndError
-from seedrl.wire import seedrl_pb2
+from learner.serving.core import ProtocolError
+from learner.serving.hub import EndError, Hub
+from learner.serving.leases import Lease, NoFreeSlotError, PlaybackError
+from seedrl.config import EnvironmentConfig
+from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.channel import Answer, Received
 from seedrl.wire.framing import (
     ActionsPayload,
@@ -28,30 +28,22 @@ from seedrl.wire.framing import (
 from seedrl.wire.local_link import Link
 from seedrl.wire.payload import Buffer, StepLayout, sequence_of, split
 from seedrl.wire.printable import printable
+from seedrl.wire.spec import spec_of
 from seedrl.wire.values import ValueFaultError
 
 _logger = logging.getLogger(__name__)
 
-
-# Beside one for each group: a group sends no step before it has the answer to its last one.
+# Next to one for each group: a group sends no step before it has the answer to its last one.
 _SPARE_ANSWERS = 2
 
 
 class Connection:
     """The learner's end of one connection: a state machine.
 
-    Only one thread at a time gives it messages: that of the stream, or of the link. The hub, the
-    acting thread and the service's watch may end it at any time.
-
-    Attributes:
-      peer: the env server's name in messages.
-      outbox: everything that goes over gRPC: messages, an EndError to end with, or None to end
-        quietly. Any thread puts; the thread of the call takes.
-      link: takes everything but the handshake and the end, if there is one.
-      send_payload: sends an actions payload, from any thread, without waiting; whether it could.
-      has_said_hello: whether the handshake has begun.
-      is_ready: whether it is over.
-      has_ended: whether this side has ended it.
+    One thread at a time gives it messages: the stream's reader, from Assign on the links' reader if
+    there is a link. The acting thread sends actions, and the hub and the service's watch may end it
+    at any time. So nothing here has a lock: the queue and the link have their own, and what several
+    threads write is a flag that only ever becomes true.
     """
 
     def __init__(
@@ -64,29 +56,29 @@ class Connection:
         *,
         connect_link: Callable[[str], Link | str] = lambda _: "links are not used here",
     ):
-        """Args not named here are attributes.
+        """Limits are for the env server to know, 0 for none.
 
         Args:
-          max_message_bytes: the longest message that may be sent, either way, for the env server
-            to know; 0 for any.
-          step_deadline_seconds: the longest that a group may owe a step, for the env server to
-            know; 0 for ever.
+          peer: the env server's name in messages, until Hello has another.
           connect_link: gives the link of a name, or the reason why there is none.
         """
         self.peer = peer
+        # All that goes over gRPC: messages, an EndError to end with, or None to end quietly. Any
+        # thread puts, the thread of the call takes.
         self.outbox = outbox
         self.link: Link | None = None
+        # Sends an actions payload from any thread, without waiting; False if it could not.
         self.send_payload: Callable[[ActionsPayload], bool] = self._queue_actions
-        self.has_said_hello = False
-        self.is_ready = False
-        self.has_ended = False
+        self.has_said_hello = self.is_ready = False  # how far the handshake is
+        self.has_ended = False  # on this side
+        self.since = time.monotonic()  # when the last of these changed, for the watch
         self._hub = hub
         self._max_message_bytes = max_message_bytes
         self._step_deadline_seconds = step_deadline_seconds
         self._connect_link = connect_link
         self._most_answers = _SPARE_ANSWERS
         self._lease: Lease | None = None
-        self._layouts: list[StepLayout] = []
+        self._layouts: list[StepLayout] = []  # of the steps of each group
         # Where in the metrics of a LAST row those of `environment.metrics` are; -1 for nowhere.
         self._columns = np.zeros(0, np.int64)
         self._expected: tuple[str, ...] = ("hello",)
@@ -140,16 +132,13 @@ class Connection:
         """Ends what carries it, once; neither waits nor calls the hub, which may hold its lock."""
         if self.has_ended:
             return
-        self.has_ended = True
+        self.has_ended, self.since = True, time.monotonic()
         self.outbox.put(error)
         if self.link is not None:
             self.link.end()
 
     def send_actions(self, payloads: Sequence[bytes]) -> None:
-        """Sends the actions of some groups, in one message if it may be so long.
-
-        Called by the acting thread.
-        """
+        """Sends the actions of some groups, in one message if it may be so long."""
         together = b"".join(payloads)
         is_too_long = 0 < self._max_message_bytes < step_message_bytes(len(together))
         for payload in payloads if is_too_long else [together]:
@@ -157,6 +146,12 @@ class Connection:
                 reason = "the env server is gone, or does not read its answers"
                 self.close(EndError(grpc.StatusCode.UNAVAILABLE, reason, is_reported=True))
                 return
+
+    def _queue_actions(self, payload: ActionsPayload) -> bool:
+        if self.outbox.qsize() >= self._most_answers:
+            return False  # the peer does not read, so that the thread of the call is stuck
+        self.outbox.put(payload)
+        return True
 
     def _handle(self, message: Received) -> None:
         if isinstance(message, WireError):
@@ -188,13 +183,20 @@ class Connection:
 
     def _hello(self, hello: seedrl_pb2.Hello) -> None:
         self.peer = f"{printable(hello.host)}:{hello.pid}"
-        self.has_said_hello = True
-        admission = self._hub.admit(self, offer_of(self.peer, hello))
-        self._lease = admission.lease
+        self.has_said_hello, self.since = True, time.monotonic()
+        if hello.major != version.MAJOR:
+            raise EndError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"expected wire version {version.MAJOR}.x, got {hello.major}.{hello.minor}; "
+                "install the same seedrl on both sides",
+            )
+        if hello.num_envs < 1:
+            raise ProtocolError("expected num_envs >= 1, got 0")
+        self._lease = self._hub.admit(self, self.peer, hello)
         self._expected = ("ready", "refusal")
         assign = assignment(
             self._hub.environment,
-            admission,
+            self._lease,
             max_message_bytes=self._max_message_bytes,
             step_deadline_seconds=self._step_deadline_seconds,
         )
@@ -203,7 +205,7 @@ class Connection:
         self.outbox.put(seedrl_pb2.FromLearner(assign=assign))
 
     def _take_link(self, offered: str, assign: seedrl_pb2.Assign) -> None:
-        """Takes the link that Hello offers, and says in Assign whether it could."""
+        # Takes the link that Hello offers, and writes into Assign whether it could.
         reached = self._connect_link(offered)
         if isinstance(reached, str):
             assign.unlinked_reason = reached
@@ -215,14 +217,11 @@ class Connection:
         if self.has_ended:
             reached.end()
 
-    def _queue_actions(self, payload: ActionsPayload) -> bool:
-        if self.outbox.qsize() >= self._most_answers:
-            return False  # nobody takes them
-        self.outbox.put(payload)
-        return True
-
     def _ready(self, ready: seedrl_pb2.Ready) -> None:
-        spec = spec_of(ready)
+        try:
+            spec = spec_of(ready.spec)
+        except ValueError as error:
+            raise ProtocolError(str(error)) from error
         self._columns = columns_of(ready, self._hub.environment.metrics)
         self._hub.ready(self._leased(), spec)
         self._layouts = [
@@ -257,10 +256,58 @@ class Connection:
             self._hub.reject(group, sequence)
             where = f"{self._hub.environment.id}, group {group.number}: {error}"
             if isinstance(error, ValueFaultError) and error.is_absurd:
-                # No breach: what is too much only this run's configuration says.
+                # No breach: only this run's configuration sets the limit.
                 raise self._hub.fail(self._leased(), where) from error
             raise WireError(where) from error
         return Pending(group, sequence, timestep, self._hub.clock(), metrics)
+
+
+def assignment(
+    environment: EnvironmentConfig,
+    lease: Lease,
+    *,
+    max_message_bytes: int,
+    step_deadline_seconds: float,
+) -> seedrl_pb2.Assign:
+    """What an env server with this lease has to build and to keep to."""
+    return seedrl_pb2.Assign(
+        lease=lease.key,
+        minor=version.MINOR,
+        max_message_bytes=max_message_bytes,
+        step_deadline_seconds=step_deadline_seconds,
+        environments=[
+            seedrl_pb2.Environment(
+                id=environment.id,
+                arguments=environment.arguments,
+                wrappers=environment.wrappers,
+                vectorization=environment.vectorization,
+                metrics=environment.metrics,
+                max_abs_reward=environment.max_abs_reward,
+                failures_per_minute=environment.failures_per_minute,
+                failures_per_hour=environment.failures_per_hour,
+            )
+        ],
+        groups=[
+            seedrl_pb2.Group(
+                slots=group.slots.tolist(),
+                seeds=group.seeds,
+                evaluation=group.role == "evaluation",
+                first_row=lease.resumed_at or 0,
+            )
+            for group in lease.groups
+        ],
+    )
+
+
+def columns_of(ready: seedrl_pb2.Ready, wanted: Sequence[str]) -> np.ndarray:
+    """Where in a row of metrics each of those that are `wanted` is; -1 if it is not in it.
+
+    Raises ProtocolError for others, and for one that is named twice.
+    """
+    names = list(ready.metrics)
+    if len(set(names)) != len(names) or not set(names) <= set(wanted):
+        raise ProtocolError(f"expected metrics among {list(wanted)}, each once, in ready")
+    return np.array([names.index(name) if name in names else -1 for name in wanted], int)
 
 
 def _in_order(metrics: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -269,7 +316,6 @@ def _in_order(metrics: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _verdict(error: Exception, peer: str) -> EndError:
-    """How a connection ends after `error`: the env server's fault, or ours."""
     match error:
         case EndError():
             return error
@@ -277,7 +323,7 @@ def _verdict(error: Exception, peer: str) -> EndError:
             return EndError(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         case NoFreeSlotError():
             return EndError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
-        case CutStreamError() | PlaybackError():
+        case PlaybackError():
             return EndError(grpc.StatusCode.FAILED_PRECONDITION, str(error))
     # The text of an unexpected exception could hold anything: it stays in our own log.
     _logger.error("reading from env server %s failed", peer, exc_info=error)

@@ -1,14 +1,14 @@
 """The serving core: leases, fencing, batching, page positions; no threads, clock or network."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from learner.serving.batching import BatchQueue, BatchRule, Pending
-from learner.serving.leases import Group, Lease, Role, SlotTable
-from learner.serving.ledger import Reconciliation, SentSteps
+from learner.serving.leases import Group, Lease, PlaybackError, Role, SlotTable
+from learner.serving.ledger import Reconciliation
 from seedrl.types import StepType
 
 # Of the step types of a message, as bytes: every message passes here, and most are so short that
@@ -17,48 +17,28 @@ _IS_FIRST = bytes(kind == StepType.FIRST for kind in range(256))
 _IS_LAST = bytes(kind == StepType.LAST for kind in range(256))
 
 
-class PlaybackError(Exception):
-    """This learner cannot be played a recording; the text is one line for its env server."""
-
-
 class ProtocolError(ValueError):
     """A message that its sender had no right to send; ends its own connection, nobody else's."""
 
 
 class Batch(NamedTuple):
-    """Steps to be acted on together. A slot occurs at most once.
+    """Steps to be acted on together, a value of its own. A slot occurs at most once."""
 
-    Attributes:
-      pending: the groups' steps, in row order.
-      slots, streams, positions: `[B]`: slot, stream, and the row of the slot's open page.
-      role: of its lane.
-      oldest_arrival: when the longest-waiting step arrived, in the service's clock.
-      number: how many batches were taken before.
-      rows: which of the B rows are those of each of `pending`.
-    """
-
-    pending: list[Pending]
-    slots: np.ndarray
-    streams: np.ndarray
-    positions: np.ndarray
+    pending: list[Pending]  # the groups' steps, in row order
+    slots: np.ndarray  # [B] int32
+    streams: np.ndarray  # [B] int64, of the moment in which it was taken
+    positions: np.ndarray  # [B] int32, the row of the slot's open page
     role: Role
-    oldest_arrival: float
-    number: int
-    rows: Sequence[slice | np.ndarray]
+    oldest_arrival: float  # of the step that waited longest, by the hub's clock
+    number: int  # of batches that were taken before
+    rows: Sequence[slice | np.ndarray]  # which of the B rows are those of each of `pending`
 
 
 class Serving:
-    """What the learner knows of its env servers. Not thread-safe: the hub holds the lock.
+    """Leases, queues and accounts of all env servers. The hub's lock guards all of it.
 
-    Attributes:
-      slots: which slots there are, and whose they are.
-      lanes: what waits for them, in the order of `slots.lanes`.
-      rule: when batches of training slots are due, and how their rows lie.
-      ledger: rows by what has happened to them; `accounts` adds those to which something is still
-        to happen.
-      reconciliation: what env servers report to have sent.
-      restarted: see `take_restarted`.
-      num_batches: batches taken so far.
+    A step's way: `step` takes it into its lane's queue, `take` into a batch, whose slots then stay
+    taken, even if their lease ends, until `answered` lets them go.
     """
 
     def __init__(
@@ -69,15 +49,17 @@ class Serving:
         rule: BatchRule,
         evaluation_rule: BatchRule | None = None,
     ):
-        """`evaluation_rule`: of evaluation slots, if it is another."""
+        """`rule` is for training slots, and for evaluation slots if they have none of their own."""
         self.slots = slots
         self.page_steps = page_steps
         self.rule = rule
         rules = {"training": rule, "evaluation": evaluation_rule or rule}
         self.lanes = [BatchQueue(lane, rules[lane.role]) for lane in slots.lanes]
-        self.num_batches = 0
+        self.num_batches = 0  # that were taken
+        # Rows by what has happened to them; `accounts` adds those to which something will happen.
         self.ledger: Counter[str] = Counter()
         self.reconciliation = Reconciliation()
+        # Leases and slots whose environment was restarted since `take_restarted`.
         self.restarted: list[tuple[Lease, int]] = []
 
     def lanes_of(self, device: int, roles: Collection[Role]) -> list[BatchQueue]:
@@ -105,34 +87,23 @@ class Serving:
         holder: object = None,
     ) -> Lease:
         """Reserves slots; see `SlotTable.lease`."""
-        lease = self.slots.lease(
-            num_envs,
-            num_groups,
-            peer,
-            resumed_at=resumed_at,
-            holder=holder,
-        )
+        lease = self.slots.lease(num_envs, num_groups, peer, resumed_at=resumed_at, holder=holder)
         for group in lease.groups:
+            group.seeds = self.slots.seeds(group, repeats_unused=self.rule.is_complete)
             if resumed_at:
                 self.ledger["restored"] += self._open_rows(group)
         return lease
 
     def ready(self, lease: Lease) -> None:
-        """Its environments are built: from now on batches reckon with it."""
+        """Takes that its environments are built: from now on batches count on them."""
         lease.is_ready = True
         for group in lease.groups:
             self.lanes[group.lane].add_live(len(group.slots))
 
     def returning(self) -> Lease | None:
-        """A lease whose env server should connect again; see `SlotTable.returning`.
-
-        In lock step, which waits for all slots anyway, no stream is cut for an idle role.
-        """
+        """A lease whose env server should connect again; see `SlotTable.returning`."""
+        # Lock step waits for all slots anyway: no stream is cut for an idle role.
         return self.slots.returning(for_roles=not self.rule.is_complete)
-
-    def seeds(self, group: Group) -> list[int]:
-        """A seed for each environment of the group; see `SlotTable.seeds`."""
-        return self.slots.seeds(group, repeats_unused=self.rule.is_complete)
 
     def end(self, lease: Lease) -> None:
         """Closes a lease: strikes what it has queued and discards its open pages."""
@@ -143,27 +114,20 @@ class Serving:
         for group in lease.groups:
             if lease.is_ready:
                 self.lanes[group.lane].add_live(-len(group.slots))
-            if not group.dispatched:
+            if not group.dispatched:  # else `answered` does this
                 self._let_go(group)
         self.slots.end(lease)
         self.reconciliation.ended(lease)
 
     def _let_go(self, group: Group) -> None:
-        """The group will never fill its open pages."""
+        # The group will never fill its open pages.
         if group.role == "training":
             self.ledger["discarded"] += self._open_rows(group)
 
     def _open_rows(self, group: Group) -> int:
-        """Rows of the open pages that have been acted on."""
+        # That have been acted on: a row in a batch is counted as dispatched.
         acted = self.slots.rows[group.slots] - group.dispatched
         return int((acted % self.page_steps).sum())
-
-    def report(self, sent: Iterable[SentSteps]) -> list[str]:
-        """Takes what an env server reports to have sent under leases that have ended.
-
-        Returns what of it cannot be true; see `Reconciliation.reported`.
-        """
-        return self.reconciliation.reported(sent)
 
     def accounts(self) -> dict[str, int]:
         """Rows in every account of `learner.serving.ledger` that this side of replay can see."""
@@ -177,7 +141,7 @@ class Serving:
         }
 
     def arrived(self, group: Group, sequence: int) -> None:
-        """A step of `group` has arrived, whatever it is worth."""
+        """Counts a step of `group` that has arrived, whether it is valid or not."""
         self.ledger["received"] += len(group.slots)
         # The number is its sender's word: a step is seen once, and only in its place.
         if sequence != group.seen:
@@ -187,7 +151,7 @@ class Serving:
             self.reconciliation.late(group)
 
     def reject(self, group: Group, sequence: int) -> None:
-        """A step of `group` has arrived that cannot be read."""
+        """Counts a step of `group` that has arrived and cannot be read."""
         self.arrived(group, sequence)
         self.ledger["rejected"] += len(group.slots)
 
@@ -205,10 +169,8 @@ class Serving:
         return lane
 
     def _cut(self, group: Group, row: int) -> None:
-        """An environment was restarted in the middle of an episode: a new stream begins there.
-
-        Nothing of the group is queued or dispatched: its step has just been checked.
-        """
+        # An environment was restarted in the middle of an episode: a new stream starts there. No
+        # row of the group is queued or dispatched, because its step has just been checked.
         slot = int(group.slots[row])
         if group.role == "training":
             self.ledger["discarded"] += int(self.slots.rows[slot] % self.page_steps)
@@ -278,7 +240,7 @@ class Serving:
         return Batch(pending, slots, streams, positions, lane.role, arrival, number, rows)
 
     def _aligned(self, rows: np.ndarray) -> np.ndarray:
-        """Rows before a batch of all slots, without those of open pages if these differ."""
+        # Rows before a batch of all slots, without those of open pages if these differ.
         positions = rows % self.page_steps
         if (positions == positions[0]).all():
             return rows
@@ -286,7 +248,7 @@ class Serving:
         return rows - positions
 
     def answered(self, batch: Batch) -> list[Group]:
-        """The batch has been computed: frees its slots; returns the groups whose lease is open."""
+        """Frees the slots of a batch that was computed; returns the groups whose lease is open."""
         rows = len(batch.slots)
         self.ledger["answered"] += rows
         if batch.role == "evaluation":
@@ -296,7 +258,7 @@ class Serving:
             self.ledger["completed"] += int(num_full) * self.page_steps
         for item in batch.pending:
             item.group.dispatched = False
-            if item.group.lease.ended:
+            if item.group.lease.ended:  # while the batch was computed
                 self.slots.release(item.group)
                 self._let_go(item.group)
         return [item.group for item in batch.pending if not item.group.lease.ended]
@@ -313,10 +275,8 @@ class Serving:
 
 
 def first_row(serving: Serving) -> int:
-    """The row of every stream from which a recording is played now.
-
-    Raises PlaybackError outside of lock step, where streams are not at one row.
-    """
+    """The row of every stream from which a recording is played now. May raise PlaybackError."""
+    # Outside of lock step streams are not at one row.
     if not serving.rule.is_complete:
         raise PlaybackError(
             "only a deterministic learner can be played a recording; set "

@@ -2,44 +2,75 @@
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import grpc
 import numpy as np
 
-from learner.report.env_servers import EnvServerRegistry, EnvServers
+from learner.report.env_servers import EnvServerRegistry, EnvServers, Turn
+from learner.report.status import EnvServerStatus
 from learner.serving.batching import Pending
 from learner.serving.core import Batch, ProtocolError, Serving, first_row
 from learner.serving.leases import Group, Lease, Role
-from learner.serving.peer import (
-    Admission,
-    EndError,
-    HubConnection,
-    Offer,
-    refusal,
-    status_of,
-    turns_of,
-    unavailable,
-)
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec
 from seedrl.wire.payload import pack_actions
+from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
+from seedrl.wire.seedrl_pb2 import Hello
 
 # Slots stay idle that long before an env server is sent away so that it can have them: one that was
 # killed is usually back sooner, and to lose a connection cuts all streams of it.
 IDLE_SECONDS = 10.0
+# Numbers in Hello are its sender's word, and are added to those of others.
+_MOST_QUARANTINED = 2**16
+_LONGEST_QUARANTINE = 400
+
+
+class EndError(Exception):
+    """Ends one connection with a status that its env server understands; the text is one line."""
+
+    def __init__(self, code: grpc.StatusCode, details: str, *, is_reported: bool = False):
+        """`is_reported`: the learner's user reads of it elsewhere, or need not."""
+        super().__init__(details)
+        self.code = code
+        self.details = details
+        self.is_reported = is_reported
+
+    @property
+    def is_refusal(self) -> bool:
+        """True if the env server will not return."""
+        refusals = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
+        return self.code in refusals
+
+
+def unavailable(why: str) -> EndError:
+    """Ends a connection whose env server shall return; of that the user reads elsewhere."""
+    return EndError(grpc.StatusCode.UNAVAILABLE, why, is_reported=True)
+
+
+def refusal(why: str) -> EndError:
+    """Ends a connection whose env server shall not return; printed there as one line."""
+    return EndError(grpc.StatusCode.FAILED_PRECONDITION, printable(why, LONGEST_FROM_LEARNER))
+
+
+class HubConnection(Protocol):
+    """What the hub knows of an env server's connection."""
+
+    # Called by the acting thread, which must not be held up: it does not wait for the network.
+    def send_actions(self, payloads: Sequence[bytes], /) -> None: ...
+
+    # Ends with that status, or quietly; the first end counts. Called under the hub's lock, so it
+    # neither waits nor calls the hub.
+    def end(self, error: EndError | None, /) -> None: ...
 
 
 class Hub:
-    """Where connections and acting meet; its methods may be called from any thread.
+    """Where connections and acting meet: a monitor over the core, called from any thread.
 
-    It alone takes the core's lock. It knows no transport and one clock, so it can be simulated.
-
-    Attributes:
-      environment: what env servers have to build.
-      clock: seconds, monotonic.
+    Threads that receive call `deliver`, each acting thread `next_batch` and `answer`. It knows no
+    transport and one clock, so it can be simulated.
     """
 
     def __init__(
@@ -53,13 +84,14 @@ class Hub:
         idle_seconds: float = IDLE_SECONDS,
     ):
         """`spec`: a checkpoint's; without one, the first env server that is ready decides."""
-        self.environment = environment
+        self.environment = environment  # that env servers have to build
         self.clock = clock
-        # Guards all that follows; notified at every change.
+        # One lock, which guards all that follows. `_changed` is notified at every change, for the
+        # main thread; `_due` has a condition for the acting thread of each inference device, so
+        # that what arrives for one wakes no other.
         self._changed = threading.Condition(lock := threading.RLock())
-        # For the acting thread of each inference device: what arrives for one wakes no other.
         self._due = [threading.Condition(lock) for _ in range(serving.slots.num_devices)]
-        self._woken: set[int] = set()
+        self._woken: set[int] = set()  # devices that `wake` concerns and that have not looked yet
         self._serving = serving
         self._registry = registry or EnvServerRegistry()
         self._spec = spec
@@ -68,37 +100,40 @@ class Hub:
         self._idle_seconds = idle_seconds
         self._idle_since: float | None = None  # since when `rebalance` has something to do
 
-    def admit(self, connection: HubConnection, offer: Offer) -> Admission:
-        """Leases slots to an env server that has said what it offers.
+    def admit(self, connection: HubConnection, peer: str, hello: Hello) -> Lease:
+        """Leases slots to an env server for what it offers; each group has its seeds.
 
-        Raises what the env server has to hear: EndError if the learner stops, ProtocolError for a
-        report that cannot be true, and what `first_row` and `Serving.lease` raise.
+        Raises EndError if the learner stops, ProtocolError for a report that cannot be true, and
+        what `first_row` and `Serving.lease` raise.
         """
         with self._changed:
             if not self._is_open:
                 raise unavailable("the learner is stopping")
-            self._end_superseded(offer.earlier)
-            if disputed := self._serving.report(offer.sent):
+            # Leases that it reports are over for it, though this side may not have noticed: it
+            # gets the same slots again.
+            self._end_superseded({sent.lease for sent in hello.sent})
+            if disputed := self._serving.reconciliation.reported(hello.sent):
                 raise ProtocolError(f"expected a true report of sent steps; {disputed[0]}")
             lease = self._serving.lease(
-                offer.num_envs,
-                offer.num_groups,
-                offer.peer,
-                resumed_at=first_row(self._serving) if offer.plays_recording else None,
+                hello.num_envs,
+                hello.num_groups,
+                peer,
+                resumed_at=first_row(self._serving) if hello.plays_recording else None,
                 holder=connection,
             )
+            quarantined = min(hello.num_quarantined, _MOST_QUARANTINED)
             self._registry.admitted(
                 lease.number,
-                status_of(lease, offer, self.clock()),
-                offered=offer.num_envs,
-                why_disabled=offer.quarantine,
+                _status_of(lease, quarantined, self.clock()),
+                offered=hello.num_envs,
+                why_disabled=printable(hello.quarantine, _LONGEST_QUARANTINE),
             )
-            return Admission(lease, [self._serving.seeds(group) for group in lease.groups])
+            return lease
 
     def ready(self, lease: Lease, spec: EnvSpec) -> None:
-        """Takes an env server whose environments are built.
+        """Takes an env server whose environments are built; the first one fixes the run's spec.
 
-        The first one's fixes the run's spec. EndError: they are not like the run's environments.
+        Raises EndError if they are not like the run's environments.
         """
         with self._changed:
             if self._spec is not None and (difference := self._spec.difference(spec)):
@@ -117,7 +152,7 @@ class Hub:
         return refusal(f"this environment differs from {owner}: {difference}{advice}")
 
     def fail(self, lease: Lease, reason: str) -> EndError:
-        """Notes that an environment has failed; how its connection ends."""
+        """Notes that an environment has failed; returns how its connection ends."""
         with self._changed:
             if not lease.ended:
                 self._registry.failed(lease.number, reason, self.clock())
@@ -127,6 +162,7 @@ class Hub:
         """Accepts a step of each of some groups. Raises ProtocolError; see `Serving.step`."""
         with self._changed:
             self._changed.notify_all()
+            # Acting wakes for the step that starts its wait, and for the one that ends it.
             for lane in [lane for step in steps if (lane := self._serving.step(step)).is_news]:
                 self._due[lane.device].notify_all()
             for lease, slot in self._serving.take_restarted():
@@ -134,7 +170,7 @@ class Hub:
                 self._registry.failed(lease.number, reason, self.clock(), leaves=False)
 
     def reject(self, group: Group, sequence: int) -> None:
-        """A step of `group` has arrived that cannot be read."""
+        """Counts a step of `group` that has arrived and cannot be read."""
         with self._changed:
             self._serving.reject(group, sequence)
 
@@ -144,24 +180,22 @@ class Hub:
             if not lease.ended:
                 self._end(lease, error)
 
-    def turn_away(self, peer: str, error: EndError, number: int = 1) -> None:
-        """Notes why the connection of an env server without a lease ends, or a `number` of them."""
-        with self._changed:
-            self._registry.turned_away(peer, error.details, number)
+    def turn_away(self, peer: str, error: EndError) -> None:
+        """Notes why the connection of an env server without a lease ends."""
+        self._registry.turned_away(peer, error.details)  # which has a lock of its own
 
     def env_servers(self) -> EnvServers:
-        """Who is there, and who is waited for; to be called once a second."""
+        """Env servers, and for which of them acting waits; to be called once a second."""
         with self._changed:
             now, registry = self.clock(), self._registry
-            turns = {key: turns_of(lease) for key, lease in self._serving.slots.leases.items()}
+            turns = {key: _turns_of(lease) for key, lease in self._serving.slots.leases.items()}
         registry.look(turns, now)  # takes longer, and has a lock of its own
         return registry.found(now)
 
     def rebalance(self) -> None:
         """Ends a connection whose env server would fill idle slots if it came back.
 
-        To be called several times a second. One connection at a time, after slots were idle for
-        `idle_seconds`; see `SlotTable.returning`.
+        To be called several times a second. One at a time, after `idle_seconds`.
         """
         with self._changed:
             lease = self._serving.returning() if self._is_open else None
@@ -194,14 +228,18 @@ class Hub:
                     self._woken.discard(device)
                     return None
                 soonest = min([deadline, *(now + wait for wait, _ in waits if wait is not None)])
+                # Lets go of the lock. `deliver` and `wake` change their state under it before they
+                # notify, so nothing is missed between the look above and this wait.
                 self._due[device].wait(soonest - now)
 
     def answer(self, batch: Batch, actions: np.ndarray) -> None:
-        """Sends `actions [B, ...]` to whom they belong, and releases the batch's slots."""
+        """Sends `actions [B, ...]` to the groups of a batch, and releases its slots."""
         with self._changed:
             for group in (groups := self._serving.answered(batch)):
                 group.answered_seconds = self.clock()  # from this moment it owes a step
             holders = {id(group): group.lease.holder for group in groups}
+        # Without the lock, so that others deliver meanwhile. A lease that ends here drops what its
+        # connection is given; a group whose slots were leased anew is another one.
         answers = defaultdict[HubConnection, list[bytes]](list)
         for (group, sequence, *_), rows in zip(batch.pending, batch.rows, strict=True):
             if (holder := holders.get(id(group))) is not None:
@@ -215,7 +253,7 @@ class Hub:
             return self._serving.slots.take_cut(device)
 
     def wait_until(self, condition: Callable[[], object], timeout: float) -> bool:
-        """Waits until `condition`, asked again at every change, holds; whether it does."""
+        """Waits until `condition`, tried at every change, holds; True if it does."""
         with self._changed:
             return bool(self._changed.wait_for(condition, timeout))
 
@@ -227,13 +265,13 @@ class Hub:
             return self._spec
 
     def wait_for_env_server(self, timeout: float) -> bool:
-        """Waits until an env server has built the run's environment; whether one has in time."""
+        """Waits until an env server has built the run's environment; True if one has in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._has_spec, timeout)
 
     @property
     def spec(self) -> EnvSpec | None:
-        """What environments look like: given, or taken from the first env server that is ready."""
+        """Of the environments: given, or taken from the first env server that is ready."""
         with self._changed:
             return self._spec
 
@@ -250,7 +288,7 @@ class Hub:
             return self._serving.slots.num_free
 
     def connections(self) -> list[HubConnection]:
-        """The connections of all live leases."""
+        """Of all live leases."""
         with self._changed:
             return [lease.holder for lease in self._serving.slots.leases.values()]
 
@@ -270,7 +308,7 @@ class Hub:
             return self._serving.state()
 
     def close(self, error: EndError | None) -> None:
-        """Admits nobody any more, and ends every connection with `error`, or quietly."""
+        """Admits no env server any more, and ends every connection with `error`, or quietly."""
         with self._changed:
             self._is_open = False
             self._registry.closing()
@@ -278,16 +316,15 @@ class Hub:
                 lease.holder.end(error)
             self._notify_all()
 
-    # Below, the caller holds the lock: all of them are methods of this class.
+    # Below, the caller holds the lock.
 
     def _notify_all(self) -> None:
-        """Something has changed that may concern anybody."""
         for condition in (self._changed, *self._due):
             condition.notify_all()
 
     def _end(self, lease: Lease, error: EndError | None, why: str = "its connection ended") -> None:
-        """Ends a lease and its connection in one moment."""
-        # Else the env server's next step, which is fenced, could be what the connection ends with.
+        # Lease and connection end in one moment. Else the env server's next step, which is fenced,
+        # could be what the connection ends with.
         self._serving.end(lease)
         why, is_refused = (error.details, error.is_refusal) if error else (why, False)
         self._registry.left(lease.number, why, self.clock(), is_refused=is_refused)
@@ -296,6 +333,35 @@ class Hub:
         self._notify_all()
 
     def _end_superseded(self, keys: Collection[int]) -> None:
-        """Ends leases that are over for the env server: it returns for their slots."""
         for lease in [each for each in self._serving.slots.leases.values() if each.key in keys]:
             self._end(lease, None, "it is back on another connection")
+
+
+def _status_of(lease: Lease, quarantined: int, now: float) -> EnvServerStatus:
+    sizes = Counter[Role]()
+    for group in lease.groups:
+        sizes[group.role] += len(group.slots)
+    return EnvServerStatus(
+        name=lease.peer,
+        host=lease.peer.rpartition(":")[0],
+        state="building",
+        since_seconds=now,
+        groups=len(lease.groups),
+        environments=sizes.total(),
+        training_slots=sizes["training"],
+        evaluation_slots=sizes["evaluation"],
+        quarantined=quarantined,
+    )
+
+
+def _turns_of(lease: Lease) -> list[Turn]:
+    return [
+        Turn(
+            len(group.slots),
+            group.role == "training",
+            group.sequence,
+            not (group.queued or group.dispatched),
+            group.answered_seconds,
+        )
+        for group in lease.groups
+    ]

@@ -25,26 +25,21 @@ class NoFreeSlotError(Exception):
     """Every slot is leased: the env server should return later."""
 
 
-class CutStreamError(Exception):
-    """A slot's stream should resume where it was, but has been cut since."""
+class PlaybackError(Exception):
+    """A recording cannot be played to these streams; the text is one line for its env server."""
 
 
 class SlotRange(NamedTuple):
-    """The slots of a lane: `first`, and every `step`-th that follows, `size` of them.
-
-    Attributes:
-      device: the inference device, by its number, that acts for them.
-    """
+    """The slots of a lane: `first`, and every `step`-th that follows, `size` of them."""
 
     role: Role
     first: int
     size: int
     step: int = 1
-    device: int = 0
+    device: int = 0  # the number of the inference device that acts for them
 
     @property
     def slots(self) -> range:
-        """All of them."""
         return range(self.first, self.first + self.size * self.step, self.step)
 
 
@@ -66,60 +61,48 @@ def lanes_of(training: int, evaluation: int, num_devices: int = 1) -> tuple[Slot
 class Group:
     """Environments that step together: one message each way.
 
-    Attributes:
-      slots: `[E] int32`.
-      streams: `[E] int64`, the identity of each slot's stream of experience under this lease.
-      role, lane: of its slots; the lane is counted as `SlotTable.lanes` are.
-      last_step_type: `E` bytes, those of the rows that were accepted last.
-      sequence: the sequence number that its next step must carry.
-      seen: the sequence number after the highest that has arrived.
-      queued, dispatched: where its one step in flight is, if there is one.
-      answered_seconds: when it got its newest actions, or was ready, by the hub's clock.
+    All of it changes under the hub's lock only.
     """
 
     lease: "Lease"
     number: int
-    slots: np.ndarray
+    slots: np.ndarray  # [E] int32
+    # [E] int64: names each slot's stream of experience. Batches copy it, because a restarted
+    # environment gets a new stream.
     streams: np.ndarray
     role: Role
-    lane: int
-    last_step_type: bytes
-    sequence: int = 0
-    seen: int = 0
+    lane: int  # an index of `SlotTable.lanes`
+    last_step_type: bytes  # of the E rows that were accepted last
+    sequence: int = 0  # the number that its next step must carry
+    seen: int = 0  # one more than the highest number that has arrived
+    # Where its one step in flight is. At most one of the two is true.
     queued: bool = False
     dispatched: bool = False
-    answered_seconds: float = 0.0
+    answered_seconds: float = 0.0  # when it was ready, or got its newest actions: hub's clock
+    seeds: Sequence[int] = ()  # of its environments
 
 
 @dataclass(eq=False, slots=True)
 class Lease:
     """The slots of one env server's connection, for as long as it is open.
 
-    Until its env server is ready its slots are only reserved: nobody waits for them.
-
-    Attributes:
-      key: names the lease in an env server's later report. It is secret and random: who knows it
-        was given it, and no two learners ever give the same.
-      num_missing: how many more slots the env server has asked for.
-      holder: the connection, which the core keeps and does not look at.
-      resumed_at: row from which its streams resume earlier ones; None if they are new.
-      is_ready: whether its environments are built.
-      ended: whether it has left `SlotTable.leases`.
+    Until its env server is ready its slots are only reserved: no batch waits for them.
     """
 
     number: int
+    # Names the lease in an env server's later report. Secret and random, so that only the env
+    # server that was given it can end it, and no two learners ever give the same one.
     key: int
     peer: str
-    num_missing: int
-    holder: Any = None
-    resumed_at: int | None = None
+    num_missing: int  # slots that the env server asked for and did not get
+    holder: Any = None  # the connection, which the core keeps and does not look at
+    resumed_at: int | None = None  # row from which its streams resume earlier ones; None: new ones
     groups: list[Group] = field(default_factory=list)
-    is_ready: bool = False
-    ended: bool = False
+    is_ready: bool = False  # its environments are built
+    ended: bool = False  # it has left `SlotTable.leases`; kept until an env server reports it
 
     @property
     def num_slots(self) -> int:
-        """Environments under it."""
         return sum(len(group.slots) for group in self.groups)
 
 
@@ -128,13 +111,6 @@ class SlotTable:
 
     A slot's epoch counts its leases. An environment's seed is a hash of (seed, slot, epoch): a
     reconnect replays no episodes. `seed` must differ between the sessions of a run.
-
-    Attributes:
-      lanes: which slots there are for what.
-      rows: `[S] int64`, rows of each slot's stream that were taken into batches.
-      acted_step_type: `[S] uint8`, of the row of it that was taken last.
-      leases: those that are live, by their number; the one place that knows.
-      cut: streams that were cut and not yet reported.
     """
 
     def __init__(
@@ -146,28 +122,20 @@ class SlotTable:
         new_key: Callable[[], int] = lambda: secrets.randbits(64),
         num_devices: int = 1,
     ):
-        """Makes free slots.
-
-        Args:
-          training, evaluation, num_devices: their numbers, and of inference devices.
-          seed: of environments.
-          new_key: gives each lease its key, below 2^64.
-        """
+        """`num_devices`: that act. `new_key` gives each lease its key, below 2^64."""
         self.lanes = lanes_of(training, evaluation, num_devices)
         self.num_devices = num_devices
-        self.num_training = training
         self.num_slots = training + evaluation
         self.seed = seed
-        self.epochs = np.zeros(self.num_slots, np.int64)
-        self.rows = np.zeros(self.num_slots, np.int64)
-        self.acted_step_type = np.full(self.num_slots, StepType.LAST, np.uint8)
-        self.leases: dict[int, Lease] = {}
-        self.cut: list[int] = []
+        # Arrays are [S], one row for each slot.
+        self.epochs = np.zeros(self.num_slots, np.int64)  # leases so far
+        self.rows = np.zeros(self.num_slots, np.int64)  # of its stream that batches have taken
+        self.acted_step_type = np.full(self.num_slots, StepType.LAST, np.uint8)  # of the last one
+        self._num_used = np.zeros(self.num_slots, np.int64)  # earlier streams that had such rows
+        self._is_resting = np.zeros(self.num_slots, bool)  # a new lease may resume its stream
+        self.leases: dict[int, Lease] = {}  # by number, those that are live
+        self.cut: list[int] = []  # streams that were cut and not yet reported
         self._new_key = new_key
-        # Streams of which a row was taken, before the present one.
-        self._num_used = np.zeros(self.num_slots, np.int64)
-        # Streams without a lease that a new one may resume.
-        self._is_resting = np.zeros(self.num_slots, bool)
         self._num_leases = 0
         self._ending: list[Group] = []  # of ended leases, while their step is being computed
         self._free = [list(lane.slots) for lane in self.lanes]  # of each lane, ascending
@@ -179,27 +147,24 @@ class SlotTable:
 
     @property
     def free(self) -> list[int]:
-        """How many slots of each lane can be leased now."""
+        """Number of slots of each lane that can be leased now."""
         return list(map(len, self._free))
 
     def returning(self, *, for_roles: bool = True) -> Lease | None:
         """The ready lease whose env server would fill free slots if it connected again, or None.
 
-        That is one that asked for more slots than were free then. Else, if no slot of a role is in
-        use (the only env server that evaluated has left, for example), it is the largest: `deal`
-        gives the role at least one of its environments.
-
-        Each return fills slots or gives a role its first, so this ends.
-
         Args:
-          for_roles: whether an idle role is worth that its streams are cut.
+          for_roles: an idle role is worth that the streams of the largest lease are cut.
         """
+        # Each return fills slots or gives a role its first one, so this ends.
         ready = [lease for lease in self.leases.values() if lease.is_ready]
         if not self.num_free or not ready:
             return None
         most = max(ready, key=lambda lease: lease.num_missing)
         if most.num_missing:
             return most
+        # If no slot of a role is in use (the only env server that evaluated has left, for example),
+        # `deal` gives that role at least one environment of the largest.
         largest = max(ready, key=lambda lease: lease.num_slots)
         # An environment that is alone has a role already; it cannot have two.
         can_share = largest.num_slots > 1 or len(ready) > 1
@@ -227,20 +192,13 @@ class SlotTable:
     ) -> Lease:
         """Reserves at most `num_envs` free slots, the lowest of each lane; see `deal`.
 
-        Args:
-          num_envs, num_groups, peer: what is on offer, and whose.
-          resumed_at: row at which their streams must resume earlier ones; at 0, or if None, new
-            ones begin.
-          holder: see `Lease`.
-
-        Raises NoFreeSlotError if there is none; also if there will be more in a moment, once the
-        steps of ended leases have been computed: a lease never grows. Raises CutStreamError if a
-        stream cannot resume.
+        Raises NoFreeSlotError, or PlaybackError if a stream cannot resume at row `resumed_at`.
         """
         dealt = deal(self.free, num_envs, self.lanes, num_groups=num_groups)
         taken = [free[:number] for free, number in zip(self._free, dealt, strict=True)]
         if not sum(dealt):
             raise NoFreeSlotError(f"all {self.num_slots} slots are leased")
+        # There will be more in a moment, and a lease never grows.
         if sum(dealt) < num_envs and self._ending:
             num_ending = sum(len(group.slots) for group in self._ending)
             raise NoFreeSlotError(f"{num_ending} slots are about to be freed")
@@ -248,7 +206,7 @@ class SlotTable:
             self._check_resting(np.array([*itertools.chain(*taken)]), resumed_at)
         self._free = [free[number:] for free, number in zip(self._free, dealt, strict=True)]
         self._num_leases += 1
-        # Not 0: to an env server that is a report without a lease.
+        # Not 0, which is a report without a lease to an env server.
         key, num_missing = self._new_key() or 1, num_envs - sum(dealt)
         lease = Lease(self._num_leases, key, peer, num_missing, holder, resumed_at)
         self.leases[lease.number] = lease
@@ -274,8 +232,8 @@ class SlotTable:
     def seeds(self, group: Group, *, repeats_unused: bool = False) -> list[int]:
         """A seed below 2^31 per environment of the group, never given before in this run.
 
-        `repeats_unused`: it is given again if no row was acted on: then it does not matter whether
-        an env server was lost before the first batch, while the learner compiled, say.
+        With `repeats_unused` it is given again if no row was acted on: then a result does not
+        depend on whether an env server was lost before its first batch.
         """
         lives = self._num_used + 1 if repeats_unused else self.epochs
         return [environment_seed(self.seed, int(slot), int(lives[slot])) for slot in group.slots]
@@ -323,7 +281,7 @@ class SlotTable:
     def _check_resting(self, slots: np.ndarray, row: int) -> None:
         is_cut = ~self._is_resting[slots] | (self.rows[slots] != row)
         if is_cut.any():
-            raise CutStreamError(
+            raise PlaybackError(
                 f"expected streams that can resume at row {row}, but that of slot "
                 f"{slots[is_cut][0]} was cut: a recording cannot be played to it any more; resume "
                 "with ordinary env servers, or start a new workdir"
@@ -333,7 +291,7 @@ class SlotTable:
         return self.epochs[slots] * self.num_slots + slots
 
     def state(self) -> dict[str, list[int]]:
-        """Where every slot's stream is, as plain JSON-able values."""
+        """Where every slot's stream is, as plain values for a checkpoint."""
         return {name: getattr(self, name).tolist() for name in _STATE}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -355,24 +313,17 @@ def deal(
     *,
     num_groups: int = 1,
 ) -> list[int]:
-    """How many slots of each lane an env server gets: `min(offered, sum(free))` in all.
-
-    Each env server gets its part of training and of evaluation: if one only trained and another
-    only evaluated, each would wait while the other works. Of two environments or more at least one
-    evaluates, as long as a slot is free there; so does one of a single environment if others train
-    and none evaluates. If one role has too few free slots, the other takes the rest.
-
-    Of several lanes of a role, a group's worth at a time goes to the one with the most free slots:
-    a group has one lane, since it sends one message for one batch, and lanes fill up alike.
+    """Number of slots of each lane that an env server gets: `min(offered, sum(free))` in all.
 
     Args:
       free: slots of each lane that are not leased.
       offered: environments of the env server.
-      lanes: all slots.
-      num_groups: groups that the env server wants to step one by one.
+      num_groups: groups that it wants to step one by one.
     """
     dealt = [0] * len(lanes)
     numbers = _of_roles(free, offered, lanes)
+    # A group has one lane, since it sends one message for one batch. So a group's worth at a time
+    # goes to the lane with the most free slots, and lanes fill up alike.
     for role, number in numbers.items():
         own = [lane for lane, slots in enumerate(lanes) if slots.role == role]
         parts = max(1, num_groups) if role == "training" else 1
@@ -390,8 +341,7 @@ def grouped(
 ) -> list[tuple[int, Sequence[int]]]:
     """The groups of an env server: of each its lane, and which of the slots `taken` there.
 
-    Evaluation is one group: it is not what an env server has groups for. A peer may ask for any
-    number of them; none is empty.
+    Evaluation is one group. A peer may ask for any number of groups; none is empty.
     """
     is_training = [lane.role == "training" for lane in lanes]
     num_lanes = sum(bool(slots) and ours for slots, ours in zip(taken, is_training, strict=True))
@@ -416,10 +366,13 @@ def by_role(lanes: Sequence[SlotRange], numbers: Sequence[int]) -> tuple[int, in
 
 
 def _of_roles(free: Sequence[int], offered: int, lanes: Sequence[SlotRange]) -> dict[Role, int]:
-    """How many slots of each role, see `deal`."""
+    # Each env server gets its part of both roles: if one only trained and another only evaluated,
+    # each would wait while the other works.
     sizes = by_role(lanes, [lane.size for lane in lanes])
     left = by_role(lanes, free)
     trains, evaluates = (size > number for size, number in zip(sizes, left, strict=True))
+    # At least one of two environments or more evaluates; so does a single one if others train and
+    # none evaluates. Where one role has too few free slots, the other takes the rest.
     least = int(offered > 1 or (trains and not evaluates))
     # Rounded up: an environment more trains, rather than evaluates.
     share = -(-offered * sizes[0] // max(1, sum(sizes)))

@@ -1,28 +1,24 @@
 """The ledger: every row of experience that was sent is in exactly one account.
 
 Each account is observed where its rows are: it is never what is missing from a sum. So a sum that
-does not balance, a residue, is a defect of the learner, and names itself. What a peer reports of
-of itself never makes one: see `Reconciliation`.
+does not balance, a residue, is a defect of the learner, and names itself. A peer's report of itself
+never makes one: see `Reconciliation`.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TypeAlias
 
 from learner.serving.leases import Group, Lease
+from seedrl.wire.seedrl_pb2 import Sent
 
 # Env servers that never return never report. Beyond this many leases the oldest is given up.
 _MOST_LEASES = 4096
 
+# Accounts whose rows are the same rows: those on the left, sorted into those on the right.
+Equation: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
-class Equation(NamedTuple):
-    """Accounts whose rows are the same rows: those on the left, sorted into those on the right."""
-
-    left: tuple[str, ...]
-    right: tuple[str, ...]
-
-
-# What the rows of each account are.
+# The rows of each account, for docs/metrics.md.
 ACCOUNTS = {
     "sent": "rows that env servers report to have sent, under leases that are reconciled",
     "seen": "rows of these leases that arrived, each once",
@@ -55,77 +51,50 @@ ACCOUNTS = {
 }
 # In no equation: of these rows nobody knows how many were sent.
 APART = {"disputed", "unsettled"}
-ALWAYS = (
-    Equation(("sent",), ("seen", "lost")),
-    Equation(("received",), ("accepted", "fenced", "duplicate", "rejected")),
-    Equation(("accepted",), ("queued", "dispatched", "struck", "answered")),
-    Equation(("answered", "restored"), ("evaluation", "partial", "discarded", "completed")),
+ALWAYS: tuple[Equation, ...] = (
+    (("sent",), ("seen", "lost")),
+    (("received",), ("accepted", "fenced", "duplicate", "rejected")),
+    (("accepted",), ("queued", "dispatched", "struck", "answered")),
+    (("answered", "restored"), ("evaluation", "partial", "discarded", "completed")),
 )
 # While the learner runs, full pages are also on their way.
-AT_REST = (*ALWAYS, Equation(("completed",), ("stored", "stale", "abandoned")))
+AT_REST: tuple[Equation, ...] = (*ALWAYS, (("completed",), ("stored", "stale", "abandoned")))
 
 # Of an on-policy queue, at rest: every sequence is trained once, or waits.
-QUEUED = Equation(("stored", "requeued"), ("taken", "waiting"))
+QUEUED: Equation = (("stored", "requeued"), ("taken", "waiting"))
 
 
 def residues(accounts: Mapping[str, int], equations: Iterable[Equation]) -> list[str]:
     """The equations that do not balance, one a line; accounts that are missing are 0."""
-    return [
-        f"ledger: {_sum(accounts, equation.left)}, but {_sum(accounts, equation.right)}; "
-        f"residue {_total(accounts, equation.left) - _total(accounts, equation.right)} rows"
-        for equation in equations
-        if _total(accounts, equation.left) != _total(accounts, equation.right)
-    ]
-
-
-def _total(accounts: Mapping[str, int], names: tuple[str, ...]) -> int:
-    return sum(accounts.get(name, 0) for name in names)
-
-
-def _sum(accounts: Mapping[str, int], names: tuple[str, ...]) -> str:
-    return " + ".join(f"{name} {accounts.get(name, 0)}" for name in names)
-
-
-class SentSteps(NamedTuple):
-    """What an env server reports of one group under a lease that is over for it.
-
-    Attributes:
-      lease: the key that was given with the lease.
-      group: the group's number.
-      num_envs: rows of each of its steps.
-      steps: steps that it sent.
-      answered: steps of these to which it received actions.
-    """
-
-    lease: int
-    group: int
-    num_envs: int
-    steps: int
-    answered: int
+    broken = []
+    for left, right in equations:
+        residue = sum(accounts.get(name, 0) for name in left)
+        residue -= sum(accounts.get(name, 0) for name in right)
+        if residue:
+            sums = (
+                " + ".join(f"{name} {accounts.get(name, 0)}" for name in names)
+                for names in (left, right)
+            )
+            broken.append(f"ledger: {', but '.join(sums)}; residue {residue} rows")
+    return broken
 
 
 class Reconciliation:
     """Reconciles each lease that has ended, once, when an env server reports it.
 
     An env server counts what it sends in memory that outlives it, and reports it when it, or its
-    successor, returns. As a group waits for its answer before its next step, at most one step of
-    each group is on its way when a connection breaks. A report is its sender's word: the rows of a
-    lease of which it cannot be true are counted apart, and what is left always adds up. Not
-    thread-safe.
-
-    Attributes:
-      accounts: `sent`, `seen`, `lost`, `disputed` and `unsettled`; see `ACCOUNTS`.
+    successor, returns. A report is its sender's word: the rows of a lease of which it cannot be
+    true are counted apart, and the others always add up. The hub's lock guards it.
     """
 
     def __init__(self) -> None:
         self.accounts: Counter[str] = Counter()
-        self._ended: dict[int, Lease] = {}
+        self._ended: dict[int, Lease] = {}  # by key, those that no env server has reported
         # By key, the steps that each group sent; None if they are disputed.
         self._reported: dict[int, dict[int, int] | None] = {}
 
     @property
     def num_unreported(self) -> int:
-        """Leases that have ended and that nobody has reported."""
         return len(self._ended)
 
     def ended(self, lease: Lease) -> None:
@@ -135,14 +104,12 @@ class Reconciliation:
             given_up = self._ended.pop(next(iter(self._ended)))
             self.accounts["unsettled"] += _rows_seen(given_up)
 
-    def reported(self, report: Iterable[SentSteps]) -> list[str]:
-        """Takes an env server's report; returns what of it cannot be true, one lease a line.
-
-        Leases that are live, reported before, or another learner's are ignored: a key is only
-        known to whom it was given, and a report is repeated until an Assign confirms it.
-        """
-        by_lease: dict[int, list[SentSteps]] = {}
+    def reported(self, report: Iterable[Sent]) -> list[str]:
+        """Takes an env server's report; returns what of it cannot be true, one lease a line."""
+        by_lease: dict[int, list[Sent]] = {}
         for sent in report:
+            # Others are live, another learner's, or reported before: a report is repeated until an
+            # Assign confirms it.
             if sent.lease in self._ended:
                 by_lease.setdefault(sent.lease, []).append(sent)
         found = [self._reconcile(self._ended.pop(key), sent) for key, sent in by_lease.items()]
@@ -160,8 +127,7 @@ class Reconciliation:
         else:
             self.accounts["disputed"] += rows
 
-    def _reconcile(self, lease: Lease, report: Sequence[SentSteps]) -> str:
-        """Counts a lease's rows; what is wrong with the report, if something is."""
+    def _reconcile(self, lease: Lease, report: Sequence[Sent]) -> str:
         if problem := _problem(lease, report):
             self.accounts["disputed"] += _rows_seen(lease)
             self._remember(lease, None)
@@ -171,7 +137,8 @@ class Reconciliation:
             rows = len(group.slots)
             self.accounts["sent"] += sent.steps * rows
             self.accounts["seen"] += group.seen * rows
-            # Not the difference: one step at most can be on its way, and it is this one.
+            # Not the difference: a group waits for its answer before its next step, so that at most
+            # one step is on its way when a connection breaks, and it is this one.
             if sent.steps == sent.answered + 1 and group.seen == sent.answered:
                 self.accounts["lost"] += rows
         self._remember(lease, {sent.group: sent.steps for sent in report})
@@ -183,26 +150,24 @@ class Reconciliation:
             del self._reported[next(iter(self._reported))]
 
 
-def _problem(lease: Lease, report: Sequence[SentSteps]) -> str:
+def _problem(lease: Lease, report: Sequence[Sent]) -> str:
     """Why a report of a lease cannot be true; empty if it can."""
-    numbers = [sent.group for sent in report]
-    if len(set(numbers)) != len(numbers) or max(numbers) >= len(lease.groups):
-        return f"expected each of {len(lease.groups)} groups once, got groups {numbers[:10]}"
+    numbers = {sent.group for sent in report}
+    if len(numbers) != len(report) or max(numbers) >= len(lease.groups):
+        return f"expected each of {len(lease.groups)} groups once, got {len(report)} reports"
     # A group that is not in the report has sent nothing.
-    missing = (group for group in lease.groups if group.number not in set(numbers))
-    if group := next((group for group in missing if group.seen), None):
-        return f"group {group.number}: 0 steps were sent, but {group.seen} were seen"
+    if any(group.seen for group in lease.groups if group.number not in numbers):
+        return "steps were seen of a group that is not in the report"
     for sent in report:
         group = lease.groups[sent.group]
-        where = f"group {group.number}"
         if sent.num_envs != len(group.slots):
-            return f"{where}: expected {len(group.slots)} environments, got {sent.num_envs}"
-        if not sent.answered <= sent.steps <= sent.answered + 1:
-            return f"{where}: {sent.steps} steps were sent with {sent.answered} answers"
-        if sent.answered > group.seen:
-            return f"{where}: {sent.answered} steps were answered, but {group.seen} were seen"
-        if sent.steps < group.seen:
-            return f"{where}: {sent.steps} steps were sent, but {group.seen} were seen"
+            return f"expected {len(group.slots)} environments, got {sent.num_envs}"
+        is_possible = sent.answered <= group.seen <= sent.steps <= sent.answered + 1
+        if not is_possible:
+            return (
+                f"group {group.number}: expected answered <= seen <= sent <= answered + 1, got "
+                f"{sent.answered} answered, {group.seen} seen, {sent.steps} sent"
+            )
     return ""
 
 

@@ -5,11 +5,13 @@ the server's pool that sends what is in the connection's outbox; one reads all l
 watch, looks at deadlines. None of them holds a lock while it waits.
 """
 
+import contextlib
 import functools
 import logging
 import queue
 import selectors
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,51 +19,31 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from learner.runtime.watchdog import AwakeClock
 from learner.runtime.worker import Worker
-from learner.serving.access import AddressLock, TokenInterceptor, host_of
+from learner.serving.access import TokenInterceptor, host_of, lock_address
 from learner.serving.connection import Connection
-from learner.serving.handshake import message_limit
-from learner.serving.hub import Hub
-from learner.serving.peer import EndError, unavailable
-from seedrl.config import ServingConfig
+from learner.serving.hub import EndError, Hub, unavailable
+from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.errors import AddressInUseError
-from seedrl.wire import channel, seedrl_pb2
+from seedrl.specs import EnvSpec
+from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
+from seedrl.wire import channel, seedrl_pb2, version
+from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.credentials import Certificates
 from seedrl.wire.framing import receive_from_env_server
 from seedrl.wire.local_link import Link, connect_link
+from seedrl.wire.payload import StepLayout
 
 # A client sends Hello as it opens a stream.
 HELLO_SECONDS = 2.0
 # Calls beyond one for each slot: streams before their Hello, and health checks.
-SPARE_CALLS = 64
-# For a peer to take what its connection ends with: one that does not read is cut off.
-_TAKE_END_SECONDS = 5.0
-_WATCH_SECONDS = 0.25
-_STOP_SECONDS = 5.0
-# How soon a stop is noticed where nothing arrives over links.
-_POLL_SECONDS = 0.05
-# Between two warnings of an address that any program may use.
-_WARNING_SECONDS = 60.0
+_SPARE_CALLS = 64
+# The limit of a message as long as no spec is known.
+_UNKNOWN_BYTES = 4 * 2**20
+# For the headers of several groups in one message, and the tag and length before them.
+_SPARE_BYTES = 1.25
 
 _logger = logging.getLogger(__name__)
-
-
-class _Stream:
-    """A call of Connect that is open. Only the watch uses the times.
-
-    `since` is when its present state (before Hello, before Ready, ended) was first seen.
-    """
-
-    def __init__(self, connection: Connection, context: grpc.ServicerContext) -> None:
-        self.connection, self.context = connection, context
-        self._state, self._since = "", 0.0
-
-    def seconds_in(self, state: str, now: float) -> float:
-        """How long the watch has seen it in this state."""
-        if state != self._state:
-            self._state, self._since = state, now
-        return now - self._since
 
 
 class Service:
@@ -73,7 +55,6 @@ class Service:
         self.hub = hub
         self._config = config
         self._finish_reason: str | None = None
-        self._lock: AddressLock | None = None
         files = (config.certificate, config.private_key, config.authority)
         self._credentials = Certificates(
             *(Path(path) if path else None for path in files)
@@ -82,19 +63,20 @@ class Service:
         self._longest = message_limit(config, hub.environment, hub.spec)
         self._connect_link = functools.partial(connect_link, max_message_bytes=self._longest)
         self._links = LinkReader()
-        self._streams: dict[_Stream, None] = {}  # those of all calls that are open
-        self._clock = AwakeClock()
-        self._next_warning = 0.0
+        # Of all calls that are open: each call's thread adds and removes its own.
+        self._calls: dict[Connection, grpc.ServicerContext] = {}
+        self._lock = contextlib.ExitStack()  # on the address
         self._stopping = threading.Event()
         self._watch = Worker("watch", self._look, threading.Event())
         self._server: grpc.Server | None = None
 
     def start(self) -> str:
         """Binds and serves; returns the address with its real port. Raises AddressInUseError."""
-        self._lock = AddressLock(self.address)
-        calls = self._config.training_slots + self._config.evaluation_slots + SPARE_CALLS
+        is_private = self.address.startswith("unix:")
+        self._lock = lock_address(self.address)
+        calls = self._config.training_slots + self._config.evaluation_slots + _SPARE_CALLS
         self._server = server = grpc.server(
-            # Threads begin with the calls that need them. With more calls than threads some would
+            # Threads start with the calls that need them. With more calls than threads some would
             # wait without a word, so gRPC refuses them.
             ThreadPoolExecutor(calls, thread_name_prefix="stream"),
             interceptors=[self._interceptor],
@@ -112,15 +94,20 @@ class Service:
             else:
                 port = server.add_secure_port(self.address, self._credentials)
         except RuntimeError as error:
-            self._lock.release()
+            self._lock.close()
             raise AddressInUseError(
                 f"cannot serve on {self.address}: the address is in use or not of this machine; "
                 "stop the other process or choose another serving.bind"
             ) from error
         server.start()
         self._watch.start()
-        if not self.address.startswith("unix:"):
+        if not is_private:
             self.address = f"{self.address.rsplit(':', 1)[0]}:{port}"
+        if self._config.insecure and not is_private:
+            _logger.warning(
+                "warning: serving.insecure: any program that reaches %s can feed this run",
+                self.address,
+            )
         return self.address
 
     @property
@@ -138,15 +125,15 @@ class Service:
         self._stop(unavailable("the learner is stopping; come back later"), grace_seconds)
 
     def _stop(self, end: EndError | None, grace_seconds: float) -> None:
+        # Every connection first: its call's thread sends how it ends.
         self.hub.close(end)
         if self._server is not None:
-            # It ends all calls by then, also of peers that do not read.
-            self._server.stop(grace_seconds).wait(grace_seconds + _STOP_SECONDS)
+            # It cancels all calls that are open by then, also of peers that do not read.
+            self._server.stop(grace_seconds).wait(grace_seconds + GRACE_SECONDS)
+            self._lock.close()
         self._stopping.set()
-        self._watch.stop(_STOP_SECONDS)
+        self._watch.stop(GRACE_SECONDS)
         self._links.stop()
-        if self._lock is not None:
-            self._lock.release()
 
     def _connect(
         self, requests: Iterator[channel.Received], context: grpc.ServicerContext
@@ -161,8 +148,7 @@ class Service:
             self._config.step_deadline_seconds,
             connect_link=self._connect_link,
         )
-        stream = _Stream(connection, context)
-        self._streams[stream] = None
+        self._calls[connection] = context
         # The client may end the call while this thread waits at the outbox. If it has done so
         # already, gRPC does not call back: then the reader finds the end.
         context.add_callback(connection.end)
@@ -179,53 +165,55 @@ class Service:
                 yield seedrl_pb2.FromLearner(finish=finish)
         finally:
             connection.end()
-            del self._streams[stream]
+            del self._calls[connection]
 
     def _look(self) -> None:
-        """One look of the watch at all streams."""
-        self._stopping.wait(_WATCH_SECONDS)
-        # Time in which this process was suspended does not count: what arrived then is not read.
-        now = self._clock.tick()
-        for stream in self._streams.copy():
-            self._hold_to_deadlines(stream, now)
-        is_open = self._config.insecure and not self.address.startswith("unix:")
-        if is_open and now >= self._next_warning:
-            self._next_warning = now + _WARNING_SECONDS
-            _logger.warning(
-                "warning: serving.insecure: whoever reaches %s can feed this run", self.address
-            )
-
-    def _hold_to_deadlines(self, stream: _Stream, now: float) -> None:
-        """A silent stream must not hold a call or the slots that Hello reserves for ever."""
-        connection = stream.connection
-        ready = self._config.ready_deadline_seconds
-        if connection.has_ended:
-            # Its end stands behind what its peer does not read, and would do so for ever.
-            if stream.seconds_in("ended", now) > _TAKE_END_SECONDS:
-                stream.context.cancel()
-        elif not connection.has_said_hello:
-            if stream.seconds_in("silent", now) > HELLO_SECONDS:
-                _end(connection, f"expected hello within {HELLO_SECONDS:.0f} seconds")
-        elif not connection.is_ready and stream.seconds_in("building", now) > ready:
-            _end(
-                connection,
-                f"expected ready within {ready:g} seconds of hello "
-                "(serving.ready_deadline_seconds)",
-            )
+        """Looks once at all calls; the watch's loop body."""
+        # A silent stream must not hold a call, or the slots that Hello reserves, for ever.
+        self._stopping.wait(POLL_SECONDS)
+        now = time.monotonic()
+        for connection, context in self._calls.copy().items():
+            seconds = now - connection.since
+            if connection.has_ended:
+                # Its end stands behind what its peer does not read, and would do so for ever.
+                if seconds > GRACE_SECONDS:
+                    context.cancel()
+            elif not connection.has_said_hello:
+                if seconds > HELLO_SECONDS:
+                    _end(connection, f"expected hello within {HELLO_SECONDS:g} seconds")
+            elif not connection.is_ready and seconds > self._config.ready_deadline_seconds:
+                _end(connection, "expected ready within serving.ready_deadline_seconds of hello")
 
 
 def _end(connection: Connection, details: str) -> None:
     connection.close(EndError(grpc.StatusCode.UNAVAILABLE, details))
 
 
-class LinkReader:
-    """Brings to connections what arrives over their links. `add` may be called by any thread.
+def message_limit(
+    serving: ServingConfig, environment: EnvironmentConfig, spec: EnvSpec | None
+) -> int:
+    """Bytes of the longest message: as configured, or all slots together can need.
 
-    One thread for all: with one for each, acting would stand in line with all of them for the
-    interpreter, several times in a step.
+    A peer can make the learner hold that much, and two and a half times for a moment.
+    `spec`: what environments look like, if a checkpoint has it.
     """
+    if serving.max_message_bytes:
+        return serving.max_message_bytes
+    if spec is None:
+        return _UNKNOWN_BYTES
+    slots = serving.training_slots + serving.evaluation_slots
+    steps = StepLayout(spec, slots, len(environment.metrics)).most_bytes
+    # Of many numbers in a box, actions may be longer than observations.
+    longest = max(steps, ActionLayout(spec.action, slots).num_bytes)
+    return max(version.LEAST_MESSAGE_BYTES, int(longest * _SPARE_BYTES))
+
+
+class LinkReader:
+    """Brings to connections what arrives over their links. `add` may be called by any thread."""
 
     def __init__(self) -> None:
+        # One thread for all: with one for each, acting would wait in line with all of them for the
+        # interpreter, several times in a step.
         self._selector = selectors.DefaultSelector()
         self._worker = Worker("links", self._read, threading.Event())
         self._worker.start()
@@ -241,13 +229,14 @@ class LinkReader:
 
     def stop(self) -> None:
         """Ends the thread, and the links and connections that are open. May be called twice."""
-        if self._worker.stop(_STOP_SECONDS) and self._selector.get_map() is not None:
+        if self._worker.stop(GRACE_SECONDS) and self._selector.get_map() is not None:
             for key in list(self._selector.get_map().values()):
                 self._drop(*key.data)
             self._selector.close()
 
     def _read(self) -> None:
-        for key, _ in self._selector.select(_POLL_SECONDS):
+        # The timeout is for `stop`: it is noticed that late if nothing arrives.
+        for key, _ in self._selector.select(POLL_SECONDS):
             self._receive(*key.data)
 
     def _receive(self, link: Link, connection: Connection) -> None:

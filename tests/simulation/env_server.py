@@ -10,7 +10,7 @@ import numpy as np
 from envs_server.client import Lease, Offer
 from envs_server.sent_log import SentLog
 from learner.serving.connection import Connection
-from learner.serving.peer import EndError
+from learner.serving.hub import EndError
 from seedrl.specs import MOST_ACTIONS, BoxSpec, DiscreteSpec
 from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import (

@@ -9,7 +9,7 @@ from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import Role, SlotTable, session_seed
-from learner.serving.ledger import ALWAYS, AT_REST, SentSteps, residues
+from learner.serving.ledger import ALWAYS, AT_REST, residues
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex
 from seedrl.types import StepType
@@ -71,10 +71,7 @@ def page_index() -> PageIndex:
 def settle(learner: Learner, reports: Sequence[Any], *, may_dispute: bool = False) -> list[str]:
     """The ledger of a learner whose env servers are gone, by what their logs say."""
     serving = learner.hub._serving
-    disputed = serving.report(
-        SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
-        for sent in reports
-    )
+    disputed = serving.reconciliation.reported(reports)
     broken = residues(learner.accounts(), AT_REST)
     if not may_dispute:
         broken += disputed + disputes(learner)

@@ -21,8 +21,7 @@ from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn
 from learner.learning.loop import Learning, Snapshot
 from learner.learning.page_routing import ShardedReplay
 from learner.report.metrics import Tally
-from learner.runtime.channel import VersionedParams, open_channel
-from learner.runtime.rate_limiter import RateLimiter
+from learner.runtime.channel import PageQueue, RateLimiter, VersionedParams, open_channel
 from seedrl.agents.agent import Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EvaluationConfig
@@ -210,9 +209,9 @@ class ProgramLearner:
             [VersionedParams(params, int(state.updates)) for params in published],
             wake_acting=self.hub.wake,
             clock=self.hub.clock,
-            # One thread does both: the queue must never be what acting waits for.
-            most_bytes=2**40,
         )
+        # One thread does both: the queue must never be what acting waits for.
+        channel.pages = PageQueue(2**40)
         # On its device as acting returns it: else each program is compiled for both.
         acting_state = jax.device_put(
             programs.act.init(jax.random.fold_in(key, session)), _devices()[0]

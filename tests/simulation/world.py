@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from envs_server.client import Offer
-from learner.serving.peer import EndError
+from learner.serving.hub import EndError
 from tests.simulation import faults
 from tests.simulation.env_server import KEEPALIVE_SECONDS, Process, SimulatedConnection
 from tests.simulation.learner import (

@@ -27,7 +27,6 @@ from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import Role, SlotTable
-from learner.serving.ledger import SentSteps
 from learner.serving.server import Service
 from seedrl.agents.agent import Agent
 from seedrl.config import Config, check, page_steps
@@ -186,11 +185,7 @@ class LearnerRun:
         """Reports, in the place of env servers that will not come back, what they have sent."""
         serving = self.hub._serving
         for path in self._folder.glob("*.sent"):
-            disputed = serving.report(
-                SentSteps(sent.lease, sent.group, sent.num_envs, sent.steps, sent.answered)
-                for sent in SentLog(path).report()
-            )
-            assert disputed == []
+            assert serving.reconciliation.reported(SentLog(path).report()) == []
         assert not serving.reconciliation.num_unreported, "a lease was never reported"
 
     def start(self) -> None:

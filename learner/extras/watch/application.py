@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from learner.extras.watch.feed import Feed
 from learner.report.metric_table import METRICS, lines
-from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST
+from learner.serving.ledger import ACCOUNTS, AT_REST
 from seedrl.errors import AddressInUseError
 
 _PAGE = Path(__file__).parent / "page"
@@ -103,8 +103,7 @@ async def _words(request: Request) -> Response:
         for metric in METRICS
         for line in lines(metric)
     }
-    equations = [equation._asdict() for equation in ALWAYS]
-    last = AT_REST[-1]._asdict()
+    *equations, last = [{"left": left, "right": right} for left, right in AT_REST]
     words = {"metrics": metrics, "accounts": ACCOUNTS, "equations": equations, "at_rest": last}
     return Response(json.dumps(words), media_type="application/json")
 

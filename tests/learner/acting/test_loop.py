@@ -20,8 +20,13 @@ from learner.acting.actor import Actor, BatchShapes
 from learner.acting.evaluator import Evaluator
 from learner.acting.loop import Acting
 from learner.report.metrics import Metrics
-from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams, open_channel
-from learner.runtime.rate_limiter import RateLimiter
+from learner.runtime.channel import (
+    ActorLearnerChannel,
+    FilledPages,
+    RateLimiter,
+    VersionedParams,
+    open_channel,
+)
 from learner.serving.batching import free_running
 from learner.serving.connection import Connection
 from learner.serving.core import Serving

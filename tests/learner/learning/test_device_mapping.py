@@ -1,7 +1,8 @@
 """What lies on which device, and what stays where it is."""
 
 from itertools import chain
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,16 +10,28 @@ import numpy as np
 import optax
 import pytest
 
-from learner.learning.device_mapping import MappedPrograms, map_programs, replicate, stack_shards
+from learner.learning.device_mapping import (
+    MappedPrograms,
+    map_programs,
+    replicate,
+    require_state_memory,
+    require_update_memory,
+    shapes_of,
+    stack_shards,
+    update_bytes,
+)
 from learner.learning.learn_step import LearnerState, build_learn_programs
 from learner.learning.loop import fetched
 from learner.learning.page_routing import insert_parcels, parcels
 from seedrl.agents.agent import Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
+from seedrl.errors import ConfigError
 from seedrl.replay.buffer import ReplayState, paged_replay, prioritized_memory
+from seedrl.replay.experience import Scale
 from seedrl.replay.index import PageIndex
 from seedrl.types import Array, Page, Sequence, StoredStep, TimeStep, Tree
+from tests.compilations import compilations
 
 K, P = 2, 4  # steps of a page, pages of a shard
 WINDOW = WindowSpec(burn_in=0, unroll=2, bootstrap=0, stride=2)
@@ -207,3 +220,54 @@ def test_nothing_is_compiled_after_the_first_updates(
         jax.jit(lambda x: x + number)(1)
     compiled = [text for text in caplog.messages if text.startswith("Compiling")]
     assert len(compiled) == 1, compiled  # the last line of the block, which shows that they count
+
+
+def test_what_is_compiled_for_shapes_runs_without_compiling_again() -> None:
+    for array in (jnp.arange(3.0), jax.device_put(jnp.arange(3.0), jax.devices()[1])):
+        program = jax.jit(lambda x: 2 * x)
+        program.lower(shapes_of(array)).compile()
+        with compilations() as names:
+            program(array)
+        assert names == []
+
+
+# --- memory ---
+
+
+def _scale(device_bytes: int) -> Scale:
+    return Scale(2, 16, 4, device_bytes, "some device")
+
+
+def test_what_is_donated_counts_once_and_on_each_device() -> None:
+    program: Any = jax.pmap(
+        lambda state, stored: (state + 1, stored * 2),
+        in_axes=(None, 0),
+        out_axes=(None, 0),
+        donate_argnums=(0, 1),
+        devices=jax.devices()[:2],
+    )
+    state, stored = jnp.zeros(100, jnp.float32), jnp.zeros((2, 50), jnp.float32)
+    needed = update_bytes(program.lower(state, stored).compile())
+    assert needed is not None and 4 * 150 <= needed < 4 * 200
+
+
+def test_an_update_that_no_device_has_memory_for_is_refused_by_field() -> None:
+    needs = SimpleNamespace(
+        argument_size_in_bytes=5 * 2**30,
+        output_size_in_bytes=3 * 2**30,
+        alias_size_in_bytes=2 * 2**30,
+        temp_size_in_bytes=4 * 2**30,
+    )
+    compiled = SimpleNamespace(memory_analysis=lambda: needs)
+    require_update_memory(compiled, _scale(10 * 2**30), 0)
+    with pytest.raises(ConfigError) as caught:
+        require_update_memory(compiled, _scale(10 * 2**30), 1)
+    assert "learning.batch_sequences" in str(caught.value)
+
+
+def test_parameters_that_no_device_has_memory_for_are_refused_before_they_are_made() -> None:
+    shapes = {"a": jax.ShapeDtypeStruct((2**20, 1024), jnp.float32), "b": jax.random.key(0)}
+    require_state_memory(shapes, _scale(5 * 2**30))
+    with pytest.raises(ConfigError) as caught:
+        require_state_memory(shapes, _scale(4 * 2**30))
+    assert "agent" in str(caught.value)

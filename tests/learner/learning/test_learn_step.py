@@ -392,18 +392,14 @@ def test_a_metric_of_an_agent_must_not_be_called_as_one_of_the_run() -> None:
     metrics = {"loss": jnp.zeros(()), "frames": jnp.zeros(()), "env_steps": jnp.zeros(())}
     with pytest.raises(ConfigError) as caught:
         _reduced(metrics, never)
-    assert str(caught.value) == (
-        "agent.update: metric 'env_steps': expected a name that the run does not use itself, for "
-        "the two could not be told apart; call it 'agent_env_steps', say"
-    )
+    assert "env_steps" in str(caught.value)
 
 
 def test_minibatches_must_be_of_equal_size() -> None:
-    with pytest.raises(ConfigError, match="a multiple of the agent's 3 minibatches on each device"):
-        _setting(TOY._replace(minibatches=3), 2)
-    cut = "3 minibatches on each device, of sequences that are cut into 2 chunks, got 8$"
-    with pytest.raises(ConfigError, match=cut):
-        _setting(TOY._replace(minibatches=3, chunks=2), 2)
+    for chunks in (1, 2):
+        with pytest.raises(ConfigError) as caught:
+            _setting(TOY._replace(minibatches=3, chunks=chunks), 2)
+        assert "learning.batch_sequences" in str(caught.value)
 
 
 def test_weights_are_relative_to_the_largest_of_all_devices(toy: Setting) -> None:

@@ -15,8 +15,13 @@ from learner.learning.learn_step import LearnerState, build_learn_programs
 from learner.learning.loop import Learning
 from learner.learning.page_routing import ShardedReplay
 from learner.report.metrics import Tally
-from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams, open_channel
-from learner.runtime.rate_limiter import RateLimiter
+from learner.runtime.channel import (
+    ActorLearnerChannel,
+    FilledPages,
+    RateLimiter,
+    VersionedParams,
+    open_channel,
+)
 from seedrl.agents.agent import Agent
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo import Acted, PpoConfig

@@ -11,8 +11,13 @@ from learner.learning.learn_step import LearnerState, packed
 from learner.learning.loop import Learning
 from learner.learning.page_routing import ShardedReplay
 from learner.report.metrics import Tally
-from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams, open_channel
-from learner.runtime.rate_limiter import RateLimiter
+from learner.runtime.channel import (
+    ActorLearnerChannel,
+    FilledPages,
+    RateLimiter,
+    VersionedParams,
+    open_channel,
+)
 from seedrl.replay.rate_limiter import QueueLimiter, ratio_limiter
 
 

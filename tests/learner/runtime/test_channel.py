@@ -1,30 +1,15 @@
-"""What a new channel holds, and what bounds it."""
+"""The channel: what bounds its pages, the limiter that threads share, and requests."""
 
+import threading
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
+import pytest
 
-from learner.runtime.channel import FilledPages, PageQueue, VersionedParams, open_channel
-from learner.runtime.rate_limiter import RateLimiter
-from seedrl.replay.rate_limiter import ratio_limiter
-
-
-def _limiter() -> RateLimiter:
-    return RateLimiter(
-        ratio_limiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=2.0, min_sequences=1)
-    )
-
-
-def test_the_first_parameters_are_the_newest_and_no_pages_wait() -> None:
-    woken: list[str] = []
-    channel = open_channel(
-        _limiter(), [VersionedParams("params", 7)], wake_acting=lambda: woken.append("acting")
-    )
-    assert channel.params == [VersionedParams("params", 7)]
-    assert channel.learned_version == 7
-    assert len(channel.pages) == 0 and not channel.is_closed
-    channel.wake_acting()
-    assert woken == ["acting"]
+from learner.runtime.channel import FilledPages, PageQueue, RateLimiter, Requests
+from seedrl.replay.rate_limiter import RatioLimiter, ratio_limiter
+from tests.patience import SECONDS
 
 
 def _pages(num_bytes: int) -> FilledPages:
@@ -32,7 +17,7 @@ def _pages(num_bytes: int) -> FilledPages:
     return FilledPages(pages, (3,), (0,), ended=(), versions=(0,))
 
 
-def test_acting_waits_while_what_is_under_way_is_too_large() -> None:
+def test_acting_waits_while_the_pages_under_way_are_too_large() -> None:
     pages = PageQueue(most_bytes=100)
     sent = [_pages(60), _pages(40), _pages(1)]
     assert [pages.put(item, 0.0) for item in sent] == [True, True, False]
@@ -41,10 +26,102 @@ def test_acting_waits_while_what_is_under_way_is_too_large() -> None:
     assert pages.put(sent[2], 0.0)
     assert [len(item.streams) for _ in range(3) if (item := pages.get())] == [1, 0, 1]
     assert pages.get() is None
-
-
-def test_pages_that_are_larger_than_the_bound_are_sent_alone() -> None:
-    pages = PageQueue(most_bytes=100)
+    # What is larger than the bound is sent alone.
     assert pages.put(_pages(500), 0.0) and not pages.put(_pages(1), 0.0)
-    assert pages.get() is not None
-    assert pages.put(_pages(1), 0.0)
+
+
+def _limiter(
+    replay_ratio: float = 1.0, batch_steps: int = 10, tolerance_updates: float = 2.0
+) -> RateLimiter:
+    limiter = ratio_limiter(
+        replay_ratio=replay_ratio, batch_steps=batch_steps, tolerance_updates=tolerance_updates
+    )
+    shared = RateLimiter(limiter)
+    assert shared.holds([1])
+    return shared
+
+
+def test_every_event_reaches_the_limiter() -> None:
+    limiter = _limiter(replay_ratio=0.5, batch_steps=10)
+    counts = {"env_steps": 8, "early_steps": 0, "taken_steps": 4, "applied_steps": 3}
+    limiter.restore({**counts, "replay_ratio": 0.5})
+    limiter.acted(2)
+    limiter.took()
+    limiter.applied()
+    expected = {"env_steps": 10, "early_steps": 0, "taken_steps": 14, "applied_steps": 13}
+    assert limiter.now.counts() == {**expected, "replay_ratio": 0.5}
+    assert not limiter.holds([0])
+
+
+def test_two_threads_continue_at_the_configured_ratio() -> None:
+    limiter = _limiter(replay_ratio=2.0, batch_steps=6, tolerance_updates=1.0)
+
+    def act() -> None:
+        for _ in range(600):
+            assert limiter.wait_to_act(SECONDS)
+            limiter.acted(1)
+        limiter.close()
+
+    def learn() -> None:
+        while limiter.wait_to_learn(SECONDS):
+            limiter.took()
+
+    threads = [threading.Thread(target=target, daemon=True) for target in (act, learn)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+    assert isinstance(limiter.now, RatioLimiter)
+    assert limiter.now.env_steps == 600
+    assert 0 <= limiter.now.owed_steps < 6 + 2
+
+
+@pytest.mark.parametrize("wait", ["wait_to_act", "wait_to_learn"])
+def test_closing_ends_a_wait(wait: str) -> None:
+    limiter = _limiter()
+    if wait == "wait_to_act":
+        limiter.acted(1000)
+    results: list[bool] = []
+    thread = threading.Thread(
+        target=lambda: results.append(getattr(limiter, wait)(SECONDS)), daemon=True
+    )
+    thread.start()
+    limiter.close()
+    thread.join(SECONDS)
+    assert results == [False]
+
+
+def test_a_request_is_answered_once_when_the_owner_is_at_rest() -> None:
+    taken: list[bool] = []
+
+    def take(with_replay: bool) -> int:
+        taken.append(with_replay)
+        return len(taken)
+
+    requests = Requests(take)
+    requests.answer()
+    abandoned, awaited = requests.request(True), requests.request(False)
+    requests.answer()
+    requests.answer()
+    # An answer that nobody waits for any more is not the next request's.
+    assert awaited.result(timeout=0.0) == 1 and not abandoned.done()
+    assert taken == [False]
+
+
+def test_a_request_made_while_the_owner_looks_for_one_is_not_lost() -> None:
+    made: list[Future[bool]] = []
+
+    class Asked(Requests[bool, bool]):
+        """A request arrives right after the owner has read that there is none."""
+
+        def __getattribute__(self, name: str) -> Any:
+            found = super().__getattribute__(name)
+            if name == "request_made" and not made:
+                made.append(self.request(True))
+            return found
+
+    requests = Asked(lambda argument: argument)
+    requests.answer()
+    requests.answer()
+    assert made[0].result(timeout=0.0)

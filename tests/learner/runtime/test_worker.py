@@ -1,6 +1,10 @@
+"""Threads that repeat their work, and how their deaths are seen."""
+
 import threading
 
-from learner.runtime.worker import ClosedError, Worker
+import pytest
+
+from learner.runtime.worker import ClosedError, Deaths, Worker
 from tests.patience import SECONDS
 
 
@@ -13,45 +17,32 @@ def test_the_body_is_repeated_until_the_worker_is_stopped() -> None:
             thrice.set()
 
     worker = Worker("acting", body, failed)
+    assert worker.stop(0.0)  # one that never started
+    worker = Worker("acting", body, failed)
     worker.start()
     assert thrice.wait(SECONDS)
-    assert worker.stop(SECONDS)
-    num_calls = len(calls)
+    assert worker.stop(SECONDS) and worker.stop(0.0)
     assert set(calls) == {"acting"}
-    assert worker.stop(0.0)
-    assert len(calls) == num_calls
-    assert worker.failure is None
-    assert not failed.is_set()
+    assert worker.failure is None and not failed.is_set()
 
 
 def test_what_the_body_raises_is_kept_and_told_to_all() -> None:
-    failed, error = threading.Event(), ZeroDivisionError("a defect")
-
-    def body() -> None:
-        raise error
-
-    worker = Worker("learning", body, failed)
-    worker.start()
-    assert failed.wait(SECONDS)
-    assert worker.stop(SECONDS)
-    assert worker.failure is error
-
-
-def test_a_failure_is_seen_by_whoever_is_told_of_it() -> None:
     class Told(threading.Event):
         def set(self) -> None:
             seen.append(worker.failure)
             super().set()
 
     def body() -> None:
-        raise SystemExit(3)
+        raise error
 
+    # Not only an Exception; and it is there before the event says so.
     seen: list[BaseException | None] = []
-    failed = Told()
-    worker = Worker("acting", body, failed)
+    failed, error = Told(), SystemExit(3)
+    worker = Worker("learning", body, failed)
     worker.start()
     assert failed.wait(SECONDS)
-    assert isinstance(seen[0], SystemExit)
+    assert worker.stop(SECONDS)
+    assert seen == [error]
 
 
 def test_a_closed_neighbour_ends_a_worker_without_failure() -> None:
@@ -62,10 +53,8 @@ def test_a_closed_neighbour_ends_a_worker_without_failure() -> None:
 
     worker = Worker("acting", body, failed)
     worker.start()
-    worker._thread.join(SECONDS)
-    assert worker.stop(0.0)
-    assert worker.failure is None
-    assert not failed.is_set()
+    assert worker.stop(SECONDS)
+    assert worker.failure is None and not failed.is_set()
 
 
 def test_stopping_says_if_the_present_piece_of_work_goes_on() -> None:
@@ -83,5 +72,25 @@ def test_stopping_says_if_the_present_piece_of_work_goes_on() -> None:
     assert worker.stop(SECONDS)
 
 
-def test_a_worker_that_never_started_is_stopped() -> None:
-    assert Worker("acting", lambda: None, threading.Event()).stop(0.0)
+def _die(error: Exception, name: str) -> None:
+    def body() -> None:
+        raise error
+
+    thread = threading.Thread(target=body, name=name)
+    thread.start()
+    thread.join()
+
+
+def test_the_first_death_is_known_and_every_one_is_printed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, second = OSError("a disk"), ValueError("a number")
+    before = threading.excepthook
+    with Deaths() as deaths:
+        assert deaths.first is None
+        _die(first, "status")
+        _die(second, "sequences")
+    assert deaths.first == ("status", first)
+    assert threading.excepthook is before
+    said = capsys.readouterr().err
+    assert "OSError: a disk" in said and "ValueError: a number" in said

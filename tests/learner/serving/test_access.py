@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.serving.access import AddressLock, private_address
+from learner.serving.access import lock_address, private_address
 from seedrl.errors import AddressInUseError, ConfigError
 
 
@@ -31,29 +31,27 @@ def test_a_folder_of_somebody_else_is_not_trusted(parent: Path) -> None:
     folder = parent / f"seedrl-{os.getuid()}"
     folder.mkdir()
     folder.chmod(0o755)
-    with pytest.raises(ConfigError, match="to be a folder of this user's with mode 0700"):
+    with pytest.raises(ConfigError):
         private_address(Path("a"))
     folder.rmdir()
     folder.symlink_to(parent)
-    with pytest.raises(ConfigError, match="give --bind unix:/path in a folder of your own"):
+    with pytest.raises(ConfigError):
         private_address(Path("a"))
 
 
-def test_a_socket_path_is_held_until_it_is_released(tmp_path: Path) -> None:
-    bind = f"unix:{tmp_path}/socket"
-    lock = AddressLock(bind)
-    with pytest.raises(AddressInUseError, match=f"cannot serve on {bind}: another learner serves"):
-        AddressLock(bind)
-    lock.release()
-    AddressLock(bind).release()
-
-
-def test_a_folder_made_for_a_socket_is_private(tmp_path: Path) -> None:
-    AddressLock(f"unix:{tmp_path}/sockets/socket").release()
+def test_a_socket_path_is_private_and_held_until_it_is_released(tmp_path: Path) -> None:
+    bind = f"unix:{tmp_path}/sockets/socket"
+    lock = lock_address(bind)
     assert stat.S_IMODE((tmp_path / "sockets").stat().st_mode) == 0o700
+    with pytest.raises(AddressInUseError) as caught:
+        lock_address(bind)
+    assert bind in str(caught.value)
+    lock.close()
+    lock_address(bind).close()
 
 
 def test_a_socket_below_a_file_is_refused_by_field(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"serving.bind: expected a path where a socket can be"):
-        AddressLock(f"unix:{tmp_path}/file/socket")
+    with pytest.raises(ConfigError) as caught:
+        lock_address(f"unix:{tmp_path}/file/socket")
+    assert "serving.bind" in str(caught.value)

@@ -51,23 +51,6 @@ def test_steps_are_taken_whole_and_in_order_until_the_next_does_not_fit() -> Non
     assert lane.take() == []
 
 
-def test_a_strike_removes_what_one_lease_has_queued_and_nothing_else() -> None:
-    lane, gone, stays = _lane(), Lease(1, 1, "gone", 0), Lease(2, 2, "stays", 0)
-    kept = [_pending(2, arrival=1.0, lease=stays), _pending(1, arrival=3.0, lease=stays)]
-    for step in (
-        _pending(3, arrival=0.0, lease=gone),
-        kept[0],
-        _pending(1, arrival=2.0, lease=gone),
-        kept[1],
-    ):
-        lane.put(step)
-    assert lane.strike(gone) == 4
-    assert lane.strike(gone) == 0
-    assert lane.num_rows == 3
-    assert lane.oldest_arrival == 1.0
-    assert [id(step) for step in lane.take()] == [id(step) for step in kept]
-
-
 SLOTS = [np.array([2, 5]), np.array([0]), np.array([1, 3, 4])]
 
 
@@ -81,15 +64,8 @@ def test_free_running_acts_on_a_part_of_who_is_there(
     assert free_running(0.5).target_rows(num_live, 100, lookahead) == expected
 
 
-def test_free_running_rows_lie_in_order_of_arrival() -> None:
-    rule = free_running(0.5)
-    assert rule.rows(SLOTS) == [slice(0, 2), slice(2, 3), slice(3, 6)]
-    assert (rule.deadline_seconds, rule.is_complete) == (0.5, False)
-
-
-def test_lock_step_waits_for_every_slot_and_has_rows_in_slot_order() -> None:
+def test_rows_lie_in_order_of_arrival_or_in_lock_step_in_order_of_slots() -> None:
+    assert free_running(0.5).rows(SLOTS) == [slice(0, 2), slice(2, 3), slice(3, 6)]
     rule = lock_step()
-    assert rule.target_rows(3, 6, 2) == 6
-    for rows, slots in zip(rule.rows(SLOTS), SLOTS, strict=True):
-        assert rows is slots
-    assert (rule.deadline_seconds, rule.is_complete) == (math.inf, True)
+    assert rule.rows(SLOTS) == SLOTS
+    assert (rule.target_rows(3, 6, 2), rule.deadline_seconds) == (6, math.inf)

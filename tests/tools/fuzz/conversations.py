@@ -17,10 +17,9 @@ from envs_server.sent_log import SentLog
 from learner.serving.batching import free_running
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
-from learner.serving.hub import Hub
+from learner.serving.hub import EndError, Hub
 from learner.serving.leases import SlotTable
 from learner.serving.ledger import ALWAYS, residues
-from learner.serving.peer import EndError
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import TimeStep

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from envs_server.options import PROG, Options, read_options
-from envs_server.stop import Stop, end_with_parent, is_supervised
+from envs_server.stop import HangLimit, Stop, end_with_parent, is_supervised
 from seedrl.errors import ConfigError
-from seedrl.programs.command_line import print_version_if_asked
 from seedrl.programs.outcome import exit_code, leave
 
 
@@ -22,7 +21,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(words: Sequence[str]) -> int:
-    print_version_if_asked(words)
+    if words[:1] == ["--version"]:
+        from seedrl.programs.command_line import print_version_if_asked
+
+        print_version_if_asked(words)
     options = read_options(words)
     # numpy and gRPC are imported only once the command line is known to be good.
     if (options.processes > 1 or options.logs is not None) and not is_supervised():
@@ -40,18 +42,16 @@ def serve(options: Options) -> int:
     """
     from envs_server.client import Client, Offer
     from envs_server.sent_log import SentLog
-    from envs_server.stop import HangLimit
-    from seedrl.wire.credentials import Certificates, read_token
 
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s env server %(process)d: %(message)s",
         stream=sys.stderr,
     )
-    stop = Stop()
+    stop, hang = Stop(), HangLimit()
     stop.install()
     end_with_parent()
-    recording = None
+    recording, token, credentials = None, "", None
     if options.play is not None:
         from seedrl.wire.recording import Recording
 
@@ -59,19 +59,22 @@ def serve(options: Options) -> int:
             recording = Recording(options.play)
     with _naming("--sent-log"):
         sent_log = SentLog(options.sent_log)
-    with _naming("--token-file"):
-        token = "" if options.token_file is None else read_token(options.token_file)
-    certificates = Certificates(options.certificate, options.private_key, options.authority)
-    hang = HangLimit()
+    if options.token_file or options.authority:
+        from seedrl.wire.credentials import Certificates, read_token
+
+        with _naming("--token-file"):
+            token = "" if options.token_file is None else read_token(options.token_file)
+        files = (options.certificate, options.private_key, options.authority)
+        credentials = Certificates(*files).of_client()
     hang.start()
     client = Client(
         options.learner,
-        Offer(options.num_envs, options.num_groups, options.allowed, recording),
+        Offer(options.num_envs, options.num_groups, options.allow_env, recording),
         stop,
         sent_log,
         local_link=options.local_link,
         token=token,
-        credentials=certificates.of_client(),
+        credentials=credentials,
         hang=hang,
     )
     return client.run()

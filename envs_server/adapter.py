@@ -1,23 +1,59 @@
-"""Gymnasium's results as time steps of dm_env semantics."""
+"""Environments as groups step them, and gymnasium's results as time steps of dm_env semantics.
 
-import logging
-import numbers
-from collections.abc import Mapping, Sequence
-from typing import Any
+`envs_server.loop` makes a `VectorEnvironment` of single environments; `envs_server.native` takes
+those that exist as a vector.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Space
 
-from envs_server.vector import VectorEnvironment, info_of
-from seedrl.types import StepType, TimeStep
-from seedrl.wire.values import ValueFaultError
-
-_log = logging.getLogger("envs_server")
+from seedrl.types import StepType, TimeStep, Tree
+from seedrl.wire.payload import ValueFaultError
 
 _MID = np.uint8(StepType.MID)
 
 
-class NoStepError(ValueFaultError):
-    """An episode without a step."""
+class VectorStep(NamedTuple):
+    """Result of one step of E environments, in gymnasium's terms.
+
+    Attributes:
+      observation: tree of `[E, *shape]`, only valid until the next step.
+      reward: `[E]`, any real dtype.
+      terminated: `[E] bool`.
+      truncated: `[E] bool`.
+      info: gives the `info` of the environment of a row.
+      restarted: `[E] bool`, environments that were built again in this step, in the middle of an
+        episode or not: the observation is the first of a new one. None if there are none.
+    """
+
+    observation: Tree
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    info: Callable[[int], Any] = lambda row: {}
+    restarted: np.ndarray | None = None
+
+
+class VectorEnvironment(NamedTuple):
+    """E environments that reset themselves on the step after the one that ended an episode.
+
+    Attributes:
+      observation_space: of one environment.
+      action_space: of one environment.
+      reset: starts the first episodes from one seed per environment; observations `[E, *shape]`.
+      step: takes actions as `action_space` wants them, `[E] int64` or `[E, *shape]` of its dtype.
+        Raises ValueFaultError for numbers that a learner cannot take.
+      close: frees the environments' resources.
+    """
+
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    reset: Callable[[Sequence[int]], Tree]
+    step: Callable[[np.ndarray], VectorStep]
+    close: Callable[[], None]
 
 
 class Adapter:
@@ -36,10 +72,13 @@ class Adapter:
     def __init__(self, environment: VectorEnvironment, metrics: Sequence[str] = ()) -> None:
         """`metrics` are the names of the numbers to take from `info` when an episode ends."""
         self._environment = environment
-        self._names = metrics
-        self._ignored: set[str] = set()
         self.metrics = self._no_metrics = np.zeros((0, len(metrics)), np.float32)
         self._is_last = np.zeros(0, np.bool_)
+        self._measure: Callable[[Callable[[int], Any], np.ndarray], np.ndarray] | None = None
+        if metrics:
+            from envs_server.metrics import Metrics
+
+            self._measure = Metrics(metrics).of
 
     def reset(self, seeds: Sequence[int]) -> TimeStep:
         """Starts the first episodes: every row is FIRST."""
@@ -57,8 +96,8 @@ class Adapter:
     def step(self, actions: np.ndarray) -> TimeStep:
         """Takes actions of the environment's own; leaves are `[E, ...]`, valid until the next step.
 
-        An episode that terminates and is truncated at once has terminated. Raises NoStepError if an
-        environment ends an episode with the very row that starts it.
+        An episode that terminates and is truncated at once has terminated. Raises ValueFaultError
+        if an environment ends an episode with the very row that starts it.
         """
         observation, reward, terminated, truncated, info, restarted = self._environment.step(
             actions
@@ -71,52 +110,11 @@ class Adapter:
         if 1 in is_first.tobytes():  # hardly ever, and a fraction of the time of `any`
             if (is_first & self._is_last).any():
                 row = int(np.argmax(is_first & self._is_last))
-                raise NoStepError(
-                    f"environment {row} ended an episode with its first observation", row
-                )
+                text = f"environment {row} ended an episode with its first observation"
+                raise ValueFaultError(text, row)
             step_type[is_first] = StepType.FIRST
             reward[is_first] = 0
         discount = np.logical_not(terminated).astype(np.float32)
-        if self._names:
-            self.metrics = self._metrics(info, np.flatnonzero(self._is_last))
+        if self._measure is not None:
+            self.metrics = self._measure(info, np.flatnonzero(self._is_last))
         return TimeStep(step_type, reward, discount, observation)
-
-    def _metrics(self, info: Sequence[Any] | Mapping[str, Any], rows: np.ndarray) -> np.ndarray:
-        metrics = np.full((len(rows), len(self._names)), np.nan, np.float32)
-        for index, row in enumerate(rows.tolist()):
-            own = info_of(info, row)
-            for column, name in enumerate(self._names):
-                metrics[index, column] = self._metric(own, name)
-        return metrics
-
-    def _metric(self, info: Any, name: str) -> float:
-        value = _find(info, name) if name else None
-        metric = _number(value)
-        if value is not None and np.isnan(metric) and name not in self._ignored:
-            self._ignored.add(name)  # one line, however many episodes end
-            _log.warning("info[%r] is no finite number and is ignored: %.80r", name, value)
-        return metric
-
-
-def _number(value: Any) -> float:
-    """A scalar of `info` as a float that float32 can hold; NaN if it is none."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
-    if not isinstance(value, numbers.Real | np.bool_):
-        return np.nan
-    with np.errstate(over="ignore"):
-        try:
-            as_float32 = np.float32(np.float64(value))
-        except OverflowError:  # an integer beyond float64
-            return np.nan
-    return float(value) if np.isfinite(as_float32) else np.nan
-
-
-def _find(info: Any, name: str) -> Any:
-    """The value of a key, or of keys of nested dicts with a dot between them."""
-    if not isinstance(info, Mapping):
-        return None
-    if name in info:
-        return info[name]
-    key, _, rest = name.partition(".")
-    return _find(info.get(key), rest) if rest else None

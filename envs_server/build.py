@@ -1,28 +1,23 @@
 """Builds the environments that a learner's Assign names, if this env server may build them."""
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import gymnasium
 
-from envs_server.errors import ADVICE, BuildError, EnvironmentFailedError, one_line
+from envs_server.adapter import VectorEnvironment
+from envs_server.errors import BuildError, EnvironmentFailedError, one_line
 from envs_server.failures import Budget, Failures
 from envs_server.loop import Place, build_loop
-from envs_server.vector import VectorEnvironment
-from seedrl.programs import extras
+from seedrl.wire.contract import LEAST_MESSAGE_BYTES, LONGEST_METRIC_BYTES, MOST_METRICS
 from seedrl.wire.seedrl_pb2 import Assign, Environment
-from seedrl.wire.version import LEAST_MESSAGE_BYTES, LONGEST_METRIC_BYTES, MOST_METRICS
 
 # Keyword arguments of gymnasium's `make` and `make_vec` that decide what is built rather than how.
 _RESERVED = frozenset(
     {"id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "disable_env_checker"}
 )
-# Pong-v0, PongDeterministic-v4, PongNoFrameskip-v4, Pong-ram-v0 and the like.
-_OLD_ATARI = re.compile(r"([A-Z][A-Za-z]+?)(?:-ram)?(?:Deterministic|NoFrameskip)?-v[045]")
-_ALE_PREFIX = "ALE/"
 _BACK_ENDS = ("sync", "native", "atari")
 
 
@@ -46,21 +41,7 @@ class Recipe(NamedTuple):
     @property
     def is_atari(self) -> bool:
         """True for a game of ALE's namespace."""
-        return self.factory is None and self.id.startswith(_ALE_PREFIX)
-
-    @property
-    def has_single(self) -> bool:
-        """True unless there is only a vector implementation; also if there is nothing at all."""
-        spec = gymnasium.registry.get(self.id)
-        return self.factory is not None or spec is None or spec.entry_point is not None
-
-    @property
-    def has_vector(self) -> bool:
-        """True if there is a vector implementation that honours the whole recipe."""
-        if self.wrappers or self.factory is not None:
-            return not self.wrappers and self.vector_factory is not None
-        spec = gymnasium.registry.get(self.id)
-        return spec is not None and spec.vector_entry_point is not None
+        return self.factory is None and self.id.startswith("ALE/")
 
 
 def read_recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:
@@ -74,36 +55,22 @@ def read_recipes(environments: Iterable[Environment], allowed: Sequence[str]) ->
     The refusal names everything that `allowed` lacks, not only the first.
     """
     asked = list(environments)
-    names = [environment.id for environment in asked if ":" in environment.id]
-    names += [name for environment in asked for name in environment.wrappers]
-    if names:
-        from envs_server.factories import check_allowed
+    arguments = [_read_arguments(environment.arguments) for environment in asked]
+    if not any(":" in environment.id or environment.wrappers for environment in asked):
+        return [Recipe(*each) for each in zip((each.id for each in asked), arguments, strict=True)]
+    from envs_server.factories import load_all
 
-        check_allowed(names, allowed)
-    return [_recipe(environment, allowed) for environment in asked]
-
-
-def _recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:
-    arguments = _read_arguments(environment.arguments)
-    if ":" not in environment.id and not environment.wrappers:
-        return Recipe(environment.id, arguments)
-    from envs_server.factories import load_factory, load_vector_factory
-
-    factory = vector_factory = None
-    if ":" in environment.id:
-        factory = load_factory(environment.id, allowed)
-        vector_factory = load_vector_factory(environment.id, allowed)
-    wrappers = tuple(load_factory(name, allowed, "wrapper") for name in environment.wrappers)
-    return Recipe(environment.id, arguments, wrappers, factory, vector_factory)
+    return [
+        Recipe(environment.id, own, *loaded)
+        for environment, own, loaded in zip(asked, arguments, load_all(asked, allowed), strict=True)
+    ]
 
 
 def _read_arguments(text: str) -> dict[str, Any]:
     try:
         arguments = json.loads(text or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BuildError(f"expected a JSON object in environment.arguments: {error}") from error
-    except RecursionError as error:
-        raise BuildError("expected environment.arguments that are nested less deep") from error
     if not isinstance(arguments, dict):
         raise BuildError(f"expected a JSON object in environment.arguments, got {text[:100]!r}")
     if reserved := _RESERVED & arguments.keys():
@@ -119,17 +86,20 @@ def choose(recipe: Recipe, vectorization: str) -> str:
     `native`, which has one seed for all of its environments, only for what has nothing else. Raises
     BuildError for an unknown name.
     """
-    if vectorization not in ("auto", "seeded", ""):
-        if vectorization not in _BACK_ENDS:
-            raise BuildError(
-                f"expected vectorization auto, seeded, {', '.join(_BACK_ENDS)}; got "
-                f"{vectorization!r}"
-            )
+    if vectorization in _BACK_ENDS:
         return vectorization
-    if recipe.is_atari and not recipe.wrappers:
+    if vectorization not in ("auto", "seeded", ""):
+        raise BuildError(
+            f"expected vectorization auto, seeded, {', '.join(_BACK_ENDS)}; got {vectorization!r}"
+        )
+    if recipe.wrappers:
+        return "sync"
+    if recipe.is_atari:
         return "atari"
-    is_native = recipe.has_vector and not (vectorization == "seeded" and recipe.has_single)
-    return "native" if is_native else "sync"
+    spec = None if recipe.factory else gymnasium.registry.get(recipe.id)
+    has_vector = spec.vector_entry_point if spec else recipe.vector_factory
+    has_single = recipe.factory or spec is None or spec.entry_point
+    return "native" if has_vector and not (vectorization == "seeded" and has_single) else "sync"
 
 
 def build(
@@ -150,22 +120,10 @@ def build(
     Raises BuildError, with the environment's own reason on one line.
     """
     with _one_line_refusal(recipe):
-        match choose(recipe, vectorization):
-            case "atari" if not recipe.is_atari or recipe.wrappers:
-                raise BuildError(
-                    "expected an ALE/... id without wrappers for vectorization atari, got "
-                    f"{recipe.id} with {len(recipe.wrappers)} wrappers; use sync"
-                )
-            case "atari":
-                from envs_server.native import atari
+        if (back_end := choose(recipe, vectorization)) != "sync":
+            from envs_server.native import build_vector
 
-                return atari(recipe.id, recipe.arguments, num_envs, max_abs_reward)
-            case "native":
-                from envs_server.native import from_factory
-
-                _check_native(recipe)
-                vector = recipe.vector_factory
-                return from_factory(vector, recipe.id, recipe.arguments, num_envs, max_abs_reward)
+            return build_vector(back_end, *recipe, num_envs=num_envs, max_abs_reward=max_abs_reward)
         return build_loop(
             lambda: build_one(recipe),
             num_envs,
@@ -173,15 +131,6 @@ def build(
             places=places,
             failures=failures,
         )
-
-
-def _check_native(recipe: Recipe) -> None:
-    if recipe.wrappers:
-        raise BuildError(
-            f"{recipe.id} cannot be wrapped under vectorization native; use sync or no wrappers"
-        )
-    if recipe.factory is not None and recipe.vector_factory is None:
-        raise BuildError(f"{recipe.id} has no vector factory {recipe.id}_vec; use sync")
 
 
 def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:
@@ -192,11 +141,6 @@ def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:
             env = gymnasium.make(recipe.id, disable_env_checker=True, **recipe.arguments)
         else:
             env = recipe.factory(**recipe.arguments)
-            if env is None:
-                raise BuildError(
-                    f"expected a gymnasium.Env from {recipe.id}, got None; did the factory forget "
-                    "`return`?"
-                )
         for wrapper in recipe.wrappers:
             env = wrapper(env)
         if not isinstance(env, gymnasium.Env):
@@ -219,20 +163,11 @@ def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
         raise
     # All: an environment that calls sys.exit, or raises KeyboardInterrupt, has failed.
     except BaseException as error:
-        reason = extras.describe(error) or f"{one_line(error)}{_hint(recipe.id, error)}"
+        from envs_server.factories import advice
+        from seedrl.programs import extras
+
+        reason = extras.describe(error) or f"{one_line(error)}{advice(recipe.id, error)}"
         raise BuildError(f"cannot build {recipe.id}: {reason}") from error
-
-
-def _hint(name: str, error: BaseException) -> str:
-    """The id that may have been meant, if one is not registered; gymnasium guesses some."""
-    if game := _OLD_ATARI.fullmatch(name):
-        # Names of before gymnasium 1.0: the variants are arguments of ALE/... now.
-        return f" An Atari game is named ALE/{game[1]}-v5; or {ADVICE}, as package.module:factory"
-    if isinstance(error, gymnasium.error.NameNotFound) and "Did you mean" not in str(error):
-        return f" Name an environment of your own as package.module:factory; or {ADVICE}"
-    if isinstance(error, gymnasium.error.NamespaceNotFound):
-        return f" Nobody imports it here: {ADVICE}, as package.module:factory"
-    return ""
 
 
 def budget(assign: Assign) -> Budget:
@@ -250,30 +185,27 @@ def metrics_of(assign: Assign) -> list[str]:
 
 def check_assign(assign: Assign, num_envs: int) -> None:
     """Raises BuildError for an Assign that contradicts itself, or an offer of `num_envs`."""
-    groups, environments = assign.groups, assign.environments
+    groups = assign.groups
     sizes = [len(group.slots) for group in groups]
-    if not sizes or min(sizes) < 1 or sum(sizes) > num_envs:
-        raise BuildError(f"expected groups of at most {num_envs} slots in all, got {sizes}")
-    if [len(group.seeds) for group in groups] != sizes:
-        raise BuildError("expected one seed for each slot of a group in Assign")
-    if any(seed >= 2**31 for group in groups for seed in group.seeds):
-        raise BuildError("expected seeds below 2^31 in Assign")
-    if len({slot for group in groups for slot in group.slots}) < sum(sizes):
-        raise BuildError("expected each slot once in Assign")
-    if 0 < assign.max_message_bytes < LEAST_MESSAGE_BYTES:
-        raise BuildError(
-            f"expected max_message_bytes of at least {LEAST_MESSAGE_BYTES} in Assign, got "
-            f"{assign.max_message_bytes}"
-        )
-    if any(group.environment >= len(environments) for group in groups):
-        raise BuildError(
-            f"expected groups of one of the {len(environments)} environments of Assign, got "
-            f"{[group.environment for group in groups]}"
-        )
-    names = [name for environment in environments for name in environment.metrics]
-    is_short = all(len(name.encode()) <= LONGEST_METRIC_BYTES for name in names)
-    if len(names) > MOST_METRICS or not is_short:
-        raise BuildError(
-            f"expected at most {MOST_METRICS} metrics of at most {LONGEST_METRIC_BYTES} bytes in "
-            f"Assign, got {len(names)}"
-        )
+    names = [name for environment in assign.environments for name in environment.metrics]
+    rules = {
+        f"groups of 1 to {num_envs} slots in all": bool(sizes)
+        and min(sizes) >= 1
+        and sum(sizes) <= num_envs,
+        "one seed for each slot of a group": [len(group.seeds) for group in groups] == sizes,
+        "seeds below 2^31": all(seed < 2**31 for group in groups for seed in group.seeds),
+        "each slot once": len({slot for group in groups for slot in group.slots}) == sum(sizes),
+        f"max_message_bytes of 0 or at least {LEAST_MESSAGE_BYTES}": not (
+            0 < assign.max_message_bytes < LEAST_MESSAGE_BYTES
+        ),
+        f"groups of one of its {len(assign.environments)} environments": all(
+            group.environment < len(assign.environments) for group in groups
+        ),
+        f"at most {MOST_METRICS} metrics of at most {LONGEST_METRIC_BYTES} bytes": (
+            len(names) <= MOST_METRICS
+            and all(len(name.encode()) <= LONGEST_METRIC_BYTES for name in names)
+        ),
+    }
+    for expected, holds in rules.items():
+        if not holds:
+            raise BuildError(f"expected {expected} in Assign, got groups of {sizes} slots")

@@ -8,7 +8,7 @@ import random
 import socket
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import grpc
 
@@ -20,16 +20,14 @@ from envs_server.loop import Place
 from envs_server.sent_log import SentLog
 from envs_server.stop import HangLimit, Stop
 from seedrl.exit_codes import ExitCode
-from seedrl.wire.action_layout import ActionLayout
-from seedrl.wire.credentials import tls_advice
-from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, ToLearner, WireError
-from seedrl.wire.learner_connection import LearnerConnection
-from seedrl.wire.local_link import UnusableLinkError, require_room
-from seedrl.wire.payload import split
-from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
+from seedrl.timing import GRACE_SECONDS, WARNING_SECONDS
+from seedrl.wire.channel import LearnerConnection
+from seedrl.wire.contract import LONGEST_FROM_LEARNER, MAJOR, MINOR, printable
+from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, WireError
+from seedrl.wire.link import UnusableLinkError, has_room
+from seedrl.wire.payload import ActionLayout, split
 from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, Hello, Ready, Refusal
 from seedrl.wire.spec import spec_message
-from seedrl.wire.version import MAJOR, MINOR
 
 if TYPE_CHECKING:  # only few env servers play a recording
     from envs_server.playback import PlayedGroup
@@ -39,8 +37,6 @@ _log = logging.getLogger("envs_server")
 
 _MAX_MESSAGE_BYTES = 64 * 2**20
 _BUILDING_SECONDS = 600.0  # no learner waits longer for Ready
-_CLOSING_SECONDS = 60.0
-_LAST_MESSAGE_SECONDS = 5.0  # for it to reach the learner, which ends the stream
 # The learner would answer the same next time.
 _FATAL_CODES = frozenset(
     {
@@ -51,14 +47,8 @@ _FATAL_CODES = frozenset(
         grpc.StatusCode.UNIMPLEMENTED,
     }
 )
-_FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_WHEN_FULL_SECONDS = 5.0  # all slots are leased: there is no hurry
-# How often to look for the socket of a learner that has not started yet.
-_LOOK_SECONDS = 0.02
 # The start of gRPC's text if nobody listens; the addresses follow, with the reason of each.
 _NOBODY = "failed to connect to all addresses"
-_REMINDER_PAUSES = 60  # between two lines that there is no learner yet
 
 Stepped: TypeAlias = "EnvGroup | PlayedGroup"
 
@@ -78,19 +68,6 @@ class Offer(NamedTuple):
     recording: "Recording | None" = None
 
 
-class Finished(NamedTuple):
-    """The learner has ended training, and why."""
-
-    reason: str
-
-
-class Outbox(Protocol):
-    """Takes messages to the learner."""
-
-    def put(self, message: ToLearner, /) -> None:
-        """Sends `message` after those before it."""
-
-
 class Lease:
     """A stream's environments, owned from Assign until `close`. One thread steps them all.
 
@@ -101,7 +78,7 @@ class Lease:
     def __init__(
         self,
         offer: Offer,
-        outbox: Outbox,
+        outbox: Any,
         sent_log: SentLog,
         *,
         failures: Failures | None = None,
@@ -109,9 +86,9 @@ class Lease:
     ) -> None:
         """Sends nothing yet.
 
-        Args:
-          failures: which environments are not offered; those of the leases before count too.
-          hang: ends the process if an environment hangs.
+        `outbox.put` takes messages to the learner, at once: they may share the environments'
+        memory. `failures` are those of the leases before too. `hang` ends the process if an
+        environment hangs.
         """
         self._failures = failures or Failures(offer.num_envs)
         self._offer, self._outbox, self._sent_log = offer, outbox, sent_log
@@ -121,19 +98,24 @@ class Lease:
         self._action_layouts: list[ActionLayout] = []
         self.is_serving = self.is_answered = False
 
-    def serve(self, messages: Iterator[Any]) -> Finished | None:
-        """Serves `messages` of the learner until they end.
+    def serve(self, messages: Iterator[Any]) -> str | None:
+        """Serves `messages` of the learner until they end; why training is over, if it is.
 
-        Returns Finished if training is over, None if the stream just ended. Raises WireError if
-        the learner breaks the contract, BuildError (after a Refusal was put) if the environment
-        cannot be built or, if none has ever worked, not be reset, EnvironmentFailedError if the
-        stream cannot go on without one that failed, UnusableLinkError if the actions do not fit
-        into the link, and what `messages` raises.
+        Raises WireError if the learner breaks the contract, BuildError (after a Refusal was put) if
+        the environment cannot be built or, if none has ever worked, not be reset,
+        EnvironmentFailedError (after a Failure was put) if the stream cannot go on without one that
+        failed, UnusableLinkError if the actions do not fit into the link, and what `messages`
+        raises. The learner ends the stream after a Refusal or a Failure.
         """
         self.open()
-        for message in messages:
-            if (finished := self.handle(message)) is not None:
-                return finished
+        try:
+            for message in messages:
+                if (finished := self.handle(message)) is not None:
+                    return finished
+        except EnvironmentFailedError as error:
+            if self.is_serving:  # before Ready a learner does not understand it
+                self._outbox.put(FromEnvServer(failure=Failure(reason=str(error))))
+            raise
         return None
 
     def open(self) -> None:
@@ -141,19 +123,19 @@ class Lease:
         hello = Hello(
             major=MAJOR,
             minor=MINOR,
-            num_envs=len(live := self._failures.live),
+            num_envs=len(self._failures.live),
             num_groups=self._offer.num_groups,
             host=socket.gethostname(),
             pid=os.getpid(),
             sent=self._sent_log.report(),
             plays_recording=self._offer.recording is not None,
-            num_quarantined=self._offer.num_envs - len(live),
+            num_quarantined=self._offer.num_envs - len(self._failures.live),
             quarantine=self._failures.reason,
         )
         self._outbox.put(FromEnvServer(hello=hello))
 
-    def handle(self, message: ToEnvServer | WireError) -> Finished | None:
-        """Does what one message of the learner asks for; raises like `serve`."""
+    def handle(self, message: ToEnvServer | WireError) -> str | None:
+        """Does what one message of the learner asks for; returns and raises like `serve`."""
         if isinstance(message, ActionsPayload):
             if not self.is_answered:
                 self.is_answered = True
@@ -167,26 +149,16 @@ class Lease:
         elif isinstance(message, WireError):
             raise message
         elif message.WhichOneof("content") == "finish":
-            return Finished(message.finish.reason)
+            return message.finish.reason
         else:
             self._start(message.assign)
         return None
-
-    def report_failure(self, error: EnvironmentFailedError) -> bool:
-        """Reports it; False if the learner does not understand that, which it does after Ready.
-
-        The learner ends the stream thereupon.
-        """
-        if not self.is_serving:
-            return False
-        self._outbox.put(FromEnvServer(failure=Failure(reason=str(error))))
-        return True
 
     def close(self) -> None:
         """Closes all environments, whatever they raise."""
         for group in self._groups:
             try:
-                with self._hang.limit(_CLOSING_SECONDS):
+                with self._hang.limit(WARNING_SECONDS):
                     group.close()
             except BaseException as error:
                 _log.warning("closing environments: %s", one_line(error))
@@ -204,6 +176,7 @@ class Lease:
             raise WireError("expected actions or Finish after the handshake, got another Assign")
         self._step_deadline_seconds = assign.step_deadline_seconds
         self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
+        names = ", ".join(environment.id for environment in assign.environments)
         try:
             with self._hang.limit(_BUILDING_SECONDS):
                 check_assign(assign, len(self._failures.live))
@@ -216,7 +189,6 @@ class Lease:
             if isinstance(error, EnvironmentFailedError):
                 if self._failures.has_worked:
                     raise
-                names = ", ".join(environment.id for environment in assign.environments)
                 error = BuildError(f"cannot start {names}: {error}")
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
             raise error
@@ -230,19 +202,16 @@ class Lease:
         _log.info(
             "connected: %d x %s in %d groups over %s",
             sum(len(group.slots) for group in assign.groups),
-            printable(", ".join(environment.id for environment in assign.environments)),
+            printable(names),
             len(assign.groups),
             "a socket of the kernel" if assign.linked else "gRPC",
         )
 
     def _build(self, assign: Assign) -> None:
-        if (recording := self._offer.recording) is not None:
-            from envs_server.playback import PlayedGroup
+        if self._offer.recording is not None:
+            from envs_server.playback import played_groups
 
-            self._groups = [
-                PlayedGroup(index, recording, group.slots, first_row=group.first_row)
-                for index, group in enumerate(assign.groups)
-            ]
+            self._groups = [*played_groups(self._offer.recording, assign)]
             return
         recipes = read_recipes(assign.environments, self._offer.allowed)
         names = metrics_of(assign)
@@ -261,15 +230,9 @@ class Lease:
             )
             # A number that this environment was not asked for is NaN: "" is no name of one.
             metrics = [name if name in asked.metrics else "" for name in names]
+            failures = self._failures
             self._groups.append(
-                EnvGroup(
-                    index,
-                    environment,
-                    [int(seed) for seed in group.seeds],
-                    metrics,
-                    places=places,
-                    failures=self._failures,
-                )
+                EnvGroup(index, environment, group.seeds, metrics, places=places, failures=failures)
             )
 
 
@@ -282,28 +245,24 @@ def _check_together(groups: list[Stepped], assign: Assign) -> None:
         if difference := groups[0].spec.difference(group.spec):
             raise BuildError(f"expected environments of one spec: {'; '.join(difference)}")
     longest = max(group.longest_message_bytes for group in groups)
-    if 0 < assign.max_message_bytes < longest:
+    if longest > (limit := min(assign.max_message_bytes or _MAX_MESSAGE_BYTES, _MAX_MESSAGE_BYTES)):
         raise BuildError(
-            f"expected steps of at most {assign.max_message_bytes} bytes, as the learner takes, "
-            f"they would be of {longest}; offer fewer environments, or raise "
-            "serving.max_message_bytes"
+            f"expected steps of at most {limit} bytes, got {longest}; offer fewer environments, or "
+            "raise serving.max_message_bytes"
         )
-    if assign.linked:
-        require_room([group.action_layout.num_bytes for group in groups])
+    if assign.linked and not has_room([group.action_layout.num_bytes for group in groups]):
+        raise UnusableLinkError("its actions are more than a socket of the kernel holds")
 
 
 class _End(NamedTuple):
-    """How a stream ended, in a line that is logged, and what follows.
+    """How a stream ended, in a line that is logged; the process ends with `code`, if it has one.
 
-    Attributes:
-      reason: why.
-      code: the process ends with it; None to connect once more.
-      longest_pause_seconds: before that.
+    Otherwise it connects once more, after at most `longest_pause` seconds.
     """
 
     reason: str
     code: ExitCode | None = None
-    longest_pause_seconds: float = _LONGEST_PAUSE_SECONDS
+    longest_pause: float = 1.0
 
 
 class Client:
@@ -327,14 +286,7 @@ class Client:
         credentials: grpc.ChannelCredentials | None = None,
         hang: HangLimit | None = None,
     ) -> None:
-        """Args are the command line's; see `envs_server.options`.
-
-        Args:
-          local_link: whether to offer a link to a learner of this host.
-          token: what a learner may ask for; "" for none.
-          credentials: of TLS; None for a connection without.
-          hang: ends the process if an environment hangs; None to wait for it.
-        """
+        """Args are the command line's, or `LearnerConnection`'s; see `envs_server.options`."""
         self._address, self._offer, self._stop = address, offer, stop
         self._sent_log = sent_log or SentLog()
         self._local_link, self._hang = local_link, hang or HangLimit()
@@ -348,7 +300,7 @@ class Client:
         # A process that replaces one which was served knows that the configuration is right.
         self._failures = Failures(offer.num_envs, has_worked=self._sent_log.has_served)
         self._attempts = 0
-        self._random = random.Random()
+        self._next_reminder = 0.0  # when to log again that there is no learner
 
     def run(self) -> ExitCode:
         """Serves until training is over, a stop is asked for, or there is no point in serving."""
@@ -382,15 +334,13 @@ class Client:
         try:
             finished = lease.serve(connection.messages())
         except grpc.RpcError as error:
-            return self._after_status(error.code(), _printed(error.details() or ""))
-        except BuildError as error:
-            connection.await_end(_LAST_MESSAGE_SECONDS)  # a Refusal must reach the learner
-            return _End(str(error), ExitCode.USAGE)
-        except WireError as error:
+            details = printable(error.details() or "", LONGEST_FROM_LEARNER)
+            return self._after_status(error.code(), details)
+        except (BuildError, WireError) as error:
+            connection.await_end(GRACE_SECONDS)  # a Refusal must reach the learner
             return _End(str(error), ExitCode.USAGE)
         except EnvironmentFailedError as error:
-            if lease.report_failure(error):
-                connection.await_end(_LAST_MESSAGE_SECONDS)
+            connection.await_end(GRACE_SECONDS)
             if not self._failures.has_worked:
                 advice = "`seedrl check-env` says more of the environment"
                 return _End(f"{error}; {advice}", ExitCode.USAGE)
@@ -400,11 +350,9 @@ class Client:
         except UnusableLinkError as error:
             self._local_link = False
             return _End(f"{error}; from now on over gRPC")
-        finally:
-            self._stop.on_request(None)
         if finished is None:
             return _End("the learner ended the stream")
-        return _End("finished: " + _printed(finished.reason), ExitCode.OK)
+        return _End("finished: " + printable(finished, LONGEST_FROM_LEARNER), ExitCode.OK)
 
     def _after_status(self, code: grpc.StatusCode, details: str) -> _End:
         if code in _FATAL_CODES:
@@ -413,14 +361,13 @@ class Client:
             is_breach = code is grpc.StatusCode.INVALID_ARGUMENT and self._sent_log.has_served
             end = ExitCode.TEMPORARY if is_breach else ExitCode.USAGE
             return _End(f"the learner at {self._address} refused: {details}", end)
-        if advice := tls_advice(details):
-            return _End(f"{code.name}: {details}; {advice}")
         if _NOBODY in details and self._attempts == 0:
             # Most learners are only starting; the reason is for those that do not come.
             return _End("nobody listens there yet")
-        is_full = code is grpc.StatusCode.RESOURCE_EXHAUSTED
-        longest_pause = _LONGEST_PAUSE_WHEN_FULL_SECONDS if is_full else _LONGEST_PAUSE_SECONDS
-        return _End(f"{code.name}: {details}", None, longest_pause)
+        from seedrl.wire.credentials import tls_advice
+
+        reason = f"{code.name}: {details}{tls_advice(details)}"
+        return _End(reason, None, 5.0 if code is grpc.StatusCode.RESOURCE_EXHAUSTED else 1.0)
 
     def _pause(self, end: _End, lease: Lease) -> None:
         if self._stop.is_requested:
@@ -428,25 +375,21 @@ class Client:
         # A learner may refuse every handshake until it has decided which environment it uses. Only
         # an answered step shows that it wants this one: until then the pauses grow.
         if lease.is_answered:
-            self._attempts = 0
-        if self._attempts % _REMINDER_PAUSES == 0:
+            self._attempts, self._next_reminder = 0, 0.0
+        now = time.monotonic()
+        if now >= self._next_reminder:
+            self._next_reminder = now + WARNING_SECONDS
             state = "disconnected from" if lease.is_serving else "waiting for"
             _log.warning("%s the learner at %s: %s", state, self._address, end.reason)
-        bound = _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts, 10)
+        bound = min(end.longest_pause, 0.1 * 2 ** min(self._attempts, 10))
         self._attempts += 1
-        self._wait(self._random.uniform(0, min(end.longest_pause_seconds, bound)))
+        self._wait(random.uniform(0, bound))
 
     def _wait(self, seconds: float) -> None:
         """Sleeps for that long, or until a unix socket that is not there yet appears."""
         path = self._address.removeprefix("unix:")
-        if path == self._address or os.path.exists(path):
-            self._stop.wait(seconds)
-            return
+        is_missing = path != self._address and not os.path.exists(path)
         end = time.monotonic() + seconds
-        while time.monotonic() < end and not os.path.exists(path):
-            if self._stop.wait(_LOOK_SECONDS):
+        while not self._stop.wait(0.02 if is_missing else seconds):
+            if time.monotonic() >= end or not is_missing or os.path.exists(path):
                 return
-
-
-def _printed(text: str) -> str:
-    return printable(text, LONGEST_FROM_LEARNER)

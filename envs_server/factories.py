@@ -3,21 +3,48 @@
 import fnmatch
 import importlib
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
 
 from envs_server.errors import ADVICE, BuildError, one_line
 from seedrl.programs import extras
+from seedrl.wire.seedrl_pb2 import Environment
 
 # What ships with the env server is always allowed.
 OWN_PATTERN = "envs_server.envs.*"
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+# Pong-v0, PongDeterministic-v4, PongNoFrameskip-v4, Pong-ram-v0 and the like.
+_OLD_ATARI = re.compile(r"([A-Z][A-Za-z]+?)(?:-ram)?(?:Deterministic|NoFrameskip)?-v[045]")
+
+Loaded = tuple[
+    tuple[Callable[[Any], Any], ...], Callable[..., Any] | None, Callable[..., Any] | None
+]
 
 
-def load_factory(
-    name: str, allowed: Sequence[str], kind: Literal["environment", "wrapper"] = "environment"
-) -> Callable[..., Any]:
+def load_all(environments: Sequence[Environment], allowed: Sequence[str]) -> list[Loaded]:
+    """Wrappers, factory and vector factory of each environment; None where an id is gymnasium's.
+
+    Raises BuildError; if something is not allowed, it names everything that is not.
+    """
+    names = [each.id for each in environments if ":" in each.id]
+    names += [name for each in environments for name in each.wrappers]
+    well_formed = filter(_NAME.fullmatch, dict.fromkeys(names))
+    if refused := [name for name in well_formed if not _is_allowed(name, allowed)]:
+        raise BuildError(_refusal(refused, allowed))
+    loaded: list[Loaded] = []
+    for each in environments:
+        is_ours = ":" in each.id
+        factory = load_factory(each.id, allowed) if is_ours else None
+        vector_factory = load_vector_factory(each.id, allowed) if is_ours else None
+        wrappers = tuple(load_factory(name, allowed) for name in each.wrappers)
+        loaded.append((wrappers, factory, vector_factory))
+    return loaded
+
+
+def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
     """The callable that `name` (`package.module:factory`) stands for.
 
     `allowed` are shell patterns (`*`, `?`, `[a-z]`) for the whole name; nothing is imported before
@@ -26,13 +53,11 @@ def load_factory(
 
     Raises BuildError.
     """
-    if not _NAME.fullmatch(name) or _fault(name):
-        expected = "package.module:factory for a wrapper"
-        if kind == "environment":
-            expected = "a registered gymnasium id or package.module:factory"
-        fault = _fault(name) or f"gymnasium's own module:id is not supported: {ADVICE}"
-        raise BuildError(f"expected {expected}, got {name!r}; {fault}")
-    check_allowed([name], allowed)
+    if (fault := _fault(name)) or not _NAME.fullmatch(name):
+        fault = fault or f"gymnasium's own module:id is not supported: {ADVICE}"
+        raise BuildError(f"expected package.module:factory, got {name!r}; {fault}")
+    if not _is_allowed(name, allowed):
+        raise BuildError(_refusal([name], allowed))
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -40,29 +65,16 @@ def load_factory(
         reason = extras.describe(error) or one_line(error)
         if isinstance(error, ModuleNotFoundError) and reason == one_line(error):
             reason += "; install it where the env server runs, or add its folder to PYTHONPATH"
-        raise BuildError(f"cannot import {module_name} for {kind} {name}: {reason}") from error
+        raise BuildError(f"cannot import {module_name} for {name}: {reason}") from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
-        raise BuildError(
-            f"expected a callable {attribute} in {module_name} for {kind} {name}, there is none"
-        )
+        raise BuildError(f"expected a callable {attribute} in {module_name}, there is none")
     defined_in = getattr(factory, "__module__", None)
     if defined_in != module_name and name not in allowed:
         defined_as = f"{defined_in}:{getattr(factory, '__qualname__', attribute)}"
         if not _is_allowed(defined_as, allowed):
             raise BuildError(_refusal([name], allowed, f" (defined as {defined_as})"))
     return factory
-
-
-def _fault(name: str) -> str:
-    """The likely mistake in a name that is no factory's; "" if there is no likely one."""
-    module, _, _ = name.partition(":")
-    if "/" in module or module.endswith(".py"):
-        meant = module.removesuffix(".py").strip("./").replace("/", ".")
-        return f"name the module, not its file: {meant}:..., from the folder that has it"
-    if "-" in module:
-        return f"a module's name has no dash: did you mean {name.replace('-', '_')}?"
-    return ""
 
 
 def load_vector_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any] | None:
@@ -78,14 +90,26 @@ def load_vector_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]
     return load_factory(vector_name, (*allowed, vector_name) if name in allowed else allowed)
 
 
-def check_allowed(names: Iterable[str], allowed: Sequence[str]) -> None:
-    """Refuses, together, those names of factories that no pattern admits.
+def advice(name: str, error: BaseException) -> str:
+    """What may have been meant by an id that is not registered; gymnasium guesses some."""
+    if game := _OLD_ATARI.fullmatch(name):
+        # Names of before gymnasium 1.0: the variants are arguments of ALE/... now.
+        return f" An Atari game is named ALE/{game[1]}-v5; or {ADVICE}, as package.module:factory"
+    is_unknown = isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound)
+    if is_unknown and "Did you mean" not in str(error):
+        return f" Name an environment of your own as package.module:factory; or {ADVICE}"
+    return ""
 
-    What is no such name is left to `load_factory`. Raises BuildError.
-    """
-    named = filter(_NAME.fullmatch, dict.fromkeys(names))
-    if refused := [name for name in named if not _is_allowed(name, allowed)]:
-        raise BuildError(_refusal(refused, allowed))
+
+def _fault(name: str) -> str:
+    """The likely mistake in a name that is no factory's; "" if there is no likely one."""
+    module, _, _ = name.partition(":")
+    if "/" in module or module.endswith(".py"):
+        meant = module.removesuffix(".py").strip("./").replace("/", ".")
+        return f"name the module, not its file: {meant}:..., from the folder that has it"
+    if "-" in module:
+        return f"a module's name has no dash: did you mean {name.replace('-', '_')}?"
+    return ""
 
 
 def _is_allowed(name: str, allowed: Sequence[str]) -> bool:
@@ -94,8 +118,8 @@ def _is_allowed(name: str, allowed: Sequence[str]) -> bool:
 
 def _refusal(names: Sequence[str], allowed: Sequence[str], origin: str = "") -> str:
     verb = "is" if len(names) == 1 else "are"
-    advice = " ".join(f"'{name}'" for name in names)
     return (
         f"{' and '.join(names)}{origin} {verb} not among the factories that this env server may "
-        f"build ({', '.join((OWN_PATTERN, *allowed))}); start it with --allow-env {advice}"
+        f"build ({', '.join((OWN_PATTERN, *allowed))}); start it with --allow-env "
+        f"{' '.join(map(repr, names))}"
     )

@@ -1,7 +1,6 @@
 """Which of its environments an env server does without: those that fail too often."""
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,10 +8,6 @@ from typing import NamedTuple
 from envs_server.errors import EnvironmentFailedError
 
 _log = logging.getLogger("envs_server")
-
-_MINUTE_SECONDS, _HOUR_SECONDS = 60.0, 3600.0
-# Between tries to build an environment, from the second failure in a row on.
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
 
 
 class Budget(NamedTuple):
@@ -25,7 +20,7 @@ class Budget(NamedTuple):
 class Failures:
     """Counts the failures of each of an env server's environments, over all its leases.
 
-    Environments go by their positions, 0 to `num_envs` - 1. The threads of all groups share it.
+    Environments go by their positions, 0 to `num_envs` - 1. Used by the thread that steps them.
 
     Attributes:
       budget: how often each may fail.
@@ -45,40 +40,27 @@ class Failures:
         self.budget = Budget()
         self.has_built = self.has_worked = has_worked
         self.reason = ""
+        self.live = list(range(num_envs))
         self._num_envs, self._clock, self._pause = num_envs, clock, pause
-        self._out: set[int] = set()
         self._times: dict[int | None, list[float]] = {}
-        self._lock = threading.Lock()  # a group's thread counts while the client's asks for `live`
 
-    @property
-    def live(self) -> list[int]:
-        """Positions of the environments that are not left out, in order."""
-        with self._lock:
-            return [position for position in range(self._num_envs) if position not in self._out]
-
-    def failed(self, position: int | None, text: str) -> None:
-        """Counts and logs a failure.
+    def failed(self, position: int | None, text: str, *, in_a_row: int = 1) -> None:
+        """Counts and logs a failure, and waits before the next try of one that follows another.
 
         Of a vector implementation `position` may be None: it counts against all its environments.
         Raises EnvironmentFailedError if the budget is spent: the environment is left out.
         """
-        with self._lock:
-            now = self._clock()
-            times = [each for each in self._times.get(position, ()) if now - each < _HOUR_SECONDS]
-            self._times[position] = [*times, now]
-            number = len(times) + 1
-            last_minute = 1 + sum(now - each < _MINUTE_SECONDS for each in times)
-            line = f"{text} (failure {number} within an hour)"
-            if is_spent := last_minute > self.budget.per_minute or number > self.budget.per_hour:
-                self._out |= set(range(self._num_envs)) if position is None else {position}
-                left = self._num_envs - len(self._out)
-                self.reason = f"left out after failure {number} within an hour: {text}"
-                line = f"{self.reason}; {left} of {self._num_envs} environments go on"
+        now = self._clock()
+        times = [each for each in self._times.get(position, ()) if now - each < 3600] + [now]
+        self._times[position] = times
+        last_minute = sum(now - each < 60 for each in times)
+        if last_minute <= self.budget.per_minute and len(times) <= self.budget.per_hour:
+            _log.error("%s (failure %d within an hour)", text, len(times))
+            if in_a_row > 1:  # a licence server, say, that is not there for a moment
+                self._pause(min(0.1 * 2 ** (in_a_row - 2), 1.0))
+            return
+        self.live = [live for live in self.live if position not in (live, None)]
+        self.reason = f"left out after failure {len(times)} within an hour: {text}"
+        line = f"{self.reason}; {len(self.live)} of {self._num_envs} environments go on"
         _log.error("%s", line)
-        if is_spent:
-            raise EnvironmentFailedError(line)
-
-    def pause(self, number: int) -> None:
-        """Waits before an environment is built after so many tries in a row that failed."""
-        if number > 1:
-            self._pause(min(_FIRST_PAUSE_SECONDS * 2 ** (number - 2), _LONGEST_PAUSE_SECONDS))
+        raise EnvironmentFailedError(line)

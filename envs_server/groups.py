@@ -1,21 +1,18 @@
 """A group of environments that are stepped together, between action and step payloads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from envs_server.adapter import Adapter
+from envs_server.adapter import Adapter, VectorEnvironment
 from envs_server.errors import EnvironmentFailedError, one_line
 from envs_server.failures import Failures
 from envs_server.loop import Place
 from envs_server.spaces import env_spec, to_own_actions
-from envs_server.vector import VectorEnvironment
 from seedrl.specs import EnvSpec
 from seedrl.types import StepType, TimeStep
-from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, step_message_bytes
-from seedrl.wire.payload import StepLayout
-from seedrl.wire.values import ValueFaultError
+from seedrl.wire.payload import ActionLayout, StepLayout, ValueFaultError
 
 
 def read_actions(
@@ -62,11 +59,9 @@ class EnvGroup:
           places: where each environment stands; by default the first so many.
           failures: counts those of a vector implementation, which end the stream.
         """
-        self._index = index
+        self._index, self._environment, self._seeds = index, environment, seeds
         self._places = places or [Place(row, row) for row in range(len(seeds))]
-        self._failures = failures
-        self._environment = environment
-        self._seeds = seeds
+        self._failures = failures or Failures(len(seeds))
         self.spec: EnvSpec = env_spec(environment.observation_space, environment.action_space)
         self.action_layout = ActionLayout(self.spec.action, len(seeds))
         self._to_own_actions = to_own_actions(environment.action_space)
@@ -74,52 +69,40 @@ class EnvGroup:
         self.longest_message_bytes = step_message_bytes(self._layout.most_bytes)
         self._adapter = Adapter(environment, metrics)
         self._sequence = -1
+        self.close = environment.close
 
     def first(self) -> FramedStep:
         """Resets every environment; step 0. Raises EnvironmentFailedError."""
-        try:
-            return self._message(self._adapter.reset(self._seeds))
-        except EnvironmentFailedError:
-            raise
-        except BaseException as error:  # sys.exit would look like the end of training
-            raise self._failure(f"reset of group {self._index}", error) from error
+        return self._message("reset", lambda: self._adapter.reset(self._seeds))
 
     def step(self, payload: ActionsPayload) -> FramedStep:
         """Takes the actions that answer the step in flight, and gives the next one.
 
-        Raises WireError if they are not actions for it, EnvironmentFailedError if an environment
-        has failed and the group cannot go on.
+        Its bytes may be the environments' memory: they are valid until the next step. Raises
+        WireError if they are not actions for it, EnvironmentFailedError if an environment has
+        failed and the group cannot go on.
         """
         actions = read_actions(payload, self.action_layout, self._index, self._sequence)
+        return self._message("step", lambda: self._adapter.step(self._to_own_actions(actions)))
+
+    def _message(self, what: str, play: Callable[[], TimeStep]) -> FramedStep:
         try:
-            timestep = self._adapter.step(self._to_own_actions(actions))
-            message = self._message(timestep)
+            timestep = play()
+            message = self._layout.pack_framed(
+                self._index, self._sequence + 1, timestep, self._adapter.metrics
+            )
         except EnvironmentFailedError:
             raise
+        # What a vector implementation has raised, which names no environment, mostly. All: sys.exit
+        # would look like the end of training.
         except BaseException as error:
-            where = f"step {self._sequence + 1} of group {self._index}"
-            raise self._failure(where, error) from error
-        if self._failures and not self._failures.has_worked:  # FIRST rows are of resets
-            self._failures.has_worked = bool((timestep.step_type != StepType.FIRST).any())
-        return message
-
-    def close(self) -> None:
-        """Closes the environments."""
-        self._environment.close()
-
-    def _failure(self, where: str, error: BaseException) -> EnvironmentFailedError:
-        """Counts what a vector implementation has raised; it names no environment, mostly."""
-        if not isinstance(error, ValueFaultError):
-            text, position = f"{where}: {one_line(error)}", None
-        else:
-            position, slot = self._places[error.row]
-            text = f"environment {position} (slot {slot}), {where}: {error}"
-        if self._failures is not None:
+            text, position = f"{what} of group {self._index}: {one_line(error)}", None
+            if isinstance(error, ValueFaultError):
+                position, slot = self._places[error.row]
+                text = f"environment {position} (slot {slot}), {what}: {error}"
             self._failures.failed(position, text)
-        return EnvironmentFailedError(text)
-
-    def _message(self, timestep: TimeStep) -> FramedStep:
-        sequence, metrics = self._sequence + 1, self._adapter.metrics
-        message = self._layout.pack_framed(self._index, sequence, timestep, metrics)
+            raise EnvironmentFailedError(text) from error
         self._sequence += 1
+        if not self._failures.has_worked:  # FIRST rows are of resets
+            self._failures.has_worked = bool((timestep.step_type != StepType.FIRST).any())
         return message

@@ -15,13 +15,12 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from envs_server.adapter import VectorEnvironment, VectorStep
 from envs_server.errors import BuildError, EnvironmentFailedError, one_line
 from envs_server.failures import Failures
 from envs_server.spaces import env_spec
-from envs_server.vector import VectorEnvironment, VectorStep
 from seedrl.types import Tree
-from seedrl.wire.payload import StepLayout
-from seedrl.wire.values import ValueFaultError, check_rewards
+from seedrl.wire.payload import StepLayout, ValueFaultError, check_rewards
 
 Env = gymnasium.Env[Any, Any]
 
@@ -52,7 +51,13 @@ def build_loop(
     `failures` it ends the play with EnvironmentFailedError. Raises BuildError if the first
     environment of all cannot be built.
     """
-    loop = _Loop(build_one, num_envs, max_abs_reward, places, failures)
+    loop = _Loop(build_one, max_abs_reward, places, failures)
+    try:
+        for row in range(num_envs):
+            loop.envs.append(loop.build(row))
+    except BaseException:
+        loop.close()
+        raise
     first = loop.envs[0]
     return VectorEnvironment(
         first.observation_space, first.action_space, loop.reset, loop.step, loop.close
@@ -65,50 +70,36 @@ class _Loop:
     def __init__(
         self,
         build_one: Callable[[], Env],
-        num_envs: int,
         max_abs_reward: float,
         places: Sequence[Place],
         failures: Failures | None,
     ) -> None:
         self._build_one, self._failures = build_one, failures
-        self._max_abs_reward = max_abs_reward
-        self._places = places or [Place(row, row) for row in range(num_envs)]
+        self._max_abs_reward, self._places = max_abs_reward, places
         self._pid = os.getpid()
         self._num_restarts = 0
-        self._seeds: Sequence[int] = ()
         self.envs: list[Env] = []
-        try:
-            for row in range(num_envs):
-                self._add(row)
-        except BaseException:
-            self.close()
-            raise
-        # What follows is allocated by `reset`, once the group knows that the spaces have a spec.
-        self._observation: Tree = ()
-        self._write: Callable[[int, Any], None] = lambda row, value: None
-        self._check_observation: Callable[[Tree], None] = lambda observation: None
+
+    def reset(self, seeds: Sequence[int]) -> Tree:
+        """Starts the first episodes."""
+        # Allocated only now, once the group knows that the spaces have a spec.
+        num_envs, space = len(self.envs), self.envs[0].observation_space
+        layout = StepLayout(env_spec(space, self.envs[0].action_space), num_envs)
+        self._check_observation = layout.check_observation
+        self._observation, self._write = _writer(space, num_envs)
         self._reward = np.zeros(num_envs, np.float64)
         self._terminated = np.zeros(num_envs, np.bool_)
         self._truncated = np.zeros(num_envs, np.bool_)
         self._restarted = np.zeros(num_envs, np.bool_)
         self._is_over = [False] * num_envs
         self._infos: list[Any] = [{}] * num_envs
-
-    def reset(self, seeds: Sequence[int]) -> Tree:
-        """Starts the first episodes."""
         self._seeds = seeds
-        space, action_space = self.envs[0].observation_space, self.envs[0].action_space
-        layout = StepLayout(env_spec(space, action_space), len(self.envs))
-        self._check_observation = layout.check_observation
-        self._observation, self._write = _writer(space, len(self.envs))
-        self._is_over = [False] * len(self.envs)
         for row, env in enumerate(self.envs):
             try:
                 observation, _ = env.reset(seed=int(seeds[row]))
                 self._write(row, observation)
             except BaseException as error:
                 self._restart(row, "reset", error)
-        self._reward[:] = 0
         self._settle("reset")
         return self._observation
 
@@ -135,14 +126,13 @@ class _Loop:
                 self._restart(row, "reset" if self._is_over[row] else "step", error)
         self._settle("step")
         self._is_over = (self._terminated | self._truncated).tolist()
-        is_any_restarted = 1 in self._restarted.tobytes()
         return VectorStep(
             self._observation,
             self._reward,
             self._terminated,
             self._truncated,
-            self._infos,
-            self._restarted if is_any_restarted else None,
+            self._infos.__getitem__,
+            self._restarted if 1 in self._restarted.tobytes() else None,
         )
 
     def close(self) -> None:
@@ -162,43 +152,29 @@ class _Loop:
             except ValueFaultError as error:
                 self._restart(error.row, where, error)
 
-    def _add(self, row: int) -> None:
-        """Builds the environment of a row for the first time."""
-        try:
-            self.envs.append(self._built())
-        except BuildError as error:
-            # Only the very first failure says that the configuration is wrong.
-            if self._failures is None or not self._failures.has_built:
-                raise
-            self.envs.append(self._build_again(row, error))
-        if self._failures is not None:
-            self._failures.has_built = True
-        if difference := self._difference(self.envs[row]):
-            raise BuildError(difference)
+    def build(self, row: int) -> Env:
+        """Builds the environment of a row until it succeeds, or its budget is spent.
 
-    def _built(self) -> Env:
-        env = self._build_one()
+        Only the very first failure of all says that the configuration is wrong: BuildError.
+        """
+        for number in itertools.count(1):
+            try:
+                env = self._build_one()
+                break
+            except BuildError as error:
+                if self._failures is None or not self._failures.has_built:
+                    raise
+                self._count(row, "constructor", error, number)
         if os.getpid() != self._pid:
             os._exit(0)
-        return env
-
-    def _difference(self, env: Env) -> str:
-        first = self.envs[0]
         for name in ("observation_space", "action_space"):
-            space, other = getattr(first, name), getattr(env, name)
-            if space != other:
-                return f"expected environments of one {name}: {space}, got {other}"
-        return ""
-
-    def _build_again(self, row: int, error: BaseException) -> Env:
-        """Counts failures and builds until one succeeds or the budget is spent."""
-        for number in itertools.count(1):
-            self._count(row, number, "constructor", error)
-            try:
-                return self._built()
-            except BaseException as again:
-                error = again
-        raise AssertionError("counts for ever")
+            first = getattr(self.envs[0] if self.envs else env, name)
+            if first != getattr(env, name):
+                text = f"expected environments of one {name}: {first}, got {getattr(env, name)}"
+                raise BuildError(text)
+        if self._failures is not None:
+            self._failures.has_built = True
+        return env
 
     def _restart(self, row: int, where: str, error: BaseException) -> None:
         """Builds the environment of a row again and starts an episode: its stream is cut there.
@@ -206,16 +182,16 @@ class _Loop:
         Raises EnvironmentFailedError if its budget is spent.
         """
         for number in itertools.count(1):
-            self._count(row, number, where, error)
+            self._count(row, where, error, number)
             with contextlib.suppress(BaseException):  # it has failed already
                 self.envs[row].close()
             try:
-                self.envs[row] = self._built()
-                if difference := self._difference(self.envs[row]):
-                    raise BuildError(difference)
+                self.envs[row] = self.build(row)
                 observation, _ = self.envs[row].reset(seed=self._new_seed(row))
                 self._write(row, observation)
                 break
+            except EnvironmentFailedError:
+                raise
             except BaseException as again:
                 where, error = "restart", again
         self._reward[row] = 0
@@ -223,15 +199,13 @@ class _Loop:
         self._restarted[row] = True
         self._infos[row] = {}
 
-    def _count(self, row: int, number: int, where: str, error: BaseException) -> None:
-        """Counts a failure, the `number`th in a row, and waits before the next try."""
-        position, slot = self._places[row]
+    def _count(self, row: int, where: str, error: BaseException, in_a_row: int) -> None:
+        position, slot = self._places[row] if self._places else (row, row)
         text = str(error) if isinstance(error, ValueFaultError | BuildError) else one_line(error)
         line = f"environment {position} (slot {slot}), {where}: {text}"
         if self._failures is None:
             raise EnvironmentFailedError(line) from error
-        self._failures.failed(position, line)
-        self._failures.pause(number)
+        self._failures.failed(position, line, in_a_row=in_a_row)
 
     def _new_seed(self, row: int) -> int:
         """One that was not used before, so that no episode is played twice."""
@@ -276,14 +250,10 @@ def _fitted(row: int, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) 
         raise ValueFaultError(text, row)
     with np.errstate(all="ignore"):
         cast = array.astype(dtype)
-    if np.can_cast(array.dtype, dtype):
-        return cast
+    # Rounding is no change: only what becomes infinite, or another whole number.
     fits = np.isfinite(cast) == np.isfinite(array) if dtype.kind == "f" else cast == array
     if not np.all(fits):
-        where = tuple(np.argwhere(~np.asarray(fits))[0].tolist())
-        raise ValueFaultError(
-            f"expected an observation that fits into {dtype}, as its space declares, got "
-            f"{array[where]} of {array.dtype} at {list(where)}",
-            row,
-        )
+        wrong = array[~fits].flat[0]
+        text = f"expected an observation that fits into {dtype}, got {wrong} of {array.dtype}"
+        raise ValueFaultError(text, row)
     return cast

@@ -1,5 +1,6 @@
 """Environments that are a vector already: a user's `make_vec`, gymnasium's own, and ALE's games."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,77 +9,11 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from envs_server.adapter import VectorEnvironment, VectorStep
 from envs_server.errors import BuildError
 from envs_server.spaces import env_spec
-from envs_server.vector import VectorEnvironment, VectorStep
 from seedrl.types import Tree
-from seedrl.wire.payload import StepLayout
-from seedrl.wire.values import check_rewards
-
-
-def from_gymnasium(
-    env: VectorEnv[Any, Any, Any],
-    reset: Callable[[Sequence[int]], Tree],
-    *,
-    num_envs: int,
-    max_abs_reward: float = 0.0,
-    unstacked: bool = False,
-) -> VectorEnvironment:
-    """Wraps `env`; `reset` because gymnasium's vector environments differ in how they take seeds.
-
-    `unstacked` drops an axis of one frame behind the first axis of observations. Raises BuildError
-    if `env` does not reset itself on the next step: any other mode swallows the last observation
-    of an episode or moves it to where it is copied once more.
-    """
-    mode = env.metadata.get("autoreset_mode")
-    if mode != AutoresetMode.NEXT_STEP:
-        env.close()
-        raise BuildError(
-            f"expected a vector environment with autoreset mode NEXT_STEP, {type(env).__name__} "
-            f"has {getattr(mode, 'name', mode)}; use vectorization sync"
-        )
-    spec = env_spec(env.single_observation_space, env.single_action_space)
-    check_observation = StepLayout(spec, num_envs).check_observation
-
-    def checked_reset(seeds: Sequence[int]) -> Tree:
-        observation = reset(seeds)
-        check_observation(observation)
-        return observation
-
-    def step(actions: np.ndarray) -> VectorStep:
-        result = VectorStep(*env.step(actions))
-        check_rewards(np.asarray(result.reward), max_abs_reward)
-        if unstacked:  # a view, no copy
-            result = result._replace(observation=result.observation[:, 0])
-        check_observation(result.observation)
-        return result
-
-    spaces = (env.single_observation_space, env.single_action_space)
-    return VectorEnvironment(*spaces, checked_reset, step, env.close)
-
-
-def from_factory(
-    factory: Callable[..., Any] | None,
-    id: str,
-    arguments: Mapping[str, Any],
-    num_envs: int,
-    max_abs_reward: float,
-) -> VectorEnvironment:
-    """Environments that an implementation of their own steps: `factory`, or that of a gymnasium id.
-
-    A vector environment takes one seed for all its environments: the first of those it is given.
-    """
-    if factory is None:
-        env = gymnasium.make_vec(id, num_envs, vectorization_mode="vector_entry_point", **arguments)
-    else:
-        env = factory(num_envs=num_envs, **arguments)
-    return from_gymnasium(
-        env,
-        lambda seeds: env.reset(seed=seeds[0])[0],
-        num_envs=num_envs,
-        max_abs_reward=max_abs_reward,
-    )
-
+from seedrl.wire.payload import StepLayout, check_rewards
 
 # ALE: C++ threads, one 84x84 uint8 frame per step. The defaults are those of R2D2 (Kapturowski et
 # al. 2019, appendix): 4 frames per step, of which the last two are max-pooled, up to 30 no-op
@@ -100,6 +35,93 @@ _ALE_DEFAULTS: dict[str, Any] = {
 _ALE_FIXED: dict[str, Any] = {"stack_num": 1, "batch_size": 0, "autoreset_mode": "NextStep"}
 
 
+def build_vector(
+    back_end: str,
+    id: str,
+    arguments: Mapping[str, Any],
+    wrappers: Sequence[object],
+    factory: Callable[..., Any] | None,
+    vector_factory: Callable[..., Any] | None,
+    *,
+    num_envs: int,
+    max_abs_reward: float,
+) -> VectorEnvironment:
+    """Environments of a recipe that one implementation steps: `native`, or `atari` for ALE's games.
+
+    A native one takes one seed for all its environments: the first of those it is given. Raises
+    BuildError if none honours the whole recipe.
+    """
+    is_atari = factory is None and id.startswith("ALE/")
+    has_vector = is_atari if back_end == "atari" else vector_factory or factory is None
+    if wrappers or not has_vector:
+        whole = f"{id} with {len(wrappers)} wrappers"
+        raise BuildError(f"vectorization {back_end} cannot build {whole}; use sync")
+    if is_atari:
+        return _atari(id, arguments, num_envs, max_abs_reward)
+    if vector_factory is None:
+        env = gymnasium.make_vec(id, num_envs, vectorization_mode="vector_entry_point", **arguments)
+    else:
+        env = vector_factory(num_envs=num_envs, **arguments)
+    return _wrapped(env, lambda seeds: env.reset(seed=seeds[0])[0], num_envs, max_abs_reward)
+
+
+def _wrapped(
+    env: VectorEnv[Any, Any, Any],
+    reset: Callable[[Sequence[int]], Tree],
+    num_envs: int,
+    max_abs_reward: float,
+    *,
+    unstacked: bool = False,
+) -> VectorEnvironment:
+    """Wraps `env`; `reset` because vector environments differ in how they take seeds.
+
+    `unstacked` drops an axis of one frame behind the first axis of observations. Raises BuildError
+    if `env` does not reset itself on the next step: any other mode swallows the last observation
+    of an episode or moves it to where it is copied once more.
+    """
+    mode = env.metadata.get("autoreset_mode")
+    if mode != AutoresetMode.NEXT_STEP:
+        env.close()
+        raise BuildError(
+            f"expected a vector environment with autoreset mode NEXT_STEP, {type(env).__name__} "
+            f"has {getattr(mode, 'name', mode)}; use vectorization sync"
+        )
+    spec = env_spec(env.single_observation_space, env.single_action_space)
+    check_observation = StepLayout(spec, num_envs).check_observation
+
+    def checked_reset(seeds: Sequence[int]) -> Tree:
+        observation = reset(seeds)
+        check_observation(observation)
+        return observation
+
+    def step(actions: np.ndarray) -> VectorStep:
+        observation, reward, terminated, truncated, info = env.step(actions)
+        check_rewards(np.asarray(reward), max_abs_reward)
+        if unstacked:  # a view, no copy
+            observation = observation[:, 0]
+        check_observation(observation)
+        own = functools.partial(info_of, info)
+        return VectorStep(observation, reward, terminated, truncated, own)
+
+    spaces = (env.single_observation_space, env.single_action_space)
+    return VectorEnvironment(*spaces, checked_reset, step, env.close)
+
+
+def info_of(info: Mapping[str, Any], row: int) -> dict[str, Any]:
+    """The `info` of one environment, of a merged one, without what its masks rule out."""
+    own: dict[str, Any] = {}
+    for key, value in info.items():
+        if isinstance(value, Mapping):
+            own[key] = info_of(value, row)
+        elif isinstance(key, str) and not key.startswith("_"):
+            mask = info.get(f"_{key}")
+            is_array = isinstance(value, np.ndarray) and value.ndim > 0
+            has_rows = (is_array or isinstance(value, list | tuple)) and row < len(value)
+            if has_rows and (mask is None or mask[row]):
+                own[key] = value[row]
+    return own
+
+
 def register_ale() -> None:
     """Makes gymnasium know the ALE ids. Raises BuildError if ale-py is not installed."""
     try:
@@ -109,24 +131,24 @@ def register_ale() -> None:
     gymnasium.register_envs(ale_py)
 
 
-def atari(
+def _atari(
     id: str, arguments: Mapping[str, Any], num_envs: int, max_abs_reward: float
 ) -> VectorEnvironment:
     """`num_envs` games, observations `[84, 84] uint8` (`[84, 84, 3]` in colour)."""
     if fixed := _ALE_FIXED.keys() & arguments.keys():
         raise BuildError(f"environment.arguments must not contain {', '.join(sorted(fixed))}")
-    arguments = {**_ALE_DEFAULTS, **arguments, **_ALE_FIXED}
     register_ale()
     from ale_py.vector_env import AtariVectorEnv
 
-    env = AtariVectorEnv(gymnasium.spec(id).kwargs["game"], num_envs, **arguments)
+    settings = {**_ALE_DEFAULTS, **arguments, **_ALE_FIXED}
+    env = AtariVectorEnv(gymnasium.spec(id).kwargs["game"], num_envs, **settings)
     stack = env.single_observation_space
     assert isinstance(stack, Box)
     env.single_observation_space = Box(0, 255, stack.shape[1:], np.uint8)
-    return from_gymnasium(
+    return _wrapped(
         env,
         lambda seeds: env.reset(seed=np.asarray(seeds, np.int64))[0][:, 0],
-        num_envs=num_envs,
-        max_abs_reward=max_abs_reward,
+        num_envs,
+        max_abs_reward,
         unstacked=True,
     )

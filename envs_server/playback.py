@@ -1,7 +1,7 @@
 """A group whose steps are read from a recording instead of environments."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -9,12 +9,18 @@ from envs_server.errors import BuildError
 from envs_server.groups import read_actions
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
-from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, step_message_bytes
-from seedrl.wire.payload import StepLayout
+from seedrl.wire.payload import ActionLayout, StepLayout
 from seedrl.wire.recording import Recording
+from seedrl.wire.seedrl_pb2 import Assign
 
 _log = logging.getLogger("envs_server")
+
+
+def played_groups(recording: Recording, assign: Assign) -> Iterator["PlayedGroup"]:
+    """The groups that an Assign asks for. Raises BuildError if the recording has no such slots."""
+    for index, group in enumerate(assign.groups):
+        yield PlayedGroup(index, recording, group.slots, first_row=group.first_row)
 
 
 class PlayedGroup:

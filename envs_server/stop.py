@@ -11,7 +11,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from types import FrameType
 
 from seedrl.exit_codes import ExitCode
 
@@ -20,8 +19,8 @@ _log = logging.getLogger("envs_server")
 # In the environment of a supervisor's child: the number of the supervisor's process.
 PARENT_VARIABLE = "SEEDRL_PARENT"
 _PR_SET_PDEATHSIG = 1
-# For environments to be closed, once the process is asked to stop.
-_GRACE_SECONDS = 3.0
+# For environments to be closed, once the process is asked to stop: less than its supervisor waits.
+_CLOSING_SECONDS = 3.0
 _LOOK_SECONDS = 0.5  # between two looks for a hang
 
 
@@ -35,17 +34,16 @@ class Stop:
 
     def __init__(self) -> None:
         self._event = threading.Event()
-        self._lock = threading.Lock()
-        self._cancel: Callable[[], object] | None = None
+        self._cancel: Callable[[], object] = lambda: None
         self._has_process = False
         self._read_end, self._write_end = os.pipe()
-        threading.Thread(target=self._watch, name="stop", daemon=True).start()
+        _start("stop", self._watch)
 
     def install(self) -> None:
         """Makes SIGTERM and SIGINT stop requests, which end the process. In the main thread."""
         self._has_process = True
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+            signal.signal(number, lambda *_: self.request())
 
     def request(self) -> None:
         """Asks to stop. Safe in a signal handler, and more than once."""
@@ -60,27 +58,20 @@ class Stop:
         """Sleeps for that long at most; True, at once, if asked to stop."""
         return self._event.wait(seconds)
 
-    def on_request(self, cancel: Callable[[], object] | None) -> None:
-        """Calls `cancel` when asked to stop, or now if already asked; None forgets the last one."""
-        with self._lock:
-            self._cancel = cancel
-            if cancel and self._event.is_set():
-                cancel()
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.request()
+    def on_request(self, cancel: Callable[[], object]) -> None:
+        """Calls `cancel`, in place of the last one, when asked to stop, or now if already asked."""
+        # The event is looked at after `cancel` is in its place; the thread that watches sets it
+        # before it takes `cancel`. So one of the two calls it, maybe both.
+        self._cancel = cancel
+        if self._event.is_set():
+            cancel()
 
     def _watch(self) -> None:
         os.read(self._read_end, 1)
         self._event.set()
-        try:
-            with self._lock:
-                if self._cancel:
-                    self._cancel()
-        except BaseException:  # the thread that blocks would never learn of the request
-            _end_with_traceback(self._has_process)
+        self._cancel()
         if self._has_process:  # an environment that hangs does not hold it up
-            time.sleep(_GRACE_SECONDS)
+            time.sleep(_CLOSING_SECONDS)
             os._exit(ExitCode.OK)
 
 
@@ -101,7 +92,7 @@ class HangLimit:
     def start(self) -> None:
         """Starts to look."""
         self._is_started = True
-        threading.Thread(target=self._watch, name="hang limit", daemon=True).start()
+        _start("hang limit", self._watch)
 
     @contextlib.contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
@@ -117,12 +108,9 @@ class HangLimit:
             self._until = math.inf
 
     def _watch(self) -> None:
-        try:
-            while True:
-                self._look()
-                time.sleep(_LOOK_SECONDS)
-        except BaseException:  # or a hang would go unnoticed
-            _end_with_traceback()
+        while True:
+            self._look()
+            time.sleep(_LOOK_SECONDS)
 
     def _look(self) -> None:
         left = self._until - time.monotonic()
@@ -137,12 +125,18 @@ class HangLimit:
             faulthandler.dump_traceback_later(seconds + 2 * _LOOK_SECONDS, exit=True)
 
 
-def _end_with_traceback(has_process: bool = True) -> None:
-    """Prints the exception that is being handled, and ends the process, if it is ours to end."""
-    with contextlib.suppress(OSError):  # a closed terminal
-        traceback.print_exc()
-    if has_process:
-        os._exit(ExitCode.INTERNAL)
+def _start(name: str, work: Callable[[], object]) -> None:
+    """Does `work` in a thread, without which a stop or a hang would go unnoticed: it ends all."""
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException:
+            with contextlib.suppress(OSError):  # a closed terminal
+                traceback.print_exc()
+            os._exit(ExitCode.INTERNAL)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
 
 
 def is_supervised() -> bool:
@@ -152,8 +146,7 @@ def is_supervised() -> bool:
 
 def end_with_parent() -> None:
     """Has the kernel send SIGTERM when the supervisor of this process dies. In the main thread."""
-    parent = os.environ.pop(PARENT_VARIABLE, "")
-    if parent:
+    if parent := os.environ.pop(PARENT_VARIABLE, ""):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
         if os.getppid() != int(parent):  # it died before the kernel knew
             os.kill(os.getpid(), signal.SIGTERM)

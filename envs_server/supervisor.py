@@ -19,15 +19,14 @@ from envs_server.sent_log import has_finished
 from envs_server.stop import PARENT_VARIABLE
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import ending_signals
+from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 
 # In a child's environment: a mark that everything inherits which it starts.
 _MARK_VARIABLE = "SEEDRL_ENV_SERVER"
-# One that has lived for so long is started again at once; others after a pause that doubles.
-_LONG_LIFE_SECONDS = 60.0
+# Before one is started again, doubled each time that it dies; one that has lived for as long as the
+# longest pause is started at once.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
-_GRACE_SECONDS = 10.0  # for children to end by themselves
 _STOPPED_SECONDS = 30.0  # an environment that stops its process (SIGSTOP) is not waited for longer
-_LOOK_SECONDS = 0.2  # between two looks at the clock
 
 
 class _Child(NamedTuple):
@@ -93,7 +92,7 @@ class Supervisor:
         """
         while self._children or (self._due and not self._is_over):
             # A signal, of a child's end too, ends the wait; time is looked at by the way.
-            if select.select([self._signals], [], [], _LOOK_SECONDS)[0]:
+            if select.select([self._signals], [], [], POLL_SECONDS)[0]:
                 came = os.read(self._signals, 4096)
                 if any(number in came for number in self._ending_signals):
                     self._end(ExitCode.OK)
@@ -110,7 +109,7 @@ class Supervisor:
         if self._deadline < math.inf:
             return
         self._outcome = outcome
-        self._deadline = time.monotonic() + _GRACE_SECONDS
+        self._deadline = time.monotonic() + GRACE_SECONDS
         self._due.clear()
         for process in self._children:
             os.kill(process, signal.SIGTERM)
@@ -156,7 +155,7 @@ class Supervisor:
             return
         lived = time.monotonic() - child.started
         pause = min(2 * self._pauses[child.number], _LONGEST_PAUSE_SECONDS)
-        pause = 0.0 if lived >= _LONG_LIFE_SECONDS else max(pause, _FIRST_PAUSE_SECONDS)
+        pause = 0.0 if lived >= _LONGEST_PAUSE_SECONDS else max(pause, _FIRST_PAUSE_SECONDS)
         self._pauses[child.number] = pause
         self._due[child.number] = time.monotonic() + pause
         when = f"in {pause:g} s" if pause else "at once"

@@ -16,12 +16,13 @@ from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError, naming_own_code
 from seedrl.fields import check_ranges, fields_of
 from seedrl.replay.prioritized import ReplayConfig as ReplayConfig
-from seedrl.wire.address import address_fault, is_local
-from seedrl.wire.version import (
+from seedrl.wire.contract import (
     LEAST_MESSAGE_BYTES,
     LONGEST_METRIC_BYTES,
     MOST_GROUPS,
     MOST_METRICS,
+    address_fault,
+    is_local,
 )
 
 Vectorization = Literal["auto", "seeded", "sync", "native", "atari"]

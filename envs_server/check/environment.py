@@ -22,7 +22,7 @@ from envs_server.errors import BuildError, EnvironmentFailedError, one_line
 from envs_server.groups import EnvGroup
 from seedrl.specs import ActionSpec, BoxSpec, EnvSpec
 from seedrl.types import StepType
-from seedrl.wire.framing import FramedStep, decode_from_env_server
+from seedrl.wire.framing import FramedStep, receive_from_env_server
 from seedrl.wire.payload import StepLayout, pack_actions
 
 # Rules, and how to fix what breaks them.
@@ -224,7 +224,7 @@ def _play(group: EnvGroup, actions: np.ndarray) -> Play:
 
 
 def _row(message: FramedStep, layout: StepLayout, spec: EnvSpec) -> tuple[np.ndarray, ...]:
-    payload = decode_from_env_server(message.message)
+    payload = receive_from_env_server(message.message)
     assert isinstance(payload, memoryview), "an env server's group only sends steps"
     *scalars, observation = layout.unpack(payload)
     arrays = (*scalars, *spec.flatten(observation))

@@ -13,7 +13,7 @@ import numpy as np
 
 from seedrl.specs import DiscreteSpec
 from seedrl.types import StepType
-from seedrl.wire import version
+from seedrl.wire import contract
 from seedrl.wire.channel import learner_handler, server_options
 from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
 from seedrl.wire.payload import StepLayout, pack_actions, sequence_of, split
@@ -79,15 +79,15 @@ class Lease:
         self._random = np.random.default_rng(0)
         self.hello = self.receive("Hello")
         got = self.hello.major, self.hello.num_envs
-        if got[0] != version.MAJOR or got[1] < 1:
-            expected = f"expected major {version.MAJOR} and num_envs of at least 1"
+        if got[0] != contract.MAJOR or got[1] < 1:
+            expected = f"expected major {contract.MAJOR} and num_envs of at least 1"
             raise BrokenError("Hello", f"{expected}, got {got[0]} and {got[1]}")
 
     def begin(self, fields: Mapping[str, Any]) -> None:
         """Sends Assign with these fields, reads Ready and the first steps."""
         assign = Assign(
             lease=2**63 + 1,  # more digits than a double has
-            minor=version.MINOR,
+            minor=contract.MINOR,
             unlinked_reason="seedrl check-env-server uses no local socket",
             step_deadline_seconds=self._patience_seconds,
             **{"max_message_bytes": _MAX_MESSAGE_BYTES, **fields},

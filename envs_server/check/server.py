@@ -31,9 +31,9 @@ from seedrl.programs.command_line import read
 from seedrl.programs.outcome import exit_code
 from seedrl.specs import DiscreteSpec
 from seedrl.timing import POLL_SECONDS
+from seedrl.wire.contract import LEAST_MESSAGE_BYTES
 from seedrl.wire.payload import pack_actions
 from seedrl.wire.seedrl_pb2 import Finish, FromLearner
-from seedrl.wire.version import LEAST_MESSAGE_BYTES
 
 PROG = "seedrl check-env-server"
 _REMEDY = "see proto/seedrl/wire/seedrl.proto"

@@ -27,7 +27,7 @@ from seedrl.programs.command_line import read
 from seedrl.types import Tree
 
 if TYPE_CHECKING:
-    from envs_server.vector import VectorEnvironment
+    from envs_server.adapter import VectorEnvironment
     from seedrl.policy import Policy
 
     # An environment, its picture for an observation `[1, ...]`, and pictures in a second.

@@ -25,7 +25,7 @@ from learner.multihost.peers import MessageSocket
 from learner.multihost.topology import Topology
 from seedrl.errors import AddressInUseError, ConfigError, HostLostError
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
-from seedrl.wire.printable import printable
+from seedrl.wire.contract import printable
 
 # Engines start processes minutes apart: images are pulled, nodes are made.
 MEETING_SECONDS = 900.0

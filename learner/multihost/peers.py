@@ -15,7 +15,7 @@ from learner.runtime.watchdog import Watchdog, exit_hung, exit_now
 from learner.runtime.worker import ClosedError
 from seedrl.exit_codes import ExitCode
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
-from seedrl.wire.printable import printable
+from seedrl.wire.contract import printable
 
 _logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from seedrl.config_io import path_for_children
 from seedrl.errors import ConfigError, in_one_line
 from seedrl.exit_codes import ExitCode
 from seedrl.timing import GRACE_SECONDS
-from seedrl.wire.version import MOST_GROUPS
+from seedrl.wire.contract import MOST_GROUPS
 
 # Many env servers share few cores: each steps its environments in one thread.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

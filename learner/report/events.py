@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from learner.report.json_lines import JsonLines
 from seedrl.run_files import EVENTS
-from seedrl.wire.printable import printable
+from seedrl.wire.contract import printable
 
 Kind = Literal[
     "started",

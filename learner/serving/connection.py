@@ -17,19 +17,18 @@ from learner.serving.core import ProtocolError
 from learner.serving.hub import EndError, Hub
 from learner.serving.leases import Lease, NoFreeSlotError, PlaybackError
 from seedrl.config import EnvironmentConfig
-from seedrl.wire import seedrl_pb2, version
+from seedrl.wire import contract, seedrl_pb2
 from seedrl.wire.channel import Answer, Received
+from seedrl.wire.contract import printable
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
     WireError,
     step_message_bytes,
 )
-from seedrl.wire.local_link import Link
-from seedrl.wire.payload import Buffer, StepLayout, sequence_of, split
-from seedrl.wire.printable import printable
+from seedrl.wire.link import Link
+from seedrl.wire.payload import Buffer, StepLayout, ValueFaultError, sequence_of, split
 from seedrl.wire.spec import spec_of
-from seedrl.wire.values import ValueFaultError
 
 _logger = logging.getLogger(__name__)
 
@@ -184,10 +183,10 @@ class Connection:
     def _hello(self, hello: seedrl_pb2.Hello) -> None:
         self.peer = f"{printable(hello.host)}:{hello.pid}"
         self.has_said_hello, self.since = True, time.monotonic()
-        if hello.major != version.MAJOR:
+        if hello.major != contract.MAJOR:
             raise EndError(
                 grpc.StatusCode.FAILED_PRECONDITION,
-                f"expected wire version {version.MAJOR}.x, got {hello.major}.{hello.minor}; "
+                f"expected wire version {contract.MAJOR}.x, got {hello.major}.{hello.minor}; "
                 "install the same seedrl on both sides",
             )
         if hello.num_envs < 1:
@@ -272,7 +271,7 @@ def assignment(
     """What an env server with this lease has to build and to keep to."""
     return seedrl_pb2.Assign(
         lease=lease.key,
-        minor=version.MINOR,
+        minor=contract.MINOR,
         max_message_bytes=max_message_bytes,
         step_deadline_seconds=step_deadline_seconds,
         environments=[

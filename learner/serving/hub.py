@@ -16,8 +16,8 @@ from learner.serving.core import Batch, ProtocolError, Serving, first_row
 from learner.serving.leases import Group, Lease, Role
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec
+from seedrl.wire.contract import LONGEST_FROM_LEARNER, printable
 from seedrl.wire.payload import pack_actions
-from seedrl.wire.printable import LONGEST_FROM_LEARNER, printable
 from seedrl.wire.seedrl_pb2 import Hello
 
 # Slots stay idle that long before an env server is sent away so that it can have them: one that was

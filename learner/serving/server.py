@@ -27,12 +27,11 @@ from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.specs import EnvSpec
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
-from seedrl.wire import channel, seedrl_pb2, version
-from seedrl.wire.action_layout import ActionLayout
+from seedrl.wire import channel, contract, seedrl_pb2
 from seedrl.wire.credentials import Certificates
 from seedrl.wire.framing import receive_from_env_server
-from seedrl.wire.local_link import Link, connect_link
-from seedrl.wire.payload import StepLayout
+from seedrl.wire.link import Link, connect_link
+from seedrl.wire.payload import ActionLayout, StepLayout
 
 # A client sends Hello as it opens a stream.
 HELLO_SECONDS = 2.0
@@ -205,7 +204,7 @@ def message_limit(
     steps = StepLayout(spec, slots, len(environment.metrics)).most_bytes
     # Of many numbers in a box, actions may be longer than observations.
     longest = max(steps, ActionLayout(spec.action, slots).num_bytes)
-    return max(version.LEAST_MESSAGE_BYTES, int(longest * _SPARE_BYTES))
+    return max(contract.LEAST_MESSAGE_BYTES, int(longest * _SPARE_BYTES))
 
 
 class LinkReader:

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 import tyro
 
 from seedrl.errors import ConfigError, own_place
-from seedrl.wire.version import MAJOR, MINOR
+from seedrl.wire.contract import MAJOR, MINOR
 
 Options = TypeVar("Options")
 

@@ -1,4 +1,4 @@
-"""gRPC ends of the Connect stream: options that both sides need, and typed ways to open it.
+"""The Connect stream over gRPC: its options, the learner's handler, and an env server's connection.
 
 gRPC ignores options that it does not know, so the keys here are those whose effect was seen: a
 process that stands still is noticed by `ping_timeout_ms`, a machine that is gone sooner, by
@@ -7,22 +7,31 @@ is refused only with `so_reuseport` 0, and pings of an idle client need both
 `max_pings_without_data` 0 there and `min_ping_interval_without_data_ms` on the server.
 """
 
+import contextlib
+import queue
+import threading
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import grpc
 
 from seedrl.wire.framing import (
     LONGEST_FROM_LEARNER_BYTES,
     ActionsPayload,
+    FramedStep,
     StepPayload,
+    ToEnvServer,
+    ToLearner,
     WireError,
     encode_from_env_server,
     encode_from_learner,
+    join_steps,
     receive_from_env_server,
     receive_from_learner,
     too_long,
 )
+from seedrl.wire.link import Link, UnusableLinkError, listen
 from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner
 
 SERVICE = "seedrl.wire.Learner"
@@ -58,6 +67,11 @@ _UNREAD: tuple[Option, ...] = (
 )
 # Where a call's metadata may carry `Bearer <token>`.
 TOKEN_KEY = "authorization"
+# Longer steps are not worth another copy.
+_LONGEST_JOINED_BYTES = 2**18
+# A step that is ready so soon after its actions waits for those of groups that were answered with
+# it: to be on its way so much earlier is worth less than the cost of another message.
+_TOGETHER_SECONDS = 0.0002
 
 
 def server_options(max_message_bytes: int) -> list[Option]:
@@ -118,19 +132,6 @@ def connect(
     return grpc.secure_channel(address, credentials, options)
 
 
-def connect_method(channel: grpc.Channel) -> grpc.StreamStreamMultiCallable:
-    """The Connect method: call it with an iterator of `ToLearner`.
-
-    It yields FromLearner (control messages only), ActionsPayload, or a WireError as a value for
-    bytes that break the contract.
-    """
-    return channel.stream_stream(
-        CONNECT,
-        request_serializer=encode_from_env_server,
-        response_deserializer=receive_from_learner,
-    )
-
-
 def learner_handler(serve: Serve, max_message_bytes: int) -> grpc.GenericRpcHandler:
     """A handler for `server.add_generic_rpc_handlers` that runs `serve` for every stream.
 
@@ -159,3 +160,147 @@ def _keepalive(every_milliseconds: int, timeout_milliseconds: int) -> list[Optio
         ("grpc.http2.ping_timeout_ms", timeout_milliseconds),
         ("grpc.http2.max_pings_without_data", 0),
     ]
+
+
+class LearnerConnection:
+    """An env server's connection to its learner: over gRPC, or over a link from Assign on.
+
+    Offers a learner of this host a link in Hello, and uses it if Assign says that it was taken.
+    Owns the channel, the call, the listener and the link from its creation to `close`.
+
+    One thread sends, receives and closes; any may `cancel`. gRPC has two more threads for a call:
+    one takes messages from the queue here, the other one takes gRPC's events.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        max_message_bytes: int,
+        local_link: bool = True,
+        token: str = "",
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        """Does not wait for the learner.
+
+        Args:
+          address: the learner's, `host:port` or `unix:/path`.
+          max_message_bytes: the longest message that is sent.
+          local_link: whether to offer a link.
+          token: goes with the call as `Bearer <token>`; "" for none.
+          credentials: of TLS; None for a connection without.
+        """
+        self._max_message_bytes = max_message_bytes
+        self._resources = contextlib.ExitStack()
+        self._listener = listen() if local_link else None
+        if self._listener is not None:
+            self._resources.callback(self._listener.close)
+        self._link: Link | None = None
+        self._outgoing: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        # Steps that may leave together, until when, and how long together.
+        self._together: list[bytes] = []
+        self._together_until = 0.0
+        self._longest_joined = min(max_message_bytes, _LONGEST_JOINED_BYTES)
+        channel = self._resources.enter_context(
+            connect(address, max_message_bytes=max_message_bytes, credentials=credentials)
+        )
+        metadata = ((TOKEN_KEY, f"Bearer {token}"),) if token else ()
+        # Bytes both ways: gRPC's own threads have nothing to encode, parse or check.
+        call: Any = channel.stream_stream(CONNECT)
+        self._call = call(iter(self._outgoing.get, None), metadata=metadata)
+        # Before the channel, which does not free a call that is open.
+        self._resources.callback(self._call.cancel)
+
+    def put(self, message: ToLearner) -> None:
+        """Sends `message` after those before it."""
+        if isinstance(message, FramedStep):
+            self._send_step(message)
+            return
+        if isinstance(message, FromEnvServer) and message.HasField("hello"):
+            message.hello.link = "" if self._listener is None else self._listener.name
+        data = encode_from_env_server(message)
+        if self._link is not None:
+            self._link.send(data)
+        else:
+            self._flush()
+            self._outgoing.put(data)
+
+    def _send_step(self, step: FramedStep) -> None:
+        if self._link is not None:
+            self._link.send(step)
+            return
+        # Copied: gRPC's thread sends it while the environments' next step overwrites its memory.
+        self._together.append(step.message)
+        # While one group takes its time, the steps of those before it leave.
+        if time.monotonic() >= self._together_until:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Sends the steps that waited for one another, in as few messages as they fit into."""
+        waiting, self._together = self._together, []
+        while waiting:
+            joined = [waiting.pop(0)]
+            room = self._longest_joined - len(joined[0])
+            while waiting and len(waiting[0]) <= room:
+                room -= len(waiting[0])
+                joined.append(waiting.pop(0))
+            self._outgoing.put(join_steps(joined))
+
+    def messages(self) -> Iterator[ToEnvServer | WireError]:
+        """Messages of the learner until it ends the stream.
+
+        Yields a WireError as a value for bytes that break the contract. Raises grpc.RpcError if the
+        stream ends with a status other than OK, or is lost; UnusableLinkError.
+        """
+        for data in self._call:
+            message = receive_from_learner(data)
+            if isinstance(message, FromLearner) and message.HasField("assign"):
+                limit = message.assign.max_message_bytes or self._longest_joined
+                self._longest_joined = min(self._longest_joined, limit)
+                if message.assign.linked:
+                    link = self._accept()
+                    yield message
+                    yield from map(receive_from_learner, link.receive())
+                    continue
+            self._together_until = time.monotonic() + _TOGETHER_SECONDS
+            yield message
+            self._flush()
+
+    def await_end(self, seconds: float) -> None:
+        """Ends the sending side, and waits so long for the learner to end the stream thereupon."""
+        self._flush()
+        self._outgoing.put(None)
+        deadline = threading.Timer(seconds, self._call.cancel)
+        deadline.daemon = True
+        deadline.start()
+        with contextlib.suppress(grpc.RpcError):
+            for _ in self._call:
+                pass
+        deadline.cancel()
+
+    def cancel(self) -> None:
+        """Breaks the connection: `messages` ends, with an error."""
+        self._call.cancel()
+
+    def close(self) -> None:
+        """Ends the connection, and frees what it holds."""
+        self._outgoing.put(None)
+        self._resources.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _accept(self) -> Link:
+        longest = longest_received(self._max_message_bytes)
+        accepted = None if self._listener is None else self._listener.accept(longest)
+        if accepted is None:
+            raise UnusableLinkError("it did not use the link that it took")
+        self._link = accepted
+        self._resources.callback(accepted.close)
+        # The end of the stream is that of the link; why, the stream says.
+        if not self._call.add_callback(accepted.end):
+            accepted.end()
+        return accepted

@@ -31,21 +31,18 @@ def read_token(path: Path) -> str:
 
 
 def tls_advice(details: str) -> str:
-    """What to look at if a connection could not be made because of TLS; "" if that is not why.
-
-    `details` are those of gRPC's status.
-    """
+    """What follows gRPC's details if a connection could not be made because of TLS; else ""."""
     if "CERTIFICATE_VERIFY_FAILED" in details or "Verification Check" in details:
         return (
-            "check TLS: is the learner's certificate of the authority in --authority, for this "
+            "; check TLS: is the learner's certificate of the authority in --authority, for this "
             "address, and not expired?"
         )
     if "WRONG_VERSION_NUMBER" in details:
-        return "check TLS: does the learner speak it (serving.certificate)? if not, no --authority"
+        return "; check TLS: does the learner speak it (serving.certificate)?"
     if "andshake failed" in details or ("failed to connect" in details and _CLOSED in details):
         return (
-            "check TLS: does the learner speak it (--authority), and ask for a certificate that is "
-            "valid (--certificate)?"
+            "; check TLS: does the learner speak it (--authority), and ask for a certificate that "
+            "is valid (--certificate)?"
         )
     return ""
 

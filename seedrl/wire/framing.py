@@ -6,10 +6,10 @@ their tag and length are written and read by hand around an untouched buffer, be
 """
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 
 from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner
 
@@ -22,6 +22,8 @@ LONGEST_FROM_ENV_SERVER_BYTES = 2**16
 LONGEST_FROM_LEARNER_BYTES = 2**20
 # 2^35 - 1 bytes: far beyond gRPC's own limit of 4 GiB for a message.
 _LONGEST_VARINT = 5
+# Up to here one copy costs a socket less than many parts.
+_COPIED_BYTES = 2**14
 
 
 class WireError(ValueError):
@@ -29,9 +31,21 @@ class WireError(ValueError):
 
 
 class FramedStep(NamedTuple):
-    """A whole `FromEnvServer` message with a step, ready to be sent as it is; see `frame_step`."""
+    """A whole `FromEnvServer` message with a step, in parts that a socket can take in one call.
 
-    message: bytes
+    Parts may be the environments' own memory, which their next step overwrites.
+
+    Attributes:
+      num_bytes: of all parts together.
+    """
+
+    parts: Sequence[bytes | memoryview]
+    num_bytes: int
+
+    @property
+    def message(self) -> bytes:
+        """All parts, copied."""
+        return b"".join(self.parts)
 
 
 # Content of `FromEnvServer.step`, to be read by `StepLayout.unpack`, and of `FromLearner.actions`,
@@ -40,19 +54,23 @@ StepPayload: TypeAlias = memoryview
 ActionsPayload: TypeAlias = memoryview
 ToLearner: TypeAlias = FromEnvServer | StepPayload | FramedStep
 ToEnvServer: TypeAlias = FromLearner | ActionsPayload
+Control = TypeVar("Control", FromEnvServer, FromLearner)
 
 
-def frame_step(num_bytes: int, parts: Iterable[bytes | memoryview]) -> FramedStep:
-    """Frames a step of `num_bytes` whose content is `parts` in order, copying them only once."""
-    return FramedStep(b"".join((_head(_STEP_TAG, num_bytes), *parts)))
+def frame_step(num_bytes: int, parts: Sequence[bytes | memoryview]) -> FramedStep:
+    """Frames a step of `num_bytes` whose content is `parts` in order; copies only short ones."""
+    head = _head(_STEP_TAG, num_bytes)
+    framed = (head, *parts)
+    length = len(head) + num_bytes
+    return FramedStep(framed if length > _COPIED_BYTES else (b"".join(framed),), length)
 
 
-def join_steps(steps: Sequence[FramedStep]) -> FramedStep:
-    """One message with the steps of several groups, each group's once; copies all but one alone."""
-    if len(steps) == 1:
-        return steps[0]
-    parts = [memoryview(step.message)[_content_start(step.message, "step") :] for step in steps]
-    return frame_step(sum(map(len, parts)), parts)
+def join_steps(messages: Sequence[bytes]) -> bytes:
+    """One message with the steps of several groups' messages, each group's once."""
+    if len(messages) == 1:
+        return messages[0]
+    parts = [memoryview(message)[_content_start(message, "step") :] for message in messages]
+    return frame_step(sum(map(len, parts)), parts).message
 
 
 def step_message_bytes(num_bytes: int) -> int:
@@ -66,73 +84,36 @@ def encode_from_env_server(message: ToLearner) -> bytes:
         return message.message
     if isinstance(message, StepPayload):
         return b"".join((_head(_STEP_TAG, len(message)), message))
-    return _encode_control(message, "step")
+    return message.SerializeToString()
 
 
 def encode_from_learner(message: ToEnvServer) -> bytes:
     """Serialises what a learner sends; of a FromLearner only control messages are allowed."""
     if isinstance(message, ActionsPayload):
         return b"".join((_head(_ACTIONS_TAG, len(message)), message))
-    return _encode_control(message, "actions")
-
-
-def decode_from_env_server(data: bytes | memoryview) -> FromEnvServer | StepPayload:
-    """Parses what an env server sent; a step's payload is a view of `data`. Raises WireError."""
-    start = _content_start(data, "FromEnvServer")
-    if data[0] == _STEP_TAG:
-        return memoryview(data)[start:]
-    message = FromEnvServer()
-    _parse_control(message, data, LONGEST_FROM_ENV_SERVER_BYTES)
-    return message
-
-
-def decode_from_learner(data: bytes | memoryview) -> FromLearner | ActionsPayload:
-    """Parses what a learner sent; an actions payload is a view of `data`. Raises WireError."""
-    start = _content_start(data, "FromLearner")
-    if data[0] == _ACTIONS_TAG:
-        return memoryview(data)[start:]
-    message = FromLearner()
-    _parse_control(message, data, LONGEST_FROM_LEARNER_BYTES)
-    return message
+    return message.SerializeToString()
 
 
 def receive_from_env_server(data: bytes | memoryview) -> FromEnvServer | StepPayload | WireError:
-    """Like `decode_from_env_server`, but returns the WireError.
+    """Parses what an env server sent; a step's payload is a view of `data`.
 
-    gRPC turns an exception of a deserialiser into INTERNAL and a traceback; the receiver, who knows
-    the peer, can answer with INVALID_ARGUMENT instead.
+    Returns a WireError for bytes that break the contract. gRPC would turn an exception of a
+    deserialiser into INTERNAL and a traceback; the receiver, who knows the peer, can answer with
+    INVALID_ARGUMENT instead.
     """
-    try:
-        return decode_from_env_server(data)
-    except WireError as error:
-        # Not the one that was raised: the frames of its traceback hold the message, and they and it
-        # hold each other until the garbage is collected.
-        return WireError(str(error))
+    return _received(data, FromEnvServer, _STEP_TAG, LONGEST_FROM_ENV_SERVER_BYTES)
 
 
 def receive_from_learner(data: bytes | memoryview) -> FromLearner | ActionsPayload | WireError:
-    """Like `decode_from_learner`, but returns the WireError; see `receive_from_env_server`."""
-    try:
-        return decode_from_learner(data)
-    except WireError as error:
-        return WireError(str(error))
+    """Parses what a learner sent, like `receive_from_env_server`; actions are a view of `data`."""
+    return _received(data, FromLearner, _ACTIONS_TAG, LONGEST_FROM_LEARNER_BYTES)
 
 
 def too_long(limit: int, length: int) -> str:
-    """That a message of `length` bytes is longer than a learner takes."""
+    """Text for a message of `length` bytes, longer than a learner takes."""
     return (
         f"expected messages of at most {limit} bytes, got one of {length}; raise the limit "
         "(max_message_bytes) or send fewer environments in a group"
-    )
-
-
-def wrong_length(sizes: Sequence[tuple[str, int]], length: int) -> str:
-    """That a step is of `length` bytes, and not of what its sections take, each with its name."""
-    parts = " + ".join(f"{size} {name}" for name, size in sizes if size)
-    expected = sum(size for _, size in sizes)
-    return (
-        f"expected a step payload of {expected} bytes, got {length}: {parts}, each padded to a "
-        "multiple of 8"
     )
 
 
@@ -168,22 +149,27 @@ def _content_start(data: bytes | memoryview, kind: str) -> int:
     raise WireError(f"expected a field's tag and length in a {kind} message, got {data[:6].hex()}")
 
 
-def _encode_control(message: Message, payload_field: str) -> bytes:
-    content = message.WhichOneof("content")
-    assert content not in (None, payload_field), f"{content} is not a control message"
-    return message.SerializeToString()
+def _received(
+    data: bytes | memoryview, kind: type[Control], payload_tag: int, longest: int
+) -> Control | memoryview | WireError:
+    try:
+        start = _content_start(data, kind.__name__)
+        return memoryview(data)[start:] if data[0] == payload_tag else _parsed(data, kind, longest)
+    except WireError as error:
+        # Not the one that was raised: the frames of its traceback hold the message, and they and it
+        # hold each other until the garbage is collected.
+        return WireError(str(error))
 
 
-def _parse_control(message: Message, data: bytes | memoryview, longest: int) -> None:
-    kind = message.DESCRIPTOR.name
+def _parsed(data: bytes | memoryview, kind: type[Control], longest: int) -> Control:
+    name = kind.__name__
     if len(data) > longest:
-        raise WireError(
-            f"expected a {kind} message of the handshake of at most {longest} bytes, "
-            f"got {len(data)}"
-        )
+        raise WireError(f"expected a {name} message of at most {longest} bytes, got {len(data)}")
+    message = kind()
     try:
         message.ParseFromString(bytes(data))
     except DecodeError as error:
-        raise WireError(f"expected a {kind} message, got bytes that protobuf refuses") from error
+        raise WireError(f"expected a {name} message, got bytes that protobuf refuses") from error
     if message.WhichOneof("content") is None:
-        raise WireError(f"expected a known field in a {kind} message, got field {data[0] >> 3}")
+        raise WireError(f"expected a known field in a {name} message, got field {data[0] >> 3}")
+    return message

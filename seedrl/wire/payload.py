@@ -2,70 +2,92 @@
 
 E is the number of environments of a group, L the number of its rows that are LAST, M the number of
 metrics that LAST rows carry. Every number is little-endian and every section is padded with zeros
-to a multiple of 8 bytes. What the contract rules out in a step is refused as the step is read.
+to a multiple of 8 bytes. What the contract rules out is refused as a payload is read.
+
+Every message passes here, on both sides, and most are small: what is in order has to show in a few
+operations on all of it, and in bytes, which are searched in a fraction of the time of `all`.
 """
 
 import math
 import operator
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep, Tree
-from seedrl.wire.framing import FramedStep, WireError, frame_step, wrong_length
-from seedrl.wire.values import OBSERVATION_CHECKS, check_rewards, largest_reward
+from seedrl.wire.framing import FramedStep, WireError, frame_step
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-HEADER = struct.Struct("<IIQ")
+_HEADER = struct.Struct("<IIQ")
 _ALIGNMENT = 8
 _STEP_TYPES = bytes(StepType)
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 _ONE = np.ones((), "<f4").tobytes()
+_LARGEST = float(np.finfo(np.float32).max)
+# Of float64, what still becomes that; half a unit in the last place beyond, it becomes infinite.
+_LARGEST_ROUNDED = float(np.nextafter(_LARGEST + 2.0**103, 0.0))
+# The numbers of an observation that a learner can hold, by dtype; of others it can hold all. Its
+# accelerator knows no 64-bit numbers.
+_FITS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "float16": np.isfinite,
+    "float32": np.isfinite,
+    "float64": lambda leaf: np.abs(leaf) <= _LARGEST_ROUNDED,
+    "int64": lambda leaf: (leaf >= -(2**31)) & (leaf < 2**31),
+    "uint64": lambda leaf: leaf < 2**32,
+}
+_FLOATS = np.dtype("<f4")
+# Actions of an agent, in the machine's byte order, and as they are sent.
+_ACTION_DTYPES = {np.dtype(np.int32): np.dtype("<i4"), np.dtype(np.float32): _FLOATS}
 
 
-class Section(NamedTuple):
-    """Where one array lies in a payload, and the zeros after it."""
+class ValueFaultError(WireError):
+    """A number that a learner cannot take.
 
-    path: str
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    start: int
-    stop: int
-    padding: bytes
+    Attributes:
+      row: of the environment that gave it.
+      is_absurd: True if it is finite, and only more than this learner's configuration allows.
+    """
 
-
-def check_length(data: Buffer) -> None:
-    """Raises WireError if `data` is too short for a header."""
-    if len(data) < HEADER.size:
-        raise WireError(f"expected a payload of at least {HEADER.size} bytes, got {len(data)}")
+    def __init__(self, text: str, row: int, *, is_absurd: bool = False) -> None:
+        super().__init__(text)
+        self.row = row
+        self.is_absurd = is_absurd
 
 
-class Layout(Protocol):
-    """Payloads of one group."""
+class StepHeader(NamedTuple):
+    """First 16 bytes of a payload: the group, its number of environments, and the step's number."""
 
-    def size(self, data: Buffer) -> int:
-        """Bytes of the payload with which `data` begins, if it is one of this group."""
-        ...
+    group: int
+    num_envs: int
+    sequence: int
+
+
+def read_header(data: Buffer) -> StepHeader:
+    """The header of a payload. Raises WireError if `data` is too short for one."""
+    if len(data) < _HEADER.size:
+        raise WireError(f"expected a payload of at least {_HEADER.size} bytes, got {len(data)}")
+    return StepHeader(*_HEADER.unpack_from(data))
 
 
 def sequence_of(data: Buffer) -> int:
     """The number of the step in a payload that `split` gave."""
-    return int(HEADER.unpack_from(data)[2])
+    return int(_HEADER.unpack_from(data)[2])
 
 
-def split(data: Buffer, layouts: Sequence[Layout]) -> Iterator[tuple[int, Buffer]]:
+def split(
+    data: Buffer, layouts: "Sequence[StepLayout] | Sequence[ActionLayout]"
+) -> Iterator[tuple[int, Buffer]]:
     """The payloads of a message, one after another, each with the number of its group.
 
     `layouts` are those of the groups, by their numbers. Raises WireError if there is no such group
     or too few bytes for a header; that a payload has the right length is for its layout to check.
     """
     while True:
-        check_length(data)
-        group = HEADER.unpack_from(data)[0]
+        group = read_header(data).group
         if group >= len(layouts):
             raise WireError(f"expected group < {len(layouts)}, got {group}")
         size = layouts[group].size(data)
@@ -75,6 +97,26 @@ def split(data: Buffer, layouts: Sequence[Layout]) -> Iterator[tuple[int, Buffer
         view = memoryview(data)
         yield group, view[:size]
         data = view[size:]
+
+
+def check_rewards(reward: np.ndarray, most: float = 0.0) -> None:
+    """Raises ValueFaultError unless rewards `[E]` are finite as float32, and of -most to most.
+
+    `most` is `environment.max_abs_reward`; 0 stands for no bound.
+    """
+    if reward.dtype.kind != "f" or reward.dtype.itemsize < 4:
+        reward = reward.astype(np.float64)  # the bound may be beyond what it can hold
+    bound = _largest_reward(most)
+    fits = np.abs(reward) <= bound  # also false for NaN
+    if 0 not in fits.tobytes():
+        return
+    row = int(np.argmin(fits))
+    raise ValueFaultError(
+        f"expected a finite reward of {-bound:g} to {bound:g} (environment.max_abs_reward), got "
+        f"{reward[row]:g} at [{row}]",
+        row,
+        is_absurd=bool(abs(reward[row]) <= _LARGEST),
+    )
 
 
 class StepLayout:
@@ -88,17 +130,16 @@ class StepLayout:
             raise ValueError(f"expected at least one environment in a group, got {num_envs}")
         self._num_envs = num_envs
         self._num_metrics = num_metrics
-        self._largest_reward = largest_reward(max_abs_reward)
+        self._largest_reward = _largest_reward(max_abs_reward)
         self._sections = list(_sections(spec, num_envs))
         # Most observations are one array: then there is no tree to build.
         is_array = isinstance(spec.observation, ArraySpec)
         self._unflatten = operator.itemgetter(0) if is_array else spec.unflatten
         self._flatten: Callable[[Tree], Sequence[Any]] = _alone if is_array else spec.flatten
-        # Checks of observations by their positions: bytes and short integers need none.
         self._checks = [
-            (index, section.path, OBSERVATION_CHECKS[section.dtype.name])
+            (index, section.path, _FITS[section.dtype.name])
             for index, section in enumerate(self._sections[3:])
-            if section.dtype.name in OBSERVATION_CHECKS
+            if section.dtype.name in _FITS
         ]
         last = self._sections[-1]
         # Of every such payload without a LAST row, or without metrics; and if every row is LAST.
@@ -109,8 +150,7 @@ class StepLayout:
         """Length of the payload with which `data` begins."""
         if not self._num_metrics:
             return self.num_bytes
-        num_last = bytes(data[HEADER.size : HEADER.size + self._num_envs]).count(StepType.LAST)
-        return self.num_bytes + _padded(4 * num_last * self._num_metrics)
+        return self.num_bytes + _padded(4 * self._num_last(data) * self._num_metrics)
 
     def pack(
         self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None = None
@@ -136,19 +176,17 @@ class StepLayout:
 
         Of each leaf `[E, *shape]`, if it has the spec's dtype; others `pack` refuses.
         """
-        if not self._checks:
-            return
-        self._check(self._flatten(observation))
+        if self._checks:
+            self._check(self._flatten(observation))
 
     def metrics(self, data: Buffer) -> np.ndarray:
         """The metrics `[L, M] float32` in a payload that `unpack` has accepted.
 
         Raises WireError for an infinite one, or if padding is not zero.
         """
-        num_last = bytes(data[HEADER.size : HEADER.size + self._num_envs]).count(StepType.LAST)
-        shape = (num_last, self._num_metrics)
-        section = section_of("metrics", ArraySpec((), "float32"), shape, self.num_bytes)
-        metrics = read_section(memoryview(data).toreadonly(), section)
+        shape = (self._num_last(data), self._num_metrics)
+        section = _section("metrics", ArraySpec((), "float32"), shape, self.num_bytes)
+        metrics = _read(memoryview(data).toreadonly(), section)
         if np.isinf(metrics).any():
             raise WireError("expected finite metrics, or NaN for none; got infinity")
         return metrics
@@ -163,32 +201,42 @@ class StepLayout:
         bool not 0 or 1.
         """
         if len(data) != (size := self.size(data)):
-            sizes = [(each.path, _padded(each.stop - each.start)) for each in self._sections]
-            metrics = ("metrics of LAST rows", size - self.num_bytes)
-            raise WireError(wrong_length([("header", HEADER.size), *sizes, metrics], len(data)))
-        _, num_envs, _ = HEADER.unpack_from(data)
+            parts = [f"{_padded(each.stop - each.start)} {each.path}" for each in self._sections]
+            raise WireError(
+                f"expected a step payload of {size} bytes, got {len(data)}: {_HEADER.size} header "
+                f"+ {' + '.join(parts)} + {size - self.num_bytes} metrics, each padded to a "
+                f"multiple of {_ALIGNMENT}"
+            )
+        _, num_envs, _ = _HEADER.unpack_from(data)
         if num_envs != self._num_envs:
             raise WireError(f"expected a step of {self._num_envs} environments, got {num_envs}")
         view = memoryview(data).toreadonly()
-        leaves = [read_section(view, section) for section in self._sections]
+        leaves = [_read(view, section) for section in self._sections]
         step_type, reward, discount, *observation = leaves
         _check_steps(step_type, reward, discount, self._largest_reward)
         self._check(observation)
         return TimeStep(step_type, reward, discount, self._unflatten(observation))
 
+    def _num_last(self, data: Buffer) -> int:
+        return bytes(data[_HEADER.size : _HEADER.size + self._num_envs]).count(_LAST)
+
     def _check(self, leaves: Sequence[np.ndarray]) -> None:
-        for index, path, check in self._checks:
-            leaf = leaves[index]
-            # Of 32 bits nearly always all are finite, and to see that takes no call.
-            if leaf.itemsize > 4 or 0 in np.isfinite(leaf).tobytes():
-                check(path, leaf)
+        for index, path, fits in self._checks:
+            if 0 in fits(leaves[index]).tobytes():
+                leaf = leaves[index]
+                position = tuple(np.argwhere(~fits(leaf))[0].tolist())
+                raise ValueFaultError(
+                    f"expected finite numbers that fit into 32 bits in {path}, got "
+                    f"{leaf[position]} at {list(position)}",
+                    position[0],
+                )
 
     def _parts(
         self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None
     ) -> list[bytes | memoryview]:
         observation = self._flatten(timestep.observation)
         leaves = [timestep.step_type, timestep.reward, timestep.discount, *observation]
-        parts: list[bytes | memoryview] = [HEADER.pack(group, self._num_envs, sequence)]
+        parts: list[bytes | memoryview] = [_HEADER.pack(group, self._num_envs, sequence)]
         for section, leaf in zip(self._sections, leaves, strict=True):
             if leaf.shape != section.shape or leaf.dtype != section.dtype:
                 expected = f"{section.dtype}{list(section.shape)}"
@@ -206,11 +254,6 @@ class StepLayout:
         return parts
 
 
-_FLOATS = np.dtype("<f4")
-# Those of an agent, in the machine's byte order, and as they are sent.
-_ACTION_DTYPES = {np.dtype(np.int32): np.dtype("<i4"), np.dtype(np.float32): _FLOATS}
-
-
 def pack_actions(group: int, sequence: int, actions: np.ndarray) -> bytes:
     """The payload of actions that answer step `sequence` of `group`.
 
@@ -223,37 +266,80 @@ def pack_actions(group: int, sequence: int, actions: np.ndarray) -> bytes:
     if dtype is _FLOATS:
         actions = np.clip(actions, -1.0, 1.0)
     padding = b"\0" * (-actions.nbytes % _ALIGNMENT)
-    header = HEADER.pack(group, len(actions), sequence)
+    header = _HEADER.pack(group, len(actions), sequence)
     return b"".join((header, actions.astype(dtype, copy=False).tobytes(), padding))
 
 
-def _sections(spec: EnvSpec, num_envs: int) -> Iterator[Section]:
+class ActionLayout:
+    """Where everything lies in action payloads for `num_envs` environments. Immutable."""
+
+    def __init__(self, action: ActionSpec, num_envs: int) -> None:
+        self._num_envs = num_envs
+        self._section = _section("actions", action.array, (num_envs,), _HEADER.size)
+        self._num_actions = action.num_actions if isinstance(action, DiscreteSpec) else 0
+        self.num_bytes = self._section.stop + len(self._section.padding)
+
+    def size(self, data: Buffer) -> int:
+        """Length of every such payload."""
+        return self.num_bytes
+
+    def unpack(self, data: Buffer) -> tuple[StepHeader, np.ndarray]:
+        """The header and the actions, `[E] int32` or `[E, *shape] float32`, a read-only view.
+
+        Raises WireError if the length or the number of environments differs, if padding is not
+        zero, or if an action is not one of the spec: not 0 to n - 1, or not -1 to 1.
+        """
+        header = read_header(data)
+        if (header.num_envs, len(data)) != (self._num_envs, self.num_bytes):
+            raise WireError(
+                f"expected actions for {self._num_envs} environments in {self.num_bytes} bytes, "
+                f"got them for {header.num_envs} in {len(data)}"
+            )
+        actions = _read(memoryview(data).toreadonly(), self._section)
+        if self._num_actions:
+            # As unsigned numbers, negative actions are large.
+            is_legal = actions.view(np.uint32) < self._num_actions
+        else:
+            is_legal = np.abs(actions) <= 1.0  # also false for NaN
+        if 0 in is_legal.tobytes():
+            position = np.argwhere(~is_legal)[0]
+            expected = f"0 to {self._num_actions - 1}" if self._num_actions else "-1 to 1"
+            raise WireError(
+                f"expected actions {expected} for group {header.group}, got "
+                f"{actions[tuple(position)]} for environment {position[0]}"
+            )
+        return header, actions
+
+
+class _Section(NamedTuple):
+    """Where one array lies in a payload, and the zeros after it."""
+
+    path: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+    padding: bytes
+
+
+def _sections(spec: EnvSpec, num_envs: int) -> Iterator[_Section]:
     scalars = {"step_type": "uint8", "reward": "float32", "discount": "float32"}
     fields = [(path, ArraySpec((), dtype)) for path, dtype in scalars.items()]
-    start = HEADER.size
+    start = _HEADER.size
     for path, leaf in [*fields, *spec.leaves()]:
-        section = section_of(path, leaf, (num_envs,), start)
+        section = _section(path, leaf, (num_envs,), start)
         yield section
         start = section.stop + len(section.padding)
 
 
-def section_of(path: str, leaf: ArraySpec, rows: tuple[int, ...], start: int) -> Section:
+def _section(path: str, leaf: ArraySpec, rows: tuple[int, ...], start: int) -> _Section:
     """Where arrays `leaf` lie, one in each of `rows`, from byte `start` on."""
     dtype = np.dtype(leaf.dtype).newbyteorder("<")
     stop = start + math.prod(rows) * leaf.num_bytes
-    return Section(path, dtype, (*rows, *leaf.shape), start, stop, b"\0" * (-stop % _ALIGNMENT))
+    return _Section(path, dtype, (*rows, *leaf.shape), start, stop, b"\0" * (-stop % _ALIGNMENT))
 
 
-def _alone(leaf: Tree) -> tuple[Any]:
-    """The leaves of what is no tree."""
-    return (leaf,)
-
-
-def _padded(size: int) -> int:
-    return size + -size % _ALIGNMENT
-
-
-def read_section(data: memoryview, section: Section) -> np.ndarray:
+def _read(data: memoryview, section: _Section) -> np.ndarray:
     """A view of it. Raises WireError for padding that is not zero or a bool that is not 0 or 1."""
     stop, padding = section.stop, section.padding
     if padding and data[stop : stop + len(padding)] != padding:
@@ -267,7 +353,6 @@ def read_section(data: memoryview, section: Section) -> np.ndarray:
 def _check_steps(
     step_type: np.ndarray, reward: np.ndarray, discount: np.ndarray, largest: float
 ) -> None:
-    # Every message passes here, most of them small: work on bytes is cheaper than array operations.
     kinds = step_type.tobytes()
     if unknown := kinds.translate(None, _STEP_TYPES):
         raise WireError(f"expected step_type 0, 1 or 2, got {unknown[0]}")
@@ -280,3 +365,15 @@ def _check_steps(
     is_terminated = (discount == 0) & (step_type == _LAST)
     if not ((discount == 1) | is_terminated).all():
         raise WireError("expected discount 1, or 0 on LAST; got another, or 0 on FIRST or MID")
+
+
+def _largest_reward(most: float) -> float:
+    return min(most or _LARGEST, _LARGEST)
+
+
+def _alone(leaf: Tree) -> tuple[Any]:
+    return (leaf,)
+
+
+def _padded(size: int) -> int:
+    return size + -size % _ALIGNMENT

@@ -20,9 +20,8 @@ import numpy as np
 from seedrl.spec_json import decode_spec, encode_spec
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
-from seedrl.wire.action_layout import ActionLayout, read_header
 from seedrl.wire.framing import WireError
-from seedrl.wire.payload import StepLayout, pack_actions
+from seedrl.wire.payload import ActionLayout, StepLayout, pack_actions, read_header
 
 _FORMAT = 2
 _LONGEST_HEADER_BYTES = 2**24

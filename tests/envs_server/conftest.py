@@ -15,19 +15,18 @@ from envs_server.client import Client, Offer
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.types import TimeStep
-from seedrl.wire.action_layout import read_header
 from seedrl.wire.channel import learner_handler, server_options
+from seedrl.wire.contract import MAJOR
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
     encode_from_learner,
     receive_from_env_server,
 )
-from seedrl.wire.local_link import Link, connect_link
-from seedrl.wire.payload import StepLayout, pack_actions
+from seedrl.wire.link import Link, connect_link
+from seedrl.wire.payload import StepLayout, pack_actions, read_header
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
 from seedrl.wire.spec import spec_of
-from seedrl.wire.version import MAJOR
 from tests.patience import SECONDS
 
 _COUNTING = Environment(id="envs_server.envs.counting:make", arguments='{"lengths": [3, 2]}')

@@ -50,24 +50,18 @@ def test_seeded_takes_one_seed_for_many_environments_only_if_there_is_nothing_el
 
 @pytest.mark.filterwarnings("ignore:.*out of date")
 @pytest.mark.parametrize(
-    ("recipe", "vectorization", "reason"),
+    "recipe",
     [
-        (
-            Recipe("CartPole-v1", {}),
-            "fast",
-            "expected vectorization auto, seeded, sync, native, atari; got",
-        ),
-        (Recipe("NoSuchGame-v0", {}), "auto", "cannot build NoSuchGame-v0: "),
-        (Recipe("CartPole-v1", {"colour": 1}), "auto", "cannot build CartPole-v1: TypeError: "),
-        (Recipe("ALE/Pong-v5", {"colour": 1}), "auto", "cannot build ALE/Pong-v5: TypeError: "),
-        (Recipe("Acrobot-v1", {}), "native", "cannot build Acrobot-v1: Error: "),
-        (Recipe("c:make", {"rows": 1}, (), catch.make), "auto", "cannot build c:make: ValueError"),
+        Recipe("NoSuchGame-v0", {}),
+        Recipe("CartPole-v1", {"colour": 1}),
+        Recipe("ALE/Pong-v5", {"colour": 1}),
+        Recipe("c:make", {"rows": 1}, (), catch.make),
     ],
 )
-def test_a_failure_to_build_is_one_line(recipe: Recipe, vectorization: str, reason: str) -> None:
+def test_a_failure_to_build_is_one_line(recipe: Recipe) -> None:
     with pytest.raises(BuildError) as refusal:
-        build(recipe, vectorization, 2)
-    assert str(refusal.value).startswith(reason)
+        build(recipe, "auto", 2)
+    assert str(refusal.value).startswith(f"cannot build {recipe.id}: ")
     assert "\n" not in str(refusal.value)
 
 
@@ -90,22 +84,17 @@ def test_factories_and_wrappers_are_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "reason"),
+    ("environment", "named"),
     [
-        (Environment(id="CartPole-v1", arguments="[1]"), r"JSON object .* got '\[1\]'"),
-        (Environment(id="CartPole-v1", arguments="{"), "expected a JSON object"),
-        (Environment(id="CartPole-v1", arguments="[" * 10**5), "arguments that are nested less"),
-        (
-            Environment(id="CartPole-v1", arguments='{"wrappers": [], "num_envs": 3}'),
-            "must not contain num_envs, wrappers",
-        ),
-        (Environment(id="CartPole-v1", wrappers=["os:system"]), "os:system is not among"),
-        (
-            Environment(id="os:CartPole-v1"),
-            "module:id is not supported: write a factory that imports",
-        ),
+        (Environment(id="CartPole-v1", arguments="[1]"), "[1]"),
+        (Environment(id="CartPole-v1", arguments="{"), "arguments"),
+        (Environment(id="CartPole-v1", arguments="[" * 10**5), "arguments"),
+        (Environment(id="CartPole-v1", arguments='{"wrappers": [], "num_envs": 3}'), "num_envs"),
+        (Environment(id="CartPole-v1", wrappers=["os:system"]), "os:system"),
+        (Environment(id="os:CartPole-v1"), "os:CartPole-v1"),
     ],
 )
-def test_anything_else_is_refused(environment: Environment, reason: str) -> None:
-    with pytest.raises(BuildError, match=reason):
+def test_anything_else_is_refused(environment: Environment, named: str) -> None:
+    with pytest.raises(BuildError) as refusal:
         read_recipe(environment, ())
+    assert named in str(refusal.value)

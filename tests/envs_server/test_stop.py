@@ -8,7 +8,7 @@ import pytest
 _PROGRAM = """
 import os, signal, time
 from envs_server import stop
-stop._GRACE_SECONDS = 0.2
+stop._CLOSING_SECONDS = 0.2
 asked = stop.Stop()
 asked.install()
 asked.on_request({cancel})

@@ -66,7 +66,7 @@ def test_wrong_usage_of_one_ends_all_with_its_code(tmp_path: Path) -> None:
 
 def test_a_signal_ends_all_also_one_that_does_not_listen(tmp_path: Path) -> None:
     body = "if number == 1: signal.signal(signal.SIGTERM, signal.SIG_IGN)"
-    settings = "supervisor._GRACE_SECONDS = 0.5"
+    settings = "supervisor.GRACE_SECONDS = 0.5"
     with _start(
         tmp_path, body, "(folder / f'ready{number}').touch()", _WAIT, settings=settings
     ) as p:

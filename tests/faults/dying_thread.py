@@ -33,7 +33,7 @@ RUNS: Mapping[str, str] = {
     "health": "learner.report.health:gauges",
     "env server": "envs_server.client:Lease._send",
     "hang limit": "envs_server.stop:HangLimit._look",
-    "stop": "seedrl.wire.learner_connection:LearnerConnection.cancel",
+    "stop": "seedrl.wire.channel:LearnerConnection.cancel",
 }
 
 

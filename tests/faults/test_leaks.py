@@ -16,14 +16,15 @@ import pytest
 
 from seedrl.exit_codes import ExitCode
 from seedrl.wire import channel
+from seedrl.wire.contract import MAJOR, MINOR
 from seedrl.wire.framing import ToLearner
 from seedrl.wire.seedrl_pb2 import FromEnvServer, Hello
-from seedrl.wire.version import MAJOR, MINOR
 from tests.faults.scale import VARIABLE, scaled
 from tests.faults.watched_learner import FLAGS, events
 from tests.patience import SECONDS
 from tests.system.processes import Program, Programs, records, wait_for
 from tests.tools.soak.figures import Sample, sample, slope
+from tests.typed_call import connect_method
 
 pytestmark = [
     pytest.mark.gate,
@@ -55,7 +56,7 @@ def say_hello(address: str) -> None:
         is_answered.wait(SECONDS)
 
     with channel.connect(address, max_message_bytes=2**20) as connection:
-        call = channel.connect_method(connection)(messages(), timeout=SECONDS)
+        call = connect_method(connection)(messages(), timeout=SECONDS)
         with contextlib.suppress(grpc.RpcError):
             next(call)
         is_answered.set()

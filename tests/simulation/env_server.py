@@ -12,7 +12,6 @@ from envs_server.sent_log import SentLog
 from learner.serving.connection import Connection
 from learner.serving.hub import EndError
 from seedrl.specs import MOST_ACTIONS, BoxSpec, DiscreteSpec
-from seedrl.wire.action_layout import ActionLayout
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
@@ -23,7 +22,7 @@ from seedrl.wire.framing import (
     receive_from_env_server,
     receive_from_learner,
 )
-from seedrl.wire.payload import split
+from seedrl.wire.payload import ActionLayout, split
 from seedrl.wire.seedrl_pb2 import Assign
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import grpc
 import numpy as np
 
 from seedrl.types import StepType, TimeStep
-from seedrl.wire import version
+from seedrl.wire import contract
 from seedrl.wire.channel import CONNECT
 from seedrl.wire.framing import StepPayload, encode_from_env_server
 from seedrl.wire.payload import StepLayout
@@ -60,7 +60,7 @@ class Attack(NamedTuple):
 
 def hello(num_envs: int = 1, **fields: Any) -> bytes:
     """A Hello, as bytes."""
-    hello = Hello(major=version.MAJOR, num_envs=num_envs, num_groups=1, **fields)
+    hello = Hello(major=contract.MAJOR, num_envs=num_envs, num_groups=1, **fields)
     return FromEnvServer(hello=hello).SerializeToString()
 
 

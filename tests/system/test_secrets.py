@@ -10,8 +10,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from seedrl.wire import seedrl_pb2, version
-from seedrl.wire.learner_connection import LearnerConnection
+from seedrl.wire import contract, seedrl_pb2
+from seedrl.wire.channel import LearnerConnection
 from tests.patience import SECONDS
 from tests.system import processes
 from tests.system.processes import TINY, UNHURRIED, Program, Programs
@@ -46,7 +46,7 @@ def _peer(address: str, token: str, *bad: seedrl_pb2.FromEnvServer) -> tuple[str
     with LearnerConnection(
         address, max_message_bytes=2**16, local_link=False, token=token
     ) as connection:
-        hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=1, host="h", pid=7)
+        hello = seedrl_pb2.Hello(major=contract.MAJOR, num_envs=1, host="h", pid=7)
         for message in (seedrl_pb2.FromEnvServer(hello=hello), *bad):
             connection.put(message)
         with pytest.raises(grpc.RpcError) as failure:

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from seedrl.wire import version
+from seedrl.wire import contract
 from seedrl.wire.seedrl_pb2 import (
     Assign,
     FromEnvServer,
@@ -148,7 +148,7 @@ class ExampleServer:
 
     def hello(self) -> Hello:
         """The first message."""
-        return Hello(major=version.MAJOR, num_envs=self.num_envs, num_groups=2, host="h", pid=1)
+        return Hello(major=contract.MAJOR, num_envs=self.num_envs, num_groups=2, host="h", pid=1)
 
     def handle(self, message: FromLearner) -> None:
         """Assign, or actions."""

@@ -38,10 +38,9 @@ from seedrl.config import EnvironmentConfig, EvaluationConfig
 from seedrl.replay.rate_limiter import ratio_limiter
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
-from seedrl.wire import seedrl_pb2, version
-from seedrl.wire.action_layout import ActionLayout
+from seedrl.wire import contract, seedrl_pb2
 from seedrl.wire.framing import ActionsPayload, StepPayload
-from seedrl.wire.payload import StepLayout, split
+from seedrl.wire.payload import ActionLayout, StepLayout, split
 from seedrl.wire.spec import spec_message
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
@@ -138,7 +137,7 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
         poll_seconds=0.0,
     )
     stream = Connection(hub, "peer", queue.SimpleQueue())
-    hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=3, num_groups=2, host="h", pid=7)
+    hello = seedrl_pb2.Hello(major=contract.MAJOR, num_envs=3, num_groups=2, host="h", pid=7)
     assert stream.receive(seedrl_pb2.FromEnvServer(hello=hello))
     assert stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=spec_message(SPEC))))
     while not stream.outbox.empty():

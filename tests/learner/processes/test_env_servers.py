@@ -78,7 +78,7 @@ def test_the_env_servers_understand_their_command_line(tmp_path: Path) -> None:
     options = read_options(words[4:])
     assert (options.processes, options.num_envs, options.groups) == (3, 7, 2)
     assert (options.learner, options.token_file) == ("unix:/x/y", Path("/t"))
-    assert options.allowed == ("own:make", "own:wrap") and not options.local_link
+    assert options.allow_env == ("own:make", "own:wrap") and not options.local_link
     assert options.logs == tmp_path / "run" / "logs" and options.logs.is_dir()
 
 

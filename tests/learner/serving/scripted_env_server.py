@@ -16,17 +16,18 @@ from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
-from seedrl.wire import channel, seedrl_pb2, version
+from seedrl.wire import channel, contract, seedrl_pb2
 from seedrl.wire.framing import (
     StepPayload,
     ToLearner,
     encode_from_env_server,
     receive_from_learner,
 )
-from seedrl.wire.local_link import Link, listen
+from seedrl.wire.link import Link, listen
 from seedrl.wire.payload import StepLayout
 from seedrl.wire.spec import spec_message
 from tests.patience import SECONDS
+from tests.typed_call import connect_method
 
 FIRST, MID, LAST = StepType
 SPEC = EnvSpec({"a": ArraySpec((2,), "float32"), "b": ArraySpec((), "uint8")}, DiscreteSpec(3))
@@ -38,12 +39,12 @@ ENVIRONMENT = EnvironmentConfig(
 def hello(
     num_envs: int = 2,
     num_groups: int = 1,
-    major: int = version.MAJOR,
+    major: int = contract.MAJOR,
     sent: Sequence[seedrl_pb2.Sent] = (),
 ) -> ToLearner:
     hello = seedrl_pb2.Hello(
         major=major,
-        minor=version.MINOR,
+        minor=contract.MINOR,
         num_envs=num_envs,
         num_groups=num_groups,
         host="h",
@@ -69,7 +70,7 @@ class Client:
         self._channel = channel.connect(address, max_message_bytes=2**20)
         self._outgoing: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
         # A daemon thread of gRPC waits in this iterator: None ends it.
-        self.call: Any = channel.connect_method(self._channel)(
+        self.call: Any = connect_method(self._channel)(
             iter(self._outgoing.get, None), timeout=seconds, wait_for_ready=True
         )
         self._incoming = self._receive()
@@ -92,7 +93,7 @@ class Client:
             if isinstance(message, seedrl_pb2.FromLearner) and message.assign.groups:
                 assert message.assign.linked == self.offers_link
                 if self._listener is not None:
-                    self._link = self._listener.accept(SECONDS, 2**20)
+                    self._link = self._listener.accept(2**20)
             yield message
             if self._link is not None:
                 yield from map(receive_from_learner, self._link.receive())

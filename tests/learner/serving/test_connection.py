@@ -18,7 +18,7 @@ from learner.serving.leases import SlotTable
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
-from seedrl.wire import seedrl_pb2, version
+from seedrl.wire import contract, seedrl_pb2
 from seedrl.wire.framing import ActionsPayload, StepPayload
 from seedrl.wire.payload import StepLayout
 from seedrl.wire.spec import spec_message
@@ -40,7 +40,7 @@ def _say(connection: Connection, **content: Any) -> bool:
 
 
 def _hello(connection: Connection, **fields: Any) -> bool:
-    fields = {"major": version.MAJOR, "num_envs": 4, "num_groups": 1, **fields}
+    fields = {"major": contract.MAJOR, "num_envs": 4, "num_groups": 1, **fields}
     return _say(connection, hello=seedrl_pb2.Hello(**fields))
 
 
@@ -120,7 +120,7 @@ def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
 def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns() -> None:
     hub = _hub()
     connection, answer = _join(hub)
-    assert answer.assign.minor == version.MINOR
+    assert answer.assign.minor == contract.MINOR
     assert not _say(connection, failure=seedrl_pb2.Failure(reason="no\nlicence"))
     end = connection.outbox.get_nowait()
     assert end.code is grpc.StatusCode.UNAVAILABLE and "no licence" in end.details

@@ -16,7 +16,7 @@ from learner.serving.leases import Role, SlotTable
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
-from seedrl.wire import seedrl_pb2, version
+from seedrl.wire import contract, seedrl_pb2
 from seedrl.wire.framing import StepPayload
 from seedrl.wire.payload import StepLayout
 from seedrl.wire.spec import spec_message
@@ -48,7 +48,7 @@ def _join(hub: Hub, num_envs: int, sent: list[seedrl_pb2.Sent] | None = None) ->
     """An env server that has said Hello."""
     stream = Connection(hub, "peer", queue.SimpleQueue())
     hello = seedrl_pb2.Hello(
-        major=version.MAJOR, num_envs=num_envs, num_groups=1, host="h", pid=7, sent=sent or []
+        major=contract.MAJOR, num_envs=num_envs, num_groups=1, host="h", pid=7, sent=sent or []
     )
     stream.receive(seedrl_pb2.FromEnvServer(hello=hello))
     return stream

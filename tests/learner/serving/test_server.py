@@ -17,11 +17,10 @@ from learner.serving.server import Service, message_limit
 from seedrl.config import ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
-from seedrl.wire import seedrl_pb2, version
-from seedrl.wire.action_layout import ActionLayout
+from seedrl.wire import contract, seedrl_pb2
 from seedrl.wire.framing import ActionsPayload, StepPayload
-from seedrl.wire.local_link import Link
-from seedrl.wire.payload import StepLayout, split
+from seedrl.wire.link import Link
+from seedrl.wire.payload import ActionLayout, StepLayout, split
 from seedrl.wire.seedrl_pb2 import Sent
 from tests.learner.serving.scripted_env_server import (
     ENVIRONMENT,
@@ -184,8 +183,8 @@ _DIALOGUES: dict[str, tuple[Script, grpc.StatusCode, Sequence[str]]] = {
     "step first": ([StepPayload(b"")], INVALID, ["hello", "step"]),
     "hello twice": ([*_SHAKE, hello()], INVALID, ["step", "hello"]),
     "no environment": ([hello(num_envs=0)], INVALID, ["num_envs"]),
-    "wire 2": ([hello(major=2)], FAILED, [f"{version.MAJOR}.x", "2."]),
-    "newer wire": ([hello(major=9)], FAILED, [f"{version.MAJOR}.x", "9."]),
+    "wire 2": ([hello(major=2)], FAILED, [f"{contract.MAJOR}.x", "2."]),
+    "newer wire": ([hello(major=9)], FAILED, [f"{contract.MAJOR}.x", "9."]),
     "no spec": ([hello(), READ, _spec()], INVALID, ["observation"]),
     "no actions": (
         [

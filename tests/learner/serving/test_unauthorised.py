@@ -25,9 +25,9 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
-from seedrl.wire import seedrl_pb2, version
+from seedrl.wire import contract, seedrl_pb2
+from seedrl.wire.channel import LearnerConnection
 from seedrl.wire.credentials import Certificates, read_token, tls_advice
-from seedrl.wire.learner_connection import LearnerConnection
 from tests.patience import SECONDS
 
 _DAY = datetime.timedelta(days=1)
@@ -97,7 +97,7 @@ def _credentials(own: Path | None, authority: Path) -> grpc.ChannelCredentials |
 
 
 def _hello(*sent: seedrl_pb2.Sent) -> seedrl_pb2.FromEnvServer:
-    hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=2, host="h", pid=7, sent=sent)
+    hello = seedrl_pb2.Hello(major=contract.MAJOR, num_envs=2, host="h", pid=7, sent=sent)
     return seedrl_pb2.FromEnvServer(hello=hello)
 
 
@@ -208,7 +208,7 @@ def _check_nobody_is_there(site: _Site) -> None:
 _OTHER_USER = """
 import os, socket, sys
 import grpc
-from seedrl.wire import seedrl_pb2, version
+from seedrl.wire import seedrl_pb2, contract
 from seedrl.wire.channel import CONNECT
 
 path, address, token_file = sys.argv[1:]
@@ -221,7 +221,7 @@ for attempt in (
         print("admitted", attempt())
     except PermissionError:
         print("PermissionError")
-hello = seedrl_pb2.Hello(major=version.MAJOR, num_envs=2)
+hello = seedrl_pb2.Hello(major=contract.MAJOR, num_envs=2)
 message = seedrl_pb2.FromEnvServer(hello=hello).SerializeToString()
 with grpc.insecure_channel(address) as channel:
     try:

@@ -13,13 +13,13 @@ from seedrl.wire import seedrl_pb2_grpc
 from seedrl.wire.channel import (
     CONNECT,
     connect,
-    connect_method,
     learner_handler,
     server_options,
 )
 from seedrl.wire.framing import ActionsPayload, FramedStep, StepPayload, WireError
 from seedrl.wire.seedrl_pb2 import Finish, FromEnvServer, FromLearner, Hello
 from tests.patience import SECONDS, wait_until
+from tests.typed_call import connect_method
 
 _LIMIT = 2**16
 
@@ -84,7 +84,7 @@ def test_a_message_over_the_limit_is_refused_in_words(
     served: tuple[str, "queue.Queue[object]"],
 ) -> None:
     address, seen = served
-    steps = [FramedStep(bytes(length)) for length in (_LIMIT + 1, _LIMIT + _LIMIT // 4)]
+    steps = [FramedStep([bytes(n)], n) for n in (_LIMIT + 1, _LIMIT + _LIMIT // 4)]
     with connect(address, max_message_bytes=4 * _LIMIT) as channel:
         list(connect_method(channel)(iter(steps), timeout=SECONDS))
     for length in (65537, 81920):

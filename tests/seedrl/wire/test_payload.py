@@ -1,5 +1,6 @@
 """Payloads lie as the .proto says, survive the journey, and are refused when damaged."""
 
+import math
 import struct
 from typing import Any
 
@@ -9,16 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
-from seedrl.wire.action_layout import StepHeader, read_header
 from seedrl.wire.framing import (
     StepPayload,
     WireError,
-    decode_from_env_server,
     encode_from_env_server,
+    receive_from_env_server,
 )
-from seedrl.wire.payload import StepLayout, sequence_of, split
+from seedrl.wire.payload import (
+    ActionLayout,
+    StepHeader,
+    StepLayout,
+    ValueFaultError,
+    check_rewards,
+    pack_actions,
+    read_header,
+    sequence_of,
+    split,
+)
 
 _SPEC = EnvSpec({"b": ArraySpec((3,), "uint8"), "a": ArraySpec((), "float32")}, DiscreteSpec(2))
 _STEP = TimeStep(
@@ -61,31 +71,32 @@ def test_the_layout_is_the_literal_one_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "value", "reason"),
+    ("position", "value", "field"),
     [
-        (4, b"\x03", "expected a step of 2 environments, got 3"),
-        (17, b"\x03", "step_type 0, 1 or 2, got 3"),
-        (18, b"\x01", "zeros after step_type"),
-        (55, b"\x01", "zeros after observation.b"),
-        (24, struct.pack("<f", 1.0), "reward 0 on FIRST"),
-        (28, struct.pack("<f", np.nan), r"finite numbers in reward, got nan at \[1\]"),
-        (28, struct.pack("<f", -np.inf), "finite numbers in reward"),
-        (32, struct.pack("<f", 0.0), "discount 1, or 0 on LAST"),
-        (36, struct.pack("<f", 0.5), "discount 1, or 0 on LAST"),
-        (36, struct.pack("<f", np.nan), "discount 1, or 0 on LAST"),
-        (44, struct.pack("<f", np.inf), r"finite numbers in observation.a, got inf at \[1\]"),
+        (4, b"\x03", "environments"),
+        (17, b"\x03", "step_type"),
+        (18, b"\x01", "step_type"),
+        (55, b"\x01", "observation.b"),
+        (24, struct.pack("<f", 1.0), "reward"),
+        (28, struct.pack("<f", np.nan), "reward"),
+        (28, struct.pack("<f", -np.inf), "reward"),
+        (32, struct.pack("<f", 0.0), "discount"),
+        (36, struct.pack("<f", 0.5), "discount"),
+        (36, struct.pack("<f", np.nan), "discount"),
+        (44, struct.pack("<f", np.inf), "observation.a"),
     ],
 )
-def test_what_the_contract_rules_out_is_refused(position: int, value: bytes, reason: str) -> None:
+def test_what_the_contract_rules_out_is_refused(position: int, value: bytes, field: str) -> None:
     data = bytearray(_BYTES)
     data[position : position + len(value)] = value
-    with pytest.raises(WireError, match=reason):
+    with pytest.raises(WireError) as fault:
         StepLayout(_SPEC, 2).unpack(data)
+    assert field in str(fault.value)
 
 
 @pytest.mark.parametrize("data", [b"", _BYTES[:-1], _BYTES[:15], _BYTES + b"\0", _BYTES * 2])
 def test_another_length_is_refused(data: bytes) -> None:
-    with pytest.raises(WireError, match="expected a step payload of 56 bytes, got "):
+    with pytest.raises(WireError):
         StepLayout(_SPEC, 2).unpack(data)
 
 
@@ -94,7 +105,7 @@ def test_a_bool_has_two_values_only() -> None:
     step = _STEP._replace(observation=(np.ones((2, 8), np.bool_),))
     data = bytearray(StepLayout(spec, 2).pack(0, 0, step))
     data[-1] = 2
-    with pytest.raises(WireError, match=r"bools 0 or 1 in observation\.0"):
+    with pytest.raises(WireError):
         StepLayout(spec, 2).unpack(data)
 
 
@@ -152,7 +163,7 @@ def test_every_spec_makes_the_round_trip(
     layout = StepLayout(spec, num_envs)
     message = encode_from_env_server(layout.pack_framed(group, sequence, step))
     assert message == encode_from_env_server(StepPayload(layout.pack(group, sequence, step)))
-    data = decode_from_env_server(message)
+    data = receive_from_env_server(message)
     assert len(data) == layout.num_bytes and len(data) % 8 == 0
     assert read_header(data) == StepHeader(group, num_envs, sequence)
     _assert_equal_steps(spec, layout.unpack(data), step)
@@ -177,26 +188,33 @@ def test_damage_gives_a_wire_error_or_another_valid_step(
         assert layout.pack(*read_header(payload)[::2], damaged) == payload
 
 
+@pytest.mark.parametrize("size", [3, 5000])
 @pytest.mark.parametrize(
-    ("dtype", "value", "reason"),
+    ("dtype", "number"),
     [
-        ("float64", 1e300, r"fit into float32, .* in observation, got 1e\+300 at \[1, 0\]"),
-        ("float64", -3.5e38, "fit into float32"),
-        ("float64", np.nan, r"finite numbers in observation, got nan at \[1, 0\]"),
-        ("float64", -np.inf, "finite numbers in observation, got -inf"),
-        ("float16", np.inf, "finite numbers in observation, got inf"),
-        ("int64", 2**40 + 1, r"fit into int32, .* got 1099511627777 at \[1, 0\]"),
-        ("int64", 2**31, "fit into int32"),
-        ("int64", -(2**31) - 1, "fit into int32"),
-        ("uint64", 2**32, "fit into uint32"),
-        ("uint64", 2**64 - 1, "fit into uint32"),
+        ("float16", np.inf),
+        ("float32", np.nan),
+        ("float32", -np.inf),
+        ("float64", 1e300),
+        ("float64", -3.5e38),
+        ("float64", np.nan),
+        ("float64", -np.inf),
+        ("int64", 2**40 + 1),
+        ("int64", 2**31),
+        ("int64", -(2**31) - 1),
+        ("uint64", 2**32),
+        ("uint64", 2**64 - 1),
     ],
 )
-def test_what_a_learner_cannot_hold_is_refused(dtype: str, value: float, reason: str) -> None:
-    layout = StepLayout(EnvSpec(ArraySpec((1,), dtype), DiscreteSpec(2)), 2)
-    observation = np.array([[0], [value]], dtype)
-    with pytest.raises(WireError, match=reason):
+def test_what_a_learner_cannot_hold_is_refused(dtype: str, number: float, size: int) -> None:
+    layout = StepLayout(EnvSpec(ArraySpec((size,), dtype), DiscreteSpec(2)), 2)
+    observation = np.ones((2, size), dtype)
+    observation[0, 0] = 3e4 if dtype == "float16" else 2e9  # whose square few of them can hold
+    layout.unpack(layout.pack(0, 0, _STEP._replace(observation=observation)))
+    observation[1, 1] = number
+    with pytest.raises(ValueFaultError) as fault:
         layout.unpack(layout.pack(0, 0, _STEP._replace(observation=observation)))
+    assert (fault.value.row, fault.value.is_absurd) == (1, False)
 
 
 _METRICS = np.array([[0.5, np.nan, -1.0]], np.float32)
@@ -212,14 +230,11 @@ def test_metrics_of_last_rows_follow_the_observation() -> None:
     np.testing.assert_array_equal(layout.metrics(data), _METRICS)
 
 
-@pytest.mark.parametrize(
-    ("position", "value", "reason"),
-    [(60, struct.pack("<f", np.inf), "got infinity"), (71, b"\1", "zeros after metrics")],
-)
-def test_damaged_metrics_are_refused(position: int, value: bytes, reason: str) -> None:
+@pytest.mark.parametrize(("position", "value"), [(60, struct.pack("<f", np.inf)), (71, b"\1")])
+def test_damaged_metrics_are_refused(position: int, value: bytes) -> None:
     data = bytearray(_BYTES + _METRIC_BYTES)
     data[position : position + len(value)] = value
-    with pytest.raises(WireError, match=reason):
+    with pytest.raises(WireError):
         StepLayout(_SPEC, 2, num_metrics=3).metrics(data)
 
 
@@ -230,3 +245,96 @@ def test_a_message_may_hold_the_steps_of_several_groups() -> None:
     parts = list(split(first + second, layouts))
     assert [(group, sequence_of(data)) for group, data in parts] == [(1, 9), (0, 4)]
     assert [bytes(data) for _, data in parts] == [first, second]
+
+
+_BOX = BoxSpec((2,), (-3.0, 0.0), (3.0, 1.0))
+
+
+def test_actions_are_the_literal_ones_of_the_contract() -> None:
+    data = bytes.fromhex("01000000 03000000 0700000000000000 00000000 02000000 01000000 00000000")
+    assert pack_actions(1, 7, np.array([0, 2, 1], np.int32)) == data
+    header, actions = ActionLayout(DiscreteSpec(3), 3).unpack(data)
+    assert header == StepHeader(group=1, num_envs=3, sequence=7)
+    assert actions.dtype == np.int32 and actions.tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0" * 15,
+        pack_actions(0, 0, np.zeros(2, np.int32)),  # other environments
+        pack_actions(0, 0, np.zeros(3, np.int32))[:-1],
+        pack_actions(0, 0, np.zeros(3, np.int32)) + b"\0",
+        pack_actions(0, 0, np.zeros(3, np.int32))[:-1] + b"\1",  # padding
+        pack_actions(4, 0, np.array([0, 3, 0], np.int32)),
+        pack_actions(0, 0, np.array([0, 0, -1], np.int32)),
+    ],
+)
+def test_damaged_actions_are_refused(data: bytes) -> None:
+    with pytest.raises(WireError):
+        ActionLayout(DiscreteSpec(3), 3).unpack(data)
+
+
+def test_box_actions_are_the_literal_ones_of_the_contract() -> None:
+    data = bytes.fromhex(
+        "01000000 02000000 0700000000000000 0000803f 000080bf 0000003f 00000080"  # 1, -1, 0.5, -0
+    )
+    actions = np.array([[1, -1], [0.5, -0.0]], np.float32)
+    assert pack_actions(1, 7, actions) == data
+    layout = ActionLayout(_BOX, 2)
+    assert layout.num_bytes == len(data)
+    header, unpacked = layout.unpack(data)
+    assert header == StepHeader(group=1, num_envs=2, sequence=7)
+    assert unpacked.dtype == np.float32 and unpacked.tolist() == actions.tolist()
+
+
+@pytest.mark.parametrize("value", [1.0001, -2.0, np.nan, np.inf])
+def test_box_actions_beyond_the_contract_are_refused(value: float) -> None:
+    data = bytearray(pack_actions(5, 0, np.zeros((2, 2), np.float32)))
+    data[28:32] = struct.pack("<f", value)
+    with pytest.raises(WireError):
+        ActionLayout(_BOX, 2).unpack(data)
+
+
+def test_a_message_may_hold_the_actions_of_several_groups() -> None:
+    layouts = [ActionLayout(DiscreteSpec(3), 3), ActionLayout(DiscreteSpec(3), 1)]
+    first = pack_actions(0, 3, np.array([0, 1, 2], np.int32))
+    second = pack_actions(1, 8, np.array([1], np.int32))
+    parts = [layouts[group].unpack(data) for group, data in split(first + second, layouts)]
+    assert [(header, actions.tolist()) for header, actions in parts] == [
+        (StepHeader(0, 3, 3), [0, 1, 2]),
+        (StepHeader(1, 1, 8), [1]),
+    ]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64])
+def test_rewards_up_to_the_bound_are_taken(dtype: type) -> None:
+    check_rewards(np.array([-1000, 0, 1000], dtype), 1000.0)
+    check_rewards(np.array([-1000, 0, 1000], dtype))
+    check_rewards(np.full(100, 3.0, np.float32), 4.0)  # together more than the bound
+
+
+@pytest.mark.parametrize(
+    ("number", "most", "is_absurd"),
+    [
+        (math.nan, 1e6, False),
+        (math.inf, 0.0, False),
+        (-math.inf, 1e6, False),
+        (1e300, 0.0, False),
+        (1e300, 1e6, False),
+        (1e38, 1e6, True),
+        (-1.1e6, 1e6, True),
+    ],
+)
+def test_a_reward_beyond_it_is_the_fault_of_its_row(
+    number: float, most: float, is_absurd: bool
+) -> None:
+    reward = np.array([0.0, 1.0, number, 1.0])
+    with pytest.raises(ValueFaultError) as fault:
+        check_rewards(reward, most)
+    assert (fault.value.row, fault.value.is_absurd) == (2, is_absurd)
+
+
+def test_integers_that_overflow_when_multiplied_are_seen() -> None:
+    with pytest.raises(ValueFaultError):
+        check_rewards(np.array([2**32, 0], np.int64), 1e6)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seedrl.wire.printable import printable
+from seedrl.wire.contract import printable
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import grpc
 import numpy as np
 
 from envs_server.build import budget, check_assign, read_recipes
-from envs_server.client import Finished, Lease, Offer
+from envs_server.client import Lease, Offer
 from envs_server.errors import BuildError, EnvironmentFailedError
 from envs_server.sent_log import SentLog
 from learner.serving.batching import free_running
@@ -23,6 +23,7 @@ from learner.serving.ledger import ALWAYS, residues
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import TimeStep
+from seedrl.wire.contract import MINOR
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
@@ -46,7 +47,6 @@ from seedrl.wire.seedrl_pb2 import (
     Sent,
 )
 from seedrl.wire.spec import spec_message
-from seedrl.wire.version import MINOR
 from tests.tools.fuzz.target import Target, assert_one_line
 from tests.tools.fuzz.wire import hello
 
@@ -152,7 +152,7 @@ def hear_learner(data: bytes) -> bool:
                 read_recipes(message.assign.environments, (_CONSTANT,))
                 budget(message.assign)
                 return False
-            if isinstance(lease.handle(message), Finished):
+            if lease.handle(message) is not None:
                 break
     except (WireError, BuildError, EnvironmentFailedError) as error:
         assert_one_line(error)

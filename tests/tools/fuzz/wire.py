@@ -7,7 +7,7 @@ import numpy as np
 from seedrl.spec_json import decode_spec, encode_spec
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import TimeStep
-from seedrl.wire.action_layout import ActionLayout
+from seedrl.wire.contract import MAJOR, MINOR
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
@@ -17,8 +17,8 @@ from seedrl.wire.framing import (
     receive_from_env_server,
     receive_from_learner,
 )
-from seedrl.wire.local_link import Link
-from seedrl.wire.payload import Buffer, StepLayout, pack_actions, sequence_of, split
+from seedrl.wire.link import Link
+from seedrl.wire.payload import ActionLayout, Buffer, StepLayout, pack_actions, sequence_of, split
 from seedrl.wire.seedrl_pb2 import (
     Assign,
     Environment,
@@ -33,7 +33,6 @@ from seedrl.wire.seedrl_pb2 import (
     Sent,
 )
 from seedrl.wire.spec import spec_message
-from seedrl.wire.version import MAJOR, MINOR
 from tests.tools.fuzz.target import Target, assert_one_line
 
 _METRICS = 2

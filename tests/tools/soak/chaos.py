@@ -17,11 +17,12 @@ from pathlib import Path
 import grpc
 
 from seedrl.wire import channel
+from seedrl.wire.contract import MAJOR, MINOR
 from seedrl.wire.framing import ToLearner
 from seedrl.wire.seedrl_pb2 import EnvSpec, FromEnvServer, Hello, Ready, Sent
-from seedrl.wire.version import MAJOR, MINOR
 from tests.tools.soak.faulty import FAULTS
 from tests.tools.soak.world import World
+from tests.typed_call import connect_method
 
 Fault = Callable[[World, random.Random], None]
 
@@ -183,7 +184,7 @@ def _say(world: World, messages: list[ToLearner], seconds: float, token: str = "
         is_over.wait(seconds)
 
     with channel.connect(f"127.0.0.1:{world.port}", max_message_bytes=2**20) as connection:
-        call = channel.connect_method(connection)(say(), timeout=seconds, metadata=metadata)
+        call = connect_method(connection)(say(), timeout=seconds, metadata=metadata)
         with contextlib.suppress(grpc.RpcError):
             for _ in call:
                 pass

@@ -15,13 +15,19 @@ import socket
 import struct
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
-from seedrl.wire.framing import ActionsPayload, WireError, encode_from_learner, too_long
+from seedrl.timing import GRACE_SECONDS
+from seedrl.wire.framing import (
+    ActionsPayload,
+    FramedStep,
+    WireError,
+    encode_from_learner,
+    too_long,
+)
 
 Buffer: TypeAlias = bytes | memoryview
 
@@ -33,11 +39,12 @@ _LENGTH = struct.Struct("<I")
 _CREDENTIALS = struct.Struct("=iII")  # struct ucred of Linux: process, user, group
 _MOST_WAITING = 4096  # as many as Linux allows by default (net.core.somaxconn)
 _READ_AHEAD_BYTES = 2**16
-_SECRET_SECONDS = 1.0
 # The kernel holds what is sent but not read, and does not let us ask for more than it likes.
 _KERNEL_BUFFER_BYTES = 2**20
-# It counts up to twice this, and up to twice the bytes, for a message (Linux 6.18).
-_KERNEL_MESSAGE_BYTES = 512
+# Of that it gives this much at least (net.core.wmem_max is 208 KiB by default, and it counts up to
+# twice the bytes of a message and 512 more; Linux 6.18).
+_ROOM_BYTES = 2**17
+_MESSAGE_BYTES = 512
 
 
 class UnusableLinkError(Exception):
@@ -63,25 +70,29 @@ class Link:
         self._closing = threading.Lock()
         self._sending = threading.Lock()  # taken before the other; to `end` takes the other alone
 
-    def send(self, message: bytes) -> None:
+    def send(self, message: Buffer | FramedStep) -> None:
         """Sends `message`, and waits for the other side to make room.
 
-        Not to be mixed with `send_at_once`, which might come between the parts of a message.
+        Once it returns the memory of a step may be overwritten. Not to be mixed with
+        `send_at_once`, which might come between the parts of a message.
         """
-        parts = [_LENGTH.pack(len(message)), message]
+        if isinstance(message, FramedStep):
+            length, parts = message.num_bytes, (_LENGTH.pack(message.num_bytes), *message.parts)
+        else:
+            length, parts = len(message), (_LENGTH.pack(len(message)), message)
         try:
             with self._sending:
                 sent = self._connection.sendmsg(parts)
-                if sent < _LENGTH.size + len(message):
+                if sent < _LENGTH.size + length:  # a signal came between
                     self._connection.sendall(b"".join(parts)[sent:])
         except OSError:
             self.end()
 
-    def send_at_once(self, message: bytes) -> bool:
-        """Sends `message` without waiting; whether it could. If the link has no room it ends."""
-        parts = [_LENGTH.pack(len(message)), message]
+    def send_at_once(self, message: Buffer) -> bool:
+        """Sends `message` without waiting; False if it could not. Without room the link ends."""
         try:
             with self._closing:
+                parts = (_LENGTH.pack(len(message)), message)
                 sent = self._connection.sendmsg(parts, (), socket.MSG_DONTWAIT)
         except OSError:
             sent = 0
@@ -104,7 +115,7 @@ class Link:
         return self._read(socket.MSG_DONTWAIT)
 
     def fileno(self) -> int:
-        """What to wait at for something to receive."""
+        """Descriptor to wait at for something to receive."""
         return self._connection.fileno()
 
     def _read(self, flags: int) -> Sequence[Buffer] | None:
@@ -175,36 +186,35 @@ class Listener:
         self._socket.bind(_address(socket_name))
         # Other users can connect too: they must not fill the queue before the learner is in it.
         self._socket.listen(_MOST_WAITING)
+        # The learner connects before it says so in Assign, and sends the secret with connecting.
+        self._socket.settimeout(GRACE_SECONDS)
 
-    def accept(self, timeout: float, max_message_bytes: int) -> Link | None:
+    def accept(self, max_message_bytes: int) -> Link | None:
         """The link to whoever knows the secret; None if nobody has come in time."""
-        deadline = time.monotonic() + timeout
-        while (left := deadline - time.monotonic()) > 0:
-            self._socket.settimeout(left)
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                break
-            if _is_trusted(connection) and self._knows_secret(connection):
-                connection.settimeout(None)
-                return Link(connection, max_message_bytes)
-            connection.close()
-        return None
-
-    def _knows_secret(self, connection: socket.socket) -> bool:
-        # The learner sends it with connecting; other languages may send it in pieces. A timeout
-        # makes the socket non-blocking, so that MSG_WAITALL would not wait for the rest.
-        deadline = time.monotonic() + _SECRET_SECONDS
-        secret = b""
         try:
-            while (missing := len(self._secret) - len(secret)) > 0:
-                connection.settimeout(max(deadline - time.monotonic(), 0.001))
-                piece = connection.recv(missing)
-                if not piece or time.monotonic() > deadline:
-                    return False
-                secret += piece
+            while True:
+                connection, _ = self._socket.accept()
+                if self._is_learner(connection):
+                    connection.settimeout(None)
+                    return Link(connection, max_message_bytes)
+                connection.close()
         except OSError:
+            return None
+
+    def _is_learner(self, connection: socket.socket) -> bool:
+        # Any user can connect to an abstract socket: those of others are closed at once, so that
+        # none can take the time that the learner's connection has.
+        size = _CREDENTIALS.size
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+        _, uid, _ = _CREDENTIALS.unpack(credentials)
+        if uid not in (0, os.geteuid()):
             return False
+        connection.settimeout(GRACE_SECONDS)
+        secret = b""
+        # Other languages may send it in pieces.
+        with contextlib.suppress(OSError):
+            while piece := connection.recv(len(self._secret) - len(secret)):
+                secret += piece
         return secrets.compare_digest(secret, self._secret)
 
     def close(self) -> None:
@@ -212,32 +222,13 @@ class Listener:
         self._socket.close()
 
 
-def _is_trusted(connection: socket.socket) -> bool:
-    """Whether the peer is a process of this user or of root.
+def has_room(messages: Sequence[int]) -> bool:
+    """True if a link holds messages of these bytes, all unread.
 
-    Any user can connect to an abstract socket: those of others are closed at once, so that none can
-    take the time that the learner's connection has.
+    A learner waits for no env server: if its actions for all groups did not fit, the link would end
+    with the first steps, again and again.
     """
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, uid, _ = _CREDENTIALS.unpack(credentials)
-    return uid in (0, os.geteuid())
-
-
-def require_room(messages: Sequence[int]) -> None:
-    """Raises UnusableLinkError if a link has no room for messages of these bytes, all unread.
-
-    A learner waits for nobody: where its actions for all groups of an env server do not fit, the
-    link would end with the first steps, again and again. A new socket says what all are given.
-    """
-    with socket.socket(socket.AF_UNIX) as example:
-        example.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER_BYTES)
-        # The kernel gives twice what is asked for, because it counts more than the bytes.
-        room = example.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) // 2
-    if sum(messages) + _KERNEL_MESSAGE_BYTES * len(messages) > room:
-        raise UnusableLinkError(
-            f"its actions, of {sum(messages)} bytes for {len(messages)} group(s), are more than a "
-            f"socket of the kernel holds: {room} bytes (sysctl net.core.wmem_max)"
-        )
+    return sum(messages) + _MESSAGE_BYTES * len(messages) <= _ROOM_BYTES
 
 
 def listen() -> Listener | None:

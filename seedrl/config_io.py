@@ -29,7 +29,6 @@ from seedrl.programs import extras
 # Fields of earlier versions, and their names of today.
 RENAMED = {
     "agent.earlier_rows": "agent.earlier_steps",
-    "agent.kl_stop": "agent.target_kl",
     "agent.piece_rows": "agent.chunk_steps",
     "agent.priority_mix": "agent.priority_eta",
     "agent.target_rate": "agent.tau",

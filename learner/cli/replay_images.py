@@ -94,7 +94,7 @@ def observations(replay: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         for name, values in sorted(replay.items())
         if name.startswith(_OBSERVATION)
     }
-    if not found or "replay.mass" not in replay:
+    if not found or "replay.sampling_weight" not in replay:
         raise CheckpointError(
             "expected a prioritized replay, got an on-policy queue, which keeps no sequence that "
             "has been learned from"
@@ -116,7 +116,7 @@ def sampled_frames(
     `observations`. Raises CheckpointError if no sequence is complete.
     """
     frames = observations(replay)[observation][_SHARD]
-    mass, link = replay["replay.mass"][_SHARD], replay["replay.next"][_SHARD]
+    mass, link = replay["replay.sampling_weight"][_SHARD], replay["replay.next"][_SHARD]
     if not mass.any():
         raise CheckpointError("expected a replay with a complete sequence, got none; train longer")
     weights = mass.astype(np.float64)

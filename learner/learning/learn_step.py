@@ -178,7 +178,7 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         # The stored key stays equal on all devices; the keys for drawing differ by device.
         next_key, key = jax.random.split(state.key)
         sample_key, update_key = jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))
-        sequence, weights, places = memory.sample(stored, draw, sample_key, largest)
+        sequence, weights, indices = memory.sample(stored, draw, sample_key, largest)
         check_learning(agent, state.agent, sequence)  # once, when this is traced
         # Only sequences of an empty shard have no weight at all.
         over = over_devices(jnp.any(weights > 0), AXIS)
@@ -203,7 +203,7 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         key = jnp.where(is_enabled, next_key, state.key)
         new_state = LearnerState._make((*new, key))
         written = priorities_after(output, weights, is_applied, is_enabled)
-        new_stored = memory.write_back(stored, places, written)
+        new_stored = memory.write_back(stored, indices, written)
         numbers = packed(
             {
                 **_reduced(output.metrics, over),

@@ -72,12 +72,10 @@ class Update(Protocol):
         weights: Array,
         key: Array,
         mean: Callable[[Tree], Tree],
-    ) -> tuple[AgentState, UpdateOutput]:
-        """See Agent."""
-        ...
+    ) -> tuple[AgentState, UpdateOutput]: ...  # see Agent
 
 
-# The defaults of `Agent` are functions with names, so that a trace and a traceback show them.
+# The defaults of `Agent`: functions with names, so that a trace and a traceback show them.
 
 
 def no_initial_priorities(steps: StoredStep) -> Array:
@@ -105,10 +103,9 @@ def all_params(params: Tree) -> Tree:
     return params
 
 
-def batch_as_sampled(
+def _batch_as_sampled(
     state: AgentState, sequence: Sequence, weights: Array
 ) -> tuple[Sequence, Array]:
-    """The `preprocess_batch` of an agent that learns from a batch as it was sampled."""
     del state
     return sequence, weights
 
@@ -171,7 +168,7 @@ class Agent(NamedTuple):
     minibatches: int = 1
     chunks: int = 1
     preprocess_batch: Callable[[AgentState, Sequence, Array], tuple[Sequence, Array]] = (
-        batch_as_sampled
+        _batch_as_sampled
     )
     update_statistics: Callable[
         [AgentState, Sequence, Callable[[Tree], Tree]], tuple[AgentState, Tree]
@@ -197,8 +194,6 @@ class AgentConfig(Protocol):
     @property
     def window(self) -> WindowSpec:
         """The window, known before the environment is."""
-        ...
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent for environments of this spec."""
-        ...

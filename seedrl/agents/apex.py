@@ -1,7 +1,8 @@
 """Ape-X DQN: Q-learning from n-step transitions of prioritized replay (Horgan et al. 2018).
 
 From top to bottom: the configuration, the agent that it builds, its optimizer, the loss,
-priorities. It acts as R2D2 does, and stores the same: the Q-values of every time step.
+priorities. It acts as R2D2 does, stores the same (the Q-values of every time step), and has the
+same errors: `seedrl.agents.r2d2.td_errors`.
 """
 
 import functools
@@ -24,7 +25,7 @@ from seedrl.agents.gradient_update import (
     periodic_copy,
 )
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
-from seedrl.agents.r2d2 import act, q_metrics
+from seedrl.agents.r2d2 import act, q_metrics, td_errors
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.fields import check_fields
@@ -32,13 +33,13 @@ from seedrl.networks.build import NetworkCarry
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.rl.exploration import epsilons
-from seedrl.rl.q_learning import TDErrors, n_step_td_errors
-from seedrl.rl.returns import scaled, steps_to_bootstrap
-from seedrl.rl.value_scaling import ValueScaling, identity, signed_hyperbolic
+from seedrl.rl.q_learning import TDErrors
+from seedrl.rl.returns import steps_to_bootstrap
+from seedrl.rl.value_scaling import ValueScaling, identity
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StoredStep, Tree
 
-# Of a transition without an error: 0 would mean that nothing can ever be learned from it.
+# Of a transition without an error.
 _SMALLEST_PRIORITY = 1e-6
 
 
@@ -72,8 +73,6 @@ class ApexConfig:
       optimizer_epsilon: of either optimizer. Paper: 1.5e-7.
       max_gradient_norm: gradients are scaled down to this global norm. Paper: 40.
       target_update_interval: updates between two copies to the target network. Paper: 2500.
-      value_scaling: whether Q-values are rescaled by h, as R2D2's are. Paper: no.
-      value_scaling_epsilon: epsilon of h.
       exploration_base: epsilon of the most exploratory slot. Paper: 0.4.
       exploration_alpha: exponents of epsilon range from 1 to 1 + alpha. Paper: 7.
       evaluation_epsilon: epsilon of evaluation slots. As R2D2's.
@@ -92,8 +91,6 @@ class ApexConfig:
     optimizer_epsilon: float = 1.5e-7
     max_gradient_norm: float = 40.0
     target_update_interval: int = 2500
-    value_scaling: bool = False
-    value_scaling_epsilon: float = 1e-3
     exploration_base: float = 0.4
     exploration_alpha: float = 7.0
     evaluation_epsilon: float = 1e-3
@@ -103,8 +100,7 @@ class ApexConfig:
             "agent.",
             self,
             positive="reward_scale learning_rate optimizer_epsilon max_gradient_norm",
-            at_least_0="earlier_steps reward_clip learning_rate_decay_updates "
-            "value_scaling_epsilon exploration_alpha",
+            at_least_0="earlier_steps reward_clip learning_rate_decay_updates exploration_alpha",
             at_least_1="n_steps target_update_interval",
             fractions="gamma exploration_base evaluation_epsilon",
             below_1="rmsprop_decay",
@@ -117,8 +113,8 @@ class ApexConfig:
 
     @property
     def scaling(self) -> ValueScaling:
-        """How Q-values are rescaled."""
-        return signed_hyperbolic(self.value_scaling_epsilon) if self.value_scaling else identity()
+        """Q-values are not rescaled."""
+        return identity()
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent for environments of this spec.
@@ -164,11 +160,7 @@ def _optimizer(config: ApexConfig) -> optax.GradientTransformation:
 
 
 def _scale_by_std(decay: float, epsilon: float) -> optax.GradientTransformation:
-    """`optax.scale_by_stddev`, g / √(v + ε), for gradients that hardly change as well.
-
-    Their variance v is the difference of two numbers that are nearly equal. Rounding may make it
-    negative, and optax's result NaN: a gradient of 3 does after some updates.
-    """
+    """`optax.scale_by_stddev`, g / √(v + ε), for gradients that hardly change as well."""
     moments = optax.scale_by_stddev(decay, epsilon)
 
     def update(
@@ -177,6 +169,8 @@ def _scale_by_std(decay: float, epsilon: float) -> optax.GradientTransformation:
         _, state = moments.update(gradients, state, params)
 
         def scaled_by(gradient: Array, mean: Array, mean_square: Array) -> Array:
+            # Of a gradient that hardly changes this is the difference of nearly equal numbers:
+            # rounding may make it negative, and optax's result NaN. A gradient of 3 did.
             variance = jnp.maximum(mean_square - jnp.square(mean), 0.0)
             return gradient * jax.lax.rsqrt(variance + epsilon)
 
@@ -211,13 +205,10 @@ def _loss(
     weights: Array,
     key: Array,
 ) -> tuple[Array, LossOutput]:
-    """Weighted mean over B of half the squared n-step errors; priorities `[B] float32`.
+    """L = mean_B w ½ δ² (Horgan et al. 2018, section 3.1), and priorities `[B] float32`.
 
     `sequence` has leaves `[T, B, ...]` with `T = window.length`; its carry is not used. `weights`
-    is `[B] float32`. The network is evaluated on the trained time step, and on the one that its
-    return bootstraps from: of n + 1 time steps only two cost a forward pass.
-
-    Source: Horgan et al. 2018, section 3.1: n-step double Q-learning.
+    is `[B] float32`.
     """
     del key  # nothing is drawn
     steps, window = sequence.steps, config.window
@@ -226,6 +217,8 @@ def _loss(
     # Without a core, and with the earlier steps to fill its frames, any carry will do.
     carry = initial_carry(network, weights.shape[0])
     inputs = inputs_of_sequence(sequence._replace(carry=carry))
+    # The network is evaluated on the trained time step, and on the one that its return bootstraps
+    # from: of n + 1 time steps only two cost a forward pass.
     start = jnp.full(weights.shape, window.burn_in, jnp.int32)
     after = steps.timestep.step_type[window.burn_in :]
     end = start + steps_to_bootstrap(after, n_steps=window.bootstrap)
@@ -236,11 +229,12 @@ def _loss(
     q_start = q_values(params, start)
     q_end = q_values(jax.lax.stop_gradient(params), end)
     # Of all steps after the first, the return uses only the one that it bootstraps from.
-    td = _td_errors(
+    td = td_errors(
         config,
         jnp.stack([q_start] + [q_end] * window.bootstrap),
         jnp.stack([q_values(target, end)] * (1 + window.bootstrap)),
         steps,
+        reward_clip=config.reward_clip,
     )
     mean = jnp.mean(weights * 0.5 * jnp.square(td.errors[0]))
     output = LossOutput(jax.lax.stop_gradient(_priorities(td)), q_metrics(q_start[None], td))
@@ -262,34 +256,17 @@ def _q_values_at(
     return q_values[0]
 
 
-def _td_errors(config: ApexConfig, q_online: Array, q_target: Array, steps: StoredStep) -> TDErrors:
-    """δ of the trained time step, `[1, B]`, from Q-values `[1 + n, B, A]` of it and later ones."""
-    reward = scaled(steps.timestep.reward, config.reward_scale, config.reward_clip)
-    timestep = steps.timestep._replace(reward=reward, observation=())
-    transition: StoredStep = jax.tree.map(
-        lambda leaf: leaf[config.earlier_steps :],
-        steps._replace(timestep=timestep, version=(), extras=()),
-    )
-    return n_step_td_errors(
-        q_online,
-        q_target,
-        steps=transition,
-        n_steps=config.n_steps,
-        gamma=config.gamma,
-        scaling=config.scaling,
-    )
-
-
 def _priorities(td: TDErrors) -> Array:
+    # p = |δ| (section 3.1). 0, for a time step that is not trained, would mean that nothing can
+    # ever be learned from a transition.
     sizes = jnp.maximum(jnp.abs(td.errors[0]), _SMALLEST_PRIORITY)
     return jnp.where(td.is_trained[0], sizes, 0.0)
 
 
 def _initial_priorities(config: ApexConfig, steps: StoredStep) -> Array:
-    """`[B] float32`, of sequences `[T, B]`, from the Q-values stored when acting.
-
-    Both the action and its value are the acting network's, which has no target.
-    """
+    """`[B] float32`, of sequences `[T, B]`, from the Q-values stored when acting."""
     chex.assert_shape(steps.action, (config.window.length, None))
+    # Both the action and its value are the acting network's, which has no target.
     q_acting = steps.extras[config.earlier_steps :]
-    return _priorities(_td_errors(config, q_acting, q_acting, steps))
+    td = td_errors(config, q_acting, q_acting, steps, reward_clip=config.reward_clip)
+    return _priorities(td)

@@ -21,20 +21,8 @@ class LossOutput(NamedTuple):
 # Target networks: older parameters, with which targets are computed.
 
 
-def no_target(params: Tree) -> Tree:
-    """The target of an agent without one."""
-    del params
-    return ()
-
-
-def keep_target(params: Tree, target: Tree, updates: Array) -> Tree:
-    """A target that never changes; also for an agent without one."""
-    del params, updates
-    return target
-
-
 def copied(params: Tree) -> Tree:
-    """Parameters that share no memory with `params`, which an update consumes."""
+    """Parameters that share no memory with `params`: the update donates their buffers."""
     return jax.tree.map(jnp.copy, params)
 
 
@@ -55,12 +43,6 @@ def polyak_average(tau: float, params: Tree, target: Tree) -> Tree:
     return optax.incremental_update(params, target, tau)
 
 
-def no_metrics(optimizer: Tree) -> Mapping[str, Array]:
-    """For an optimizer without metrics."""
-    del optimizer
-    return {}
-
-
 class GradientUpdate(NamedTuple):
     """One step down the gradient of a loss, then the target: an `Agent.update`.
 
@@ -75,9 +57,10 @@ class GradientUpdate(NamedTuple):
 
     loss: Callable[[Tree, Tree, Sequence, Array, Array], tuple[Array, LossOutput]]
     optimizer: optax.GradientTransformation
-    init_target: Callable[[Tree], Tree] = no_target
-    update_target: Callable[[Tree, Tree, Array], Tree] = keep_target
-    optimizer_metrics: Callable[[Tree], Mapping[str, Array]] = no_metrics
+    # An agent without a target network has `()`.
+    init_target: Callable[[Tree], Tree] = lambda params: ()
+    update_target: Callable[[Tree, Tree, Array], Tree] = lambda params, target, updates: target
+    optimizer_metrics: Callable[[Tree], Mapping[str, Array]] = lambda optimizer: {}
 
     def init_state(self, params: Tree) -> AgentState:
         """See `Agent.init_state`."""
@@ -122,36 +105,23 @@ class GradientUpdate(NamedTuple):
 
 
 def learning_rate_of(config: Any, *, steps_per_update: int = 1) -> optax.ScalarOrSchedule:
-    """The config's `learning_rate`, as a schedule if `learning_rate_decay_updates` is not 0.
-
-    `steps_per_update`: optimizer steps of one update, because an optimizer counts minibatches.
-    """
+    """The config's `learning_rate`, as a schedule if `learning_rate_decay_updates` is not 0."""
     if not config.learning_rate_decay_updates:
         rate: float = config.learning_rate
         return rate
+    # An optimizer counts minibatches.
     steps = config.learning_rate_decay_updates * steps_per_update
     return optax.linear_schedule(config.learning_rate, 0.0, steps)
 
 
 def learning_rate_metrics(rate: optax.ScalarOrSchedule, optimizer: Tree) -> dict[str, Array]:
-    """The learning rate of the next step of an optimizer in this state, if it is a schedule.
-
-    Computed beside the optimizer, from its own counter: it changes nothing of it.
-    """
+    """The learning rate of the next step of an optimizer in this state, if it is a schedule."""
     if not callable(rate):
         return {}
-    (schedule,) = filter(_is_schedule, jax.tree.leaves(optimizer, is_leaf=_is_schedule))
+    # From the optimizer's own counter.
+    leaves = jax.tree.leaves(optimizer, is_leaf=_is_schedule)
+    (schedule,) = filter(_is_schedule, leaves)
     return {"learning_rate": jnp.asarray(rate(schedule.count), jnp.float32)}
-
-
-def with_schedule_of(optimizer: Tree, advanced: Tree) -> Tree:
-    """`optimizer`, but as far down its schedule as `advanced`, another state of it."""
-    return jax.tree.map(
-        lambda own, other: other if _is_schedule(other) else own,
-        optimizer,
-        advanced,
-        is_leaf=_is_schedule,
-    )
 
 
 def _is_schedule(node: Any) -> bool:

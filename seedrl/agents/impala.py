@@ -22,12 +22,7 @@ from seedrl.agents.gradient_update import (
     learning_rate_metrics,
     learning_rate_of,
 )
-from seedrl.agents.inputs import (
-    AgentCarry,
-    initial_carry,
-    inputs_of_sequence,
-    inputs_of_step,
-)
+from seedrl.agents.inputs import AgentCarry, initial_carry, inputs_of_sequence, inputs_of_step
 from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import check_fields
@@ -35,6 +30,7 @@ from seedrl.networks.config import ActorCriticConfig
 from seedrl.networks.network import Network
 from seedrl.rl.distributions import Categorical
 from seedrl.rl.returns import scaled
+from seedrl.rl.surrogate import mean_of
 from seedrl.rl.vtrace import VTrace, VTraceSettings, vtrace
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, TimeStep, Tree
@@ -44,17 +40,14 @@ from seedrl.types import Array, Sequence, TimeStep, Tree
 class ImpalaConfig:
     """IMPALA. "Paper" is Espeholt et al. 2018, appendix D; deviations are named.
 
-    It learns on policy, as nearly as acting and learning at once allow: its `replay` is a
-    `seedrl.replay.queue.QueueConfig`, and V-trace corrects for the updates in between.
-
-    The loss is a mean over time steps, as in SEED RL and Acme, where the paper and its code sum
-    over time and batch: so learning rate and gradient norm are of another size than theirs.
+    Its `replay` is a `seedrl.replay.queue.QueueConfig`; V-trace corrects for the updates between
+    acting and learning. The loss is a mean over time steps, as in SEED RL and Acme, where the paper
+    sums: learning rate and gradient norm are of another size than there.
 
     Attributes:
       network: a frozen dataclass whose `build(spec)` gives a `Network` of a `PolicyAndValue`.
       unroll: trained time steps of a sequence. Paper: 20 for Atari, 100 for DMLab. One more
-        follows, from which the value is bootstrapped, and the next sequence starts after it: no
-        two sequences share a time step, and one of unroll + 1 is not trained.
+        follows, which bootstraps and is not trained; no two sequences share a time step.
       gamma: discount of one step. Paper: 0.99.
       vtrace_lambda: lambda of V-trace. Paper: 1.
       rho_bar: caps the importance ratio in temporal differences. Paper: 1.
@@ -62,14 +55,14 @@ class ImpalaConfig:
       pg_rho_bar: caps it in the policy gradient. Paper: 1.
       value_cost: weight of half the squared error of the value. Paper: 0.5.
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01 for Atari.
-      normalize_observations: whether arrays of floats of an observation are seen with mean 0 and
-        std 1 over all trained time steps so far, clipped to plus or minus 10.
-      normalize_images: whether images are seen so, too, each pixel by itself, and not divided by
-        255: what is small and rare in them, such as a ball, is seen from the first.
-      normalize_rewards: whether rewards are divided by the std of their discounted sums so
-        far, and clipped to plus or minus 10, before they are seen, scaled and learned from.
-      reward_scale: rewards are multiplied by this when they are learned from. Values of hundreds,
-        brought to about 1, are learned sooner; scale `entropy_cost` with it.
+      normalize_observations: whether floats of an observation are seen with mean 0 and std 1 over
+        all trained time steps so far, clipped to plus or minus 10.
+      normalize_images: whether pixels are seen so, too, and not divided by 255: what is small and
+        rare, such as a ball, is seen from the first.
+      normalize_rewards: whether rewards are divided by the std of their discounted sums so far, and
+        clipped to plus or minus 10, before they are seen, scaled and learned from.
+      reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
+        about 1, are learned sooner; scale `entropy_cost` with it.
       reward_clip: and then clipped to plus or minus this; 0 clips none. Paper: 1 for Atari.
       learning_rate: of Adam. SEED RL: 4.8e-4.
       learning_rate_decay_updates: updates over which the learning rate falls linearly to 0; 0 keeps
@@ -118,17 +111,6 @@ class ImpalaConfig:
     def window(self) -> WindowSpec:
         """Sequences of `unroll + 1` time steps, one after another."""
         return WindowSpec(burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1)
-
-    @property
-    def vtrace(self) -> VTraceSettings:
-        """The part of the configuration that V-trace depends on."""
-        return VTraceSettings(
-            gamma=self.gamma,
-            vtrace_lambda=self.vtrace_lambda,
-            rho_bar=self.rho_bar,
-            c_bar=self.c_bar,
-            pg_rho_bar=self.pg_rho_bar,
-        )
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent for environments of this spec.
@@ -193,11 +175,10 @@ def _loss(
     weights: Array,
     key: Array,
 ) -> tuple[Array, LossOutput]:
-    """Policy gradient, value loss and entropy: means over `U * B` time steps; LAST counts as 0.
+    """L = -log π(a) A + value_cost ½ (v - V)² - entropy_cost H(π).
 
-      L = -log π(a) A + value_cost ½ (v - V)² - entropy_cost H(π)
-
-    `sequence` has leaves `[U + 1, B, ...]`, its extras are log μ(a); `weights` is `[B] float32`.
+    Means over `U * B` time steps; LAST counts as 0. `sequence` has leaves `[U + 1, B, ...]`, its
+    extras are log μ(a); `weights` is `[B] float32`.
 
     Source: Espeholt et al. 2018, section 4.2.
     """
@@ -211,7 +192,8 @@ def _loss(
     log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_steps]
     reward = scaled(steps.timestep.reward, config.reward_scale, config.reward_clip)
     rewarded = steps.timestep._replace(reward=reward)
-    corrected = vtrace(log_ratios, output.value, rewarded, config.vtrace)
+    settings = VTraceSettings(*(getattr(config, name) for name in VTraceSettings._fields))
+    corrected = vtrace(log_ratios, output.value, rewarded, settings)
     trained = corrected.is_trained * weights[None]
     errors = corrected.targets - output.value[:num_steps]
     policy_loss = -jnp.mean(trained * log_policy * corrected.advantages)
@@ -230,13 +212,9 @@ def _loss(
 
 def _metrics(config: ImpalaConfig, log_ratios: Array, corrected: VTrace) -> dict[str, Array]:
     is_trained = corrected.is_trained
-    num_trained = jnp.maximum(jnp.sum(is_trained, dtype=jnp.float32), 1.0)
     log_ratios = jnp.where(is_trained, log_ratios, 0.0)  # ratios of 1
     ratios = jnp.exp(log_ratios)
-
-    def mean(values: Array) -> Array:
-        return jnp.sum(jnp.where(is_trained, values, 0.0)) / num_trained
-
+    mean = functools.partial(mean_of, is_trained=is_trained)
     return {
         "advantage_size": mean(jnp.abs(corrected.advantages)),
         "behaviour_kl": mean(ratios - 1.0 - log_ratios),

@@ -15,8 +15,7 @@ class AgentCarry(NamedTuple):
 
     Attributes:
       network: the network's recurrent state.
-      previous_action: `[B] int32`, the action executed on the step before; ignored on FIRST. Of a
-        box `[B, *shape] float32`.
+      previous_action: `[B] int32`, or of a box `[B, *shape] float32`; ignored on FIRST.
     """
 
     network: Tree
@@ -61,16 +60,15 @@ def unrolled_after_burn_in(
 ) -> Tree:
     """The network's output for a sequence `[T, B]` from time step `burn_in` on: `[T - burn_in, B]`.
 
-    The stored recurrent state was made by older parameters. The burn-in brings it up to date: the
-    first `burn_in` time steps are unrolled only for the state that they end with, and their output
-    is dropped (Kapturowski et al. 2019, section 3).
-
-    This is where the gradient of the burn-in stops: at the parameters that unroll it, and again at
-    the recurrent state that it hands over.
+    Source: Kapturowski et al. 2019, section 3.
     """
     inputs = inputs_of_sequence(sequence)
     carry = sequence.carry.network
     if burn_in:
+        # Older parameters made the stored recurrent state; the burn-in brings it up to date. Its
+        # time steps are unrolled only for the state that they end with.
+        # The gradient of the burn-in stops here: at the parameters that unroll it, and again below
+        # at the recurrent state that it hands over.
         before = jax.tree.map(lambda leaf: leaf[:burn_in], inputs)
         _, carry = network.unroll(jax.lax.stop_gradient(params), carry, before)
     after = jax.tree.map(lambda leaf: leaf[burn_in:], inputs)
@@ -83,19 +81,10 @@ def cut_into_chunks(
 ) -> Sequence:
     """`[T, B]` -> `[P, T / P * B]`: every P = `chunk_steps` time steps become a sequence.
 
-    Minibatches of chunks hold time steps of many sequences. Each chunk starts from the recurrent
-    state that `network` has there: at the start of the sequence the one of acting, and `params`
-    unroll it to the later chunks. Stacked frames are therefore exact; the state of a recurrent
-    core depends on parameters, and is as if burnt in from the start of the sequence. No gradient
-    flows from a chunk to the one before it.
-
-    Chunk i of sequence b is at column i B + b.
-
-    Args:
-      network: of an agent whose carry is an `AgentCarry`.
-      params: of the network.
-      chunk_steps: P, of which T must be a multiple.
-      sequence: `[T, B]`.
+    Each chunk starts from the recurrent state that `network` has there: at the start of the
+    sequence the one of acting, and `params` unroll it to the later chunks. So stacked frames are
+    exact, and a recurrent core is as if burnt in from the start of the sequence. No gradient flows
+    from a chunk to the one before it. Chunk i of sequence b is at column i B + b.
     """
     num_steps = sequence.steps.timestep.reward.shape[0]
     num_chunks, rest = divmod(num_steps, chunk_steps)
@@ -119,6 +108,6 @@ def cut_into_chunks(
 
 
 def _as_columns(leaf: Array) -> Array:
-    """`[N, P, B, ...]` -> `[P, N B, ...]`."""
+    # `[N, P, B, ...]` -> `[P, N B, ...]`.
     leaf = jnp.moveaxis(leaf, 1, 0)
     return leaf.reshape(leaf.shape[0], -1, *leaf.shape[3:])

@@ -35,7 +35,6 @@ PPO = {
         "PPO: 1 - Var(target - V) / Var(target), by V when acting; 1 is a perfect critic, 0 or "
         "less one that is worse than a constant"
     ),
-    "stopped_fraction": "PPO with `target_kl`: share of minibatches that were left out",
 }
 SAC = {
     "critic_loss": "SAC: half the squared errors of both critics, mean over time steps",

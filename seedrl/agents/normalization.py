@@ -5,7 +5,6 @@ itself uses those of its parameters' version, and checkpoints hold them.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
+from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.networks.torsos import is_image
 from seedrl.specs import ArraySpec, EnvSpec
@@ -21,7 +21,7 @@ from seedrl.types import Array, Sequence, StepType, TimeStep, Tree
 
 # Added to a variance before its root is taken, as in the VecNormalize of Stable-Baselines3.
 EPSILON = 1e-8
-# Bound of normalized observations and rewards, in standard deviations, as in VecNormalize.
+# Bound of normalized observations and rewards, in stds, as in VecNormalize.
 LIMIT = 10.0
 # Smallest std of a pixel, in grey levels of uint8: the first change of a pixel that has hardly ever
 # changed is no larger an event than a change of others.
@@ -57,9 +57,6 @@ def batch_statistics(
 ) -> RunningStatistics:
     """Statistics of one batch, over all devices.
 
-    In two passes, the second of which corrects the mean of the first: values far from 0, or many of
-    them, cost no precision.
-
     Args:
       values: `[T, B, ...]`, this device's part of the batch, of equal size on all devices.
       is_counted: `[T, B] bool`; values that are not counted may be anything, NaN too.
@@ -76,6 +73,8 @@ def batch_statistics(
     def average(values: Array) -> Array:
         return jnp.mean(values, axis=(0, 1), dtype=jnp.float32)
 
+    # In two passes, the second of which corrects the mean of the first: values far from 0, or many
+    # of them, cost no precision.
     share, total = mean((jnp.mean(is_counted, dtype=jnp.float32), average(values)))
     divisor = jnp.where(share > 0, share, 1.0)
     first = total / divisor
@@ -163,6 +162,17 @@ class Normalization(NamedTuple):
     gamma: float
     images: bool = False
 
+    def covers(self, leaf: ArraySpec) -> bool:
+        """True if an array of the observation is normalized."""
+        if leaf.dtype == "uint8":
+            return self.images and is_image(leaf)
+        return self.observations and leaf.dtype.startswith("float")
+
+    def leaves(self, observation: Tree) -> list[tuple[Array, bool]]:
+        """Arrays of an observation, in wire order, each with True if it is normalized."""
+        covered = [self.covers(leaf) for _, leaf in self.spec.leaves()]
+        return list(zip(self.spec.flatten(observation), covered, strict=True))
+
 
 def normalization_of(config: Any, spec: EnvSpec) -> Normalization:
     """The normalization that an agent's configuration names."""
@@ -174,7 +184,7 @@ def seen_by_agent(settings: Normalization) -> EnvSpec:
     """The spec that the inner agent is built for: normalized images are float16, 0 their mean."""
     leaves = [
         dataclasses.replace(leaf, dtype="float16")
-        if leaf.dtype == "uint8" and _is_normalized(settings, leaf)
+        if leaf.dtype == "uint8" and settings.covers(leaf)
         else leaf
         for _, leaf in settings.spec.leaves()
     ]
@@ -184,11 +194,7 @@ def seen_by_agent(settings: Normalization) -> EnvSpec:
 def with_normalization(agent: Agent, settings: Normalization) -> Agent:
     """`agent`, acting on and learning from normalized time steps; itself if nothing is normalized.
 
-    It must learn from each time step once: statistics are over the time steps that `agent.window`
-    trains, of each batch once, after its last epoch. So a batch that was acted by the newest
-    parameters is learned from with the very statistics by which it was acted.
-
-    It must have been built for `seen_by_agent(settings)`.
+    It must have been built for `seen_by_agent(settings)`, and learn from each time step once.
 
     Raises ConfigError if observations are to be normalized and hold no floats, or images and there
     are none.
@@ -205,72 +211,117 @@ def with_normalization(agent: Agent, settings: Normalization) -> Agent:
         sums = jnp.zeros(batch_size) if settings.rewards else ()
         return NormalizedCarry(agent.initial_carry(batch_size), sums)
 
-    def init_state(params: NormalizedParams) -> AgentState:
-        return agent.init_state(params.agent)._replace(params=params)
+    def act(
+        actor_params: NormalizedParams,
+        carry: NormalizedCarry,
+        timestep: TimeStep,
+        exploration: Array,
+        key: Array,
+    ) -> ActOutput:
+        seen = normalized(settings, actor_params, timestep)
+        output = agent.act(actor_params.agent, carry.agent, seen, exploration, key)
+        sums: Any = carry.discounted_sum
+        if settings.rewards:
+            sums = _next_sum(settings.gamma, sums, timestep)  # of rewards as they arrived
+        return output._replace(carry=NormalizedCarry(output.carry, sums))
 
-    def actor_params(params: NormalizedParams) -> NormalizedParams:
-        return params._replace(agent=agent.actor_params(params.agent))
+    def preprocess_batch(
+        state: AgentState, sequence: Sequence, weights: Array
+    ) -> tuple[Sequence, Array]:
+        # By the statistics before this batch: one that the newest parameters acted is learned from
+        # with the very statistics by which it was acted.
+        params = state.params
+        timestep = normalized(settings, params, sequence.steps.timestep)
+        seen = Sequence(sequence.steps._replace(timestep=timestep), sequence.carry.agent)
+        return agent.preprocess_batch(state._replace(params=params.agent), seen, weights)
+
+    def update(
+        state: AgentState,
+        sequence: Sequence,
+        weights: Array,
+        key: Array,
+        mean: Callable[[Tree], Tree],
+    ) -> tuple[AgentState, UpdateOutput]:
+        params = state.params
+        own = state._replace(params=params.agent)
+        own, output = agent.update(own, sequence, weights, key, mean=mean)
+        if settings.rewards:
+            metrics = {**output.metrics, "return_std": std_of(params.returns)}
+            output = output._replace(metrics=metrics)
+        return own._replace(params=params._replace(agent=own.params)), output
+
+    def update_statistics(
+        state: AgentState, sequence: Sequence, mean: Callable[[Tree], Tree]
+    ) -> tuple[AgentState, Tree]:
+        # Once for each batch, after its last epoch. If a statistic is not finite, nothing of the
+        # update is applied.
+        new = _with_batch(settings, agent.window, state.params, sequence, mean)
+        own = state._replace(params=state.params.agent)
+        inner = sequence._replace(carry=sequence.carry.agent)
+        own, guarded = agent.update_statistics(own, inner, mean)
+        state = own._replace(params=new._replace(agent=own.params))
+        return state, (guarded, new.observations, new.returns)
 
     return agent._replace(
         init=init,
         initial_carry=initial_carry,
-        act=functools.partial(_act, settings, agent),
-        init_state=init_state,
-        preprocess_batch=functools.partial(_preprocess_batch, settings, agent),
-        update=functools.partial(_update, settings, agent),
-        update_statistics=functools.partial(_update_statistics, settings, agent),
-        actor_params=actor_params,
+        act=act,
+        init_state=lambda params: agent.init_state(params.agent)._replace(params=params),
+        preprocess_batch=preprocess_batch,
+        update=update,
+        update_statistics=update_statistics,
+        actor_params=lambda params: params._replace(agent=agent.actor_params(params.agent)),
     )
 
 
 def _normalized_leaves(settings: Normalization) -> list[ArraySpec]:
-    leaves = settings.spec.leaves()
-    found = [leaf for _, leaf in leaves if _is_normalized(settings, leaf)]
-    has_image = any(leaf.dtype == "uint8" for leaf in found)
-    seen = ", ".join(f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves)
-    if settings.observations and all(leaf.dtype == "uint8" for leaf in found):
-        raise ConfigError(
-            f"agent.normalize_observations: expected an array of floats in the observation, got "
-            f"{seen}; integers are not normalized, and images by agent.normalize_images: leave it "
-            "False"
-        )
-    if settings.images and not has_image:
-        raise ConfigError(
-            "agent.normalize_images: expected an image (uint8 of rank 2 or 3) in the observation, "
-            f"got {seen}; leave it False"
-        )
+    found = [leaf for _, leaf in settings.spec.leaves() if settings.covers(leaf)]
+    is_of_bytes = [leaf.dtype == "uint8" for leaf in found]
+    for field, is_met, expected in (
+        ("observations", not settings.observations or not all(is_of_bytes), "an array of floats"),
+        ("images", not settings.images or any(is_of_bytes), "an image (uint8 of rank 2 or 3)"),
+    ):
+        if not is_met:
+            leaves = settings.spec.leaves()
+            seen = ", ".join(f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves)
+            raise ConfigError(
+                f"agent.normalize_{field}: expected {expected} in the observation, got {seen}; "
+                "leave it False"
+            )
     return found
 
 
-def _is_normalized(settings: Normalization, leaf: ArraySpec) -> bool:
-    if leaf.dtype == "uint8":
-        return settings.images and is_image(leaf)
-    return settings.observations and leaf.dtype.startswith("float")
-
-
-def _act(
+def _with_batch(
     settings: Normalization,
-    agent: Agent,
-    actor_params: NormalizedParams,
-    carry: NormalizedCarry,
-    timestep: TimeStep,
-    exploration: Array,
-    key: Array,
-) -> ActOutput:
-    seen = normalized(settings, actor_params, timestep)
-    output = agent.act(actor_params.agent, carry.agent, seen, exploration, key)
-    sums: Any = carry.discounted_sum
+    window: WindowSpec,
+    params: NormalizedParams,
+    sequence: Sequence,
+    mean: Callable[[Tree], Tree],
+) -> NormalizedParams:
+    # The statistics of `params`, and of the trained time steps of a batch.
+    timestep, start, stop = sequence.steps.timestep, window.burn_in, window.burn_in + window.unroll
+    covered = [leaf for leaf, is_covered in settings.leaves(timestep.observation) if is_covered]
+    # LAST steps count too: their values bootstrap.
+    every_step = jnp.ones(timestep.reward[start:stop].shape, bool)
+    observations = tuple(
+        merged(old, batch_statistics(leaf[start:stop], every_step, mean))
+        for old, leaf in zip(params.observations, covered, strict=True)
+    )
+    returns: Any = params.returns
     if settings.rewards:
-        sums = _next_sum(settings.gamma, sums, timestep)  # of rewards as they arrived
-    return output._replace(carry=NormalizedCarry(output.carry, sums))
+        # The reward of a trained step arrives with the next one, and none arrives with FIRST.
+        sums = _sums(settings.gamma, sequence)[start + 1 : stop + 1]
+        has_reward = timestep.step_type[start + 1 : stop + 1] != StepType.FIRST
+        returns = merged(returns, batch_statistics(sums, has_reward, mean))
+    return params._replace(observations=observations, returns=returns)
 
 
 def normalized(settings: Normalization, params: NormalizedParams, timestep: TimeStep) -> TimeStep:
     """A time step, leaves `[..., ...]`, normalized by the statistics of `params`."""
     statistics = iter(params.observations)
     seen = [
-        _standardized(leaf, next(statistics)) if is_normalized else leaf
-        for leaf, is_normalized in _leaves(settings, timestep.observation)
+        _standardized(leaf, next(statistics)) if is_covered else leaf
+        for leaf, is_covered in settings.leaves(timestep.observation)
     ]
     timestep = timestep._replace(observation=settings.spec.unflatten(seen))
     if settings.rewards:
@@ -278,13 +329,6 @@ def normalized(settings: Normalization, params: NormalizedParams, timestep: Time
         reward = timestep.reward / std_of(params.returns)
         timestep = timestep._replace(reward=jnp.clip(reward, -LIMIT, LIMIT))
     return timestep
-
-
-def _leaves(settings: Normalization, observation: Tree) -> list[tuple[Array, bool]]:
-    """Arrays of an observation, in wire order, each with True if it is normalized."""
-    specs = [leaf for _, leaf in settings.spec.leaves()]
-    leaves = settings.spec.flatten(observation)
-    return [(x, _is_normalized(settings, spec)) for x, spec in zip(leaves, specs, strict=True)]
 
 
 def _standardized(leaf: Array, statistics: RunningStatistics) -> Array:
@@ -299,80 +343,16 @@ def _standardized(leaf: Array, statistics: RunningStatistics) -> Array:
 
 
 def _next_sum(gamma: float, previous: Array, timestep: TimeStep) -> Array:
-    """R of a time step, `[B]`, from R of the step before."""
+    # R of a time step, `[B]`, from R of the step before.
     is_first = timestep.step_type == StepType.FIRST
     return jnp.where(is_first, 0.0, timestep.reward + gamma * previous)
 
 
-def _preprocess_batch(
-    settings: Normalization, agent: Agent, state: AgentState, sequence: Sequence, weights: Array
-) -> tuple[Sequence, Array]:
-    """The batch of the inner agent, normalized by the statistics that the newest steps had."""
-    params = state.params
-    timestep = normalized(settings, params, sequence.steps.timestep)
-    seen = Sequence(sequence.steps._replace(timestep=timestep), sequence.carry.agent)
-    return agent.preprocess_batch(state._replace(params=params.agent), seen, weights)
-
-
-def _update(
-    settings: Normalization,
-    agent: Agent,
-    state: AgentState,
-    sequence: Sequence,
-    weights: Array,
-    key: Array,
-    mean: Callable[[Tree], Tree],
-) -> tuple[AgentState, UpdateOutput]:
-    params = state.params
-    own = state._replace(params=params.agent)
-    own, output = agent.update(own, sequence, weights, key, mean=mean)
-    if settings.rewards:
-        metrics = {**output.metrics, "return_std": std_of(params.returns)}
-        output = output._replace(metrics=metrics)
-    return own._replace(params=params._replace(agent=own.params)), output
-
-
-def _update_statistics(
-    settings: Normalization,
-    agent: Agent,
-    state: AgentState,
-    sequence: Sequence,
-    mean: Callable[[Tree], Tree],
-) -> tuple[AgentState, Tree]:
-    """Merges the batch's statistics. If one is not finite, nothing of the update is applied."""
-    params, timestep = state.params, sequence.steps.timestep
-    start, stop = agent.window.burn_in, agent.window.burn_in + agent.window.unroll
-    trained = [
-        leaf[start:stop]
-        for leaf, is_normalized in _leaves(settings, timestep.observation)
-        if is_normalized
-    ]
-    # LAST steps count too: their values bootstrap.
-    every_step = jnp.ones(timestep.reward[start:stop].shape, bool)
-    observations = tuple(
-        merged(old, batch_statistics(leaf, every_step, mean))
-        for old, leaf in zip(params.observations, trained, strict=True)
-    )
-    returns: Any = params.returns
-    if settings.rewards:
-        # The reward of a trained step arrives with the next one, and none arrives with FIRST.
-        sums = _sums(settings.gamma, sequence)[start + 1 : stop + 1]
-        has_reward = timestep.step_type[start + 1 : stop + 1] != StepType.FIRST
-        returns = merged(returns, batch_statistics(sums, has_reward, mean))
-    new = params._replace(observations=observations, returns=returns)
-    own = state._replace(params=params.agent)
-    own, guarded = agent.update_statistics(own, sequence._replace(carry=sequence.carry.agent), mean)
-    state = own._replace(params=new._replace(agent=own.params))
-    return state, (guarded, observations, returns)
-
-
 def _sums(gamma: float, sequence: Sequence) -> Array:
-    """R of every time step, `[T, B]`, starting from the R that acting stored in the carry."""
-    step_type, reward, discount, _ = sequence.steps.timestep
-
+    # R of every time step, `[T, B]`, starting from the R that acting stored in the carry.
     def step(previous: Array, timestep: TimeStep) -> tuple[Array, Array]:
         present = _next_sum(gamma, previous, timestep)
         return present, present
 
-    timesteps = TimeStep(step_type, reward, discount, ())
+    timesteps = sequence.steps.timestep._replace(observation=())
     return jax.lax.scan(step, sequence.carry.discounted_sum, timesteps)[1]

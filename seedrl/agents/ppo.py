@@ -1,13 +1,12 @@
 """PPO: proximal policy optimization (Schulman et al. 2017).
 
 From top to bottom: the configuration, the agent that it builds, acting, advantages before the first
-epoch, the loss of a minibatch, the stop at a target KL. Advantages are `seedrl.rl.gae`, the clipped
-objectives `seedrl.rl.surrogate`.
+epoch, the loss of a minibatch. Advantages are `seedrl.rl.gae`, the clipped objective
+`seedrl.rl.surrogate`.
 """
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,14 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
+from seedrl.agents.agent import ActOutput, Agent, AgentState
 from seedrl.agents.check import build_network, gaussian_and_value_of, policy_and_value_of
 from seedrl.agents.gradient_update import (
     GradientUpdate,
     LossOutput,
     learning_rate_metrics,
     learning_rate_of,
-    with_schedule_of,
 )
 from seedrl.agents.inputs import (
     AgentCarry,
@@ -50,46 +48,37 @@ from seedrl.types import Array, Sequence, TimeStep, Tree
 class PpoConfig:
     """PPO. "Paper" is Schulman et al. 2017, its table 5 for Atari; deviations are named.
 
-    Its `replay` is a `seedrl.replay.queue.QueueConfig`. In rounds, `learning.schedule` synchronous,
-    it is the paper's; asynchronously it is APPO: acting goes on while a batch is learned from, and
-    ratios are to the policy that acted.
-
-    An update goes through its batch `epochs` times, in `minibatches` parts of whole sequences or of
-    chunks of them, and a recurrent policy from the carry that acting had before each sequence.
+    Its `replay` is a `seedrl.replay.queue.QueueConfig`. With `learning.schedule` synchronous it is
+    the paper's; asynchronously it is APPO: acting goes on while a batch is learned from, and ratios
+    are to the policy that acted.
 
     Attributes:
       network: a frozen dataclass whose `build(spec)` gives a `Network` of a `PolicyAndValue`, or,
         for a box of actions, of a `GaussianAndValue`.
-      unroll: trained time steps of a sequence. Paper: 128. One more follows, from which the value
-        is bootstrapped, and the next sequence starts after it: no two sequences share a time step,
-        and one of unroll + 1 is not trained.
+      unroll: trained time steps of a sequence. Paper: 128. One more follows, which bootstraps and
+        is not trained; no two sequences share a time step.
       epochs: how often a batch is gone through. Paper: 3.
       minibatches: parts of equal size of a batch, shuffled for each epoch; its sequences, or
         chunks, on each device must be a multiple. Paper: 4.
-      chunk_steps: time steps of a sequence that stay together when minibatches are shuffled;
-        `unroll` must be a multiple. 0 keeps whole sequences; 1 shuffles single steps, as the
-        paper's code does for policies without memory: minibatches of a few sequences hold little
-        that differs. A recurrent core starts a later chunk from the state that the parameters
-        before the update give it, and no gradient goes beyond a chunk.
+      chunk_steps: time steps of a sequence that stay together when minibatches are shuffled, a
+        divisor of `unroll`. 0 keeps whole sequences; 1 shuffles single steps, as the paper's code
+        does without memory: minibatches of a few sequences hold little that differs. See
+        `seedrl.agents.inputs.cut_into_chunks`.
       gamma: discount of one step. Paper: 0.99.
       gae_lambda: lambda of generalized advantage estimation. Paper: 0.95.
       clip: how far from 1 a ratio of probabilities may go and still gain. Paper: 0.1.
-      value_clip: how far from its old value a value may go and still gain; 0 sets no limit. Paper:
-        none.
       normalize_advantages: whether those of a minibatch are given mean 0 and std 1, over the
         time steps that are trained. Not in the paper, but in its code.
-      target_kl: leaves out what remains of a batch once a minibatch's estimate of the divergence of
-        the policy that acted and the present one is above this; 0 never does.
       value_cost: weight of half the squared error of the value. Paper: 1, of the whole square.
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01.
-      normalize_observations: whether arrays of floats of an observation are seen with mean 0 and
-        std 1 over all trained time steps so far, clipped to plus or minus 10.
-      normalize_images: whether images are seen so, too, each pixel by itself, and not divided by
-        255: what is small and rare in them, such as a ball, is seen from the first.
-      normalize_rewards: whether rewards are divided by the std of their discounted sums so
-        far, and clipped to plus or minus 10, before they are seen, scaled and learned from.
-      reward_scale: rewards are multiplied by this when they are learned from. Values of hundreds,
-        brought to about 1, are learned sooner.
+      normalize_observations: whether floats of an observation are seen with mean 0 and std 1 over
+        all trained time steps so far, clipped to plus or minus 10.
+      normalize_images: whether pixels are seen so, too, and not divided by 255: what is small and
+        rare, such as a ball, is seen from the first.
+      normalize_rewards: whether rewards are divided by the std of their discounted sums so far, and
+        clipped to plus or minus 10, before they are seen, scaled and learned from.
+      reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
+        about 1, are learned sooner.
       reward_clip: and then clipped to plus or minus this; 0 clips none.
       learning_rate: of Adam. Paper: 2.5e-4.
       learning_rate_decay_updates: updates, of a whole batch each, over which the learning rate
@@ -106,9 +95,7 @@ class PpoConfig:
     gamma: float = 0.99
     gae_lambda: float = 0.95
     clip: float = 0.2
-    value_clip: float = 0.0
     normalize_advantages: bool = True
-    target_kl: float = 0.0
     value_cost: float = 1.0
     entropy_cost: float = 0.01
     normalize_observations: bool = False
@@ -126,15 +113,15 @@ class PpoConfig:
             "agent.",
             self,
             positive="clip reward_scale learning_rate adam_epsilon max_gradient_norm",
-            at_least_0="chunk_steps value_clip target_kl value_cost entropy_cost reward_clip "
+            at_least_0="chunk_steps value_cost entropy_cost reward_clip "
             "learning_rate_decay_updates",
             at_least_1="unroll epochs minibatches",
             fractions="gamma gae_lambda",
         )
         if self.unroll % (self.chunk_steps or 1):
             raise ValueError(
-                f"agent.chunk_steps: expected a divisor of agent.unroll, {self.unroll}, got "
-                f"{self.chunk_steps}; change either (an unroll of 128 has many)"
+                f"agent.chunk_steps: expected a divisor of agent.unroll ({self.unroll}), got "
+                f"{self.chunk_steps}"
             )
 
     @property
@@ -175,15 +162,14 @@ class PpoConfig:
             chunks=self.unroll // (self.chunk_steps or self.unroll),
             preprocess_batch=functools.partial(_preprocess_batch, self, network),
         )
-        agent = _stopped_at_target_kl(agent, self.target_kl) if self.target_kl else agent
         return with_normalization(agent, normalization)
 
 
 class Acted(NamedTuple):
     """Stored with each time step when acting.
 
-    On LAST steps and on the one that bootstraps too: so the advantages of a sequence follow from
-    stored numbers only, and are the same in every epoch.
+    On LAST and on the one that bootstraps too: so the advantages of a sequence follow from stored
+    numbers only, and are the same in every epoch.
 
     Attributes:
       log_probability: `[B] float32`, log μ(a).
@@ -195,19 +181,13 @@ class Acted(NamedTuple):
 
 
 class Estimated(NamedTuple):
-    """Extras of each time step `[U, B]` after `_preprocess_batch`: the same in all epochs.
-
-    Attributes:
-      acted: as stored.
-      estimated: the advantage of its action, and the target of its value.
-    """
+    """Extras of each time step `[U, B]` after `_preprocess_batch`: the same in all epochs."""
 
     acted: Acted
     estimated: Advantages
 
 
 def _policy(output: PolicyAndValue | GaussianAndValue) -> Categorical | Gaussian:
-    """The distribution over actions that a network's output stands for."""
     if isinstance(output, PolicyAndValue):
         return Categorical(output.logits)
     return Gaussian(output.mean, output.log_std)
@@ -242,13 +222,11 @@ def _act(
 def _preprocess_batch(
     config: PpoConfig, network: Network, state: AgentState, sequence: Sequence, weights: Array
 ) -> tuple[Sequence, Array]:
-    """`[U + 1, B]` with `Acted` -> chunks `[P, U / P * B]`, whose extras are `Estimated`.
-
-    Advantages are those of whole sequences, however short the chunks are.
-    """
+    """`[U + 1, B]` with `Acted` -> chunks `[P, U / P * B]`, whose extras are `Estimated`."""
     steps, num_steps = sequence.steps, config.unroll
     chex.assert_shape(steps.extras, (num_steps + 1, *weights.shape))
     reward = scaled(steps.timestep.reward, config.reward_scale, config.reward_clip)
+    # Advantages of whole sequences, however short the chunks are.
     estimated = gae(
         steps.extras.value,
         steps.timestep._replace(reward=reward),
@@ -272,12 +250,11 @@ def _loss(
     weights: Array,
     key: Array,
 ) -> tuple[Array, LossOutput]:
-    """Clipped surrogate, value loss and entropy: means over the time steps that are not LAST.
+    """L = -min(r A, clip(r, 1 ± ε) A) + value_cost ½ (V - target)² - entropy_cost H(π), r = π / μ.
 
-      L = -min(r A, clip(r, 1 ± ε) A) + value_cost ½ (V - target)² - entropy_cost H(π),  r = π / μ
-
-    `sequence` has leaves `[P, B, ...]`, its extras are `Estimated`; `weights` is `[B] float32`. On
-    several devices each normalises and averages over its own part of a minibatch.
+    Means over the time steps that are not LAST. `sequence` has leaves `[P, B, ...]`, its extras are
+    `Estimated`; `weights` is `[B] float32`. On several devices each normalises and averages over
+    its own part of a minibatch.
 
     Source: Schulman et al. 2017, equations 7 and 9.
     """
@@ -292,10 +269,9 @@ def _loss(
     advantages = estimated.advantages
     if config.normalize_advantages:
         advantages = surrogate.normalized(advantages, counts)
+    # Equation 7, then 9.
     gained = surrogate.clipped_surrogate(log_ratios, advantages, config.clip)
-    squares = surrogate.clipped_square(
-        output.value, acted.value, estimated.targets, config.value_clip
-    )
+    squares = jnp.square(output.value - estimated.targets)
     policy_loss = -surrogate.mean_of(weights[None] * gained, counts)
     value_loss = 0.5 * surrogate.mean_of(weights[None] * squares, counts)
     entropy = surrogate.mean_of(weights[None] * policy.entropy(), counts)
@@ -331,34 +307,3 @@ def _metrics(
         "clip_fraction": mean(jnp.abs(ratios - 1.0) > config.clip),
         "trained_fraction": jnp.mean(counts, dtype=jnp.float32),
     }
-
-
-def _stopped_at_target_kl(agent: Agent, target_kl: float) -> Agent:
-    """`agent`, whose updates stop once a minibatch's estimate of KL(μ, π) is above `target_kl`.
-
-    That minibatch and those that follow it in the same batch change nothing, but the learning rate
-    falls as if they had: its schedule counts updates, each of a whole batch. `AgentState.extras`,
-    `[] int32`, is the version whose batch was stopped; -1 before the first.
-    """
-
-    def init_state(params: Tree) -> AgentState:
-        return agent.init_state(params)._replace(extras=jnp.full((), -1, jnp.int32))
-
-    def update(
-        state: AgentState,
-        sequence: Sequence,
-        weights: Array,
-        key: Array,
-        mean: Callable[[Tree], Tree],
-    ) -> tuple[AgentState, UpdateOutput]:
-        updated, output = agent.update(state, sequence, weights, key, mean)
-        is_far = mean(output.metrics["behaviour_kl"]) > target_kl
-        # All epochs of a batch have the same version.
-        has_stopped = is_far | (state.extras == state.updates)
-        optimizer = with_schedule_of(state.optimizer, updated.optimizer)
-        stopped = state._replace(extras=state.updates, optimizer=optimizer)
-        new = jax.tree.map(lambda old, new: jnp.where(has_stopped, old, new), stopped, updated)
-        metrics = {**output.metrics, "stopped_fraction": has_stopped.astype(jnp.float32)}
-        return new, output._replace(metrics=metrics)
-
-    return agent._replace(init_state=init_state, update=update)

@@ -1,7 +1,8 @@
 """R2D2: recurrent, replayed, distributed Q-learning (Kapturowski et al. 2019).
 
 From top to bottom: the configuration, the agent that it builds, acting, the loss, priorities. The
-errors are `seedrl.rl.q_learning.n_step_td_errors`; the gradient of the burn-in stops in
+n-step errors are `seedrl.rl.q_learning.n_step_td_errors`, the step down the gradient and the target
+network `seedrl.agents.gradient_update`. The gradient of the burn-in stops in
 `seedrl.agents.inputs.unrolled_after_burn_in`.
 """
 
@@ -24,12 +25,7 @@ from seedrl.agents.gradient_update import (
     learning_rate_of,
     periodic_copy,
 )
-from seedrl.agents.inputs import (
-    AgentCarry,
-    initial_carry,
-    inputs_of_step,
-    unrolled_after_burn_in,
-)
+from seedrl.agents.inputs import AgentCarry, initial_carry, inputs_of_step, unrolled_after_burn_in
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import check_fields
 from seedrl.networks.config import QNetworkConfig
@@ -57,15 +53,14 @@ class R2D2Config:
       stride: time steps between the starts of neighbouring sequences. Paper: 40 (they overlap by
         half).
       gamma: discount of one step. Paper: 0.997.
-      reward_scale: rewards are multiplied by this when they are learned from: Q-values that differ
-        by hundredths are learned sooner as Q-values that differ by ones. Paper: 1.
+      reward_scale: factor of rewards when they are learned from: Q-values that differ by ones are
+        learned sooner than those that differ by hundredths. Paper: 1.
       learning_rate: of Adam. Paper: 1e-4.
       learning_rate_decay_updates: updates over which the learning rate falls linearly to 0; 0 keeps
         it, as the paper does.
       adam_epsilon: Paper: 1e-3.
       max_gradient_norm: gradients are scaled down to this global norm. 80 is SEED RL's Atari recipe
-        for 80 steps; its code's default is 40, and the paper names none. The loss sums over time,
-        so a norm grows with `unroll`: scale both together.
+        for 80 steps; the paper names none. It grows with `unroll`: scale both together.
       target_update_interval: updates between two copies to the target network. Paper: 2500.
       value_scaling: whether Q-values are rescaled by h. Paper: yes.
       value_scaling_epsilon: epsilon of h. Paper: 1e-3.
@@ -112,7 +107,7 @@ class R2D2Config:
 
     @property
     def scaling(self) -> ValueScaling:
-        """How Q-values are rescaled."""
+        """The rescaling of Q-values."""
         return signed_hyperbolic(self.value_scaling_epsilon) if self.value_scaling else identity()
 
     def build(self, spec: EnvSpec) -> Agent:
@@ -174,10 +169,9 @@ def _loss(
     weights: Array,
     key: Array,
 ) -> tuple[Array, LossOutput]:
-    """Weighted mean over B of half the summed squared n-step errors; priorities `[B] float32`.
+    """L = mean_B w Σ_t ½ δ_t², and priorities `[B] float32`.
 
-    `sequence` has leaves `[T, B, ...]` with `T = window.length`, `weights` is `[B] float32`. The
-    sum over time is the paper's; the norm of a gradient grows with `unroll`.
+    `sequence` has leaves `[T, B, ...]` with `T = window.length`, `weights` is `[B] float32`.
 
     Source: Kapturowski et al. 2019, section 2.3: n-step double Q-learning on rescaled values, from
     sequences of prioritized replay.
@@ -186,25 +180,36 @@ def _loss(
     steps = sequence.steps
     chex.assert_shape(steps.action, (config.window.length, None))
     chex.assert_shape(weights, (steps.action.shape[1],))
-    # Both networks go through the burn-in from the stored state, each with its own parameters.
+    # Both networks unroll the burn-in from the stored state, each with its own parameters (section
+    # 3). No gradient flows through it, and none through the target network.
     q_online = unrolled_after_burn_in(network, config.burn_in, params, sequence)
     q_target = unrolled_after_burn_in(network, config.burn_in, target, sequence)
     q_target = jax.lax.stop_gradient(q_target)
-    td = _td_errors(config, q_online, q_target, steps)
+    td = td_errors(config, q_online, q_target, steps)
+    # The sum over time is the paper's: the norm of a gradient grows with `unroll`.
     losses = 0.5 * jnp.sum(jnp.square(td.errors), axis=0)
     mean = jnp.mean(weights * losses)
+    # p = η max_t |δ_t| + (1 - η) mean_t |δ_t| (section 2.3).
     priorities = sequence_priority(td.errors, td.is_trained, eta=config.priority_eta)
     output = LossOutput(jax.lax.stop_gradient(priorities), q_metrics(q_online, td))
     return mean, output
 
 
-def _td_errors(config: R2D2Config, q_online: Array, q_target: Array, steps: StoredStep) -> TDErrors:
-    """δ of the trained time steps, `[unroll, B]`, from Q-values `[unroll + n, B, A]`."""
-    # Scaled, never clipped: h makes values of any size learnable (section 2.3).
-    reward = scaled(steps.timestep.reward, config.reward_scale, limit=0)
+def td_errors(
+    config: Any, q_online: Array, q_target: Array, steps: StoredStep, *, reward_clip: float = 0.0
+) -> TDErrors:
+    """δ of the trained time steps, `[U, B]`, of R2D2 and Ape-X, with U = `window.unroll`.
+
+    Args:
+      config: R2D2Config, or ApexConfig.
+      q_online, q_target: `[U + n, B, A] float32`, of all time steps after the burn-in.
+      steps: `[T, B]`.
+      reward_clip: 0 clips none: h makes values of any size learnable (section 2.3).
+    """
+    reward = scaled(steps.timestep.reward, config.reward_scale, reward_clip)
     timestep = steps.timestep._replace(reward=reward, observation=())
     after_burn_in: StoredStep = jax.tree.map(
-        lambda leaf: leaf[config.burn_in :],
+        lambda leaf: leaf[config.window.burn_in :],
         steps._replace(timestep=timestep, version=(), extras=()),
     )
     return n_step_td_errors(
@@ -233,12 +238,11 @@ def q_metrics(q_online: Array, td: TDErrors) -> dict[str, Array]:
 def _initial_priorities(config: R2D2Config, steps: StoredStep) -> Array:
     """`[B] float32`, of sequences `[T, B]`, from the Q-values stored when acting.
 
-    The same function of the errors as in the loss, with the acting network as its own target.
-
     Source: Horgan et al. 2018, section 3: acting computes them, so that no new sequence has to wait
     at the largest priority until it is first drawn.
     """
     chex.assert_shape(steps.action, (config.window.length, None))
+    # The same function of the errors as in the loss, with the acting network as its own target.
     q_acting = steps.extras[config.burn_in :]
-    td = _td_errors(config, q_acting, q_acting, steps)
+    td = td_errors(config, q_acting, q_acting, steps)
     return sequence_priority(td.errors, td.is_trained, eta=config.priority_eta)

@@ -17,12 +17,7 @@ import optax
 
 from seedrl.agents.agent import ActOutput, Agent, no_carry, whole_carry
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput, copied, polyak_average
-from seedrl.agents.inputs import (
-    AgentCarry,
-    initial_carry,
-    inputs_of_step,
-    unrolled_after_burn_in,
-)
+from seedrl.agents.inputs import AgentCarry, initial_carry, inputs_of_step, unrolled_after_burn_in
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.fields import check_fields
@@ -113,8 +108,11 @@ class SacConfig:
                 {name: optax.adam(rate) for name, rate in rates._asdict().items()},
                 SacParams(*SacParams._fields),
             ),
-            init_target=_init_target,
-            update_target=functools.partial(_update_target, self.tau),
+            # Only the critics have a target. It follows them at every update.
+            init_target=lambda params: copied(params.critics),
+            update_target=lambda params, target, updates: polyak_average(
+                self.tau, params.critics, target
+            ),
         )
         has_memory = bool(jax.tree.leaves(jax.eval_shape(lambda: network.memory.initial_carry(1))))
         return Agent(
@@ -130,7 +128,7 @@ class SacConfig:
             update=update,
             initial_priorities=functools.partial(_initial_priorities, self.burn_in),
             stored_carry=whole_carry if has_memory else no_carry,
-            actor_params=_actor_params,
+            actor_params=lambda params: ActorParams(params.actor, params.critics.memory),
         )
 
 
@@ -149,12 +147,7 @@ class SacParams(NamedTuple):
 
 
 class ActorParams(NamedTuple):
-    """Parameters that SAC acts with.
-
-    Attributes:
-      actor: see `SacParams`.
-      memory: the critics' memory, whose output the actor sees too.
-    """
+    """Parameters that SAC acts with: the actor, and the critics' memory, which it sees too."""
 
     actor: Tree
     memory: Tree
@@ -185,27 +178,12 @@ class Transitions(NamedTuple):
 
 
 def _init(network: BoxNetwork, initial_temperature: float, key: Array) -> SacParams:
-    """Fresh parameters. Consumes the key."""
     actor_key, critic_key = jax.random.split(key)
     return SacParams(
         network.init_actor(actor_key),
         network.init_critics(critic_key),
         jnp.float32(math.log(initial_temperature)),
     )
-
-
-def _actor_params(params: SacParams) -> ActorParams:
-    return ActorParams(params.actor, params.critics.memory)
-
-
-def _init_target(params: SacParams) -> CriticParams:
-    target: CriticParams = copied(params.critics)
-    return target
-
-
-def _update_target(tau: float, params: SacParams, target: Tree, updates: Array) -> Tree:
-    del updates  # at each of them
-    return polyak_average(tau, params.critics, target)
 
 
 def _act(
@@ -243,30 +221,30 @@ def _loss(
 ) -> tuple[Array, LossOutput]:
     """The losses of critics, actor and temperature, summed; each has a gradient only for its part.
 
-      J_Q = Σ_i ½ (Q_i(s, a) - y)²,  J_π = α ln π(a'|s) - min_i Q_i(s, a'),  J_α = ln α (H - H̄)
-
     Means over `U * B` time steps; LAST counts as 0. `sequence` has leaves `[T, B, ...]` with
-    `T = burn_in + U + 1`, `weights` is `[B] float32`. The gradient of J_α is with respect to ln α,
-    as in the code of SAC's authors, where the paper has α.
+    `T = burn_in + U + 1`, `weights` is `[B] float32`.
 
-    Only J_Q has a gradient for the memory: to the actor it is a constant, like an observation.
-
-    Source: Haarnoja et al. 2018b, equations 5, 7 and 18, https://arxiv.org/abs/1812.05905.
+    Source: Haarnoja et al. 2018b, https://arxiv.org/abs/1812.05905.
     """
     chex.assert_rank(weights, 1)
     target_key, actor_key = jax.random.split(key)
     trained = _transitions(config, network, params, target, sequence)
     counted = jnp.tile(weights, trained.reward.shape[0] // weights.shape[0]) * trained.is_trained
 
+    # J_Q = Σ_i ½ (Q_i(s, a) - y)² (equation 5). It alone has a gradient for the memory.
     targets = _targets(config, network, params, target, trained, target_key)
     q_values = network.q_values(params.critics, trained.memory, trained.observation, trained.action)
     errors = jnp.where(trained.is_trained[None], targets[None] - q_values, 0.0)
     critic_loss = 0.5 * jnp.mean(counted * jnp.sum(jnp.square(errors), axis=0))
 
+    # J_π = α ln π(a'|s) - min_i Q_i(s, a') (equation 7). To the actor the memory is a
+    # constant, like an observation.
     seen = jax.lax.stop_gradient(trained)
     drawn = network.policy(params.actor, seen.memory, seen.observation).sample(actor_key)
     actor_loss = jnp.mean(counted * _actor_losses(network, params, seen, drawn))
 
+    # J_α = ln α (H - H̄) (equation 18), with respect to ln α, as in the authors' code, where the
+    # paper has α.
     entropy = -jax.lax.stop_gradient(drawn.log_probability)
     excess = jnp.mean(counted * (entropy - target_entropy))
     temperature_loss = params.log_temperature * excess
@@ -304,7 +282,6 @@ def _transitions(
     target: CriticParams,
     sequence: Sequence,
 ) -> Transitions:
-    """The trained transitions of sequences, with the output of both memories."""
     # Without a memory no carry is stored, and the previous action is not used.
     carry = sequence.carry or AgentCarry((), jnp.zeros_like(sequence.steps.action[0]))
     sequence = sequence._replace(carry=carry)
@@ -374,9 +351,7 @@ def _actor_losses(
 
 
 def _initial_priorities(burn_in: int, steps: StoredStep) -> Array:
-    """`[B] float32`, of sequences `[T, B]`: -1 for none, or 0 if nothing can be learned.
-
-    No critic acts, so replay gives such a sequence the mean of its own priorities.
-    """
+    # `[B] float32`, of sequences `[T, B]`: 0 if nothing can be learned, or -1 for none. No critic
+    # acts, so replay gives such a sequence the mean of its own priorities.
     is_trained = steps.timestep.step_type[burn_in:-1] != StepType.LAST
     return jnp.where(jnp.any(is_trained, axis=0), -1.0, 0.0)

@@ -6,13 +6,13 @@ from typing import NamedTuple
 class WindowSpec(NamedTuple):
     """Which stretches of a slot's stream are learned from, in environment steps.
 
-    A sequence has `length = burn_in + unroll + bootstrap` rows and starts at every `stride`-th row
-    of a stream. R2D2 (Kapturowski et al. 2019): (40, 80, n, 40); DQN: (0, 1, n, 1).
+    A sequence has `length = burn_in + unroll + bootstrap` steps and starts at every `stride`-th
+    step of a stream. R2D2 (Kapturowski et al. 2019): (40, 80, n, 40); DQN: (0, 1, n, 1).
 
     Attributes:
-      burn_in: leading rows that only warm the carry up; never trained.
-      unroll: rows that are trained.
-      bootstrap: trailing rows that only supply targets; n for n-step returns.
+      burn_in: leading steps that only bring the recurrent state up to date; never trained.
+      unroll: steps that are trained.
+      bootstrap: trailing steps that only supply targets; n for n-step returns.
       stride: distance between the starts of neighbouring sequences of one stream.
     """
 
@@ -23,14 +23,12 @@ class WindowSpec(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Rows of a sequence."""
+        """Steps of a sequence."""
         return self.burn_in + self.unroll + self.bootstrap
 
     def starts_in_page(self, page_steps: int) -> int:
-        """M: how many sequences start in a page of K steps; 1 where it is no longer than a stride.
-
-        Of pages that are shorter than a stride, most begin no sequence.
-        """
+        """M: how many sequences start in a page of K steps; 1 if it is no longer than a stride."""
+        # Of pages that are shorter than a stride, most begin no sequence.
         return max(1, page_steps // self.stride)
 
     def pages_per_sequence(self, page_steps: int) -> int:

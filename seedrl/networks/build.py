@@ -1,6 +1,5 @@
 """Torso, core and head as one flax module, behind the `Network` interface."""
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,16 +11,12 @@ import jax.numpy as jnp
 from seedrl.errors import ConfigError
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.networks.recurrent import GRU, LSTM, stack_frames
-from seedrl.networks.torsos import (
-    SMALLEST_IMAGE,
-    ObservationTorso,
-    is_encoded,
-    is_image,
-)
+from seedrl.networks.torsos import SMALLEST_IMAGE, ObservationTorso, is_encoded, is_image
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Tree
 
 _FRAMES_OF_IMAGES = 4  # as R2D2 and DQN
+_CORES: dict[str, Any] = {"lstm": LSTM, "gru": GRU}
 
 
 class View(NamedTuple):
@@ -32,7 +27,7 @@ class View(NamedTuple):
 
 
 class NetworkCarry(NamedTuple):
-    """What a network needs from before its first row; without leaves if it needs nothing.
+    """State of a network from before a time step; without leaves if it needs none.
 
     Attributes:
       core: the recurrent state, `[B, H] float32` leaves, or `()`.
@@ -49,7 +44,7 @@ class TorsoCoreHead(nn.Module):
     Attributes:
       head: makes the head, which turns features `[T, B, D]` into the network's output.
       specs: the arrays of an observation, in wire order.
-      num_actions: A; of a box of actions not asked for.
+      num_actions: A; of a box of actions not used.
     """
 
     torso: str
@@ -63,16 +58,15 @@ class TorsoCoreHead(nn.Module):
 
     @nn.compact
     def __call__(self, carry: Tree, leaves: list[Array], inputs: NetworkInput) -> tuple[Tree, Tree]:
-        """`leaves` and `inputs` are `[T, B, ...]` -> what the head gives, core carry."""
-        num_rows, batch_size = inputs.is_first.shape
+        """`leaves` and `inputs` are `[T, B, ...]` -> the head's output, core carry."""
+        num_steps, batch_size = inputs.is_first.shape
         # The torso has no memory: all T * B observations go through it as one batch.
-        merged = [leaf.reshape(num_rows * batch_size, *leaf.shape[2:]) for leaf in leaves]
+        merged = [leaf.reshape(num_steps * batch_size, *leaf.shape[2:]) for leaf in leaves]
         torso = ObservationTorso(self.torso, self.torso_sizes, self.specs, self.dtype)
-        features = torso(merged).reshape(num_rows, batch_size, -1)
+        features = torso(merged).reshape(num_steps, batch_size, -1)
         if self.core != "none":
-            core = {"lstm": LSTM, "gru": GRU}[self.core]
-            core_inputs = self._core_inputs(features, inputs)
-            features, carry = core(self.core_size, self.dtype)(carry, core_inputs, inputs.is_first)
+            core = _CORES[self.core](self.core_size, self.dtype)
+            features, carry = core(carry, self._core_inputs(features, inputs), inputs.is_first)
         return self.head()(features), carry
 
     def _core_inputs(self, features: Array, inputs: NetworkInput) -> Array:
@@ -91,27 +85,22 @@ class TorsoCoreHead(nn.Module):
 def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> View:
     """How a network of these settings looks at observations of `spec`.
 
-    Args:
-      torso: "auto" is resolved by what there is to see.
-      frame_stack: so is None.
-
-    Raises ConfigError where an image is needed (a convolutional torso, frame stacking) and the
-    observation has none.
+    A torso of "auto" and a frame stack of None follow the observation. Raises ConfigError where an
+    image is needed (a convolutional torso, frame stacking) and the observation has none.
     """
     leaves = [leaf for _, leaf in spec.leaves()]
     if torso == "auto":
         torso = "nature" if any(is_encoded(leaf, "nature") for leaf in leaves) else "mlp"
-    has_image = any(map(is_image, leaves))
     is_any_encoded = any(is_encoded(leaf, torso) for leaf in leaves)
     if frame_stack is None:
         frame_stack = _FRAMES_OF_IMAGES if is_any_encoded else 1
+    has_image = any(map(is_image, leaves))
     if (torso != "mlp" and not is_any_encoded) or (frame_stack > 1 and not has_image):
         smallest = SMALLEST_IMAGE.get(torso, 1)
-        size = f", {smallest} x {smallest} at least" if smallest > 1 else ""
         found = (f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in spec.leaves())
         raise ConfigError(
             f"network.torso {torso!r}, network.frame_stack {frame_stack}: expected an image "
-            f"(uint8 of rank 2 or 3{size}), the observation has "
+            f"(uint8 of rank 2 or 3, {smallest} x {smallest} at least), the observation has "
             f"{', '.join(found)}; leave both at their defaults, which follow the observation"
         )
     return View(torso, frame_stack)
@@ -132,80 +121,67 @@ def from_config(
     Raises ConfigError where an image is needed and the observation has none, see `view`.
     """
     # Resolved here, because a configuration is read before the environment is known.
-    seen = view(spec, config.torso, config.frame_stack)
+    torso, frame_stack = view(spec, config.torso, config.frame_stack)
+    specs = tuple(leaf for _, leaf in spec.leaves())
     module = TorsoCoreHead(
-        torso=seen.torso,
+        torso=torso,
         torso_sizes=config.torso_sizes,
         core=config.core,
         core_size=config.core_size,
         head=head,
         dtype=config.dtype,
-        specs=tuple(leaf for _, leaf in spec.leaves()),
+        specs=specs,
         num_actions=num_actions,
     )
-    frame_stack = seen.frame_stack
-    initial_carry = functools.partial(_initial_carry, module, frame_stack)
-    return Network(
-        init=functools.partial(_init, module, spec, initial_carry(1)),
-        initial_carry=initial_carry,
-        unroll=functools.partial(_unroll, module, spec),
-    )
+    action = spec.action.array
 
-
-def _initial_carry(module: TorsoCoreHead, frame_stack: int, batch_size: int) -> NetworkCarry:
-    core: Tree = ()
-    if module.core == "lstm":
-        core = LSTM.initial_carry(module.core_size, batch_size)
-    elif module.core == "gru":
-        core = GRU.initial_carry(module.core_size, batch_size)
-    frames: tuple[Array, ...] = ()
-    if frame_stack > 1:
-        images = [spec for spec in module.specs if is_image(spec)]
+    def initial_carry(batch_size: int) -> NetworkCarry:
+        is_recurrent, is_stacked = config.core != "none", frame_stack > 1
+        images = [leaf for leaf in specs if is_image(leaf)] if is_stacked else []
         before = (batch_size, frame_stack - 1)
-        frames = tuple(jnp.zeros((*before, *image.shape), image.dtype) for image in images)
-    return NetworkCarry(core=core, frames=frames)
+        return NetworkCarry(
+            _CORES[config.core].initial_carry(config.core_size, batch_size) if is_recurrent else (),
+            tuple(jnp.zeros((*before, *image.shape), image.dtype) for image in images),
+        )
 
+    def init(key: Array) -> Tree:
+        observation = spec.unflatten([zeros_of(leaf, 1, 1) for leaf in specs])
+        previous_action = jnp.zeros((1, 1, *action.shape), action.dtype)
+        inputs = NetworkInput(
+            observation, previous_action, jnp.zeros((1, 1), jnp.float32), jnp.ones((1, 1), bool)
+        )
+        carry = initial_carry(1)
+        leaves, _ = stacked(carry.frames, inputs)
+        return module.init(key, carry.core, leaves, inputs)
 
-def _init(module: TorsoCoreHead, spec: EnvSpec, carry: NetworkCarry, key: Array) -> Tree:
-    # As arrays of experience have them: without 64 bits.
-    dtypes = [jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in module.specs]
-    observation = [
-        jnp.zeros((1, 1, *leaf.shape), dtype)
-        for leaf, dtype in zip(module.specs, dtypes, strict=True)
-    ]
-    inputs = NetworkInput(
-        observation=spec.unflatten(observation),
-        previous_action=jnp.zeros((1, 1, *spec.action.array.shape), spec.action.array.dtype),
-        reward=jnp.zeros((1, 1), jnp.float32),
-        is_first=jnp.ones((1, 1), bool),
-    )
-    leaves, _ = _observed(module, spec, carry.frames, inputs)
-    return module.init(key, carry.core, leaves, inputs)
+    def unroll(
+        params: Tree, carry: NetworkCarry, inputs: NetworkInput
+    ) -> tuple[Tree, NetworkCarry]:
+        chex.assert_rank([inputs.reward, inputs.is_first], 2)
+        chex.assert_rank(inputs.previous_action, 2 + len(action.shape))
+        chex.assert_type(inputs.is_first, bool)
+        leaves, frames = stacked(carry.frames, inputs)
+        output, core = module.apply(params, carry.core, leaves, inputs)
+        return output, NetworkCarry(core=core, frames=frames)
 
-
-def _unroll(
-    module: TorsoCoreHead, spec: EnvSpec, params: Tree, carry: NetworkCarry, inputs: NetworkInput
-) -> tuple[Tree, NetworkCarry]:
-    chex.assert_rank([inputs.reward, inputs.is_first], 2)
-    chex.assert_rank(inputs.previous_action, 2 + len(spec.action.array.shape))
-    chex.assert_type(inputs.is_first, bool)
-    leaves, frames = _observed(module, spec, carry.frames, inputs)
-    output, core = module.apply(params, carry.core, leaves, inputs)
-    return output, NetworkCarry(core=core, frames=frames)
-
-
-def _observed(
-    module: TorsoCoreHead, spec: EnvSpec, previous: tuple[Array, ...], inputs: NetworkInput
-) -> tuple[list[Array], tuple[Array, ...]]:
-    # The observation's arrays with stacked images, and the frames that the next call needs.
-    leaves = spec.flatten(inputs.observation)
-    if not previous:
-        return leaves, ()
-    seen: list[Array] = []
-    kept: list[Array] = []
-    for leaf_spec, leaf in zip(module.specs, leaves, strict=True):
-        if is_image(leaf_spec):
-            leaf, frames = stack_frames(leaf, previous[len(kept)], inputs.is_first)
+    def stacked(
+        previous: tuple[Array, ...], inputs: NetworkInput
+    ) -> tuple[list[Array], tuple[Array, ...]]:
+        # The observation's arrays with stacked images, and the frames that the next call needs.
+        seen = spec.flatten(inputs.observation)
+        if not previous:
+            return seen, ()
+        images = [number for number, leaf in enumerate(specs) if is_image(leaf)]
+        kept = []
+        for number, frames in zip(images, previous, strict=True):
+            seen[number], frames = stack_frames(seen[number], frames, inputs.is_first)
             kept.append(frames)
-        seen.append(leaf)
-    return seen, tuple(kept)
+        return seen, tuple(kept)
+
+    return Network(init, initial_carry, unroll)
+
+
+def zeros_of(leaf: ArraySpec, *batch: int) -> Array:
+    """Zeros `[*batch, *shape]` of an observation's array."""
+    # As arrays of experience have them: without 64 bits.
+    return jnp.zeros((*batch, *leaf.shape), jax.dtypes.canonicalize_dtype(leaf.dtype))

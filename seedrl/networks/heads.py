@@ -20,7 +20,6 @@ class QHead(nn.Module):
 
     @nn.compact
     def __call__(self, features: Array) -> Array:
-        """See the class."""
         hidden = MLP(self.hidden_sizes, self.dtype, name="hidden")(features)
         return nn.Dense(self.num_actions, dtype=self.dtype, name="q")(hidden).astype(jnp.float32)
 
@@ -28,7 +27,7 @@ class QHead(nn.Module):
 class DuelingHead(nn.Module):
     """Q(s, a) = V(s) + A(s, a) - mean_a' A(s, a'): `[..., D]` -> `[..., A] float32`.
 
-    V and A have hidden layers of their own. The last advantage layer has no bias, as in SEED RL.
+    V and A have hidden layers of their own.
 
     Source: Wang et al. 2016, equation 9.
     """
@@ -39,10 +38,10 @@ class DuelingHead(nn.Module):
 
     @nn.compact
     def __call__(self, features: Array) -> Array:
-        """See the class."""
         value = MLP(self.hidden_sizes, self.dtype, name="value_hidden")(features)
         value = nn.Dense(1, dtype=self.dtype, name="value")(value).astype(jnp.float32)
         advantage = MLP(self.hidden_sizes, self.dtype, name="advantage_hidden")(features)
+        # No bias in the last layer, as in SEED RL.
         advantage = nn.Dense(self.num_actions, use_bias=False, dtype=self.dtype, name="advantage")(
             advantage
         ).astype(jnp.float32)
@@ -50,15 +49,13 @@ class DuelingHead(nn.Module):
         return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
 
 
-# The last layer of a policy begins a hundredth as large as usual (Huang et al. 2022, detail 2).
+# The last layer of a policy begins a hundredth as large as usual (Huang et al. 2022, detail 2): at
+# first all actions are almost equally likely, and means almost 0.
 _SMALL = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
 
 
 class PolicyAndValueHead(nn.Module):
-    """π(·|s) and V(s), each through hidden layers of its own: `[..., D]` -> `PolicyAndValue`.
-
-    All actions are almost equally likely at first.
-    """
+    """π(·|s) and V(s), each through hidden layers of its own: `[..., D]` -> `PolicyAndValue`."""
 
     num_actions: int
     hidden_sizes: Sequence[int]
@@ -66,7 +63,6 @@ class PolicyAndValueHead(nn.Module):
 
     @nn.compact
     def __call__(self, features: Array) -> PolicyAndValue:
-        """See the class."""
         policy = MLP(self.hidden_sizes, self.dtype, name="policy_hidden")(features)
         logits = nn.Dense(self.num_actions, dtype=self.dtype, kernel_init=_SMALL, name="policy")(
             policy
@@ -79,8 +75,8 @@ class PolicyAndValueHead(nn.Module):
 class GaussianAndValueHead(nn.Module):
     """Like `PolicyAndValueHead`, for D' real numbers: `[..., D]` -> `GaussianAndValue`.
 
-    The standard deviation is a parameter, the same for all observations (Huang et al. 2022, detail
-    2 of continuous actions), and begins as `init_std`; the means begin almost at 0.
+    The std is a parameter, the same for all observations (Huang et al. 2022, detail 2 of continuous
+    actions), and begins as `init_std`.
     """
 
     num_numbers: int
@@ -90,7 +86,6 @@ class GaussianAndValueHead(nn.Module):
 
     @nn.compact
     def __call__(self, features: Array) -> GaussianAndValue:
-        """See the class."""
         policy = MLP(self.hidden_sizes, self.dtype, name="policy_hidden")(features)
         mean = nn.Dense(self.num_numbers, dtype=self.dtype, kernel_init=_SMALL, name="policy")(
             policy
@@ -105,6 +100,5 @@ class GaussianAndValueHead(nn.Module):
 
 
 def _value(hidden_sizes: Sequence[int], dtype: str, features: Array) -> Array:
-    """V, `[...] float32`, in the module that calls this."""
     hidden = MLP(hidden_sizes, dtype, name="value_hidden")(features)
     return nn.Dense(1, dtype=dtype, name="value")(hidden)[..., 0].astype(jnp.float32)

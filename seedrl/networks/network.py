@@ -7,14 +7,14 @@ from seedrl.types import Array, Tree
 
 
 class NetworkInput(NamedTuple):
-    """What a network consumes, time-major.
+    """Input of a network, time-major.
 
     Attributes:
       observation: tree of `[T, B, *shape]`.
       previous_action: `[T, B] int32`, the executed action of the step before; ignored on FIRST. Of
         a box `[T, B, *shape] float32`.
       reward: `[T, B] float32`; ignored on FIRST.
-      is_first: `[T, B] bool`: the carry is reset before this row is consumed.
+      is_first: `[T, B] bool`: the recurrent state is reset before this time step.
     """
 
     observation: Tree
@@ -24,7 +24,7 @@ class NetworkInput(NamedTuple):
 
 
 class PolicyAndValue(NamedTuple):
-    """What an actor-critic network says of each row.
+    """Output of an actor-critic network for each time step.
 
     Attributes:
       logits: `[T, B, A] float32`, unnormalised log-probabilities of the actions.
@@ -36,11 +36,11 @@ class PolicyAndValue(NamedTuple):
 
 
 class GaussianAndValue(NamedTuple):
-    """What an actor-critic network says of each row where actions are a box of D numbers.
+    """Output of an actor-critic network where actions are a box of D numbers.
 
     Attributes:
       mean: `[T, B, D] float32`, of the policy; -1 and 1 are the environment's bounds.
-      log_std: `[T, B, D] float32`, the logarithm of its standard deviation.
+      log_std: `[T, B, D] float32`.
       value: `[T, B] float32`, V.
     """
 
@@ -56,7 +56,7 @@ class Network(NamedTuple):
       init: `key -> params`.
       initial_carry: `batch_size -> carry`, leaves `[B, ...]`; `()` for a feed-forward network.
       unroll: `(params, carry, inputs) -> (output, carry)` with leaves `[T, B, ...]`. One step is an
-        unroll of length 1. The returned carry belongs after the last row. The output is Q-values
+        unroll of length 1. The returned carry belongs after the last one. The output is Q-values
         `[T, B, A] float32`, a `PolicyAndValue`, or what else an agent asks for.
     """
 

@@ -23,14 +23,12 @@ class LSTMCarry(NamedTuple):
 
 
 class LSTM(nn.Module):
-    """A long short-term memory whose state is zeroed before a FIRST row is consumed.
+    """A long short-term memory whose state is zeroed before a FIRST time step is consumed.
 
       i, f, g, o = W x_t + U h_{t-1} + b
       c_t = σ(f) c_{t-1} + σ(i) tanh(g),  h_t = σ(o) tanh(c_t)
 
-    W x is computed for all rows at once, outside the scan. The state and the gates are float32 at
-    any `dtype`; only the matrix products use it. The scan is not unrolled: 4 rows at a time made
-    compiling 4 times and gradients 1.4 times as long (64 units, two cores).
+    The state and the gates are float32 at any `dtype`; only the matrix products use it.
 
     Source: Hochreiter and Schmidhuber 1997; the forget gate's bias starts at 1 as in Jozefowicz et
     al. 2015.
@@ -46,7 +44,7 @@ class LSTM(nn.Module):
         project = nn.Dense(
             4 * self.size, dtype=self.dtype, bias_init=_forget_gate_of_one, name="input"
         )
-        projected = project(inputs)
+        projected = project(inputs)  # W x of all time steps at once, outside the scan
         shape = (self.size, 4 * self.size)
         # By default an initializer has the widest floats: float64 with JAX_ENABLE_X64.
         kernel = self.param("recurrent_kernel", _KERNEL_INIT, shape, jnp.float32)
@@ -57,8 +55,8 @@ class LSTM(nn.Module):
         slope = jnp.concatenate([jnp.full(quarter, s) for s in (0.5, 0.5, 1.0, 0.5)], axis=-1)
         offset = 1 - slope
 
-        def step(carry: LSTMCarry, row: tuple[Array, Array]) -> tuple[LSTMCarry, Array]:
-            projected_t, is_first_t = row
+        def step(carry: LSTMCarry, inputs: tuple[Array, Array]) -> tuple[LSTMCarry, Array]:
+            projected_t, is_first_t = inputs
             hidden, cell = _reset(carry, is_first_t)
             gates = projected_t.astype(jnp.float32) + _product(hidden, kernel)
             i, f, g, o = jnp.split(jnp.tanh(gates * slope) * slope + offset, 4, axis=-1)
@@ -66,12 +64,12 @@ class LSTM(nn.Module):
             hidden = o * jnp.tanh(cell)
             return LSTMCarry(hidden, cell), hidden
 
+        # Not unrolled: 4 time steps at once made compiling 4 and gradients 1.4 times as long.
         carry, outputs = jax.lax.scan(step, carry, (projected, is_first))
         return outputs, carry
 
     @staticmethod
     def initial_carry(size: int, batch_size: int) -> LSTMCarry:
-        """Zeros."""
         zeros = jnp.zeros((batch_size, size), jnp.float32)
         return LSTMCarry(hidden=zeros, cell=jnp.zeros_like(zeros))
 
@@ -101,8 +99,8 @@ class GRU(nn.Module):
         zeros = nn.initializers.zeros_init()
         bias = self.param("recurrent_bias", zeros, (1, self.size), jnp.float32)
 
-        def step(carry: Array, row: tuple[Array, Array]) -> tuple[Array, Array]:
-            projected_t, is_first_t = row
+        def step(carry: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
+            projected_t, is_first_t = inputs
             hidden = _reset(carry, is_first_t)
             x_rz, x_n = jnp.split(projected_t.astype(jnp.float32), [2 * self.size], axis=-1)
             h_rz, h_n = jnp.split(_product(hidden, kernel), [2 * self.size], axis=-1)
@@ -117,7 +115,6 @@ class GRU(nn.Module):
 
     @staticmethod
     def initial_carry(size: int, batch_size: int) -> Array:
-        """Zeros."""
         return jnp.zeros((batch_size, size), jnp.float32)
 
 
@@ -137,42 +134,36 @@ def _product(hidden: Array, kernel: Array) -> Array:
 
 
 def stack_frames(frames: Array, previous_frames: Array, is_first: Array) -> tuple[Array, Array]:
-    """The k newest frames of the episode at each row, newest first, zeros before its first frame.
+    """The k newest frames of the episode at each time step, newest first, zeros before its first.
 
-    Position i at row t is frame t - i if no row of t - i + 1 … t is FIRST, otherwise 0. Splitting a
-    stretch of rows into several calls changes nothing.
+    Frame i at time step t is that of t - i if none of t - i + 1 … t is FIRST, otherwise 0.
 
     Args:
       frames: `[T, B, *shape]`, any dtype; T at least 1.
-      previous_frames: `[B, k - 1, *shape]`, the frames before row 0, newest first; zeros at the
-        start. What belongs to an episode before a FIRST row is ignored.
+      previous_frames: `[B, k - 1, *shape]`, those before the first, newest first; zeros at the
+        start.
       is_first: `[T, B] bool`.
 
     Returns:
-      stacked `[T, B, *shape, k]` and the previous frames of the row after the last one.
+      stacked `[T, B, *shape, k]` and the previous frames of the time step after the last one.
 
     Source: Mnih et al. 2015; order and zeroing as in SEED RL's `stack_frames`.
     """
     chex.assert_equal_shape_prefix([frames, is_first], 2)
     chex.assert_type(is_first, bool)
     chex.assert_equal_shape_suffix([frames[0, 0], previous_frames[0, 0]], frames.ndim - 2)
-    num_rows, num_previous = frames.shape[0], previous_frames.shape[1]
+    num_steps, num_previous = frames.shape[0], previous_frames.shape[1]
     oldest_first = jnp.moveaxis(previous_frames[:, ::-1], 1, 0)
     stream = jnp.concatenate([oldest_first, frames])
-    since_first = _rows_since_first(is_first, at_least=num_previous)
+    # Without a FIRST so far, all previous frames count: they were cleaned by the call before.
+    steps = jnp.arange(num_steps, dtype=jnp.int32)[:, None]
+    since_first = steps - jax.lax.cummax(jnp.where(is_first, steps, -num_previous), axis=0)
     positions = []
     for age in range(num_previous + 1):
         start = num_previous - age
         belongs = since_first >= age
         belongs = belongs.reshape(belongs.shape + (1,) * (frames.ndim - 2))
-        frame = stream[start : start + num_rows]
+        frame = stream[start : start + num_steps]
         positions.append(jnp.where(belongs, frame, jnp.zeros((), frames.dtype)))
     stacked = jnp.stack(positions, axis=-1)
     return stacked, jnp.moveaxis(stacked[-1, ..., :num_previous], -1, 1)
-
-
-def _rows_since_first(is_first: Array, *, at_least: int) -> Array:
-    # Without a FIRST row so far, all previous frames count: they were cleaned by the call before.
-    rows = jnp.arange(is_first.shape[0], dtype=jnp.int32)[:, None]
-    newest_first = jax.lax.cummax(jnp.where(is_first, rows, -at_least), axis=0)
-    return rows - newest_first

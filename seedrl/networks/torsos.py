@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import flax.linen as nn
 import jax
@@ -20,27 +20,22 @@ SMALLEST_IMAGE = {"nature": 36, "shallow": 20, "impala": 1, "minatar": 3}
 
 
 def is_image(spec: ArraySpec) -> bool:
-    """Whether an array is an image: uint8 of shape `[H, W]` or `[H, W, C]`, or float16.
-
-    The latter is what normalization makes of images.
-    """
+    """True if an array is an image: `[H, W]` or `[H, W, C]` of uint8 or float16."""
+    # float16 is what normalization makes of images.
     return spec.dtype in ("uint8", "float16") and len(spec.shape) in (2, 3)
 
 
 def is_encoded(spec: ArraySpec, torso: str) -> bool:
-    """Whether the convolutions of `torso` take an array; if not, it is flattened."""
+    """True if the convolutions of `torso` take an array; if not, it is flattened."""
     if torso == "mlp" or not is_image(spec):
         return False
     return min(spec.shape[:2]) >= SMALLEST_IMAGE[torso]
 
 
 def uniform_dense(inputs: int, size: int, **plain: Any) -> nn.Dense:
-    """A dense layer that begins as a linear one of PyTorch does, biases too.
-
-    Every number is drawn from within plus or minus 1 / sqrt(inputs): a third of the variance that
-    flax's kernels have. It is what the usual settings of SAC were found with; with flax's own,
-    HalfCheetah is learned later (docstring of `halfcheetah_sac`).
-    """
+    """A dense layer that begins as a linear one of PyTorch does, biases too."""
+    # A third of the variance of flax's kernels. The usual settings of SAC were found with it; with
+    # flax's own HalfCheetah is learned later (docstring of `halfcheetah_sac`).
     bound = 1.0 / math.sqrt(inputs)
 
     def init(key: Array, shape: Sequence[int], dtype: Any) -> Array:
@@ -52,7 +47,7 @@ def uniform_dense(inputs: int, size: int, **plain: Any) -> nn.Dense:
 class MLP(nn.Module):
     """Dense layers, each followed by a ReLU: `[..., D]` -> `[..., sizes[-1]]`.
 
-    Their numbers begin as flax has them, or, if `is_uniform`, as `uniform_dense`.
+    If `is_uniform` they are of `uniform_dense`.
     """
 
     sizes: Sequence[int]
@@ -61,7 +56,6 @@ class MLP(nn.Module):
 
     @nn.compact
     def __call__(self, features: Array) -> Array:
-        """See the class."""
         for size in self.sizes:
             inputs = features.shape[-1]
             dense = (
@@ -78,13 +72,12 @@ def convolve(
 ) -> Array:
     """`[N, H, W, C]`, `[h, w, C, F]` -> `[N, H', W', F]`: `conv_general_dilated` of a `nn.Conv`.
 
-    `plain`: its other arguments, which must say what they say by default.
-
-    Forward it is XLA's. Backward XLA has none for CPUs that is quick inside a loop, such as that
-    over the minibatches of an update: of the Nature network 360 images of 84 x 84 take four seconds
-    there, and 120 ms outside of it. As a sum of matrix products they take 90 in either (two cores
-    of an EPYC, jax 0.10).
+    `plain`: its other arguments, which must be the defaults.
     """
+    # Forward it is XLA's. Backward XLA has none for CPUs that is quick inside a loop, such as that
+    # over the minibatches of an update: of the Nature network 360 images of 84 x 84 take four
+    # seconds there, and 120 ms outside of it. As a sum of matrix products they take 90 in either
+    # (two cores of an EPYC, jax 0.10).
     assert set(plain["lhs_dilation"]) == set(plain["rhs_dilation"]) == {1}, plain
     assert plain["feature_group_count"] == 1 and plain["precision"] is None, plain
     pads = padding
@@ -99,11 +92,9 @@ def _of_xla(strides: _Size, pads: _Pads, images: Array, kernel: Array) -> Array:
 
 
 def _as_products(strides: _Size, pads: _Pads, images: Array, kernel: Array) -> Array:
-    """The same as a sum of matrix products, one for each block of the kernel.
-
-    Images and kernel are cut into blocks of one stride. With all values of a block as its channels,
-    a kernel of 8 x 8 pixels, 4 channels and stride 4 has 2 x 2 blocks of 64 channels and stride 1.
-    """
+    # The same as a sum of matrix products, one for each block of the kernel. Images and kernel are
+    # cut into blocks of one stride. With all values of a block as its channels, a kernel of 8 x 8
+    # pixels, 4 channels and stride 4 has 2 x 2 blocks of 64 channels and stride 1.
     down, right = strides
     rows = (images.shape[1] + sum(pads[0]) - kernel.shape[0]) // down + 1
     columns = (images.shape[2] + sum(pads[1]) - kernel.shape[1]) // right + 1
@@ -120,11 +111,9 @@ def _as_products(strides: _Size, pads: _Pads, images: Array, kernel: Array) -> A
 
 
 def _blocks(images: Array, block: _Size, before: _Size, number: _Size) -> Array:
-    """Cuts `[N, H, W, C]` into `[N, *number, block C]`.
-
-    `before` rows and columns of zeros are added at the top and left. At the bottom and right zeros
-    are added, or pixels that no kernel sees are cut off, until `number` blocks remain.
-    """
+    # Cuts `[N, H, W, C]` into `[N, *number, block C]`. `before` rows and columns of zeros are added
+    # at the top and left. At the bottom and right zeros are added, or pixels that no kernel sees
+    # are cut off, until `number` blocks remain.
     below = number[0] * block[0] - before[0] - images.shape[1]
     behind = number[1] * block[1] - before[1] - images.shape[2]
     edges = ((0, 0, 0), (before[0], below, 0), (before[1], behind, 0), (0, 0, 0))
@@ -163,18 +152,19 @@ _convolve.defvjp(_forward, _backward)
 _Conv = functools.partial(nn.Conv, conv_general_dilated=convolve)
 
 
-class NatureEncoder(nn.Module):
-    """The convolutions of DQN: `[N, H, W, C]` -> `[N, D]`.
+class _Convolutions(nn.Module):
+    """Convolutions without padding, each followed by a ReLU: `[N, H, W, C]` -> `[N, D]`.
 
-    Source: Mnih et al. 2015, methods: 32 filters 8x8 stride 4, 64 4x4 stride 2, 64 3x3 stride 1.
+    Attributes:
+      layers: filters, size and stride of each.
     """
 
     dtype: str = "float32"
+    layers: ClassVar[tuple[tuple[int, int, int], ...]] = ()
 
     @nn.compact
     def __call__(self, images: Array) -> Array:
-        """See the class."""
-        for features, kernel, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+        for features, kernel, stride in self.layers:
             convolution = _Conv(
                 features, (kernel, kernel), (stride, stride), padding="VALID", dtype=self.dtype
             )
@@ -182,40 +172,38 @@ class NatureEncoder(nn.Module):
         return images.reshape(images.shape[0], -1)
 
 
-class ShallowEncoder(nn.Module):
-    """The small network of IMPALA: `[N, H, W, C]` -> `[N, D]`.
+class NatureEncoder(_Convolutions):
+    """The convolutions of DQN (Mnih et al. 2015, methods)."""
 
-    Of 42 x 42 it keeps 3 x 3 places, where that of DQN keeps one, for under half the operations.
+    layers = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 
-    Source: Espeholt et al. 2018, figure 3 (left): 16 filters 8x8 stride 4, 32 4x4 stride 2; a dense
-    layer of 256 follows.
+
+class ShallowEncoder(_Convolutions):
+    """The small network of IMPALA (Espeholt et al. 2018, figure 3, left).
+
+    Of 42 x 42 it keeps 3 x 3 pixels, where that of DQN keeps one, for under half the operations.
     """
 
-    dtype: str = "float32"
+    layers = ((16, 8, 4), (32, 4, 2))
 
-    @nn.compact
-    def __call__(self, images: Array) -> Array:
-        """See the class."""
-        for features, kernel, stride in ((16, 8, 4), (32, 4, 2)):
-            convolution = _Conv(
-                features, (kernel, kernel), (stride, stride), padding="VALID", dtype=self.dtype
-            )
-            images = nn.relu(convolution(images))
-        return images.reshape(images.shape[0], -1)
+
+class MinAtarEncoder(_Convolutions):
+    """The convolution of MinAtar's own agents (Young and Tian 2019, `examples/dqn.py`)."""
+
+    layers = ((16, 3, 1),)
 
 
 class ImpalaEncoder(nn.Module):
-    """The residual network of IMPALA: `[N, H, W, C]` -> `[N, D]`.
+    """The residual network of IMPALA (Espeholt et al. 2018, figure 3, right).
 
-    Source: Espeholt et al. 2018, figure 3 (right): three sections of 16, 32 and 32 filters, each a
-    convolution, a max pooling of stride 2 and two residual blocks.
+    `[N, H, W, C]` -> `[N, D]`: three sections of 16, 32 and 32 filters, each a convolution, a max
+    pooling of stride 2 and two residual blocks.
     """
 
     dtype: str = "float32"
 
     @nn.compact
     def __call__(self, images: Array) -> Array:
-        """See the class."""
         for features in (16, 32, 32):
             images = _Conv(features, (3, 3), dtype=self.dtype)(images)
             images = nn.max_pool(images, (3, 3), strides=(2, 2), padding="SAME")
@@ -224,22 +212,6 @@ class ImpalaEncoder(nn.Module):
                 block = _Conv(features, (3, 3), dtype=self.dtype)(nn.relu(block))
                 images = images + block
         return nn.relu(images).reshape(images.shape[0], -1)
-
-
-class MinAtarEncoder(nn.Module):
-    """The convolution of MinAtar's own agents, for small images: `[N, H, W, C]` -> `[N, D]`.
-
-    Source: Young and Tian 2019 (`examples/dqn.py` of MinAtar): 16 filters 3x3 stride 1; a dense
-    layer of 128 follows.
-    """
-
-    dtype: str = "float32"
-
-    @nn.compact
-    def __call__(self, images: Array) -> Array:
-        """See the class."""
-        images = nn.relu(_Conv(16, (3, 3), padding="VALID", dtype=self.dtype)(images))
-        return images.reshape(images.shape[0], -1)
 
 
 _ENCODERS = {
@@ -254,9 +226,7 @@ class ObservationTorso(nn.Module):
     """Every array of an observation -> one vector of features, `[N, D]` of `dtype`.
 
     Images go through the encoder that `torso` names ("mlp": none); everything else, and what is too
-    small for that encoder, is flattened. The concatenation goes through dense layers of `sizes`.
-    uint8 is divided by 255, whatever its shape; every other dtype is taken at its value. For
-    `is_uniform` see `MLP`.
+    small for that encoder, is flattened. The concatenation goes through an `MLP`.
     """
 
     torso: str
@@ -271,7 +241,7 @@ class ObservationTorso(nn.Module):
         features = []
         for spec, leaf in zip(self.specs, leaves, strict=True):
             values = leaf.astype(self.dtype)
-            if spec.dtype == "uint8":
+            if spec.dtype == "uint8":  # whatever its shape; all else is taken at its value
                 values = values / 255
             if is_encoded(spec, self.torso):
                 encoder = _ENCODERS[self.torso](self.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.replay.index import by_slot, none_stale, replay_bytes
+from seedrl.replay.index import by_slot, none_stale
 from seedrl.replay.rate_limiter import Limiter
 from seedrl.types import Array, Page, StoredStep, Tree
 from seedrl.types import Sequence as Unroll
@@ -23,12 +23,12 @@ class Batch(NamedTuple):
     Attributes:
       sequence: leaves `[T, B, ...]`, carry leaves `[B, ...]`; T is the window's length.
       weights: `[B] float32`, how much each sequence counts.
-      places: what `Memory.write_back` wants back, to know the place of each sequence.
+      indices: of the sequences: what `Memory.write_back` wants back.
     """
 
     sequence: Unroll
     weights: Array
-    places: Tree
+    indices: Tree
 
 
 class Memory(NamedTuple):
@@ -40,7 +40,7 @@ class Memory(NamedTuple):
         `state`.
       sample: `(state, draw, key, largest) -> Batch`; `draw` from `Index.draw`. `largest` gives the
         maximum of a scalar over all devices.
-      write_back: `(state, places, priorities [B] float32) -> state`. A priority of NaN is none:
+      write_back: `(state, indices, priorities [B] float32) -> state`. A priority of NaN is none:
         nothing changes. One of 0 says that nothing can be learned from the sequence.
     """
 
@@ -51,46 +51,40 @@ class Memory(NamedTuple):
 
 
 class Index(Protocol):
-    """The host's side of one shard. Owned by the thread that learns."""
+    """The host's side of one shard. Owned by the thread that learns.
+
+    Attributes:
+      num_sequences: that can be drawn once the last plan has been carried out.
+      num_inserted: pages inserted so far.
+      fill: share of the pages that there is room for that is held, 0 to 1.
+    """
 
     @property
-    def num_sequences(self) -> int:
-        """Sequences that can be drawn once the last plan has been carried out."""
-        ...
+    def num_sequences(self) -> int: ...
 
     @property
-    def num_inserted(self) -> int:
-        """Pages inserted so far."""
-        ...
+    def num_inserted(self) -> int: ...
 
     @property
-    def fill(self) -> float:
-        """Which share of the pages that there is room for is held, 0 to 1."""
-        ...
+    def fill(self) -> float: ...
 
     def has_room(self, num_pages: int) -> bool:
-        """Whether N = `num_pages` more pages can be inserted. Until they can, acting waits."""
-        ...
+        """True if `num_pages` more pages can be inserted. Until they can, acting waits."""
 
     def plan(self, streams: Sequence[int] | np.ndarray) -> Tree:
         """Where pages go, leaves `[..., I]`; takes it as done. See `PageIndex.plan`."""
-        ...
 
     def end_stream(self, stream: int) -> None:
         """The stream was cut: nothing more arrives of it."""
-        ...
 
     def draw(self) -> Tree:
         """What the next update trains on, leaves `[B]`; `()` if the device decides."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """Everything needed to resume, as plain JSON-able values."""
-        ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of `state`. Raises ValueError if that was written with another geometry."""
-        ...
 
 
 def no_accounts(index: Any) -> dict[str, int]:
@@ -111,8 +105,8 @@ class Experience(NamedTuple):
         of which `num_inserted` have arrived before, over all shards.
       accounts: `index -> {account: pages}`: what the ledger is to know of pages that are stored.
       stale: `(versions [I], updates, num_waiting) -> positions` of those of I pages, in order, that
-        are too old to be taken in: `versions` acted on their first rows, `updates` have been taken,
-        and `num_waiting` sequences can be drawn, over all shards.
+        are too old to be taken in: `versions` acted on their first time steps, `updates` have been
+        taken, and `num_waiting` sequences can be drawn, over all shards.
     """
 
     memory: Memory
@@ -154,17 +148,24 @@ class Scale(NamedTuple):
             process_count=1,
         )
 
+    def require_memory(self, field: str, num_bytes: int, advice: str) -> None:
+        """Raises ConfigError, which names the field, if a device has fewer bytes."""
+        if num_bytes > self.device_bytes:
+            raise ConfigError(
+                f"{field}: expected to fit {self.device_name}, which has "
+                f"{self.device_bytes / 2**30:.1f} GiB, got {num_bytes / 2**30:.1f} GiB on each "
+                f"device; {advice}"
+            )
+
 
 class ExperienceConfig(Protocol):
     """What a configuration's `replay` must offer: a frozen dataclass that builds an Experience."""
 
     def steps_of_page(self, window: WindowSpec) -> int:
         """K, the steps of a page."""
-        ...
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
         """Raises ConfigError, before anything starts, for what cannot work."""
-        ...
 
     def build(
         self,
@@ -184,28 +185,3 @@ class ExperienceConfig(Protocol):
 
         Raises ConfigError if the devices cannot hold it.
         """
-        ...
-
-
-def require_memory(
-    page: Page, page_steps: int, capacity_pages: int, scale: Scale, *, starts_in_page: int = 1
-) -> None:
-    """Raises ConfigError if a shard of `capacity_pages` such pages is larger than a device.
-
-    Args:
-      page: one page, as arrays or shapes.
-      page_steps: rows of it.
-      capacity_pages: of each device.
-      scale: the devices.
-      starts_in_page: sequences that start in a page.
-    """
-    wanted = replay_bytes(page, capacity_pages, starts_in_page)
-    if wanted <= scale.device_bytes:
-        return
-    per_step = replay_bytes(page, 1, starts_in_page) / page_steps
-    fitting = int(scale.device_bytes / per_step) * scale.num_devices
-    raise ConfigError(
-        f"replay.capacity_steps: the replay needs {wanted / 2**30:.1f} GiB on each device, but "
-        f"{scale.device_name} has {scale.device_bytes / 2**30:.1f} GiB; at most {fitting} "
-        "steps would fit, with nothing else beside them"
-    )

@@ -22,17 +22,6 @@ def check_geometry(window: WindowSpec, page_steps: int, capacity_pages: int) -> 
     assert capacity_pages >= window.pages_per_sequence(page_steps), (window, capacity_pages)
 
 
-def replay_bytes(page_example: Tree, capacity_pages: int, starts_in_page: int = 1) -> int:
-    """Bytes of device memory that a shard of that many pages takes, links and masses included.
-
-    Args:
-      page_example: a `Page` of arrays or shape structs, as `Replay.init` takes it.
-      capacity_pages: P.
-      starts_in_page: M.
-    """
-    return capacity_pages * (tree_bytes(page_example) + (1 + starts_in_page) * 4)
-
-
 def tree_bytes(tree: Tree) -> int:
     """Bytes of all arrays, or shape structs, of a tree; without jax."""
     if isinstance(tree, Mapping):
@@ -54,11 +43,20 @@ def none_stale(versions: Sequence[int], updates: int, num_waiting: int) -> Seque
     return ()
 
 
+def require_geometry(mine: Mapping[str, Any], saved: Mapping[str, Any], *names: str) -> None:
+    """Raises ValueError if an index was saved with other sizes than it has now."""
+    for name in names:
+        if saved[name] != mine[name]:
+            raise ValueError(
+                f"replay {name} is {mine[name]} but the checkpoint was written with {saved[name]}; "
+                "restore the config or start a new workdir"
+            )
+
+
 @dataclass
 class _Stream:
-    """A stream's pages so far: their number, and the serials of the last few, youngest last."""
-
-    num_pages: int
+    # A stream's pages so far: their number, and the serials of the last few, youngest last.
+    num_pages: int = 0
     serials: deque[int] = field(default_factory=deque)
 
 
@@ -75,6 +73,7 @@ class PageIndex:
 
     Attributes:
       starts_in_page: M.
+      num_inserted: pages inserted so far, evicted ones included.
     """
 
     def __init__(self, *, capacity_pages: int, window: WindowSpec, page_steps: int) -> None:
@@ -86,7 +85,7 @@ class PageIndex:
         self._streams: dict[int, _Stream] = {}
         self._is_sampleable = np.zeros(capacity_pages, bool)
         self._num_complete = 0  # pages of `_is_sampleable`
-        self._num_inserted = 0
+        self.num_inserted = 0
 
     @property
     def num_sequences(self) -> int:
@@ -94,22 +93,12 @@ class PageIndex:
         return self._num_complete * self.starts_in_page
 
     @property
-    def num_pages(self) -> int:
-        """Pages that hold experience."""
-        return min(self._num_inserted, self._capacity)
-
-    @property
     def fill(self) -> float:
-        """Which share of the capacity holds experience."""
-        return self.num_pages / self._capacity
-
-    @property
-    def num_inserted(self) -> int:
-        """Pages inserted so far, evicted ones included."""
-        return self._num_inserted
+        """Share of the capacity that holds experience, 0 to 1."""
+        return min(self.num_inserted, self._capacity) / self._capacity
 
     def has_room(self, num_pages: int) -> bool:
-        """Whether pages can be inserted: always, for the oldest make room."""
+        """True: the oldest make room."""
         del num_pages
         return True
 
@@ -125,16 +114,11 @@ class PageIndex:
         that it completes, or of all M. One array, for each of several would be handed to the device
         by itself.
 
-        The plan of a call is carried out as a whole: links first, then completions. So what a later
-        page of the same call evicts is struck from the plan here: it is neither linked nor
-        completed.
-
         Args:
           streams: the stream of each page; negative for a page that is not of this shard. A stream
             may occur several times, its pages in order.
 
-        Raises:
-          ValueError: more pages than the replay holds.
+        Raises ValueError for more pages than the replay holds.
         """
         num_pages = sum(int(stream >= 0) for stream in streams)
         if num_pages > self._capacity:
@@ -142,14 +126,16 @@ class PageIndex:
                 f"expected at most {self._capacity} pages in one insertion, which is the replay's "
                 f"capacity, got {num_pages}; raise replay.capacity_steps"
             )
-        first_alive = self._num_inserted + num_pages - self._capacity
+        # The plan of a call is carried out as a whole: links first, then completions. So what a
+        # later page of the same call evicts is struck here: it is neither linked nor completed.
+        first_alive = self.num_inserted + num_pages - self._capacity
         plan = np.full((3, len(streams)), self._capacity, np.int32)
-        places, predecessors, completions = plan
+        pages, predecessors, completions = plan
         for position, stream in enumerate(streams):
             if stream < 0:
                 continue
             serial, previous, completed = self._append(int(stream))
-            places[position] = serial % self._capacity
+            pages[position] = serial % self._capacity
             if previous is not None and previous >= first_alive:
                 predecessors[position] = previous % self._capacity
             if completed is not None and completed >= first_alive:
@@ -159,15 +145,15 @@ class PageIndex:
         return plan
 
     def _append(self, stream: int) -> tuple[int, int | None, int | None]:
-        """Takes a page: the serials of it, of its predecessor and of the start it completes."""
-        serial = self._num_inserted
-        self._num_inserted += 1
+        # Takes a page: the serials of it, of its predecessor and of the start that it completes.
+        serial = self.num_inserted
+        self.num_inserted += 1
         evicted = serial % self._capacity
         self._num_complete -= int(self._is_sampleable[evicted])
         self._is_sampleable[evicted] = False
 
         if (entry := self._streams.get(stream)) is None:
-            entry = self._streams[stream] = _Stream(0)
+            entry = self._streams[stream] = _Stream()
         previous = entry.serials[-1] if entry.serials else None
         entry.serials.append(serial)
         entry.num_pages += 1
@@ -187,7 +173,7 @@ class PageIndex:
             "capacity_pages": self._capacity,
             "pages_per_sequence": self._pages_per_sequence,
             "pages_per_stride": self._pages_per_stride,
-            "num_inserted": self._num_inserted,
+            "num_inserted": self.num_inserted,
             "sampleable": np.flatnonzero(self._is_sampleable).tolist(),
             "streams": [
                 [stream, entry.num_pages, list(entry.serials)]
@@ -197,14 +183,9 @@ class PageIndex:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of `state`. Raises ValueError if that was written with another geometry."""
-        mine = self.state()
-        for name in ("capacity_pages", "pages_per_sequence", "pages_per_stride"):
-            if state[name] != mine[name]:
-                raise ValueError(
-                    f"replay {name} is {mine[name]} but the checkpoint was written with "
-                    f"{state[name]}; restore the config or start a new workdir"
-                )
-        self._num_inserted = int(state["num_inserted"])
+        sizes = ("capacity_pages", "pages_per_sequence", "pages_per_stride")
+        require_geometry(self.state(), state, *sizes)
+        self.num_inserted = int(state["num_inserted"])
         self._is_sampleable[:] = False
         self._is_sampleable[np.asarray(state["sampleable"], np.int64)] = True
         self._num_complete = len(state["sampleable"])
@@ -224,14 +205,12 @@ def stale_pages(
 ) -> list[int]:
     """Positions of the pages that would be trained with a lag above `max_lag`; see `Experience`.
 
-    What arrives is trained in that order, so the update that it is for is known: none overtakes
-    another, and those that are left out here count for no other.
-
-    Args:
-      batch: sequences of an update, over all devices.
+    `batch`: sequences of an update, over all devices.
     """
     stale: list[int] = []
     for position, version in enumerate(versions):
+        # What arrives is trained in that order, so the update that it is for is known: none
+        # overtakes another, and those that are left out here count for no other.
         due = updates + (num_waiting + position - len(stale)) // batch
         if due - version > max_lag:
             stale.append(position)
@@ -243,6 +222,9 @@ class QueueIndex:
 
     Sequence q, counted from 0 as they arrive, lies at q mod C until it is drawn. As none is ever
     drawn before an older one, those that wait are neighbours, and never more than C.
+
+    Attributes:
+      num_inserted: sequences that have arrived so far.
     """
 
     def __init__(self, *, capacity_sequences: int, batch: int) -> None:
@@ -251,7 +233,7 @@ class QueueIndex:
         self._capacity = capacity_sequences
         self._batch = batch
         self._waiting: deque[int] = deque()
-        self._num_inserted = 0
+        self.num_inserted = 0
         self._num_drawn = 0
         self._num_restored = 0
 
@@ -261,17 +243,12 @@ class QueueIndex:
         return len(self._waiting)
 
     @property
-    def num_inserted(self) -> int:
-        """Sequences that have arrived so far."""
-        return self._num_inserted
-
-    @property
     def fill(self) -> float:
-        """Which share of the capacity waits."""
+        """Share of the capacity that waits, 0 to 1."""
         return len(self._waiting) / self._capacity
 
     def has_room(self, num_pages: int) -> bool:
-        """Whether that many more sequences can be taken in without overwriting one that waits."""
+        """True if that many more sequences overwrite none that waits."""
         return len(self._waiting) + num_pages <= self._capacity
 
     def plan(self, streams: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -282,16 +259,16 @@ class QueueIndex:
         is_ours = np.asarray(streams, np.int64).reshape(-1) >= 0
         number = int(np.count_nonzero(is_ours))
         assert self.has_room(number), (len(self._waiting), number, self._capacity)
-        places = (self._num_inserted + np.cumsum(is_ours) - 1) % self._capacity
-        self._waiting.extend(places[is_ours].tolist())
-        self._num_inserted += number
-        return np.where(is_ours, places, self._capacity).astype(np.int32)
+        indices = (self.num_inserted + np.cumsum(is_ours) - 1) % self._capacity
+        self._waiting.extend(indices[is_ours].tolist())
+        self.num_inserted += number
+        return np.where(is_ours, indices, self._capacity).astype(np.int32)
 
     def end_stream(self, stream: int) -> None:
         """Nothing: what is complete is trained, whatever becomes of its stream."""
 
     def draw(self) -> np.ndarray:
-        """The places of the B sequences that arrived first, `[B] int32`. They wait no more."""
+        """Indices of the B sequences that arrived first, `[B] int32`. They wait no more."""
         self._num_drawn += self._batch
         return np.array([self._waiting.popleft() for _ in range(self._batch)], np.int32)
 
@@ -307,18 +284,13 @@ class QueueIndex:
         """Everything needed to resume, as plain JSON-able values."""
         return {
             "capacity_sequences": self._capacity,
-            "num_inserted": self._num_inserted,
+            "num_inserted": self.num_inserted,
             "waiting": list(self._waiting),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of `state`. Raises ValueError if that was written with another geometry."""
-        if state["capacity_sequences"] != self._capacity:
-            raise ValueError(
-                f"the queue holds {self._capacity} sequences on each device but the checkpoint was "
-                f"written with {state['capacity_sequences']}; restore the config or start a new "
-                "workdir"
-            )
-        self._num_inserted = int(state["num_inserted"])
-        self._waiting = deque(int(place) for place in state["waiting"])
+        require_geometry(self.state(), state, "capacity_sequences")
+        self.num_inserted = int(state["num_inserted"])
+        self._waiting = deque(int(index) for index in state["waiting"])
         self._num_restored = len(self._waiting)

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.fields import check_ranges
-from seedrl.replay.rate_limiter import ratio_limiter
+from seedrl.replay.rate_limiter import RatioLimiter
 from seedrl.types import Array, Page, StoredStep
 
 if TYPE_CHECKING:  # imports numpy, which reading a configuration does not wait for
     from seedrl.replay.experience import Experience, Scale
-
-# Of a shard: they are numbered in int32.
-_MOST_ROWS = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,16 +48,8 @@ class ReplayConfig:
         return self.page_steps or window.stride
 
     def capacity_pages(self, window: WindowSpec, num_devices: int) -> int:
-        """P, the pages of one shard. Raises ConfigError for more rows than can be numbered."""
-        page = self.steps_of_page(window)
-        pages = self.capacity_steps // page // num_devices
-        if pages * page > _MOST_ROWS:
-            raise ConfigError(
-                f"replay.capacity_steps: expected at most {_MOST_ROWS} for each device that "
-                f"learns, got {self.capacity_steps} for {num_devices} of them; store fewer, or "
-                "learn on more devices"
-            )
-        return pages
+        """P, the pages of one shard."""
+        return self.capacity_steps // self.steps_of_page(window) // num_devices
 
     def min_sequences(self, window: WindowSpec, *, training_slots: int, num_devices: int) -> int:
         """The sequences that each shard must hold before learning starts."""
@@ -86,7 +75,22 @@ class ReplayConfig:
             at_least_1="capacity_steps min_steps tolerance_updates",
             fractions="priority_exponent importance_exponent",
         )
-        self._check_pages(window, training_slots)
+        page = self.steps_of_page(window)
+        if window.stride % page and page % window.stride:
+            raise ConfigError(
+                f"replay.page_steps: a stride of {window.stride} steps is not a whole number of "
+                f"pages of {page}; choose a divisor of the stride, or 0 for the stride itself"
+            )
+        # With fewer steps every sequence is overwritten before it is complete, or learning may
+        # start without one and wait for ever.
+        needed = training_slots * window.pages_per_sequence(page) * page
+        for name in ("capacity_steps", "min_steps"):
+            if getattr(self, name) < needed:
+                raise ConfigError(
+                    f"replay.{name}: expected at least {needed}: {training_slots} training slots "
+                    f"times the pages of {page} steps of a sequence of {window.length}, got "
+                    f"{getattr(self, name)}"
+                )
         if self.min_steps > self.capacity_steps:
             raise ConfigError(
                 f"replay.min_steps: expected at most replay.capacity_steps ({self.capacity_steps}),"
@@ -98,43 +102,17 @@ class ReplayConfig:
                 f"else the run ends before learning starts; got {total_steps}"
             )
 
-    def _check_pages(self, window: WindowSpec, training_slots: int) -> None:
-        page = self.steps_of_page(window)
-        if window.stride % page and page % window.stride:
-            raise ConfigError(
-                f"replay.page_steps: a stride of {window.stride} steps is not a whole number of "
-                f"pages of {page}; choose a divisor of the stride, or 0 for the stride itself"
-            )
-        pages = window.pages_per_sequence(page)
-        needed = training_slots * pages * page
-        reason = (
-            f"{training_slots} training slots times {pages} pages of {page} steps, which one "
-            f"sequence of {window.length} steps takes"
-        )
-        if self.capacity_steps < needed:
-            raise ConfigError(
-                f"replay.capacity_steps: expected at least {needed} ({reason}), else every "
-                f"sequence is overwritten before it is complete; got {self.capacity_steps}"
-            )
-        if self.min_steps < needed:
-            raise ConfigError(
-                f"replay.min_steps: expected at least {needed} ({reason}), else learning may start "
-                f"without a complete sequence and wait for ever; got {self.min_steps}"
-            )
-
     def _check_shards(self, window: WindowSpec, scale: "Scale") -> None:
-        """Raises ConfigError if one device has too many slots for its part of the capacity."""
+        # One device may have too many slots for its part of the capacity.
         page = self.steps_of_page(window)
-        pages = window.pages_per_sequence(page)
-        most_slots = -(-scale.training_slots // scale.num_devices)
-        held = self.capacity_pages(window, scale.num_devices)
-        if held < most_slots * pages:
+        fullest = -(-scale.training_slots // scale.num_devices)
+        needed = fullest * window.pages_per_sequence(page)
+        if self.capacity_pages(window, scale.num_devices) < needed:
             raise ConfigError(
-                "replay.capacity_steps: expected at least "
-                f"{scale.num_devices * most_slots * pages * page} ({scale.num_devices} devices "
-                f"that learn times {most_slots} training slots of the fullest times {pages} pages "
-                f"of {page} steps, which one sequence takes), else every sequence of that device "
-                f"is overwritten before it is complete; got {self.capacity_steps}"
+                f"replay.capacity_steps: expected at least {scale.num_devices * needed * page} "
+                f"({scale.num_devices} devices that learn times {fullest} training slots of the "
+                f"fullest times the pages of {page} steps of a sequence of {window.length}), got "
+                f"{self.capacity_steps}"
             )
 
     def build(
@@ -147,16 +125,24 @@ class ReplayConfig:
     ) -> "Experience":
         """See ExperienceConfig."""
         from seedrl.replay.buffer import paged_replay, prioritized_memory
-        from seedrl.replay.experience import Experience, require_memory
-        from seedrl.replay.index import PageIndex
+        from seedrl.replay.experience import Experience
+        from seedrl.replay.index import PageIndex, tree_bytes
 
         page_steps = self.steps_of_page(window)
         capacity_pages = self.capacity_pages(window, scale.num_devices)
         starts_in_page = window.starts_in_page(page_steps)
-        if starts_in_page > 1:
-            _require_no_carry(page, page_steps, window.stride)
+        if starts_in_page > 1 and tree_bytes(page.carry):
+            raise ConfigError(
+                f"replay.page_steps: the agent's sequences start every {window.stride} steps, with "
+                f"a carry that is stored where a page begins, got pages of {page_steps}; choose "
+                f"{window.stride}, or 0"
+            )
         self._check_shards(window, scale)
-        require_memory(page, page_steps, capacity_pages, scale, starts_in_page=starts_in_page)
+        # A page has a link, and a sampling weight for each sequence that starts in it.
+        page_bytes = tree_bytes(page) + (1 + starts_in_page) * 4
+        most = int(scale.device_bytes / page_bytes * page_steps) * scale.num_devices
+        advice = f"at most {most} steps would fit, with nothing else beside them"
+        scale.require_memory("replay.capacity_steps", capacity_pages * page_bytes, advice)
         replay = paged_replay(
             window=window,
             page_steps=page_steps,
@@ -174,7 +160,7 @@ class ReplayConfig:
             index=functools.partial(
                 PageIndex, capacity_pages=capacity_pages, window=window, page_steps=page_steps
             ),
-            limiter=ratio_limiter(
+            limiter=RatioLimiter(
                 replay_ratio=self.ratio,
                 batch_steps=scale.num_devices * scale.batch_per_device * window.unroll,
                 tolerance_updates=self.tolerance_updates,
@@ -182,14 +168,4 @@ class ReplayConfig:
                     window, training_slots=scale.training_slots, num_devices=scale.num_devices
                 ),
             ),
-        )
-
-
-def _require_no_carry(page: Page, page_steps: int, stride: int) -> None:
-    from seedrl.replay.index import tree_bytes
-
-    if tree_bytes(page.carry):
-        raise ConfigError(
-            f"replay.page_steps: the agent's sequences start every {stride} steps, with a carry "
-            f"that is stored where a page begins, got pages of {page_steps}; choose {stride}, or 0"
         )

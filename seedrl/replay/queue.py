@@ -24,15 +24,15 @@ class QueueConfig:
     Each sequence is trained once, in order of arrival, over all devices. None is ever overwritten:
     acting waits instead. One that an update skips, because something was not finite, is not trained
     again. What waits when a run ends is saved with `checkpoint.replay`, and else it is lost: the
-    account `waiting` of the ledger's last line says how many rows.
+    account `waiting` of the ledger's last line says how many time steps.
 
     Attributes:
       ahead_updates: how many updates' worth of complete sequences may wait until acting waits, at
         least 1.
-      max_lag_updates: bound of the policy lag of every row, in updates. A sequence that would be
-        trained with a larger one, because its environment took so long to fill it, is dropped when
-        it arrives: rows `stale` of the ledger. None: what an environment reaches that is
-        eight times slower than the others, `ahead_updates + learning.publish_every_updates +
+      max_lag_updates: bound of the policy lag of every time step, in updates. A sequence that would
+        be trained with a larger one, because its environment took so long to fill it, is dropped
+        when it arrives: `stale` of the ledger. None: what an environment reaches that is eight
+        times slower than the others, `ahead_updates + learning.publish_every_updates +
         8 * training_slots / batch_sequences`.
     """
 
@@ -58,8 +58,8 @@ class QueueConfig:
             )
         if window.stride != window.length:
             raise ConfigError(
-                "replay: a queue hands out each row once: expected sequences that begin where the "
-                f"one before ends, agent.window.stride {window.length}, got {window.stride}; "
+                "replay: a queue hands out each time step once: expected sequences that begin where"
+                f" the one before ends, agent.window.stride {window.length}, got {window.stride}; "
                 "choose prioritized replay, or an agent that learns on policy"
             )
 
@@ -76,7 +76,7 @@ class QueueConfig:
 
         from seedrl.replay.buffer import queue_memory
         from seedrl.replay.experience import Experience
-        from seedrl.replay.index import QueueIndex, by_turns, stale_pages
+        from seedrl.replay.index import QueueIndex, by_turns, stale_pages, tree_bytes
         from seedrl.replay.rate_limiter import QueueLimiter
 
         del window, initial_priorities
@@ -89,7 +89,8 @@ class QueueConfig:
             publish_every_updates=scale.publish_every_updates,
         )
         capacity = self.capacity_sequences(scale)
-        _require_memory(page, capacity, scale)
+        advice = "lower it, learning.batch_sequences or serving.training_slots"
+        scale.require_memory("replay.ahead_updates", capacity * tree_bytes(page), advice)
         return Experience(
             memory=queue_memory(capacity),
             index=functools.partial(
@@ -109,7 +110,7 @@ class QueueConfig:
     def lag_bound(
         self, *, training_slots: int, batch_sequences: int, publish_every_updates: int
     ) -> int:
-        """The largest policy lag that a row is trained with, in updates.
+        """The largest policy lag that a time step is trained with, in updates.
 
         Raises ConfigError for one that acting without pause could not keep.
         """
@@ -125,21 +126,7 @@ class QueueConfig:
         return self.max_lag_updates
 
     def capacity_sequences(self, scale: "Scale") -> int:
-        """What each device has room for.
-
-        That is what the limiter allows, what all slots may complete in the batch that it allows
-        last, and again as much, so that there is room for whatever arrives at once.
-        """
+        """Sequences that each device has room for."""
+        # What the limiter allows, what all slots may complete in the batch that it allows last, and
+        # again as much, so that there is room for whatever arrives at once.
         return self.ahead_updates * scale.batch_per_device + 2 * scale.training_slots
-
-
-def _require_memory(page: Page, capacity: int, scale: "Scale") -> None:
-    from seedrl.replay.index import tree_bytes
-
-    wanted = capacity * tree_bytes(page)
-    if wanted > scale.device_bytes:
-        raise ConfigError(
-            f"replay.ahead_updates: the queue needs {wanted / 2**30:.1f} GiB on each device for "
-            f"{capacity} sequences, but {scale.device_name} has {scale.device_bytes / 2**30:.1f} "
-            "GiB; lower it, learning.batch_sequences or serving.training_slots"
-        )

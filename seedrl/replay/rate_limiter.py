@@ -23,7 +23,7 @@ decide on one value of `owed`, so that rounding cannot come between them.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 
 class Limiter(Protocol):
@@ -34,55 +34,45 @@ class Limiter(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is enough experience to learn from."""
-        ...
+        """True if there is enough experience to learn from."""
 
     def may_act(self) -> bool:
-        """Whether training slots may act."""
-        ...
+        """True if training slots may act."""
 
     def may_learn(self) -> bool:
-        """Whether an update may be taken."""
-        ...
+        """True if an update may be taken."""
 
     def acted(self, steps: int, pages: int = 0) -> Self:
         """Training slots have taken this many environment steps, and filled this many pages.
 
         A negative number of pages takes back so many that were filled, then dropped on arrival.
         """
-        ...
 
     def holds(self, num_sequences: Sequence[int]) -> Self:
         """How many sequences can be drawn from each shard."""
-        ...
 
     def took(self) -> Self:
         """An update was taken."""
-        ...
 
     def applied(self) -> Self:
         """An update that was taken has been applied: it was not skipped."""
-        ...
 
     def metrics(self) -> Mapping[str, float]:
         """What is reported of it, by name."""
-        ...
 
     def counts(self) -> Mapping[str, float]:
         """What a checkpoint keeps of it."""
-        ...
 
     def restored(self, counts: Mapping[str, float]) -> Self:
         """This limiter with the counts of an earlier session."""
-        ...
 
 
 class RatioLimiter(NamedTuple):
-    """Holds the replay ratio. Made by `ratio_limiter`, which checks the settings.
+    """Holds the replay ratio. `ReplayConfig` checks the settings.
 
     Attributes:
       replay_ratio: r, trained (non-burn-in) steps per training environment step.
-      batch_steps: b of all shards, sequences of an update times rows trained of each.
+      batch_steps: b of all shards, sequences of an update times trained steps of each.
       tolerance_updates: c, how many updates acting may run ahead of learning.
       min_sequences: what shards must hold before learning starts, on average: one whose env servers
         never come does not keep the others from it.
@@ -98,7 +88,7 @@ class RatioLimiter(NamedTuple):
     replay_ratio: float
     batch_steps: int
     tolerance_updates: float
-    min_sequences: int
+    min_sequences: int = 1
     env_steps: int = 0
     early_steps: int = 0
     taken_steps: int = 0
@@ -108,22 +98,19 @@ class RatioLimiter(NamedTuple):
     num_shards: int = 1
 
     def may_act(self) -> bool:
-        """See Limiter."""
         return not self.is_ready or self.owed_steps < self.tolerance_updates * self.update_steps
 
     def may_learn(self) -> bool:
-        """See Limiter."""
         return self.is_ready and self.owed_steps >= self.update_steps
 
     def acted(self, steps: int, pages: int = 0) -> Self:
-        """See Limiter. Steps are owed only while it is ready."""
         del pages
+        # Steps are owed only while it is ready.
         if not self.is_ready:
             return self._replace(early_steps=self.early_steps + steps)
         return self._replace(env_steps=self.env_steps + steps)
 
     def holds(self, num_sequences: Sequence[int]) -> Self:
-        """See Limiter."""
         return self._replace(
             is_ready=sum(num_sequences) >= self.min_sequences * len(num_sequences),
             num_filled=max(1, sum(number > 0 for number in num_sequences)),
@@ -131,11 +118,9 @@ class RatioLimiter(NamedTuple):
         )
 
     def took(self) -> Self:
-        """See Limiter."""
         return self._replace(taken_steps=self.taken_steps + self.update_steps)
 
     def applied(self) -> Self:
-        """See Limiter."""
         return self._replace(applied_steps=self.applied_steps + self.update_steps)
 
     @property
@@ -154,36 +139,19 @@ class RatioLimiter(NamedTuple):
         return self.applied_steps / max(1, self.early_steps + self.env_steps)
 
     def metrics(self) -> Mapping[str, float]:
-        """See Limiter."""
         return {"replay_ratio": self.measured_ratio, "replay_ratio_target": self.replay_ratio}
 
     def counts(self) -> Mapping[str, float]:
-        """See Limiter. The ratio is kept too: counts mean something only under it."""
         names = ("env_steps", "early_steps", "taken_steps", "applied_steps", "replay_ratio")
         return {name: getattr(self, name) for name in names}
 
     def restored(self, counts: Mapping[str, float]) -> Self:
-        """See Limiter. Counts of another ratio are dropped: their debt is of no meaning.
-
-        Kept, they would make a run resumed at a higher ratio first train for all of its past.
-        """
-        # There is none among the counts of another kind of replay.
-        if counts.get("replay_ratio") != self.replay_ratio:
-            return self._replace(env_steps=0, early_steps=0, taken_steps=0, applied_steps=0)
-        return self._replace(
-            env_steps=int(counts["env_steps"]),
-            early_steps=int(counts["early_steps"]),
-            taken_steps=int(counts["taken_steps"]),
-            applied_steps=int(counts["applied_steps"]),
-        )
-
-
-def ratio_limiter(
-    *, replay_ratio: float, batch_steps: int, tolerance_updates: float, min_sequences: int = 1
-) -> RatioLimiter:
-    """The limiter of a new run; for the arguments see RatioLimiter. `ReplayConfig` checks them."""
-    assert batch_steps >= 1
-    return RatioLimiter(replay_ratio, batch_steps, tolerance_updates, min_sequences)
+        # Counts of another ratio are dropped, as are those of another kind of replay, which have
+        # none. Kept, they would make a run resumed at a higher ratio first train for all its past.
+        is_same = counts.get("replay_ratio") == self.replay_ratio
+        names = ("env_steps", "early_steps", "taken_steps", "applied_steps")
+        kept: Any = {name: int(counts[name]) if is_same else 0 for name in names}
+        return self._replace(**kept)
 
 
 class QueueLimiter(NamedTuple):
@@ -199,8 +167,8 @@ class QueueLimiter(NamedTuple):
     way between them is bounded, too. At every moment one of the two may continue: what acting has
     completed arrives, it is dealt to shards by turns (`seedrl.replay.index.by_turns`), and updates
     take as much from each; so from S - D >= n b on, every shard will hold b. Unlike the ratio of
-    trained steps to environment steps, this does not depend on how long episodes are (a row of
-    FIRST is no step).
+    trained steps to environment steps, this does not depend on how long episodes are (a FIRST time
+    step is no environment step).
 
     Attributes:
       batch_per_device: b, sequences that an update takes from each shard.
@@ -220,44 +188,34 @@ class QueueLimiter(NamedTuple):
 
     @property
     def is_ready(self) -> bool:
-        """See Limiter."""
         return self.held >= self.batch_per_device
 
     def may_act(self) -> bool:
-        """See Limiter."""
         return self.completed - self.taken < self.ahead_updates * self._batch
 
     def may_learn(self) -> bool:
-        """See Limiter."""
         return self.is_ready
 
     def acted(self, steps: int, pages: int = 0) -> Self:
-        """See Limiter. A page is a sequence."""
         del steps
-        return self._replace(completed=self.completed + pages)
+        return self._replace(completed=self.completed + pages)  # a page is a sequence
 
     def holds(self, num_sequences: Sequence[int]) -> Self:
-        """See Limiter. All shards get as many, whoever fills them."""
         return self._replace(held=min(num_sequences))
 
     def took(self) -> Self:
-        """See Limiter."""
         return self._replace(taken=self.taken + self._batch, held=self.held - self.batch_per_device)
 
     def applied(self) -> Self:
-        """See Limiter. What an update took is gone, whether or not it was applied."""
-        return self
+        return self  # what an update took is gone, whether or not it was applied
 
     def metrics(self) -> Mapping[str, float]:
-        """See Limiter."""
         return {"queue_updates": (self.completed - self.taken) / self._batch}
 
     def counts(self) -> Mapping[str, float]:
-        """See Limiter. Nothing: what waits is known from what is restored of the queue itself."""
-        return {}
+        return {}  # what waits is known from what is restored of the queue itself
 
     def restored(self, counts: Mapping[str, float]) -> Self:
-        """See Limiter."""
         del counts
         return self
 

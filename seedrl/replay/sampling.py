@@ -1,4 +1,4 @@
-"""Stratified sampling in proportion to stored masses."""
+"""Stratified sampling in proportion to stored sampling weights."""
 
 import math
 from typing import NamedTuple
@@ -17,36 +17,27 @@ class Draw(NamedTuple):
     probability: Array
 
 
-def stratified_draw(mass: Array, key: Array, num_draws: int) -> Draw:
-    """Draws B indices with replacement, one from each of B equal strata of the total mass.
+def stratified_draw(sampling_weight: Array, key: Array, num_draws: int) -> Draw:
+    """Draws B indices with replacement, one from each of B equal strata of the total weight.
 
-    P(i) = m_i / Σm. Draw b lies at (b + U_b) / B of the total, U_b uniform in [0, 1).
-
-    The search has two levels, blocks of about √P masses and then one block, because a float32
-    prefix sum over all masses cannot place a small mass next to a large sum. Positions are kept
-    relative to their stratum, then to their block, so U keeps its resolution of 2^-23 strata: 0.2
-    per cent of an average share at P = 2^20, B = 64 (tested to 1 per cent plus 2^-20 of a stratum).
-
-    Microseconds on two CPU cores shared with other work, B = 64, compiled, exponential masses, the
-    best of 18 runs of 20 (5 at 2^20) calls, the variants interleaved:
-
-      P                                    2^10   2^14   2^17   2^20
-      two levels, blocks of √P to √2P       123    245   1519   1560
-      two levels, blocks of 512             541    622   1346   1215
-      one prefix sum and a binary search    122    238   2229   7851
-
-    Zero masses are never drawn, whatever the rounding: both levels only accept a positive one. With
-    nothing to draw at all the index is 0 and the probability 0.
+    P(i) = w_i / Σw. Draw b lies at (b + U_b) / B of the total, U_b uniform in [0, 1), whose
+    resolution of 2^-23 strata is kept: 0.2 per cent of an average share at P = 2^20, B = 64 (tested
+    to 1 per cent plus 2^-20 of a stratum). Weights of zero are never drawn. With nothing to draw at
+    all the index is 0 and the probability 0.
 
     Args:
-      mass: `[P] float32`, ≥ 0, finite, and with a finite sum.
+      sampling_weight: `[P] float32`, ≥ 0, finite, and with a finite sum.
       key: consumed.
       num_draws: B ≥ 1, static.
     """
-    chex.assert_rank(mass, 1)
-    chex.assert_type(mass, jnp.float32)
-    block_size = 1 << math.ceil(math.log2(mass.shape[0]) / 2)
-    blocks = jnp.pad(mass, (0, -mass.shape[0] % block_size)).reshape(-1, block_size)
+    chex.assert_rank(sampling_weight, 1)
+    chex.assert_type(sampling_weight, jnp.float32)
+    # Two levels, blocks of about √P weights and then one block: a float32 prefix sum over all
+    # weights cannot place a small one next to a large sum. Microseconds on two cores, B = 64, at
+    # P = 2^10, 2^17, 2^20: 123, 1519, 1560; one sum and a binary search 122, 2229, 7851.
+    size = sampling_weight.shape[0]
+    block_size = 1 << math.ceil(math.log2(size) / 2)
+    blocks = jnp.pad(sampling_weight, (0, -size % block_size)).reshape(-1, block_size)
     sums = jnp.sum(blocks, axis=1)
     prefix = jax.lax.cummax(jnp.cumsum(sums))
     total = prefix[-1]
@@ -62,21 +53,19 @@ def stratified_draw(mass: Array, key: Array, num_draws: int) -> Draw:
     low = jnp.where(block > 0, low, -stratum)
     share = jnp.clip((uniform - low) / jnp.maximum(high - low, 1e-30), 0.0, 1.0)
 
-    masses = blocks[block]
-    item = _first_beyond(jnp.cumsum(masses, axis=1), masses, share * sums[block])
+    weights = blocks[block]
+    item = _first_beyond(jnp.cumsum(weights, axis=1), weights, share * sums[block])
     # Only with nothing to draw can the index lie in the padding.
-    index = jnp.minimum(block * block_size + item, mass.shape[0] - 1)
-    return Draw(index, mass[index] / jnp.where(total > 0, total, 1.0))
+    index = jnp.minimum(block * block_size + item, size - 1)
+    return Draw(index, sampling_weight[index] / jnp.where(total > 0, total, 1.0))
 
 
-def _first_beyond(ends: Array, masses: Array, target: Array) -> Array:
-    """Per row the first column of positive mass whose end lies beyond the target; `[B] int32`.
-
-    Rounding can leave no such column: then the last one of positive mass, and 0 if there is none.
-    A minimum over column numbers, because XLA's argmax of booleans is not vectorised on CPUs.
-    """
+def _first_beyond(ends: Array, weights: Array, target: Array) -> Array:
+    # Per row the first column of positive weight whose end lies beyond the target, `[B] int32`.
     columns = jnp.arange(ends.shape[1], dtype=jnp.int32)[None]
-    is_positive = masses > 0
+    is_positive = weights > 0
+    # Rounding can leave no such column: then the last one of positive weight, or 0.
     last = jnp.max(jnp.where(is_positive, columns, 0), axis=1)
     is_beyond = is_positive & (ends > target[:, None])
+    # A minimum over column numbers, because XLA's argmax of booleans is not vectorised on CPUs.
     return jnp.minimum(jnp.min(jnp.where(is_beyond, columns, ends.shape[1]), axis=1), last)

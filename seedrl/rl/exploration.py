@@ -21,20 +21,14 @@ def epsilons(num_slots: int, *, base: float = 0.4, alpha: float = 7.0) -> np.nda
 
 
 def epsilon_greedy(key: Array, q_values: Array, epsilon: Array) -> Array:
-    """Draws a uniform action with probability epsilon, otherwise the first greedy one.
+    """A uniform action with probability epsilon, otherwise the first greedy one: `[B] int32`.
 
-    Args:
-      key: consumed.
-      q_values: `[B, A] float32`.
-      epsilon: `[B] float32` in [0, 1].
-
-    Returns:
-      `[B] int32`.
+    Consumes the key. `q_values` is `[B, A] float32`, `epsilon` `[B] float32` in [0, 1].
     """
     chex.assert_rank([q_values, epsilon], [2, 1])
     chex.assert_equal_shape_prefix([q_values, epsilon], 1)
     batch_size, num_actions = q_values.shape
-    # Both numbers of a row from one call: on CPUs each call is a loop of a hundred tiny programs.
+    # Both numbers from one call: on CPUs each call is a loop of a hundred tiny programs.
     whether, which = jax.random.uniform(key, (2, batch_size))
     explores = whether < epsilon
     # `which` is at most 1 - 2^-23, so that even rounded the product is less than num_actions.

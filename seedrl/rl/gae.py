@@ -10,12 +10,12 @@ from seedrl.types import Array, StepType, TimeStep
 
 
 class Advantages(NamedTuple):
-    """Of U trained rows; no gradient flows through any of it.
+    """Of U trained time steps; no gradient flows through any of it.
 
     Attributes:
-      advantages: `[U, B] float32`; 0 on LAST rows.
-      targets: `[U, B] float32`, what the value of a row is to become: TD(λ) returns; V on LAST.
-      is_trained: `[U, B] bool`; False on LAST rows, whose action was ignored.
+      advantages: `[U, B] float32`; 0 on LAST.
+      targets: `[U, B] float32`, of the value: TD(λ) returns; V on LAST.
+      is_trained: `[U, B] bool`; False on LAST, whose action was ignored.
     """
 
     advantages: Array
@@ -24,20 +24,19 @@ class Advantages(NamedTuple):
 
 
 def gae(values: Array, timesteps: TimeStep, *, gamma: float, gae_lambda: float) -> Advantages:
-    """GAE(λ) over rows of experience that may span episodes.
+    """GAE(λ) over experience that may span episodes.
 
-    Row t holds what arrived with observation t, so the consequence of action t is in row t + 1:
+    Time step t holds what arrived with observation t: the consequence of action t is in t + 1.
 
-      δ_t = r_{t+1} + γ d_{t+1} V_{t+1} - V_t,  **0 on LAST rows**
-      A_t = δ_t + γ d_{t+1} λ A_{t+1},          **0 on LAST rows**, A_U = 0
+      δ_t = r_{t+1} + γ d_{t+1} V_{t+1} - V_t,  **0 on LAST**
+      A_t = δ_t + γ d_{t+1} λ A_{t+1},          **0 on LAST**, A_U = 0
       target_t = A_t + V_t
 
-    The zeros are what cuts: nothing of an episode reaches the one before. The row before LAST
-    bootstraps from V of the true last observation if the episode was truncated (d = 1), and from
-    nothing if it terminated (d = 0).
+    The time step before LAST bootstraps from V of the true last observation if the episode was
+    truncated (d = 1), and from nothing if it terminated (d = 0).
 
     Args:
-      values: `[U + 1, B] float32`, V with the last row to bootstrap from.
+      values: `[U + 1, B] float32`, V, the last to bootstrap from.
       timesteps: `step_type`, `reward` and `discount`, `[U + 1, B]`; no observation is looked at.
       gamma: γ, 0 to 1.
       gae_lambda: λ, 0 to 1.
@@ -45,19 +44,20 @@ def gae(values: Array, timesteps: TimeStep, *, gamma: float, gae_lambda: float) 
     Source: Schulman et al. 2016, equation 16, https://arxiv.org/abs/1506.02438; time limits as in
     Pardo et al. 2018, https://arxiv.org/abs/1712.00378.
     """
-    num_rows, batch_size = values.shape[0] - 1, values.shape[1]
-    chex.assert_shape(timesteps[:3], (num_rows + 1, batch_size))
+    batch_size = values.shape[1]
+    chex.assert_shape(timesteps[:3], values.shape)
     values = jax.lax.stop_gradient(values)
     is_trained = timesteps.step_type[:-1] != StepType.LAST
     discount = gamma * timesteps.discount[1:]
     deltas = timesteps.reward[1:] + discount * values[1:] - values[:-1]
 
-    def back(later: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        delta, decay, is_trained = row
-        # A selection, not a product: an ignored step may hold infinity, and 0 * inf is NaN.
+    def back(later: Array, step: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        delta, decay, is_trained = step
+        # The 0 is what cuts: nothing of an episode reaches the one before. A selection, not a
+        # product: an ignored step may hold infinity, and 0 * inf is NaN.
         advantage = jnp.where(is_trained, delta + decay * later, 0.0)
         return advantage, advantage
 
-    rows = (deltas, discount * gae_lambda, is_trained)
-    _, advantages = jax.lax.scan(back, jnp.zeros(batch_size), rows, reverse=True)
+    steps = (deltas, discount * gae_lambda, is_trained)
+    _, advantages = jax.lax.scan(back, jnp.zeros(batch_size), steps, reverse=True)
     return Advantages(advantages, advantages + values[:-1], is_trained)

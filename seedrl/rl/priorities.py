@@ -10,21 +10,21 @@ import jax.numpy as jnp
 
 from seedrl.types import Array
 
-# Masses stay in a range whose sum over 2^20 sequences neither overflows nor underflows in float32.
-MIN_MASS = 1e-30
-MAX_MASS = 1e30
+# Weights stay in a range whose sum over 2^20 sequences neither overflows nor underflows in float32.
+MIN_SAMPLING_WEIGHT = 1e-30
+MAX_SAMPLING_WEIGHT = 1e30
 
 
 def sequence_priority(errors: Array, is_trained: Array, *, eta: float = 0.9) -> Array:
-    """p = η max_t |δ_t| + (1 - η) mean_t |δ_t| over the trained rows.
+    """p = η max_t |δ_t| + (1 - η) mean_t |δ_t| over the trained time steps.
 
     Args:
       errors: `[U, B] float32`, in the (scaled) space of the loss.
-      is_trained: `[U, B] bool`; rows that are False count neither in the maximum nor in the mean.
+      is_trained: `[U, B] bool`; False ones count neither in the maximum nor in the mean.
       eta: η in [0, 1].
 
     Returns:
-      `[B] float32`. 0 for a sequence without a trained row: see `stored_mass`.
+      `[B] float32`. 0 for a sequence without a trained time step: see `sampling_weight_of`.
 
     Source: Kapturowski et al. 2019, section 2.3 (η = 0.9).
     """
@@ -36,12 +36,12 @@ def sequence_priority(errors: Array, is_trained: Array, *, eta: float = 0.9) -> 
     return eta * jnp.max(sizes, axis=0) + (1 - eta) * mean
 
 
-def stored_mass(priority: Array, exponent: float) -> Array:
+def sampling_weight_of(priority: Array, exponent: float) -> Array:
     """The unnormalised probability of a sequence.
 
-    m = p^α, clipped to [1e-30, 1e30], for a finite p > 0. A priority of 0 says that nothing can be
-    learned from the sequence: m = 1e-30 for every α, the smallest mass there is, so that it is
-    drawn only where there is nothing else. m = 0, which means "refused", for a priority that is
+    w = p^α, clipped to [1e-30, 1e30], for a finite p > 0. A priority of 0 says that nothing can be
+    learned from the sequence: w = 1e-30 for every α, the smallest weight there is, so that it is
+    drawn only where there is nothing else. w = 0, which means "refused", for a priority that is
     NaN, infinite or negative: the caller decides what takes its place.
 
     Args:
@@ -58,25 +58,20 @@ def stored_mass(priority: Array, exponent: float) -> Array:
     is_valid = jnp.isfinite(priority) & (priority >= 0)
     is_positive = is_valid & (priority > 0)
     # The inner `where` keeps NaN out of the power, where it could trip a NaN check.
-    mass = jnp.power(jnp.where(is_positive, priority, 1.0), exponent)
-    mass = jnp.where(is_positive, jnp.clip(mass, MIN_MASS, MAX_MASS), MIN_MASS)
-    return jnp.where(is_valid, mass, 0.0)
+    weight = jnp.power(jnp.where(is_positive, priority, 1.0), exponent)
+    weight = jnp.clip(weight, MIN_SAMPLING_WEIGHT, MAX_SAMPLING_WEIGHT)
+    weight = jnp.where(is_positive, weight, MIN_SAMPLING_WEIGHT)
+    return jnp.where(is_valid, weight, 0.0)
 
 
 def shard_probability(probability_in_shard: Array, num_shards: int) -> Array:
-    """The probability really drawn when each of n shards gives B/n of a batch of B.
+    """P(i) = P_shard(i) / n, `[...] float32`, if each of n shards gives B/n of a batch of B.
 
-    P(i) = P_shard(i) / n: a shard is asked for B/n draws whatever its mass, so a sequence of a poor
-    shard is drawn more often than its share p_i / Σp of all shards would say.
-
-    Args:
-      probability_in_shard: `[...] float32`, p_i over the sum of its own shard.
-      num_shards: n ≥ 1, over all hosts.
-
-    Returns:
-      `[...] float32`.
+    `probability_in_shard [...] float32` is p_i over the sum of its own shard; n counts the shards
+    of all hosts.
     """
-    assert num_shards >= 1, num_shards
+    # A shard is asked for B/n draws whatever its sum, so a sequence of a poor shard is drawn more
+    # often than its share p_i / Σp of all shards would say.
     return probability_in_shard / num_shards
 
 
@@ -85,19 +80,14 @@ def importance_weights(
 ) -> Array:
     """Weights that undo the bias of prioritized sampling, scaled so that the largest is 1.
 
-    w_i = P(i)^-β / max_j P(j)^-β; the factor N^-β of the paper cancels. Computed through
-    logarithms, so that no power overflows. A probability of 0, which only an empty shard reports,
-    weighs 0.
+    w_i = P(i)^-β / max_j P(j)^-β, `[B] float32` in [0, 1]; the factor N^-β of the paper cancels.
 
     Args:
-      probability: `[B] float32`, probability of each draw, over all shards (see
-        `shard_probability`).
+      probability: `[B] float32`, of each draw over all shards (see `shard_probability`); 0, which
+        only an empty shard reports, weighs 0.
       exponent: β in [0, 1]; 1 corrects the bias entirely.
       largest: gives the maximum of a scalar over all devices that the batch is spread over; None
         for one device.
-
-    Returns:
-      `[B] float32` in [0, 1].
 
     Source: Schaul et al. 2016, section 3.4. The maximum is that of the batch, as in the paper's
     implementation notes, not of the whole replay.
@@ -105,6 +95,7 @@ def importance_weights(
     chex.assert_rank(probability, 1)
     chex.assert_type(probability, jnp.float32)
     is_drawn = probability > 0
+    # Through logarithms, so that no power overflows.
     log_weight = jnp.where(
         is_drawn, -exponent * jnp.log(jnp.where(is_drawn, probability, 1.0)), -jnp.inf
     )

@@ -12,12 +12,12 @@ from seedrl.types import Array, StepType, StoredStep
 
 
 class TDErrors(NamedTuple):
-    """Temporal-difference errors of U trained rows.
+    """Temporal-difference errors of U trained time steps.
 
     Attributes:
       errors: `[U, B] float32`, target minus prediction in scaled space; 0 where not trained.
       targets: `[U, B] float32` in scaled space, gradient stopped; 0 where not trained.
-      is_trained: `[U, B] bool`; False on LAST rows, whose action was ignored.
+      is_trained: `[U, B] bool`; False on LAST, whose action was ignored.
     """
 
     errors: Array
@@ -57,7 +57,7 @@ def n_step_td_errors(
       q_online: `[T, B, A] float32`.
       q_target: `[T, B, A] float32`; the acting Q-values once more for initial priorities.
       steps: `[T, B, ...]`; observation, version and extras are not looked at.
-      n_steps: n; errors are given for the T - n leading rows.
+      n_steps: n; errors are given for the first T - n time steps.
       gamma: discount of one step.
       scaling: h and h⁻¹.
 
@@ -67,12 +67,13 @@ def n_step_td_errors(
     """
     chex.assert_rank([q_online, q_target], 3)
     chex.assert_equal_shape_prefix([q_online, q_target, steps.action], 2)
-    trained_rows = q_online.shape[0] - n_steps
-    # Returns are summed in the space of rewards, and compared in the scaled space of Q-values.
+    num_trained = q_online.shape[0] - n_steps
+    # G⁰: the online network chooses, the target network values (van Hasselt et al. 2016, equation
+    # 4). Returns are summed in the space of rewards, and compared in the scaled space of Q-values.
     values = scaling.invert(double_q_values(q_online, q_target))
     returns = n_step_targets(steps.timestep, values, n_steps=n_steps, gamma=gamma)
-    is_trained = steps.timestep.step_type[:trained_rows] != StepType.LAST
+    is_trained = steps.timestep.step_type[:num_trained] != StepType.LAST
     targets = jnp.where(is_trained, jax.lax.stop_gradient(scaling.apply(returns)), 0.0)
-    predictions = action_values(q_online[:trained_rows], steps.action[:trained_rows])
+    predictions = action_values(q_online[:num_trained], steps.action[:num_trained])
     errors = jnp.where(is_trained, targets - predictions, 0.0)
     return TDErrors(errors=errors, targets=targets, is_trained=is_trained)

@@ -1,4 +1,4 @@
-"""Rewards as they are learned from, and n-step returns over rows of experience."""
+"""Rewards as they are learned from, and n-step returns over experience."""
 
 import chex
 import jax.numpy as jnp
@@ -13,14 +13,10 @@ def scaled(reward: Array, scale: float, limit: float) -> Array:
 
 
 def steps_to_bootstrap(step_type: Array, *, n_steps: int) -> Array:
-    """How many rows after row 0 its n-step return bootstraps: to the first LAST row, at most n.
+    """Time steps from the first of `step_type [T, B]` to the one that its return bootstraps from.
 
-    Args:
-      step_type: `[T, B]`, T at least n + 1.
-      n_steps: n.
-
-    Returns:
-      `[B] int32`, 1 to n. What it says where row 0 itself is LAST is meaningless.
+    `[B] int32`, 1 to n: to the first LAST, at most n; meaningless where the first is LAST itself. T
+    is at least n + 1.
     """
     chex.assert_rank(step_type, 2)
     assert 1 <= n_steps < step_type.shape[0], (n_steps, step_type.shape)
@@ -34,14 +30,14 @@ def n_step_targets(
 ) -> Array:
     """Bootstrapped n-step returns that stop at the end of an episode.
 
-    Row t holds what arrived with observation t: its reward and discount are consequences of the
-    action of row t - 1. With V the bootstrap values,
+    Time step t holds what arrived with observation t: its reward and discount are consequences of
+    the action of t - 1. With V the bootstrap values,
 
       G⁰_t = V_t
-      Gᵏ_t = r_{t+1} + γ d_{t+1} · (V_{t+1} if row t+1 is LAST else Gᵏ⁻¹_{t+1})
+      Gᵏ_t = r_{t+1} + γ d_{t+1} · (V_{t+1} if t+1 is LAST else Gᵏ⁻¹_{t+1})
 
-    so a sum never runs past a LAST row: it ends there, with V of the true last observation if the
-    episode was truncated (d = 1) and with nothing if it terminated (d = 0).
+    so a sum ends at LAST, with V of the true last observation if the episode was truncated (d = 1)
+    and with nothing if it terminated (d = 0).
 
     Args:
       timesteps: `step_type [T, B]`, `reward [T, B] float32`, `discount [T, B] float32`;
@@ -51,11 +47,11 @@ def n_step_targets(
       gamma: discount of one step, in [0, 1].
 
     Returns:
-      Gⁿ, `[T - n, B] float32`, for rows 0 to T - 1 - n. What it says of a LAST row is meaningless,
-      because the action taken there was ignored: callers mask those rows.
+      Gⁿ, `[T - n, B] float32`, of the first T - n time steps. Of a LAST one it is meaningless,
+      because the action taken there was ignored: callers mask it.
 
     Source: Sutton and Barto 2018, equation 7.1; Kapturowski et al. 2019, section 2.3. Where SEED RL
-    shortens the last n - 1 returns of a sequence, we ask for n bootstrap rows.
+    shortens the last n - 1 returns of a sequence, we ask for n more time steps.
     """
     chex.assert_rank(bootstrap_values, 2)
     chex.assert_equal_shape(

@@ -20,7 +20,7 @@ def soft_targets(
 
     Args:
       reward_t: `[N] float32`, of the action before.
-      discount_t: `[N] float32`: 0 on the LAST row of an episode that terminated; 1 on one that was
+      discount_t: `[N] float32`: 0 on the LAST of an episode that terminated; 1 on one that was
         truncated, which bootstraps.
       q_t: `[2, N] float32`, of the target critics.
       log_probability_t: `[N] float32`, of a_t, which the present policy drew.

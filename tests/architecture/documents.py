@@ -169,9 +169,11 @@ def _section(kind: type) -> str:
     path = next((f.name for f in dataclasses.fields(Config) if f.type is kind), None)
     title = kind.__name__ if path is None else f"{path}: {kind.__name__}"
     documented = docstring_parser.parse(kind.__doc__ or "")
+    # A field of a base class is explained there.
     meanings = {
         parameter.arg_name: " ".join((parameter.description or "").split())
-        for parameter in documented.params
+        for each in reversed(kind.__mro__)
+        for parameter in docstring_parser.parse(each.__doc__ or "").params
     }
     rows = (
         (f"`{field.name}`", _type(field.type), _default(field), meanings.get(field.name, ""))

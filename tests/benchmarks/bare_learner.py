@@ -66,7 +66,7 @@ class BareLearner:
         """Inserts the pages, one for each of as many streams; returns their number."""
         num_pages = jax.tree.leaves(self.pages)[0].shape[0]
         self.memory = insert_parcels(self.programs, self.memory, self.pages, self.planned())
-        jax.block_until_ready(self.memory.mass)
+        jax.block_until_ready(self.memory.sampling_weight)
         return num_pages
 
     def planned(self) -> list[tuple[Parcel, np.ndarray]]:

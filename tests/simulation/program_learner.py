@@ -27,7 +27,7 @@ from seedrl.agents.window import WindowSpec
 from seedrl.config import EvaluationConfig
 from seedrl.replay.buffer import Replay, ReplayState, paged_replay, prioritized_memory
 from seedrl.replay.experience import Experience
-from seedrl.replay.rate_limiter import ratio_limiter
+from seedrl.replay.rate_limiter import RatioLimiter
 from seedrl.specs import ActionSpec, ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Page, StoredStep
 from tests.simulation.learner import (
@@ -127,7 +127,7 @@ def _replay(agent: Agent) -> Replay:
 
 def _prioritized(agent: Agent, page: Page) -> Experience:
     del page
-    limiter = ratio_limiter(
+    limiter = RatioLimiter(
         replay_ratio=0.5,
         batch_steps=BATCH * WINDOW.unroll,
         tolerance_updates=4.0,
@@ -289,7 +289,7 @@ class ProgramLearner:
             found = self.check_rows(f"page {place}", page.steps, page.carry)
             if found is not None:
                 held.setdefault(found[0], []).append((found[1] // PAGE_STEPS, place))
-        starts = np.flatnonzero(memory.mass > 0)
+        starts = np.flatnonzero(memory.sampling_weight > 0)
         if starts.tolist() != index["sampleable"]:
             broken.append("the device and the index do not agree on what can be sampled")
         read = _read_sequences(_action(self._world.num_actions))
@@ -299,8 +299,12 @@ class ProgramLearner:
             self.check_rows(f"sequence {start}", steps, sequences.carry[number])
             first = steps.extras["hash"][0]
             allowed = [float(priority(first, is_initial=flag)) for flag in (True, False)]
-            if not np.isclose(memory.mass[start], np.power(allowed, _EXPONENT), rtol=1e-4).any():
-                broken.append(f"sequence {start}: mass {memory.mass[start]}, not of {allowed}")
+            if not np.isclose(
+                memory.sampling_weight[start], np.power(allowed, _EXPONENT), rtol=1e-4
+            ).any():
+                broken.append(
+                    f"sequence {start}: mass {memory.sampling_weight[start]}, not of {allowed}"
+                )
         return broken + check_streams(held, set(starts.tolist()))
 
     def check_versions(self, snapshot: Snapshot) -> list[str]:

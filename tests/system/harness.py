@@ -327,7 +327,7 @@ class LearnerRun:
         index: dict[str, Any],
         read: Callable[[ReplayState, np.ndarray], Experience],
     ) -> Shard:
-        starts = np.flatnonzero(state.mass > 0)
+        starts = np.flatnonzero(state.sampling_weight > 0)
         # The host's index and the device agree on what can be sampled.
         starts_in_page = self.config.agent.window.starts_in_page(self.geometry.page_steps)
         assert (starts[::starts_in_page] // starts_in_page).tolist() == index["sampleable"]

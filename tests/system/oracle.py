@@ -280,7 +280,7 @@ class Oracle:
 
     def _check_sequences(self, number: int, shard: Shard) -> None:
         steps, carry = shard.sequences
-        mass = shard.state.mass[shard.starts]
+        mass = shard.state.sampling_weight[shard.starts]
         exponent = self._outcome.config.replay.priority_exponent
         for index, page in enumerate(shard.starts):
             rows = jax.tree.map(lambda leaf, index=index: leaf[:, index], steps)

@@ -19,12 +19,12 @@ def sequence_reader(replay: Replay) -> Callable[[ReplayState, np.ndarray], Seque
     @jax.jit
     def sample_all(state: ReplayState) -> Sample:
         # With the same mass in every place, as many draws as places are one of each, in order.
-        mass = jnp.ones_like(state.mass)
-        return replay.sample(state._replace(mass=mass), jax.random.PRNGKey(0), len(mass))
+        mass = jnp.ones_like(state.sampling_weight)
+        return replay.sample(state._replace(sampling_weight=mass), jax.random.PRNGKey(0), len(mass))
 
     def read(state: ReplayState, starts: np.ndarray) -> Sequence:
         sample = jax.tree.map(np.asarray, sample_all(state))
-        np.testing.assert_array_equal(sample.index, np.arange(len(state.mass)))
+        np.testing.assert_array_equal(sample.index, np.arange(len(state.sampling_weight)))
         steps, carry = sample.sequence
 
         return Sequence(

@@ -211,7 +211,7 @@ def test_every_shard_holds_its_own_slots_and_whole_sequences_of_them(devices: De
 
 def test_every_device_learns_and_writes_back_in_its_own_shard(devices: Devices) -> None:
     for shard in devices.outcome.shards:
-        mass = shard.state.mass[shard.starts]
+        mass = shard.state.sampling_weight[shard.starts]
         # Initial priorities are at most 7, those of the loss at least 11.
         is_learned = mass > 9**CONFIG.replay.priority_exponent
         assert 0 < is_learned.sum() < len(mass)

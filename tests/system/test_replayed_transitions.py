@@ -26,7 +26,7 @@ from seedrl.config import (
     ServingConfig,
 )
 from seedrl.networks.config import QNetworkConfig
-from seedrl.rl.priorities import MIN_MASS
+from seedrl.rl.priorities import MIN_SAMPLING_WEIGHT
 from seedrl.types import Sequence, StepType, StoredStep, Tree
 from tests.system.harness import LearnerRun
 from tests.system.unchanging import Unchanging
@@ -67,7 +67,7 @@ class Replayed(NamedTuple):
 
     sequence: Sequence
     places: np.ndarray
-    mass: np.ndarray
+    sampling_weight: np.ndarray
     q_values: np.ndarray
 
 
@@ -92,7 +92,9 @@ def replayed(learner_run: Callable[[Config], LearnerRun]) -> Replayed:
         return q_values
 
     q_values = replay(outcome.state.params, sequence.steps)
-    return Replayed(sequence, shard.starts, shard.state.mass[shard.starts], np.asarray(q_values))
+    return Replayed(
+        sequence, shard.starts, shard.state.sampling_weight[shard.starts], np.asarray(q_values)
+    )
 
 
 def test_every_row_of_a_transition_gives_the_q_values_that_were_acted_on(
@@ -109,11 +111,11 @@ def test_every_row_of_a_transition_gives_the_q_values_that_were_acted_on(
 def test_the_mass_of_every_transition_is_that_of_its_own_error(replayed: Replayed) -> None:
     """Recomputed in float64 from what the network says of its rows now."""
     step, q_values = replayed.sequence.steps.timestep, replayed.q_values.astype(np.float64)
-    expected = np.zeros(len(replayed.mass))
+    expected = np.zeros(len(replayed.sampling_weight))
     for number in range(len(expected)):
         t = first = APEX.earlier_steps
         if step.step_type[t, number] == LAST:
-            expected[number] = MIN_MASS
+            expected[number] = MIN_SAMPLING_WEIGHT
             continue
         total, weight = 0.0, 1.0
         while t < first + APEX.n_steps and (t == first or step.step_type[t, number] != LAST):
@@ -123,11 +125,13 @@ def test_the_mass_of_every_transition_is_that_of_its_own_error(replayed: Replaye
         total += weight * float(np.max(q_values[t, number]))
         error = total - q_values[first, number, replayed.sequence.steps.action[first, number]]
         expected[number] = abs(error) ** 0.6
-    is_last = expected == MIN_MASS
+    is_last = expected == MIN_SAMPLING_WEIGHT
     assert is_last.any()
-    np.testing.assert_array_equal(replayed.mass[is_last], np.float32(MIN_MASS))
+    np.testing.assert_array_equal(
+        replayed.sampling_weight[is_last], np.float32(MIN_SAMPLING_WEIGHT)
+    )
     # As errors: near 0 the power makes much of what float32 rounds.
-    errors, mass = (x.astype(np.float64) ** (1 / 0.6) for x in (expected, replayed.mass))
+    errors, mass = (x.astype(np.float64) ** (1 / 0.6) for x in (expected, replayed.sampling_weight))
     np.testing.assert_allclose(mass[~is_last], errors[~is_last], rtol=1e-3, atol=1e-5)
     assert np.std(expected) > 0.05
 

@@ -35,7 +35,7 @@ from learner.serving.leases import SlotTable
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig, EvaluationConfig
-from seedrl.replay.rate_limiter import ratio_limiter
+from seedrl.replay.rate_limiter import RatioLimiter
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire import contract, seedrl_pb2
@@ -123,7 +123,7 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     serving = Serving(slots, page_steps=PAGE_STEPS, rule=free_running(0.0))
     hub = Hub(serving, EnvironmentConfig(id="Some-v0"))
     channel = open_channel(
-        RateLimiter(ratio_limiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)),
+        RateLimiter(RatioLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)),
         [VersionedParams(jnp.int32(1), 1)],
         wake_acting=hub.wake,
     )

@@ -92,7 +92,10 @@ def test_a_replay_and_its_indices_come_back(tmp_path: Path) -> None:
     [
         (replay(4), "uint8[2, 4, 2]"),
         (replay()._replace(next=np.zeros((2, 3))), "replay next"),
-        (replay()._replace(mass=(replay().mass, replay().mass)), "replay mass.0"),
+        (
+            replay()._replace(sampling_weight=(replay().sampling_weight, replay().sampling_weight)),
+            "replay sampling_weight.0",
+        ),
     ],
 )
 def test_a_replay_of_another_shape_is_refused_by_name(
@@ -213,7 +216,7 @@ ARRAYS = {
     "params/core/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
     "params/core/bias": np.zeros(3, np.float32),
     "key": np.array([1, 2], np.uint32),
-    "replay.mass": np.ones(4, np.float32),
+    "replay.sampling_weight": np.ones(4, np.float32),
 }
 
 

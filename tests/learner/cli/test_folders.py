@@ -64,12 +64,12 @@ def test_checkpoints_are_listed_and_verified(
 
 def test_a_checkpoint_is_digested_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tree = {"params": {"core": {"bias": np.zeros((3, 1))}}, "target": (), "updates": np.int32(3)}
-    extra = {"replay.mass": np.ones(4, np.float32)}
+    extra = {"replay.sampling_weight": np.ones(4, np.float32)}
     path = checkpoints.save(tmp_path / "checkpoints", 3, tree, {}, keep=2, extra=extra)
     found = checkpoints.latest(tmp_path / "checkpoints")
     assert found is not None
     arrays = stored(found)
-    assert set(arrays) == {"params/core/bias", "updates", "replay.mass"}
+    assert set(arrays) == {"params/core/bias", "updates", "replay.sampling_weight"}
     assert main(["digest", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == str(path)

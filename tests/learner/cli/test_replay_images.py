@@ -21,7 +21,7 @@ def workdir(tmp_path: Path) -> Path:
     mass[0, 2] = 1.0  # the one sequence that can be drawn
     extra = {
         "replay.pages.steps.timestep.observation": frames[..., None, None] + np.zeros((3, 4), "B"),
-        "replay.mass": mass,
+        "replay.sampling_weight": mass,
         "replay.next": np.array([[1, 2, 5, 4, 5, 6, 7, 0]], np.int32),
     }
     meta = {"config": to_json(load("cartpole_r2d2"))}
@@ -57,7 +57,7 @@ def saved(
     prefix = "replay.pages.steps.timestep.observation"
     return {
         **{prefix + name: frames for name in names},
-        "replay.mass": mass,
+        "replay.sampling_weight": mass,
         "replay.next": np.array([[1, 2, 5, 4, 5, 6, 7, 0]], np.int32),
     } | changed
 
@@ -65,7 +65,7 @@ def saved(
 def test_a_sequence_may_begin_inside_a_page() -> None:
     mass = np.zeros((1, NUM_PAGES * PAGE_STEPS), np.float32)
     mass[0, 2 * PAGE_STEPS + 7] = 1.0
-    replay = saved(**{"replay.mass": mass})
+    replay = saved(**{"replay.sampling_weight": mass})
     (found,) = sampled_frames(replay, length=5, sequences=1, seed=0)
     # 27, 28, 29, 50 and 51, from black to white.
     grey = [0, 10, 21, 244, 255]
@@ -92,7 +92,10 @@ def test_one_of_a_dict_of_observations_is_drawn() -> None:
     ("replay", "reason"),
     [
         ({"replay.steps.timestep.observation": np.zeros((1, 2, 3))}, "on-policy queue"),
-        (saved(**{"replay.mass": np.zeros((1, NUM_PAGES), np.float32)}), "complete sequence"),
+        (
+            saved(**{"replay.sampling_weight": np.zeros((1, NUM_PAGES), np.float32)}),
+            "complete sequence",
+        ),
     ],
 )
 def test_a_replay_without_anything_to_draw_is_refused(

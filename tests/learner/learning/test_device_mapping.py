@@ -155,7 +155,9 @@ def test_every_shard_keeps_the_pages_that_its_plan_names(setting: Setting) -> No
     for shard in range(len(setting.devices)):
         held = [10.0 + shard, 20.0 + shard, 0.0, 0.0]
         np.testing.assert_array_equal(observation[shard, :, 0, 0], held)
-        np.testing.assert_array_equal(np.asarray(replay.mass)[shard], [1.0, 1.0, 0.0, 0.0])
+        np.testing.assert_array_equal(
+            np.asarray(replay.sampling_weight)[shard], [1.0, 1.0, 0.0, 0.0]
+        )
 
 
 def test_learning_leaves_the_replay_and_the_parameters_where_they_are(setting: Setting) -> None:
@@ -174,7 +176,7 @@ def test_new_priorities_replace_those_of_the_sequences_drawn(setting: Setting) -
         replay = _insert(setting, replay, _marks(setting, base))
     state, replay, numbers = setting.programs.learn(setting.state, replay, (), np.bool_(True))
     # Two draws from two equal masses, one from each half: each page once, on every shard.
-    for shard, mass in enumerate(np.asarray(replay.mass)):
+    for shard, mass in enumerate(np.asarray(replay.sampling_weight)):
         expected = [K * 64 * (10.0 + shard), K * 64 * (20.0 + shard), 0.0, 0.0]
         np.testing.assert_allclose(mass, expected)
     assert fetched(numbers)["skipped_updates"] == 0.0

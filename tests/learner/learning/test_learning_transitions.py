@@ -15,7 +15,7 @@ from learner.learning.loop import fetched
 from seedrl.agents.apex import ApexConfig
 from seedrl.replay.experience import Scale
 from seedrl.replay.prioritized import ReplayConfig
-from seedrl.rl.priorities import MIN_MASS
+from seedrl.rl.priorities import MIN_SAMPLING_WEIGHT
 from seedrl.types import Page, StepType, StoredStep, TimeStep
 from tests.seedrl.agents.table_network import ACTIONS, SPEC, STATES, TableConfig
 
@@ -87,8 +87,8 @@ def test_each_place_has_the_mass_of_its_own_transition_before_and_after_an_updat
     state, stored = begun(REWARD)
     # √|r| of the row after, as all Q-values were 0; nothing of LAST rows. The third page is not
     # complete: its last transition needs the fourth.
-    expected = np.float32([2, 3, MIN_MASS, 1, 4, 5, MIN_MASS, 6, *[0] * 12])
-    np.testing.assert_allclose(stored.mass, expected, rtol=1e-6)
+    expected = np.float32([2, 3, MIN_SAMPLING_WEIGHT, 1, 4, 5, MIN_SAMPLING_WEIGHT, 6, *[0] * 12])
+    np.testing.assert_allclose(stored.sampling_weight, expected, rtol=1e-6)
 
     new, after, numbers = learned(state, stored)
     assert (numbers["skipped_updates"], numbers["trained_fraction"]) == (0, 1)
@@ -96,12 +96,14 @@ def test_each_place_has_the_mass_of_its_own_transition_before_and_after_an_updat
     rows = np.array([0, 1, 3, 4, 5, 7])  # all of them are among 16 draws
     values = DISCOUNT[rows + 1] * np.max(table[STATE[rows + 1]], axis=1)
     errors = REWARD[rows + 1] + CONFIG.gamma * values - table[STATE[rows], ACTION[rows]]
-    drawn = after.mass[rows] != stored.mass[rows]
+    drawn = after.sampling_weight[rows] != stored.sampling_weight[rows]
     assert drawn.sum() >= 5
-    np.testing.assert_allclose(after.mass[rows][drawn], np.sqrt(np.abs(errors))[drawn], rtol=1e-5)
+    np.testing.assert_allclose(
+        after.sampling_weight[rows][drawn], np.sqrt(np.abs(errors))[drawn], rtol=1e-5
+    )
     # What was not drawn, or cannot be, stays as it was; the table moves where it was trained.
     others = np.setdiff1d(np.arange(20), rows)
-    np.testing.assert_array_equal(after.mass[others], stored.mass[others])
+    np.testing.assert_array_equal(after.sampling_weight[others], stored.sampling_weight[others])
     moved = {tuple(cell) for cell in np.argwhere(new.params != state.params).tolist()}
     cells = zip(STATE[rows][drawn].tolist(), ACTION[rows][drawn].tolist(), strict=True)
     assert moved == set(cells)
@@ -116,6 +118,6 @@ def test_an_update_that_is_not_finite_leaves_every_bit_and_is_drawn_last() -> No
     assert numbers["skipped_updates"] == 1
     before, now = (jax.tree.leaves(each.agent) for each in (state, new))
     assert [leaf.tobytes() for leaf in now] == [leaf.tobytes() for leaf in before]
-    drawn = after.mass != stored.mass
+    drawn = after.sampling_weight != stored.sampling_weight
     assert drawn.any()
-    assert (after.mass[drawn] == np.float32(MIN_MASS)).all()
+    assert (after.sampling_weight[drawn] == np.float32(MIN_SAMPLING_WEIGHT)).all()

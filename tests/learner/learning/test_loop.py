@@ -18,7 +18,7 @@ from learner.runtime.channel import (
     VersionedParams,
     open_channel,
 )
-from seedrl.replay.rate_limiter import QueueLimiter, ratio_limiter
+from seedrl.replay.rate_limiter import QueueLimiter, RatioLimiter
 
 
 def _copied(params: Any) -> Any:
@@ -50,7 +50,7 @@ def _learning(
             ),
         )
 
-    limiter = RateLimiter(ratio_limiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0))
+    limiter = RateLimiter(RatioLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0))
     limiter.holds([int(is_ready)])
     limiter.acted(50)
     channel = open_channel(limiter, [VersionedParams((), 7)], wake_acting=lambda: None)

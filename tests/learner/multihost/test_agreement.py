@@ -8,14 +8,14 @@ import pytest
 from learner.multihost.agreement import Agenda, AgreedLimiter, Vote, decide
 from learner.multihost.peers import Peers
 from learner.runtime.worker import ClosedError
-from seedrl.replay.rate_limiter import Limiter, QueueLimiter, ratio_limiter
+from seedrl.replay.rate_limiter import Limiter, QueueLimiter, RatioLimiter
 from tests.learner.multihost.linked import at_once, linked
 
 BATCH_STEPS, RATIO, TOLERANCE = 8, 2.0, 2.0
 
 
 def ratio() -> Limiter:
-    return ratio_limiter(
+    return RatioLimiter(
         replay_ratio=RATIO, batch_steps=BATCH_STEPS, tolerance_updates=TOLERANCE, min_sequences=1
     )
 

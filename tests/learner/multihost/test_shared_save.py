@@ -21,7 +21,7 @@ STATE = {"params": {"w": np.ones(3)}}
 
 
 def shard(index: int) -> dict[str, np.ndarray]:
-    return {"replay.mass": np.full((1, 4), index, np.float32)}
+    return {"replay.sampling_weight": np.full((1, 4), index, np.float32)}
 
 
 def save(saver: SharedSave, directory: Path, index: int, step: int = 7) -> Path:
@@ -57,10 +57,10 @@ def test_all_parts_make_one_intact_checkpoint(tmp_path: Path, count: int) -> Non
     assert found.meta["hosts"] == count
     assert found.meta["env_steps"] == 0  # the first host's
     assert found.meta["replay_indices"] == [{"of": index} for index in range(count)]
-    everything = checkpoints.restore_extra(found)["replay.mass"]
+    everything = checkpoints.restore_extra(found)["replay.sampling_weight"]
     np.testing.assert_array_equal(everything[:, 0], np.arange(count))
-    own = checkpoints.restore_extra(found, rows=slice(1, 2))["replay.mass"]
-    np.testing.assert_array_equal(own, shard(1)["replay.mass"])
+    own = checkpoints.restore_extra(found, rows=slice(1, 2))["replay.sampling_weight"]
+    np.testing.assert_array_equal(own, shard(1)["replay.sampling_weight"])
 
 
 @pytest.mark.parametrize("error", [CheckpointError("disk full"), ValueError("disk full")])

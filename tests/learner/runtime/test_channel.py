@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from learner.runtime.channel import FilledPages, PageQueue, RateLimiter, Requests
-from seedrl.replay.rate_limiter import RatioLimiter, ratio_limiter
+from seedrl.replay.rate_limiter import RatioLimiter
 from tests.patience import SECONDS
 
 
@@ -33,7 +33,7 @@ def test_acting_waits_while_the_pages_under_way_are_too_large() -> None:
 def _limiter(
     replay_ratio: float = 1.0, batch_steps: int = 10, tolerance_updates: float = 2.0
 ) -> RateLimiter:
-    limiter = ratio_limiter(
+    limiter = RatioLimiter(
         replay_ratio=replay_ratio, batch_steps=batch_steps, tolerance_updates=tolerance_updates
     )
     shared = RateLimiter(limiter)

@@ -30,8 +30,8 @@ MUTANTS = (
     Mutant(
         "last_row_trained",
         _Q_LEARNING,
-        "is_trained = steps.timestep.step_type[:trained_rows] != StepType.LAST",
-        "is_trained = steps.timestep.step_type[:trained_rows] >= StepType.FIRST",
+        "is_trained = steps.timestep.step_type[:num_trained] != StepType.LAST",
+        "is_trained = steps.timestep.step_type[:num_trained] >= StepType.FIRST",
         "The ignored action of a LAST row is trained.",
         "LAST to FIRST is masked in every loss (DESIGN 4)",
     ),
@@ -131,12 +131,12 @@ MUTANTS = (
     Mutant(
         "initial_priority_of_executed_action",
         _R2D2,
-        """    td = _td_errors(config, q_acting, q_acting, steps)
+        """    td = td_errors(config, q_acting, q_acting, steps)
 """,
         """    executed = steps.action[config.burn_in :, :, None]
     executed = jnp.take_along_axis(q_acting, executed, axis=-1)
     executed = jnp.broadcast_to(executed, q_acting.shape)
-    td = _td_errors(config, q_acting, executed, steps)
+    td = td_errors(config, q_acting, executed, steps)
 """,
         "Initial priorities bootstrap from the executed action.",
         "initial priorities with the true argmax (DESIGN 8)",

@@ -79,8 +79,9 @@ MUTANTS = (
     Mutant(
         "targets_of_the_new_critic",
         _PPO,
-        "output.value, acted.value, estimated.targets,",
-        "output.value, acted.value, estimated.advantages + jax.lax.stop_gradient(output.value),",
+        "squares = jnp.square(output.value - estimated.targets)",
+        "fresh = estimated.advantages + jax.lax.stop_gradient(output.value)\n"
+        "    squares = jnp.square(output.value - fresh)",
         "Each minibatch has targets of its own, by the newest critic.",
         "all epochs share the same advantages and targets",
     ),
@@ -103,8 +104,8 @@ MUTANTS = (
     Mutant(
         "waiting_sequences_overwritten",
         _INDEX,
-        "places = (self._num_inserted + np.cumsum(is_ours) - 1) % self._capacity",
-        "places = (self._num_drawn + np.cumsum(is_ours) - 1) % self._capacity",
+        "indices = (self.num_inserted + np.cumsum(is_ours) - 1) % self._capacity",
+        "indices = (self._num_drawn + np.cumsum(is_ours) - 1) % self._capacity",
         "What arrives is written over what waits.",
         "each sequence is trained exactly once",
     ),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seedrl.agents.apex import ApexConfig
 from seedrl.networks.config import QNetworkConfig
-from seedrl.rl.priorities import importance_weights, stored_mass
+from seedrl.rl.priorities import importance_weights, sampling_weight_of
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.agents import actor_critics
 from tests.seedrl.agents.table_network import ACTIONS, SPEC, STATES, TableConfig
@@ -32,7 +32,7 @@ CONFIGS = {
         reward_scale=0.5,
         reward_clip=1,
     ),
-    "one step, rescaled": ApexConfig(network=TableConfig(), n_steps=1, value_scaling=True),
+    "one step": ApexConfig(network=TableConfig(), n_steps=1),
 }
 
 
@@ -99,7 +99,7 @@ def test_the_worked_examples() -> None:
 
     @jax.jit
     def drawn(priorities: jax.Array) -> tuple[jax.Array, ...]:
-        mass = stored_mass(priorities, 0.6)
+        mass = sampling_weight_of(priorities, 0.6)
         share = mass / jnp.sum(mass)
         return mass, share, importance_weights(share, 0.4)
 
@@ -140,20 +140,6 @@ def cases(draw: st.DrawFn, config: ApexConfig) -> Case:
     return Case(*tables, sequence, random.uniform(0.1, 1, B).astype(np.float32))
 
 
-def h(config: ApexConfig, x: float) -> float:
-    if not config.value_scaling:
-        return x
-    return np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + config.value_scaling_epsilon * x
-
-
-def h_inverse(config: ApexConfig, y: float) -> float:
-    if not config.value_scaling:
-        return y
-    epsilon = config.value_scaling_epsilon
-    root = np.sqrt(1 + 4 * epsilon * (abs(y) + 1 + epsilon))
-    return np.sign(y) * (((root - 1) / (2 * epsilon)) ** 2 - 1)
-
-
 def errors_of(
     config: ApexConfig, q_online: np.ndarray, q_target: np.ndarray, steps: StoredStep
 ) -> np.ndarray:
@@ -176,8 +162,7 @@ def errors_of(
             if step.step_type[t + k, b] == LAST:
                 break
         best = int(np.argmax(q_online[t + k, b]))
-        value = h_inverse(config, float(q_target[t + k, b, best]))
-        target = h(config, total + config.gamma**k * survives * value)
+        target = total + config.gamma**k * survives * float(q_target[t + k, b, best])
         errors[b] = target - float(q_online[t, b, steps.action[t, b]])
     return errors
 

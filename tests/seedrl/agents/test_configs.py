@@ -34,11 +34,7 @@ def test_apex_defaults_are_those_of_the_paper() -> None:
     assert (config.gamma, config.learning_rate, config.rmsprop_decay) == (0.99, 0.00025 / 4, 0.95)
     assert (config.optimizer, config.optimizer_epsilon) == ("rmsprop", 1.5e-7)
     assert (config.max_gradient_norm, config.target_update_interval) == (40, 2500)
-    assert (config.network.core, config.network.dueling, config.value_scaling) == (
-        "none",
-        True,
-        False,
-    )
+    assert (config.network.core, config.network.dueling) == ("none", True)
 
 
 def test_sac_defaults_are_those_of_the_paper() -> None:

@@ -10,17 +10,16 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import example_page
-from seedrl.agents.agent import Agent, AgentState, UpdateOutput
+from seedrl.agents.agent import Agent, AgentState
 from seedrl.agents.check import build_agent
 from seedrl.agents.gradient_update import GradientUpdate
 from seedrl.agents.inputs import inputs_of_sequence
-from seedrl.agents.ppo import Acted, PpoConfig, _stopped_at_target_kl
+from seedrl.agents.ppo import Acted, PpoConfig
 from seedrl.specs import BoxSpec
 from seedrl.types import Sequence
 from tests.seedrl.agents.actor_critics import (
     LAST,
     NETWORK,
-    PLAIN_NETWORK,
     ROWS,
     SPEC,
     B,
@@ -30,17 +29,14 @@ from tests.seedrl.agents.actor_critics import (
     poisoned,
     random_timesteps,
     unroll,
-    updated,
     window_of,
 )
-from tests.seedrl.random_parameters import random_parameters
 
 CONFIG = PpoConfig(
     network=NETWORK,
     unroll=6,
     gamma=0.9,
     gae_lambda=0.8,
-    value_clip=0.3,
     entropy_cost=0.03,
     reward_scale=2.0,
     reward_clip=1.0,
@@ -130,8 +126,7 @@ def looped_loss(start: int, sequence: Sequence) -> float:
         ratio = np.exp(log_pi - float(steps.extras.log_probability[t, b]))
         gained = min(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
         target = advantages[t, b] + old[t, b]
-        near = old[t, b] + np.clip(values[t, b] - old[t, b], -0.3, 0.3)
-        square = max((values[t, b] - target) ** 2, (near - target) ** 2)
+        square = (values[t, b] - target) ** 2
         entropy = -np.sum(np.exp(log_policy[t, b]) * log_policy[t, b])
         total += float(WEIGHTS[b]) * (-gained + 0.5 * square - c.entropy_cost * entropy)
     return total / len(rows)
@@ -178,49 +173,6 @@ def test_what_must_be_ignored_may_be_anything() -> None:
 
     found = loss_of(poisoned(sequence, extras))
     jax.tree.map(np.testing.assert_array_equal, found, loss_of(sequence))
-
-
-def test_a_batch_is_left_when_the_policy_has_gone_too_far_and_the_next_one_is_not() -> None:
-    def counted(state: Any, sequence: Any, weights: Any, key: Any, mean: Any) -> Any:
-        divergence = mean(weights)
-        return state._replace(params=state.params + 1), UpdateOutput(
-            {"behaviour_kl": weights}, divergence
-        )
-
-    agent = CONFIG.build(SPEC)._replace(update=counted)
-    agent = _stopped_at_target_kl(agent._replace(init_state=_state_of), 0.5)
-    update = jax.jit(functools.partial(agent.update, mean=jnp.mean))
-    state, found = agent.init_state(jnp.int32(0)), []
-    # Of two devices, whose mean decides; the version changes with the batch.
-    for version, divergences in ((0, (0.2, 0.7)), (0, (0.2, 0.9)), (0, (0.1, 0.1)), (1, (0.1, 0))):
-        state = state._replace(updates=np.int32(version))
-        state, output = update(state, (), np.float32(divergences), ())
-        found.append((int(state.params), float(output.metrics["stopped_fraction"])))
-    assert found == [(1, 0), (1, 1), (1, 1), (2, 0)]
-
-
-def test_a_learning_rate_falls_by_updates_also_where_all_minibatches_are_stopped() -> None:
-    config = PpoConfig(
-        network=PLAIN_NETWORK,
-        unroll=6,
-        epochs=2,
-        minibatches=1,
-        target_kl=1e-9,
-        learning_rate_decay_updates=2,
-    )
-    agent = config.build(SPEC)
-    update = jax.jit(functools.partial(updated, agent))
-    start = state = jax.jit(agent.init_state)(random_parameters(agent.init))
-    far = of_another_policy(window_at(0))._replace(carry=agent.initial_carry(B))
-    rates = []
-    for version in (0, 0, 1, 1, 2):
-        state, output = update(state._replace(updates=np.int32(version)), far)
-        assert float(output.metrics["stopped_fraction"]) == 1
-        rates.append(float(output.metrics["learning_rate"]) / config.learning_rate)
-    np.testing.assert_allclose(rates, [1, 0.75, 0.5, 0.25, 0], atol=1e-6)
-    adam, first = (each.optimizer[1][0] for each in (state, start))
-    for old, new in ((start.params, state.params), (first, adam)):
-        jax.tree.map(np.testing.assert_array_equal, old, new)
 
 
 def _state_of(params: Any) -> AgentState:

@@ -12,7 +12,7 @@ import pytest
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.buffer import Replay, ReplayState, paged_replay
 from seedrl.replay.index import PageIndex
-from seedrl.rl.priorities import MIN_MASS, importance_weights, shard_probability
+from seedrl.rl.priorities import MIN_SAMPLING_WEIGHT, importance_weights, shard_probability
 from seedrl.types import Array, Page, StoredStep, TimeStep
 from tests.chi_squared import exceeded_with
 
@@ -83,7 +83,7 @@ def test_a_chain_of_pages_worked_by_hand() -> None:
     plan = np.asarray([[0, 1, 2, 3, 4, 6], [6, 6, 0, 2, 3, 6], [6, 6, 6, 0, 2, 6]], np.int32)
     state = replay.insert(replay.init(example()), pages_of([0, 50, 2, 4, 6, 99]), plan)
     np.testing.assert_array_equal(state.next, [2, 6, 3, 4, 6, 6])
-    np.testing.assert_array_equal(state.mass, [1, 0, 3, 0, 0, 0])
+    np.testing.assert_array_equal(state.sampling_weight, [1, 0, 3, 0, 0, 0])
     np.testing.assert_array_equal(state.pages.steps.action[5], [0, 0])
 
     sample = replay.sample(state, jax.random.key(0), 4)
@@ -98,23 +98,23 @@ def test_a_chain_of_pages_worked_by_hand() -> None:
     plan = np.asarray([[5, 0, *none], [4, 1, *none], [3, 6, *none]], np.int32)
     state = replay.insert(state, pages_of([8, 52, 99, 99, 99, 99]), plan)
     np.testing.assert_array_equal(state.next, [6, 0, 3, 4, 5, 6])
-    np.testing.assert_array_equal(state.mass, [0, 0, 3, 5, 0, 0])
+    np.testing.assert_array_equal(state.sampling_weight, [0, 0, 3, 5, 0, 0])
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -1.0])
 def test_a_refused_update_keeps_the_mass(bad: float) -> None:
     replay, state, _ = filled(5)
-    np.testing.assert_array_equal(state.mass, masses(1, 3, 5))
+    np.testing.assert_array_equal(state.sampling_weight, masses(1, 3, 5))
     priorities = np.asarray([bad, 7.0], np.float32)
     state = replay.update_priorities(state, np.asarray([0, 1], np.int32), priorities)
-    np.testing.assert_array_equal(state.mass, masses(1, 7, 5))
+    np.testing.assert_array_equal(state.sampling_weight, masses(1, 7, 5))
 
 
 def test_an_update_does_not_revive_what_is_not_sampleable() -> None:
     replay, state, _ = filled(5)
     index = np.asarray([4, 5], np.int32)
     state = replay.update_priorities(state, index, np.ones(2, np.float32))
-    np.testing.assert_array_equal(state.mass, masses(1, 3, 5))
+    np.testing.assert_array_equal(state.sampling_weight, masses(1, 3, 5))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
@@ -128,7 +128,7 @@ def test_a_refused_initial_priority_becomes_the_mean_mass(bad: float) -> None:
     steps = steps._replace(timestep=steps.timestep._replace(reward=reward))
     state = state._replace(pages=state.pages._replace(steps=steps))
     state = replay.insert(state, pages_of([10]), plan)
-    np.testing.assert_array_equal(state.mass, masses(1, 3, 5, 3))
+    np.testing.assert_array_equal(state.sampling_weight, masses(1, 3, 5, 3))
 
 
 def test_priority_zero_takes_the_smallest_mass_at_insertion_and_in_an_update() -> None:
@@ -141,18 +141,18 @@ def test_priority_zero_takes_the_smallest_mass_at_insertion_and_in_an_update() -
     state = replay.init(jax.tree.map(lambda leaf: leaf[0], pages))
     index = PageIndex(capacity_pages=4, window=window, page_steps=1)
     state = replay.insert(state, pages, index.plan([0, 1, 2]))
-    smallest = np.float32(MIN_MASS)
-    np.testing.assert_array_equal(state.mass, [5, smallest, 1, 0])
+    smallest = np.float32(MIN_SAMPLING_WEIGHT)
+    np.testing.assert_array_equal(state.sampling_weight, [5, smallest, 1, 0])
     zero = np.zeros(1, np.float32)
     state = replay.update_priorities(state, np.zeros(1, np.int32), zero)
-    np.testing.assert_array_equal(state.mass, [smallest, smallest, 1, 0])
+    np.testing.assert_array_equal(state.sampling_weight, [smallest, smallest, 1, 0])
     drawn = np.concatenate([replay.sample(state, jax.random.key(n), 64).index for n in range(50)])
     assert set(drawn.tolist()) == {2}
     # Nor does it count in the mean that a refused priority becomes.
     timestep = timestep._replace(reward=np.full((3, 1), -1, np.float32))
     pages = pages._replace(steps=pages.steps._replace(timestep=timestep))
     state = replay.insert(state, pages, np.asarray([[3, 4, 4], [4, 4, 4], [3, 4, 4]], np.int32))
-    np.testing.assert_array_equal(state.mass, [smallest, smallest, 1, 1])
+    np.testing.assert_array_equal(state.sampling_weight, [smallest, smallest, 1, 1])
 
 
 def test_the_first_refused_initial_priority_becomes_one() -> None:
@@ -161,12 +161,14 @@ def test_the_first_refused_initial_priority_becomes_one() -> None:
     timestep = steps.timestep._replace(reward=np.full_like(steps.timestep.reward, np.nan))
     state = state._replace(pages=state.pages._replace(steps=steps._replace(timestep=timestep)))
     state = replay.insert(state, pages_of([4]), index.plan([0]))
-    np.testing.assert_array_equal(state.mass, masses(1))
+    np.testing.assert_array_equal(state.sampling_weight, masses(1))
 
 
 def test_windows_cover_every_interior_row_unroll_over_stride_times() -> None:
     replay, state, _ = filled(12)  # rows 0 to 23
-    state = state._replace(mass=np.where(state.mass > 0, np.float32(1), np.float32(0)))
+    state = state._replace(
+        sampling_weight=np.where(state.sampling_weight > 0, np.float32(1), np.float32(0))
+    )
     sample = replay.sample(state, jax.random.key(0), 10)
     assert sorted(sample.index.tolist()) == list(range(10))
     trained = np.asarray(sample.sequence.steps.timestep.observation)[1:5]
@@ -187,7 +189,7 @@ def test_sampling_frequencies_pass_a_chi_squared_test(batch_size: int) -> None:
     index = PageIndex(capacity_pages=16, window=WINDOW, page_steps=2)
     for first in range(0, 48, 4):  # 24 pages: the ring goes round once and a half
         state = replay.insert(state, pages_of([2 * first, 2 * first + 2]), index.plan([0, 0]))
-    starts = np.flatnonzero(state.mass)
+    starts = np.flatnonzero(state.sampling_weight)
     priorities = np.asarray(state.pages.steps.timestep.reward)[starts, 0].astype(np.float64)
     priorities[:5] = [50.0, 0.5, 3.0, 300.0, 7.0]
     state = replay.update_priorities(
@@ -221,7 +223,9 @@ def test_draw_frequency_times_weight_is_alike_for_all_sequences(num_shards: int)
     for shard in range(num_shards):
         replay, state, index = filled(5 + 3 * shard)
         # Shards differ in size and in scale; within one, masses differ up to 25 times.
-        state = state._replace(mass=np.array(state.mass) * np.float32((1 + shard) ** 2))
+        state = state._replace(
+            sampling_weight=np.array(state.sampling_weight) * np.float32((1 + shard) ** 2)
+        )
         num_stored += index.num_sequences
         for batch in range(20):
             drawn = replay.sample(state, jax.random.key(100 * shard + batch), 256)

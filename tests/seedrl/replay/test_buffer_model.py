@@ -10,7 +10,7 @@ import pytest
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.buffer import Replay, ReplayState, paged_replay
 from seedrl.replay.index import PageIndex
-from seedrl.rl.priorities import MIN_MASS
+from seedrl.rl.priorities import MIN_SAMPLING_WEIGHT
 from seedrl.types import Array, Page, StoredStep, TimeStep
 
 ALPHA = 0.9
@@ -64,7 +64,7 @@ def model_mass(priority: float) -> float | None:
     """The mass of a priority; None if it is refused."""
     if not (np.isfinite(priority) and priority >= 0):
         return None
-    return priority**ALPHA if priority > 0 else MIN_MASS
+    return priority**ALPHA if priority > 0 else MIN_SAMPLING_WEIGHT
 
 
 @dataclasses.dataclass
@@ -91,7 +91,7 @@ class Model:
             self.pages[self.num_inserted % len(self.pages)] = stored
             self.num_inserted += 1
         # What teaches nothing does not count.
-        known = [mass for mass in self.masses() if mass > 1.5 * MIN_MASS]
+        known = [mass for mass in self.masses() if mass > 1.5 * MIN_SAMPLING_WEIGHT]
         fallback = float(np.mean(known)) if known else 1.0
         for stored in [s for s in self.pages if s is not None]:
             # They can be sampled all at once.
@@ -160,7 +160,7 @@ class Harness:
     def check(self, seed: int) -> str:
         """The rule that the replay breaks, or nothing."""
         expected = self.model.masses()
-        mass = np.asarray(self.state.mass)
+        mass = np.asarray(self.state.sampling_weight)
         num_sequences = int(np.count_nonzero(expected))
         if not np.array_equal(mass > 0, np.asarray(expected) > 0):
             return f"sampleable are {np.flatnonzero(mass)}, not {np.flatnonzero(expected)}"
@@ -172,7 +172,7 @@ class Harness:
 
     def _check_sample(self, seed: int, num_sequences: int) -> str:
         sample = jax.device_get(self.sample(self.state, jax.random.key(seed), BATCH))
-        mass = np.asarray(self.state.mass)
+        mass = np.asarray(self.state.sampling_weight)
         if num_sequences == 0:
             return "" if np.all(sample.probability == 0) else "something came out of nothing"
         share = mass[sample.index] / mass.sum()

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from seedrl.agents.window import WindowSpec
-from seedrl.replay.index import PageIndex, replay_bytes
-from seedrl.types import Page, StoredStep, TimeStep
+from seedrl.replay.index import PageIndex
 
 # Five rows in pages of two: three pages, and a start on every second page.
 WINDOW = WindowSpec(burn_in=1, unroll=3, bootstrap=1, stride=4)
@@ -31,7 +30,7 @@ def test_pages_of_two_streams_are_linked_and_completed() -> None:
         [10, 10, 10, 10, 0, 10, 3],
     ]
     assert plan.dtype == np.int32
-    assert (index.num_sequences, index.num_pages, index.num_inserted) == (2, 6, 6)
+    assert (index.num_sequences, index.fill, index.num_inserted) == (2, 0.6, 6)
 
 
 def test_the_ring_wraps_and_evicts_the_sequence_that_starts_in_the_page() -> None:
@@ -40,7 +39,7 @@ def test_the_ring_wraps_and_evicts_the_sequence_that_starts_in_the_page() -> Non
     assert index.num_sequences == 1
     # Page 0 is overwritten by the page that completes the start at page 2.
     assert rows(index.plan([7])) == [[0], [3], [2]]
-    assert (index.num_sequences, index.num_pages, index.num_inserted) == (1, 4, 5)
+    assert (index.num_sequences, index.fill, index.num_inserted) == (1, 1, 5)
     assert (index.fill, index_of(6).fill) == (1.0, 0.0)
 
 
@@ -117,12 +116,3 @@ def test_a_state_of_another_geometry_is_refused() -> None:
     state = index_of(6).state()
     with pytest.raises(ValueError, match="capacity_pages"):
         index_of(8).restore(state)
-
-
-def test_bytes_count_every_leaf_links_and_masses() -> None:
-    zeros = np.zeros(2, np.float32)
-    timestep = TimeStep(np.zeros(2, np.uint8), zeros, zeros, {"image": np.zeros((2, 3), np.uint8)})
-    page = Page(StoredStep(timestep, zeros, zeros, ()), carry=(np.zeros(5, np.float32),))
-    # 2 + 8 + 8 + 6 + 8 + 8 + 20 for the page, 8 for its link and mass.
-    assert replay_bytes(page, 10) == 10 * 68
-    assert replay_bytes(page, 10, starts_in_page=2) == 10 * 72

@@ -56,13 +56,6 @@ def test_the_replay_is_shared_out_among_the_devices() -> None:
     assert index.has_room(10**9)  # the oldest make room
 
 
-def test_rows_of_a_device_beyond_their_numbers_are_refused() -> None:
-    most = dataclasses.replace(CONFIG, capacity_steps=2 * (2**31 - 8))
-    assert most.capacity_pages(WINDOW, 2) == (2**31 - 8) // 10
-    with pytest.raises(ConfigError, match="^replay.capacity_steps: "):
-        _build(dataclasses.replace(CONFIG, capacity_steps=2 * (2**31 + 2)))
-
-
 def test_the_limiter_counts_trained_rows_of_all_devices() -> None:
     limiter = _build().limiter
     assert isinstance(limiter, RatioLimiter)
@@ -136,7 +129,7 @@ def test_sequences_may_start_inside_pages_that_have_no_carry() -> None:
     page = page._replace(carry=())
     experience = config.build(window, page=page, initial_priorities=_ones, scale=SCALE)
     state = jax.eval_shape(lambda: experience.memory.init(page))
-    assert (state.next.shape, state.mass.shape) == ((31,), (31 * 16,))
+    assert (state.next.shape, state.sampling_weight.shape) == ((31,), (31 * 16,))
     # The last of a page ends in the next: of 400 steps 8 * 16 are not yet in a complete one.
     assert experience.limiter == dataclasses.replace(CONFIG).build(  # a page of one step
         window, page=_page(7, 1), initial_priorities=_ones, scale=SCALE

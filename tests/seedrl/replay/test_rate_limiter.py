@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seedrl.replay.rate_limiter import RatioLimiter, ratio_limiter
+from seedrl.replay.rate_limiter import RatioLimiter
 
 
 def _limiter(
     replay_ratio: float = 1.0, batch_steps: int = 10, tolerance_updates: float = 2.0
 ) -> RatioLimiter:
-    limiter = ratio_limiter(
+    limiter = RatioLimiter(
         replay_ratio=replay_ratio,
         batch_steps=batch_steps,
         tolerance_updates=tolerance_updates,

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seedrl.rl.priorities import (
-    MAX_MASS,
-    MIN_MASS,
+    MAX_SAMPLING_WEIGHT,
+    MIN_SAMPLING_WEIGHT,
     importance_weights,
+    sampling_weight_of,
     sequence_priority,
     shard_probability,
-    stored_mass,
 )
 from seedrl.types import Array
 
-_priority, _mass = jax.jit(sequence_priority), jax.jit(stored_mass)
+_priority, _mass = jax.jit(sequence_priority), jax.jit(sampling_weight_of)
 
 
 def test_untrained_rows_count_neither_in_maximum_nor_in_mean() -> None:
@@ -61,14 +61,14 @@ def test_priorities_that_are_not_finite_or_are_negative_are_refused(exponent: fl
 @pytest.mark.parametrize("exponent", [0.0, 0.9, 1.0])
 def test_priority_zero_has_the_smallest_mass_there_is(exponent: float) -> None:
     mass = _mass(np.array([0.0, -0.0, 1e-38], np.float32), exponent)
-    np.testing.assert_array_equal(mass[:2], np.full(2, MIN_MASS, np.float32))
+    np.testing.assert_array_equal(mass[:2], np.full(2, MIN_SAMPLING_WEIGHT, np.float32))
     assert mass[2] >= mass[0]
 
 
 def test_extreme_priorities_keep_a_positive_mass_with_a_finite_sum() -> None:
     mass = np.asarray(_mass(np.array([1e-37, 3e38], np.float32), 2.0))
     assert mass[0] > 0
-    assert mass[1] == np.float32(MAX_MASS)
+    assert mass[1] == np.float32(MAX_SAMPLING_WEIGHT)
     assert np.isfinite(np.float32(mass[1] * 2.0**20))
 
 

@@ -6,7 +6,6 @@ VENV ?= .venv
 ARGS ?=
 # Test processes (pytest-xdist); 0 runs in one process.
 WORKERS ?= 2
-MINUTES ?= 60
 UV ?= uv
 LOCK := requirements.lock
 STAMP := $(VENV)/.installed
@@ -20,7 +19,7 @@ PROTO_STAMP := $(PROTO_VENV)/.installed
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help train test tools documented mutants soak check format docs wheels lock proto
+.PHONY: help train test proofs tools documented mutants chaos check format docs wheels lock proto
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,14 +47,24 @@ train: $(STAMP) ## Train R2D2 on CartPole until it scores 475 (ARGS="..." are pa
 test: $(STAMP) ## Run the test suite (ARGS="-k name" are passed on)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
+# Hours. With ARGS only the tests marked `gate` of these folders or files, and no program.
+proofs: $(STAMP) ## Run the heavier proofs that `make test` leaves out (ARGS="tests/system" for a part)
+	$(BIN)/python -m pytest -n 0 -m gate $(ARGS)
+ifeq ($(ARGS),)
+	SEEDRL_TEST_DEVICES=8 PJRT_NPROC=16 $(BIN)/python -m pytest -n 0 -k devices -m "gate or not gate" \
+	  tests/system/test_devices.py tests/learner/learning/test_learn_step.py
+	$(BIN)/python -m tests.simulation --core 100000 --programs 500
+	$(BIN)/python -m tests.tools.chaos --steps 1000000 --only kill_env_server --every 2
+endif
+
 tools: ## Install Chromium and the Node packages, to test the dashboard and the Node env server
 	bash tests/tools/browser_and_node.sh
 
 mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS="name ..." or --fast)
 	$(BIN)/python -m tests.mutation $(ARGS)
 
-soak: $(STAMP) ## Train for MINUTES=60 while every fault of this machine happens (ARGS="--seed 1")
-	$(BIN)/python -m tests.tools.soak --minutes $(MINUTES) $(ARGS)
+chaos: $(STAMP) ## Train while faults happen (ARGS="--minutes 60", or "--list")
+	$(BIN)/python -m tests.tools.chaos $(ARGS)
 
 documented: $(STAMP) ## Run every command of README and docs for real (ARGS="docs/watch.md ...")
 	$(BIN)/python -m tests.tools.documented $(ARGS)

@@ -16,11 +16,10 @@ hangs.
 leaves out (marked `gate`); `python -m tests.faults L1 L2` runs those rows.
 
 Two programs look for faults without a row. `pytest -m gate tests/tools/fuzz` gives \
-every reader of a peer's or a disk's bytes (frames, steps, actions, specs, conversations, links, \
-checkpoints, recordings, tokens, certificates, logs) thousands of inputs: each must be read, so \
-that writing gives the same again, or refused in one line. `make soak \
-MINUTES=60` trains CartPole with four env servers, two of them behind a proxy, while faults \
-follow each other in an order that a seed decides (`python -m tests.tools.soak --list` names \
+every reader of a peer's bytes (frames, steps, actions, specs, conversations, links) thousands of \
+inputs: each must be read, so that writing gives the same again, or refused in one line. \
+`make chaos ARGS="--minutes 60"` trains CartPole with four env servers while faults follow each \
+other in an order that a seed decides (`python -m tests.tools.chaos --list` names \
 them); at the end every row must be accounted for."""
 
 _TITLES = {

@@ -19,11 +19,11 @@ from seedrl.wire import channel
 from seedrl.wire.contract import MAJOR, MINOR
 from seedrl.wire.framing import ToLearner
 from seedrl.wire.seedrl_pb2 import FromEnvServer, Hello
+from tests.faults.memory import Sample, sample, slope
 from tests.faults.scale import VARIABLE, scaled
 from tests.faults.watched_learner import FLAGS, events
 from tests.patience import SECONDS
 from tests.system.processes import Program, Programs, records, wait_for
-from tests.tools.soak.figures import Sample, sample, slope
 from tests.typed_call import connect_method
 
 pytestmark = [

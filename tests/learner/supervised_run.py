@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
-from learner.multihost.agreement import Hosts, alone
+from learner.multihost.agreement import alone
 from learner.processes.stop import StopRequest
 from learner.reports import Reports
 from learner.runtime.worker import Deaths
@@ -51,17 +51,13 @@ class SupervisedRun:
       said: the last event of each kind.
       ends: why the run ends, as status says.
       at_step: what happens at the start of a step, by its number.
-      at_stop: what happens while its threads end.
-      stops: whether its threads end when they are told to.
       answer: to who asks for a snapshot while it runs; None: one at once.
     """
 
-    def __init__(self, config: Config, hosts: Hosts | None = None) -> None:
-        """`hosts`: that share the run; None if there is no other."""
-        self.hosts = hosts or alone()
+    def __init__(self, config: Config) -> None:
+        self.hosts = alone()
         self.calls: list[str] = []
         self.at_step: dict[int, Callable[[], None]] = {}
-        self.at_stop: Callable[[], None] = lambda: None
         self.stop = StopRequest()
         self.ends: list[str] = []
         self.said: dict[str, str] = {}
@@ -83,7 +79,7 @@ class SupervisedRun:
             sequences_of_shards=lambda: [1],
         )
         self.evaluator = SimpleNamespace(confirmed=None, is_confirming=False)
-        self.is_compiling, self.stops = False, True
+        self.is_compiling = False
         self.service = SimpleNamespace(
             failure=None,
             stop=lambda: self.calls.append("stop serving"),
@@ -140,8 +136,7 @@ class SupervisedRun:
 
         def stop(timeout: float) -> bool:
             self.calls.append("stop threads")
-            self.at_stop()
-            return self.stops
+            return True
 
         def snapshot(name: str) -> Any:
             return Snapshot(name)

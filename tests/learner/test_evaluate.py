@@ -1,4 +1,7 @@
-"""An evaluation repeats itself, with real env servers and parameters that nobody has trained."""
+"""An evaluation repeats itself, and plays a policy in the units that it was trained in.
+
+With real env servers, and parameters that nobody has trained.
+"""
 
 import json
 import sys
@@ -6,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -13,11 +17,14 @@ import pytest
 from learner.cli.main import main
 from learner.evaluate import _actor, _Player
 from learner.runtime.channel import VersionedParams
-from seedrl import checkpoints
+from seedrl import checkpoints, policy
+from seedrl.agents.normalization import RunningStatistics
+from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, ServingConfig
 from seedrl.config_io import to_json
-from seedrl.networks.config import QNetworkConfig
+from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
+from seedrl.replay.queue import QueueConfig
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
@@ -47,16 +54,19 @@ CONFIG = Config(
 )
 
 
-@pytest.fixture(scope="module")
-def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("evaluated") / "run"
+def _saved_run(folder: Path, config: Config, params: Any) -> Path:
     folder.mkdir()
-    (folder / "config.json").write_text(to_json(CONFIG))
-    params = jax.jit(CONFIG.agent.build(SPEC).init)(jax.random.key(1))
-    meta = {"env_spec": encode_spec(SPEC), "config": to_json(CONFIG), "params_updates": 2}
+    (folder / "config.json").write_text(to_json(config))
+    meta = {"env_spec": encode_spec(SPEC), "config": to_json(config), "params_updates": 2}
     arrays = {"params": params, "updates": np.int32(3)}
     checkpoints.save(folder / "checkpoints", 3, arrays, meta, keep=2)
     return folder
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    params = jax.jit(CONFIG.agent.build(SPEC).init)(jax.random.key(1))
+    return _saved_run(tmp_path_factory.mktemp("evaluated") / "run", CONFIG, params)
 
 
 @pytest.fixture
@@ -106,3 +116,56 @@ def test_two_seeds_share_no_half_of_their_keys() -> None:
     agent = CONFIG.agent.build(SPEC)
     keys = [_actor(agent, SPEC, 1, exploration=0.5, seed=seed)._state.key for seed in (0, 1)]
     assert not np.any(np.asarray(keys[0]) == np.asarray(keys[1]))
+
+
+# A controller that is written down: in the units of its checkpoint it balances the pole, and in any
+# others it falls at once.
+NORMALIZED = Config(
+    environment=EnvironmentConfig(id="CartPole-v1"),
+    agent=PpoConfig(
+        network=ActorCriticConfig(torso="mlp", torso_sizes=(), core="none", head_sizes=()),
+        normalize_observations=True,
+        normalize_rewards=True,
+    ),
+    replay=QueueConfig(),
+    serving=ServingConfig(training_slots=2, evaluation_slots=1),
+)
+MEAN, VARIANCE = np.float32([1, -2, 0.3, 1.5]), np.float32([0.25, 4, 0.01, 1])
+# Pushes the cart to the right where this is above 0, of position, velocity, angle and its velocity.
+CONTROLLER = np.float32([0.1, 0.4, 2.0, 1.0])
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Path:
+    params = jax.eval_shape(NORMALIZED.agent.build(SPEC).init, jax.random.key(0))
+    params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), params)
+    right = params.agent["params"]["PolicyAndValueHead_0"]["policy"]
+    right["kernel"][:, 1] = CONTROLLER * np.sqrt(VARIANCE)
+    right["bias"][1] = CONTROLLER @ MEAN
+    params = params._replace(observations=(RunningStatistics(np.float32(5), MEAN, VARIANCE),))
+    return _saved_run(tmp_path / "run", NORMALIZED, params)
+
+
+def test_a_policy_is_evaluated_loaded_and_exported_in_the_units_of_its_checkpoint(
+    controller: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(controller), "--episodes", "3", "--json"]) == 0
+    assert min(json.loads(capsys.readouterr().out)["returns"]) > 200
+    loaded = policy.load(controller)
+    assert main(["export", str(controller)]) == 0
+    exported: Any = jax.export.deserialize((controller / "policy.jax").read_bytes())
+    call = jax.jit(exported.call)
+    # Of zeros, as docs/exported_policy.md has it: that is what begins an episode.
+    (_, _, given), _ = exported.in_tree.unflatten(exported.in_avals)
+    exported_carry: Any = [np.zeros(leaf.shape, leaf.dtype) for leaf in given]
+    carry = loaded.initial_carry()
+    env = gymnasium.make("CartPole-v1")
+    observation, _ = env.reset(seed=0)
+    total, reward, is_over = 0.0, 0.0, False
+    while not is_over:
+        action, carry = loaded(observation, carry, reward=reward)
+        other, exported_carry = call(observation, reward, exported_carry)
+        assert action == int(other)
+        observation, given_reward, terminated, truncated, _ = env.step(action)
+        total, reward, is_over = total + float(given_reward), 1.0, terminated or truncated
+    assert total > 200

@@ -32,6 +32,12 @@ def test_sizes_follow_from_the_config_and_the_number_of_devices() -> None:
     assert geometry.batch_per_device == 6
 
 
+def _refusal(config: Config, topology: Topology | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        plan_geometry(config, *(() if topology is None else (topology,)))
+    return str(caught.value)
+
+
 def test_hosts_that_have_not_as_many_devices_are_refused_unless_they_take_as_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -39,8 +45,7 @@ def test_hosts_that_have_not_as_many_devices_are_refused_unless_they_take_as_man
     of_hosts = {None: all_of, 0: all_of, 1: all_of[:2]}
     monkeypatch.setattr(jax, "local_devices", lambda process_index=None: of_hosts[process_index])
     topology = Topology("a:1", 2, 0)
-    with pytest.raises(ConfigError, match="got 4 on host 0 and 2 on host 1; set it to 4"):
-        plan_geometry(_config(), topology)
+    assert "host 1" in _refusal(_config(), topology)
     assert len(plan_geometry(_config(num_devices=4), topology).everywhere) == 4
 
 
@@ -66,56 +71,27 @@ def test_devices_that_learn_act_too_unless_others_do() -> None:
         assert (list(geometry.devices), list(geometry.inference)) == expected
 
 
-def test_devices_that_act_are_no_more_than_there_are() -> None:
-    for inference, num_devices, message in (
-        (
-            4,
-            0,
-            "learning.num_devices: expected at most 4, the devices of this machine, got 0 and"
-            r" 4 that only act \(serving.inference_devices\)",
-        ),
-        (3, 2, "got 2 and 3 that only act"),
-    ):
-        config = _config(num_devices=num_devices)
-        serving = dataclasses.replace(config.serving, inference_devices=inference)
-        with pytest.raises(ConfigError, match=message):
-            plan_geometry(dataclasses.replace(config, serving=serving))
-    config = _config(num_devices=1, slots=2)
-    serving = dataclasses.replace(config.serving, inference_devices=3)
-    with pytest.raises(
-        ConfigError, match="at least one for each of the 3 inference devices, got 2"
-    ):
-        plan_geometry(dataclasses.replace(config, serving=serving))
+@pytest.mark.parametrize(
+    ("field", "inference_devices", "fields"),
+    [
+        ("serving.inference_devices", 4, {}),
+        ("learning.num_devices", 3, {"num_devices": 2}),
+        ("serving.training_slots", 3, {"num_devices": 1, "slots": 2}),
+        ("learning.num_devices", 0, {"num_devices": 5, "batch_sequences": 10}),
+        ("learning.batch_sequences", 0, {"batch_sequences": 6}),
+        ("serving.training_slots", 0, {"slots": 3}),
+    ],
+)
+def test_what_does_not_fit_the_four_devices_is_refused_by_field(
+    field: str, inference_devices: int, fields: dict[str, Any]
+) -> None:
+    config = _config(**fields)
+    serving = dataclasses.replace(config.serving, inference_devices=inference_devices)
+    assert field in _refusal(dataclasses.replace(config, serving=serving))
 
 
 def test_pages_can_be_shorter_than_the_stride() -> None:
     assert plan_geometry(_config(page_steps=5)).page_steps == 5
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (
-            {"num_devices": 5, "batch_sequences": 10},
-            "learning.num_devices: expected at most 4, the devices of this machine, got 5",
-        ),
-        (
-            {"batch_sequences": 6},
-            "learning.batch_sequences: expected a multiple of the 4 learning devices, got 6; ",
-        ),
-        (
-            {"slots": 3},
-            "serving.training_slots: expected at least one for each of the 4 learning devices, "
-            "got 3; ",
-        ),
-    ],
-)
-def test_what_does_not_fit_the_devices_is_refused_by_field(
-    fields: dict[str, Any], message: str
-) -> None:
-    assert len(jax.local_devices()) == 4
-    with pytest.raises(ConfigError, match=message):
-        plan_geometry(_config(**fields))
 
 
 class _Device:

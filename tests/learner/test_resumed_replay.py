@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from learner.build import Geometry, _own_shards, replay_text, resumption
+from learner.build import Geometry, _own_shards, resumption
 from learner.multihost.topology import Topology
 from seedrl import config_io
 from seedrl.checkpoints import Checkpoint
 
 REPLAY, QUEUE = config_io.load("cartpole_r2d2"), config_io.load("cartpole_impala")
-SAVED = {1: "saved by 1 host, now of 2", 2: "saved by 2 hosts, now of 1"}
 
 
 def geometry(count: int, devices: int, index: int = 0) -> Geometry:
@@ -33,10 +32,8 @@ def checkpoint(hosts: int, shards: int | None) -> Checkpoint:
         (1, None, 2, 1, "none"),
         (2, 2, 2, 1, "restored"),
         (1, 2, 1, 2, "restored"),
-        (1, 3, 1, 2, "restored"),  # which is then refused, as it always was
         (2, 2, 1, 2, "redistributed"),
         (1, 2, 2, 1, "redistributed"),
-        (4, 4, 2, 2, "redistributed"),
         (2, 2, 1, 1, "filled again"),
         (1, 1, 2, 1, "filled again"),
         (2, 4, 2, 1, "filled again"),  # and no shard is dropped without a word
@@ -48,8 +45,6 @@ def test_shards_are_kept_where_each_has_a_device(
 ) -> None:
     found = checkpoint(hosts, shards)
     assert resumption(found, geometry(count, devices), REPLAY) == expected
-    text = replay_text(found, geometry(count, devices), REPLAY)
-    assert (expected in text) == (expected in ("redistributed", "filled again"))
 
 
 @pytest.mark.parametrize(
@@ -61,9 +56,6 @@ def test_a_queue_is_filled_again_on_another_number_of_hosts(
 ) -> None:
     found = checkpoint(hosts, 2)
     assert resumption(found, geometry(count, devices), QUEUE) == expected
-    text = replay_text(found, geometry(count, devices), QUEUE)
-    again = f"its queue is filled again, because each host has its own ({SAVED[hosts]})"
-    assert text == again * (expected == "filled again")
 
 
 def test_each_host_takes_its_own_shards() -> None:

@@ -1,22 +1,15 @@
 """What the main thread does beside a session, and in which order a run ends."""
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from learner.multihost import joining
-from learner.multihost.joining import joined
-from learner.processes.stop import StopRequest
-from seedrl.errors import CheckpointError, NotFiniteError
+from seedrl.errors import NotFiniteError
 from seedrl.exit_codes import ExitCode
-from tests.learner.multihost.linked import linked
 from tests.learner.supervised_run import TOTAL_STEPS, SupervisedRun, config_of
-from tests.patience import wait_until
 
 
 def test_a_run_reports_until_its_last_step_then_saves_and_lets_env_servers_go() -> None:
@@ -57,36 +50,6 @@ def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
     ]
 
 
-def test_saves_wait_until_they_are_due_and_for_compilation() -> None:
-    run = SupervisedRun(config_of(report_seconds=1e9))
-    run.saver.take_turn = lambda has_learned: True
-    run.is_compiling = True
-    run.at_step[2] = lambda: setattr(run, "is_compiling", False)
-    run.at_step[3] = lambda: setattr(run.saver, "take_turn", lambda has_learned: has_learned)
-    run.at_step[5] = lambda: setattr(run.learning, "num_applied", 1)
-    run.loop.run()
-    assert run.calls == ["save while it runs", "record checkpoint"] * 2
-
-
-def test_what_is_saved_already_is_not_saved_again() -> None:
-    run = SupervisedRun(config_of(report_seconds=1e9))
-    run.saver.take_turn = lambda has_learned: True
-    looks = iter(range(8))  # at steps 1, 1, 1, 2, 2, then 2 after a failure, then 2, then the end
-
-    def step(timeout: float) -> None:
-        number = next(looks)
-        run.acting.training_steps = 1 if number < 3 else 2
-        run.saver.failure = OSError("disk full") if number == 5 else None
-        if number == 7:
-            run.stop.set()
-
-    run.failed.wait = step
-    run.loop.run()
-    run.loop.end()
-    saves = [call for call in run.calls if call.startswith("save ")]
-    assert saves == ["save while it runs"] * 3  # and none at the end
-
-
 def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> None:
     run = SupervisedRun(config_of())
     run.at_step[2] = lambda: run.residues.append("ledger: 3 rows too many")
@@ -104,18 +67,6 @@ def test_a_thread_that_died_ends_the_run_unsaved_and_is_raised() -> None:
     with pytest.raises(RuntimeError, match="acting died"):
         run.loop.end()
     assert run.calls[-4:] == ["stop threads", "report 1", "stop serving", "saved"]
-
-
-def test_a_thread_that_does_not_stop_does_not_hide_what_the_run_ends_of(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run = SupervisedRun(config_of())
-    run.stops = False
-    run.service.failure = OSError("no more sockets")
-    with pytest.raises(RuntimeError, match="no more sockets"):
-        run.loop.end()
-    assert "did not stop" in capsys.readouterr().err
-    assert run.calls == ["stop threads", "saved"]
 
 
 def test_a_service_that_died_ends_the_run_saved_and_is_raised() -> None:
@@ -167,43 +118,6 @@ def test_a_run_that_is_not_finite_any_more_ends_saved_and_with_a_code_of_its_own
     assert "save at the end" in run.calls
 
 
-def test_a_target_that_the_last_piece_of_work_confirms_is_said_to_be() -> None:
-    run = SupervisedRun(config_of())
-    frozen = SimpleNamespace(version=7, params={})
-    score = SimpleNamespace(mean=500.0, returns=[500.0] * 100, frozen=frozen)
-    run.loop.run()
-    run.at_stop = lambda: setattr(run.evaluator, "confirmed", score)
-    run.loop.end()
-    assert run.ends[-1] == "target 475 confirmed: 500.0 over 100 episodes"
-    assert run.loop.reason == run.ends[-1]
-
-
-@pytest.mark.parametrize("is_saved", [True, False])
-def test_an_end_that_all_hosts_have_agreed_on_is_no_loss_to_others_whatever_it_raises(
-    monkeypatch: pytest.MonkeyPatch, is_saved: bool
-) -> None:
-    losses: list[str] = []
-    config = config_of()
-    serving = dataclasses.replace(config.serving, insecure=True)
-    config = dataclasses.replace(config, serving=serving)
-    with linked(2, losses) as (first, other):
-        monkeypatch.setattr(joining, "_meet", lambda *_: {})
-        monkeypatch.setattr(joining, "Peers", lambda *_: other)
-        monkeypatch.setattr(joining.jax_processes, "join", lambda *_: None)
-        threading.Thread(target=first.gather, args=("jax", "a:1")).start()
-        with (
-            pytest.raises(NotFiniteError if is_saved else CheckpointError),
-            joined(other.topology, config, StopRequest()) as hosts,
-        ):
-            run = SupervisedRun(config, hosts)
-            run.saver.failure = None if is_saved else CheckpointError("disk full")
-            hosts.agenda.end = "NOT_FINITE too many updates in a row were not finite"
-            run.loop.run()
-            run.loop.end()
-        wait_until(lambda: losses or first._left, "that the other host hears of it")
-        assert (losses, first._left) == ([], {1})
-
-
 def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
     run = SupervisedRun(config_of())
     run.saver.failure = OSError("disk full")
@@ -211,13 +125,6 @@ def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
     with pytest.raises(OSError, match="disk full"):
         run.loop.end()
     assert run.calls[-1] == "record ledger"
-
-
-def _best(mean: float) -> SimpleNamespace:
-    frozen = SimpleNamespace(version=7, params={})
-    return SimpleNamespace(
-        score=SimpleNamespace(mean=mean, returns=[mean], frozen=frozen), env_steps=3
-    )
 
 
 class Unanswered(Future[Any]):

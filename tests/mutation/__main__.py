@@ -88,7 +88,6 @@ def report(results: Sequence[Result]) -> int:
     lived = [result for result in results if result.verdict is not Verdict.KILLED]
     for verdict, mutant in ((result.verdict, result.mutant) for result in lived):
         print(f"{verdict.value}: {mutant.name} ({mutant.file}): {mutant.bug}")
-        print(f"    breaks: {mutant.breaks}")
     killed = len(results) - len(lived)
     print(f"mutation score {100 * killed / len(results):.1f} %: {killed} of {len(results)} killed")
     return 0 if killed >= LEAST_SCORE * len(results) else 1

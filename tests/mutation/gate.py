@@ -21,15 +21,14 @@ ROOT = Path(__file__).parents[2]
 # Not the command line, packaging and reports: no mutant touches them.
 _FOLDERS = ("seedrl", "learner", "envs_server", "simulation")
 _LEFT_OUT = ("cli", "extras", "processes", "programs", "report")
-_SYSTEM = ("experience", "devices", "balance", "frozen")
-_REPLAYED = ("replayed_q_values", "replayed_policy", "replayed_transitions")
+_SYSTEM = ("experience", "devices", "balance", "replayed")
 _NOT_COPIED = {"__pycache__", "build", "dist", "runs"}
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) ([\w/]+\.py.*?)(?: - .*)?$", re.MULTILINE)
 _PASSED, _FAILED, _INTERRUPTED = 0, 1, 2
 
 
 class Verdict(enum.Enum):
-    """What became of a mutant. One on which a test hangs without a deadline is not killed."""
+    """Fate of a mutant. One on which a test hangs without a deadline is not killed."""
 
     KILLED = "killed"
     SURVIVED = "survived"
@@ -37,7 +36,7 @@ class Verdict(enum.Enum):
 
 
 class Result(NamedTuple):
-    """What became of a mutant; which test killed it (the end of the output if it names none)."""
+    """Fate of a mutant, and the test that killed it (the end of the output if it names none)."""
 
     mutant: Mutant
     verdict: Verdict
@@ -47,8 +46,6 @@ class Result(NamedTuple):
 
 class _Run(NamedTuple):
     verdict: Verdict
-    killer: str
-    seconds: float
     output: str
 
 
@@ -64,8 +61,7 @@ class Copy:
 
     def __init__(self, root: Path, folder: Path):
         self.tree = folder / "tree"
-        self.cache = folder / "cache"
-        self.cache.mkdir(parents=True)
+        self._cache = folder / "cache"
         shutil.copytree(
             root,
             self.tree,
@@ -83,11 +79,10 @@ class Copy:
             "PYTHONPATH": str(self.tree),
             # Python takes a file of the same size and second for unchanged.
             "PYTHONDONTWRITEBYTECODE": "1",
-            "JAX_COMPILATION_CACHE_DIR": str(self.cache),
+            "JAX_COMPILATION_CACHE_DIR": str(self._cache),
             # A mutant that makes a test wait for ever is to be found out soon.
             "SEEDRL_PATIENCE_SECONDS": "20",
         }
-        start, start_of_files = time.monotonic(), time.time()
         # A group of its own, so that what the tests have started ends with them.
         process = subprocess.Popen(
             command,
@@ -100,57 +95,40 @@ class Copy:
         )
         try:
             output, _ = process.communicate(timeout=timeout_seconds)
-            verdict = _verdict(process.returncode, output)
         except subprocess.TimeoutExpired:
-            verdict, output = Verdict.TIMED_OUT, ""
+            # It may be ended while it writes a program.
+            shutil.rmtree(self._cache, ignore_errors=True)
+            return _Run(Verdict.TIMED_OUT, "")
         finally:
-            _end_group(process)
-        if verdict is Verdict.TIMED_OUT:
-            self._forget_programs(start_of_files)
-        killer = _killer(process.returncode, output) if verdict is Verdict.KILLED else ""
-        return _Run(verdict, killer, time.monotonic() - start, output)
-
-    def _forget_programs(self, since: float) -> None:
-        # The process may have been ended while it wrote one.
-        for file in self.cache.iterdir():
-            if file.stat().st_mtime >= since:
-                file.unlink()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        code = process.returncode
+        if code == _PASSED:
+            return _Run(Verdict.SURVIVED, output)
+        # A signal: the program has crashed, which nobody overlooks.
+        if code in (_FAILED, _INTERRUPTED) or code < 0:
+            return _Run(Verdict.KILLED, output)
+        raise BrokenHarnessError(f"pytest ended with {code}:\n{output[-3000:]}")
 
     def try_mutant(self, mutant: Mutant, tests: Sequence[str], timeout_seconds: float) -> Result:
         """Runs tests with the mutant's bug in this copy until it is killed; takes it out again."""
         file = self.tree / mutant.file
         original = file.read_text()
         file.write_text(mutated(mutant, self.tree))
-        seconds = 0.0
+        start = time.monotonic()
         try:
             for tier in tiers(tests, mutant.file):
-                run = self.run(tier, timeout_seconds - seconds)
-                seconds += run.seconds
+                run = self.run(tier, timeout_seconds - (time.monotonic() - start))
                 if run.verdict is not Verdict.SURVIVED:
                     break
         finally:
             file.write_text(original)
-        return Result(mutant, run.verdict, run.killer, seconds)
+        killer = _killer(run.output) if run.verdict is Verdict.KILLED else ""
+        return Result(mutant, run.verdict, killer, time.monotonic() - start)
 
 
-def _end_group(process: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-
-
-def _verdict(returncode: int, output: str) -> Verdict:
-    if returncode == _PASSED:
-        return Verdict.SURVIVED
-    # A signal: the program has crashed, which nobody overlooks.
-    if returncode in (_FAILED, _INTERRUPTED) or returncode < 0:
-        return Verdict.KILLED
-    raise BrokenHarnessError(f"pytest ended with {returncode}:\n{output[-3000:]}")
-
-
-def _killer(returncode: int, output: str) -> str:
-    if returncode < 0:
-        return f"a crash with signal {-returncode}"
+def _killer(output: str) -> str:
     found = _FAILURE.search(output)
     return found[1] if found else " ".join(output.split()[-20:])
 
@@ -160,7 +138,7 @@ def tests() -> list[str]:
     tree = ROOT / "tests"
     found = [path for folder in _FOLDERS for path in sorted((tree / folder).rglob("test_*.py"))]
     found = [path for path in found if not set(path.parts).intersection(_LEFT_OUT)]
-    found += [tree / "system" / f"test_{name}.py" for name in (*_SYSTEM, *_REPLAYED)]
+    found += [tree / "system" / f"test_{name}.py" for name in _SYSTEM]
     return [str(path.relative_to(ROOT)) for path in found]
 
 
@@ -176,41 +154,33 @@ def tiers(tests: Sequence[str], file: str) -> list[list[str]]:
     Its own test, those nearest in the tree, and then all others, first those of the whole system.
     What is not collected need not be imported: an early kill is a quick one.
     """
-    path = Path(file)
-    own = own_test(file)
+    folder = Path(file).parent
 
-    def shared(test: str) -> int:
-        folder = Path(test).parent.relative_to("tests")
-        return len(Path(os.path.commonpath([path.parent, folder])).parts)
+    def num_shared(test: str) -> int:
+        there = Path(test).parent.relative_to("tests")
+        return len(Path(os.path.commonpath([folder, there])).parts)
 
     def is_of_system(test: str) -> bool:
         return Path(test).parts[1] in ("system", "simulation")
 
-    others = [test for test in tests if test != own]
-    near = sorted(filter(shared, others), key=shared, reverse=True)
-    far = sorted((test for test in others if not shared(test)), key=is_of_system, reverse=True)
-    return [tier for tier in ([own] if own in tests else [], near, far) if tier]
+    own = [test for test in tests if test == own_test(file)]
+    others = [test for test in tests if test not in own]
+    near = sorted(filter(num_shared, others), key=num_shared, reverse=True)
+    far = sorted((test for test in others if test not in near), key=is_of_system, reverse=True)
+    return [tier for tier in (own, near, far) if tier]
 
 
 def check_unmutated(copies: Sequence[Copy], tests: Sequence[str], timeout_seconds: float) -> None:
-    """Runs all tests once, shared out over the copies, which then share their compiled programs.
-
-    Raises BrokenHarnessError if one fails.
-    """
+    """Runs all tests once, shared out over the copies; BrokenHarnessError if one fails."""
     with ThreadPoolExecutor(len(copies)) as pool:
         # Without a file pytest would run the whole suite.
         shares = [share for n in range(len(copies)) if (share := tests[n :: len(copies)])]
-        runs = pool.map(lambda copy, share: copy.run(share, timeout_seconds), copies, shares)
-        for run in runs:
+        for run in pool.map(lambda copy, share: copy.run(share, timeout_seconds), copies, shares):
             if run.verdict is not Verdict.SURVIVED:
                 raise BrokenHarnessError(
                     f"expected the tests to pass without a mutant, got {run.verdict.value} by "
-                    f"{run.killer}:\n{run.output[-3000:]}"
+                    f"{_killer(run.output)}:\n{run.output[-3000:]}"
                 )
-    for copy in copies:
-        for other in copies:
-            if other is not copy:
-                shutil.copytree(other.cache, copy.cache, dirs_exist_ok=True)
 
 
 def try_mutants(

@@ -17,7 +17,6 @@ class Mutant(NamedTuple):
       old: the text that it replaces; occurs once.
       new: the text with the bug.
       bug: the mistake, in a sentence.
-      breaks: the promise that it breaks.
     """
 
     name: str
@@ -25,7 +24,6 @@ class Mutant(NamedTuple):
     old: str
     new: str
     bug: str
-    breaks: str
 
 
 def all_mutants() -> list[Mutant]:

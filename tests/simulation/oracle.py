@@ -109,8 +109,3 @@ class Oracle:
     def slot(self, seed: int) -> int:
         """The slot that the environment had."""
         return self._started[seed].slot
-
-    @property
-    def num_answered(self) -> dict[int, int]:
-        """Rows known so far, by seed: a measure of progress."""
-        return {seed: len(stream.rows) for seed, stream in self._started.items()}

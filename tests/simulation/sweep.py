@@ -1,6 +1,6 @@
 """Many seeds, and what they went through."""
 
-import time
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -16,29 +16,20 @@ class Sweep(NamedTuple):
       seeds: how many.
       broken: the first broken rules of each seed that broke any.
       seen: totals: events, rows compared by what held them, and the ledger's accounts.
-      seconds: wall time.
     """
 
     seeds: int
     broken: dict[int, list[str]]
     seen: Counter[str]
-    seconds: float
 
 
-def sweep(
-    seeds: Iterable[int],
-    build: Callable[[World, int, Any], Learner],
-    *,
-    report: Callable[[int], None] = lambda seed: None,
-    **options: Any,
-) -> Sweep:
-    """Runs the history of every seed; `options` are those of `World`."""
-    start = time.perf_counter()
+def sweep(seeds: Iterable[int], build: Callable[[World, int, Any], Learner]) -> Sweep:
+    """Runs the history of every seed."""
     broken: dict[int, list[str]] = {}
     seen: Counter[str] = Counter()
     num_seeds = 0
     for seed in seeds:
-        world = World(seed, build, **options)
+        world = World(seed, build)
         rules = world.run()
         if rules:
             broken[seed] = rules[:3]
@@ -48,5 +39,14 @@ def sweep(
         seen["updates"] += getattr(world.learner, "updates", 0)
         seen.update({f"checked {what}": n for what, n in world.oracle.num_checked.items()})
         seen.update(world.learner.accounts())
-        report(seed)
-    return Sweep(num_seeds, broken, seen, time.perf_counter() - start)
+        if num_seeds % 50 == 0:
+            gc.collect()  # a world is one large circle
+    return Sweep(num_seeds, broken, seen)
+
+
+def merged(sweeps: Iterable[Sweep]) -> Sweep:
+    """All of them as one."""
+    total = Sweep(0, {}, Counter())
+    for each in sweeps:
+        total = Sweep(total.seeds + each.seeds, total.broken | each.broken, total.seen + each.seen)
+    return total

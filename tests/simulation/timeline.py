@@ -37,10 +37,6 @@ class Timeline:
             action()
         self.now = until
 
-    def note(self, what: str) -> None:
-        """Adds something that has happened to the trace."""
-        self._trace.update(what.encode())
-
     @property
     def trace(self) -> str:
         """A hash of all that has happened: equal histories have equal ones."""

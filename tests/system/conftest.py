@@ -9,6 +9,7 @@ import pytest
 
 from seedrl.config import Config
 from tests.system.harness import LearnerRun
+from tests.system.processes import Programs
 
 
 @pytest.fixture(scope="module")
@@ -27,3 +28,10 @@ def learner_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[.
             return run
 
         yield start
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[Programs]:
+    """Starts real programs; those that still run are killed at the end."""
+    with Programs(tmp_path) as started:
+        yield started

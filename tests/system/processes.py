@@ -94,21 +94,16 @@ class Program:
         """Waits for its end; its exit code, that of signal n being -n."""
         return self.process.wait(SECONDS)
 
-    def error(self) -> tuple[int, str]:
-        """Waits for its end; its exit code, and the one line that it told beside its progress."""
-        code = self.end()
-        lines = [line for line in self.stderr.splitlines() if not PROGRESS.match(line)]
-        assert len(lines) == 1, self.stderr
-        assert "Traceback" not in self.stdout
-        return code, lines[0]
-
 
 def told(
     capsys: pytest.CaptureFixture[str],
     *words: object,
     main: Callable[[list[str]], int] = run_learner,
 ) -> tuple[int, str]:
-    """Like `Program.error`, of a learner in this process: one that ends before it trains."""
+    """Exit code and the one line beside its progress, of a learner in this process.
+
+    It ends before it trains.
+    """
     capsys.readouterr()
     with own_process.restored():
         code = main(list(map(str, words)))

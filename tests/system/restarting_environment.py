@@ -1,4 +1,4 @@
-"""The counting environment, of which each instance raises once, somewhere in an episode.
+"""The counting environment with real actions, of which each instance raises once, in an episode.
 
 The one in its place takes the seed that the learner would have given to the slot's next stream, so
 that the oracle knows what it must show.
@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 import numpy as np
+from seedrl_plugin.counting import RealActions
 
 from envs_server.envs.counting import Counting
 from learner.serving.leases import environment_seed
@@ -48,6 +49,6 @@ class Restarting(Counting):
         raise AssertionError("a seed that the learner did not give")
 
 
-def make(**arguments: Any) -> Restarting:
+def make(bounds: list[tuple[float, float]], **arguments: Any) -> RealActions:
     """One of them."""
-    return Restarting(**arguments)
+    return RealActions(Restarting(**arguments), bounds)

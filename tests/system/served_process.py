@@ -1,8 +1,7 @@
 """A learner's service in a process of its own that answers every step, and what it says of itself.
 
 All of the real serving is there, and no device: it starts in a second. Ten times a second it writes
-what it sees into a file. `python -m tests.system.served_process ADDRESS FILE SLOTS SECONDS`: the
-last is how long a batch takes, as a network would on a device beside.
+what it sees into a file. `python -m tests.system.served_process ADDRESS FILE SLOTS`.
 """
 
 import contextlib
@@ -24,6 +23,7 @@ from learner.serving.leases import SlotTable
 from learner.serving.ledger import ALWAYS, residues
 from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
+from tests import started
 from tests.patience import SECONDS, wait_until
 from tests.system.processes import ROOT
 
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
       rows: accepted so far.
       live: slots whose env server is ready.
       rss_mib: its memory.
-      slowest_seconds: the longest that a step has waited for its actions since the last report.
+      descriptors: that it has open.
       broken: equations of the ledger that do not hold.
       leases: given so far, to the slot that was leased most often.
     """
@@ -57,7 +57,7 @@ class Seen(NamedTuple):
     rows: int
     live: int
     rss_mib: float
-    slowest_seconds: float
+    descriptors: int
     broken: list[str]
     leases: int
 
@@ -65,29 +65,20 @@ class Seen(NamedTuple):
 class Served:
     """The process, from outside; its end is that of the `with`."""
 
-    def __init__(
-        self,
-        folder: Path,
-        bind: str = "",
-        num_slots: int = 8,
-        answer_seconds: float = 0.0,
-        niceness: int = 0,
-    ) -> None:
+    def __init__(self, folder: Path, bind: str = "", num_slots: int = 8) -> None:
         self._file = folder / "seen.json"
         self._bind = bind or f"unix:{folder}/learner"
         self._num_slots = num_slots
-        self._answer_seconds = answer_seconds
-        self._niceness = niceness
         self._silence = _silence(self._file)
         self.start()
 
     def start(self) -> None:
         """Starts it; again after `kill`."""
         self._file.unlink(missing_ok=True)
-        words = [self._bind, str(self._file), str(self._num_slots), str(self._answer_seconds)]
-        nice = ["nice", "-n", str(self._niceness)]
-        command = [*nice, sys.executable, "-m", "tests.system.served_process", *words]
-        self.process = subprocess.Popen(command, cwd=ROOT)
+        words = [self._bind, str(self._file), str(self._num_slots)]
+        self.process = _start(
+            ["tests.system.served_process", *words], self._file.with_suffix(".log")
+        )
         wait_until(lambda: self._file.exists() or self.process.poll() is not None)
         self._bind = self.seen.address  # the same port again
 
@@ -114,13 +105,6 @@ class Served:
         wait_until(lambda: self.seen.live == live, f"{live} slots never were live")
         return self.seen
 
-    def rate(self, seconds: float) -> float:
-        """Rows a second from now on."""
-        first = self.seen
-        wait_until(lambda: self.seen.seconds >= first.seconds + seconds)
-        last = self.seen
-        return (last.rows - first.rows) / (last.seconds - first.seconds)
-
     def __enter__(self) -> Self:
         return self
 
@@ -129,19 +113,28 @@ class Served:
 
 
 @contextlib.contextmanager
-def env_server(address: str, num_envs: int, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A real one; killed at the end."""
-    command = [sys.executable, "-m", "envs_server", "--learner", address]
-    command += ["--num-envs", str(num_envs), *words]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def env_server(
+    address: str, num_envs: int, *words: str, log: Path = Path(os.devnull)
+) -> Iterator["subprocess.Popen[str]"]:
+    """A real one, whose stderr is `log`; killed at the end."""
+    process = _start(
+        ["envs_server", "--learner", address, "--num-envs", str(num_envs), *words], log
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(SECONDS)
 
 
-def _serve(bind: str, file: Path, num_slots: int, answer_seconds: float) -> None:
+def _start(words: list[str], log: Path) -> "subprocess.Popen[str]":
+    with log.open("wb") as output:
+        return started.start(
+            words, cwd=ROOT, variables=started.variables(), stdout=output, stderr=output
+        )
+
+
+def _serve(bind: str, file: Path, num_slots: int) -> None:
     sys.setswitchinterval(0.0005)  # as a learner does
     config = ServingConfig(
         training_slots=num_slots,
@@ -153,14 +146,12 @@ def _serve(bind: str, file: Path, num_slots: int, answer_seconds: float) -> None
     slots = SlotTable(training=num_slots, evaluation=0, seed=3)
     hub = Hub(Serving(slots, page_steps=4, rule=free_running(0.001)), _ENVIRONMENT)
     address = Service(hub, config).start()
-    due = slowest = 0.0
+    due = 0.0
     while True:
         is_silent = _silence(file).exists()
         batch = hub.next_batch([] if is_silent else ["training"], timeout=_REPORT_SECONDS)
         if batch is not None:
-            time.sleep(answer_seconds)
             hub.answer(batch, np.zeros(len(batch.slots), np.int32))
-            slowest = max(slowest, time.monotonic() - batch.oldest_arrival)
         if (now := time.monotonic()) < due:
             continue
         ledger = hub.ledger()
@@ -171,13 +162,13 @@ def _serve(bind: str, file: Path, num_slots: int, answer_seconds: float) -> None
             ledger.get("accepted", 0),
             len(hub.live_slots("training")),
             _rss_mib(),
-            slowest,
+            len(list(Path("/proc/self/fd").iterdir())),
             residues(ledger, ALWAYS),
             max(hub._serving.slots.epochs.tolist()),
         )
         file.with_suffix(".new").write_text(json.dumps(seen._asdict()))
         file.with_suffix(".new").replace(file)
-        due, slowest = now + _REPORT_SECONDS, 0.0
+        due = now + _REPORT_SECONDS
 
 
 def _silence(file: Path) -> Path:
@@ -190,4 +181,4 @@ def _rss_mib() -> float:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+    _serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

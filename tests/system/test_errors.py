@@ -13,7 +13,7 @@ from tests.patience import wait_until
 from tests.system import processes
 from tests.system.processes import TINY, TRAIN, Program, Programs
 
-USAGE, UNREADABLE_CHECKPOINT, TEMPORARY = 2, 74, 75  # as documented
+USAGE, TEMPORARY = 2, 75  # as documented
 LEARNER = ("learner", "cartpole_r2d2", *TINY)
 OWN = LEARNER[1:]  # of a learner in this process
 
@@ -90,12 +90,6 @@ class Changed(gymnasium.Env):
 def make():
     return Changed()
 """
-
-
-@pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Programs]:
-    with Programs(tmp_path) as started:
-        yield started
 
 
 @pytest.fixture
@@ -222,15 +216,6 @@ def test_a_first_environment_that_does_not_suit_the_agent_ends_the_run(
         assert program.end() == 2, program.stderr
         assert expected in program.stderr
         assert "Traceback" not in program.stderr
-
-
-def test_a_checkpoint_that_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # For one that is unreadable see test_resume.py.
-    code, line = processes.told(
-        capsys, *LEARNER[1:], "--workdir", tmp_path / "none", "--resume", "must"
-    )
-    assert code == UNREADABLE_CHECKPOINT
-    assert line.startswith("python -m learner: error: --resume must: expected a checkpoint in ")
 
 
 def test_a_thread_that_hangs_ends_the_run(programs: Programs, tmp_path: Path, address: str) -> None:

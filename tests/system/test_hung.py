@@ -1,8 +1,6 @@
 """A real env server of which one environment hangs or ends it: another takes its place."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +13,8 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
+from tests import started
 from tests.patience import wait_until
-from tests.system.processes import ROOT
 
 _ID = "tests.faults.bad_environment:make"
 
@@ -64,14 +62,13 @@ def test_an_env_server_that_hangs_or_dies_is_restarted_and_serves(
     """One environment is bad in its first episode; the process that replaces it is served."""
     address = f"unix:{tmp_path}/learner"
     service = _serve(address, _environment(tmp_path / "claim", fault))
-    command = [sys.executable, "-m", "envs_server", "--learner", address, "--num-envs", "3"]
-    command += ["--allow-env", _ID, "--groups", "1", "--logs", str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as supervisor:
-        try:
-            names = _names_of_two_that_stepped(service.hub)
-        finally:
-            supervisor.terminate()
-            _, said = supervisor.communicate(timeout=60)
+    words = ("--learner", address, "--num-envs", "3", "--allow-env", _ID, "--groups", "1")
+    supervisor = started.env_server(*words, "--logs", str(tmp_path))
+    try:
+        names = _names_of_two_that_stepped(service.hub)
+    finally:
+        supervisor.terminate()
+        _, said = supervisor.communicate(timeout=60)
     service.stop(grace_seconds=0.0)
     assert len(names) >= 2
     assert (supervisor.returncode, "is restarted" in said) == (0, True)

@@ -1,7 +1,6 @@
 """What a user brings trains through the programs that are there."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,12 +68,6 @@ def config() -> Config:
         logging=LoggingConfig(interval_seconds=0.2, learning_curve=False),
     )
 """
-
-
-@pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Programs]:
-    with Programs(tmp_path) as started:
-        yield started
 
 
 def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(

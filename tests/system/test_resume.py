@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,6 @@ FLAGS = (*TINY, *UNHURRIED, "--checkpoint-replay")
 # Until a checkpoint is there; each takes a tenth of a second of CPU time.
 SAVING = ("--checkpoint.interval-seconds", 1.0)
 ACCOUNTS = ("accepted", "answered", "struck", "completed", "partial", "discarded", "evaluation")
-
-
-@pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Programs]:
-    with Programs(tmp_path) as started:
-        yield started
 
 
 def flip_a_byte(checkpoint: Path) -> None:

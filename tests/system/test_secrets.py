@@ -4,7 +4,7 @@ import contextlib
 import signal
 import socket
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -19,12 +19,6 @@ from tests.system.processes import TINY, UNHURRIED, Program, Programs
 pytestmark = pytest.mark.gate
 
 _TOKEN = "canary-token-7a1f3c5e9b2d4f60"
-
-
-@pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Programs]:
-    with Programs(tmp_path) as started:
-        yield started
 
 
 def _free_port() -> int:

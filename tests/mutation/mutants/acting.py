@@ -15,7 +15,6 @@ MUTANTS = (
         "_write(state.pages.carry, agent.stored_carry(carry), (first_rows,))",
         "_write(state.pages.carry, agent.stored_carry(output.carry), (first_rows,))",
         "A page keeps the carry from after its first step.",
-        "the carry is taken before the step and its reset (DESIGN 4, 9.3)",
     ),
     Mutant(
         "carry_rows_swapped",
@@ -23,7 +22,6 @@ MUTANTS = (
         "carry = jax.tree.map(lambda table: table[slots], state.carry)",
         "carry = jax.tree.map(lambda table: table[slots[::-1]], state.carry)",
         "Slots of a batch act with each other's carry.",
-        "no row is swapped (DESIGN 9.2)",
     ),
     Mutant(
         "padding_writes_slot_0",
@@ -31,7 +29,6 @@ MUTANTS = (
         "_write(state.carry, output.carry, (slots,))",
         "_write(state.carry, output.carry, (slots % num_slots,))",
         "Padding overwrites the carry of slot 0.",
-        "padding writes nothing (DESIGN 5)",
     ),
     Mutant(
         "evaluation_stored",
@@ -39,7 +36,6 @@ MUTANTS = (
         "_write(state.pages.steps, step, (slots, positions))",
         "_write(state.pages.steps, step, (jnp.minimum(slots, num_training - 1), positions))",
         "Rows of evaluation slots are written into a training slot's page.",
-        "evaluation never enters replay (DESIGN 8)",
     ),
     Mutant(
         "stored_actions_of_neighbours",
@@ -47,7 +43,6 @@ MUTANTS = (
         "            timestep, output.action, jnp.full(",
         "            timestep, jnp.roll(output.action, 1), jnp.full(",
         "The action that is stored is that of the next slot in the batch.",
-        "the executed action is stored (DESIGN 4)",
     ),
     Mutant(
         "version_stored_late",
@@ -55,7 +50,6 @@ MUTANTS = (
         "jnp.full(slots.shape, version, jnp.int32)",
         "jnp.full(slots.shape, version + 1, jnp.int32)",
         "The version that is stored is not the one that acted.",
-        "policy lag is measured (DESIGN 7)",
     ),
     Mutant(
         "batches_share_a_key",
@@ -63,7 +57,6 @@ MUTANTS = (
         "key = state.key.at[1].set(state.key[1] ^ number)",
         "key = state.key",
         "Every batch explores by the same random numbers.",
-        "no two draws share a key (STYLE 2)",
     ),
     Mutant(
         "groups_staged_in_reverse",
@@ -71,7 +64,6 @@ MUTANTS = (
         "for item, where in zip(batch.pending, batch.rows, strict=True)",
         "for item, where in zip(batch.pending, batch.rows[::-1], strict=True)",
         "A batch gives the steps of one group to the slots of another.",
-        "no row is swapped (DESIGN 9.2)",
     ),
     Mutant(
         "steps_owed_before_ready",
@@ -79,7 +71,6 @@ MUTANTS = (
         "if not self.is_ready:\n            return self._replace(early_steps",
         "if not True:\n            return self._replace(early_steps",
         "Steps from before learning was possible are owed.",
-        "the measured replay ratio is the configured one (DESIGN 7)",
     ),
     Mutant(
         "update_before_it_is_owed",
@@ -87,15 +78,6 @@ MUTANTS = (
         "return self.is_ready and self.owed_steps >= self.update_steps",
         "return self.is_ready and self.owed_steps > 0",
         "Learning runs up to a batch ahead.",
-        "the measured replay ratio is the configured one (DESIGN 7)",
-    ),
-    Mutant(
-        "acting_too_far_ahead",
-        _LIMITER,
-        "self.owed_steps < self.tolerance_updates * self.update_steps",
-        "self.owed_steps < 2 * self.tolerance_updates * self.update_steps",
-        "Acting runs twice as far ahead as allowed.",
-        "whichever side is ahead waits (DESIGN 7)",
     ),
     Mutant(
         "evaluation_counts_begun_episodes",
@@ -103,7 +85,6 @@ MUTANTS = (
         "if slot in self._counting and self._missing",
         "if self._missing",
         "Episodes that began with other parameters count in a round.",
-        "a round's episodes are of frozen parameters (DESIGN 8)",
     ),
     Mutant(
         "evaluation_thaws",
@@ -111,6 +92,5 @@ MUTANTS = (
         "self._round.change(live_slots)",
         "self._round = Round(latest, live_slots, self._episodes)",
         "A round whose slots change continues with newer parameters.",
-        "a round's episodes are of frozen parameters (DESIGN 8)",
     ),
 )

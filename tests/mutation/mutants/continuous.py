@@ -15,7 +15,6 @@ MUTANTS = (
         "return jnp.sum(gaussian - log_slope, axis=-1)",
         "return jnp.sum(gaussian, axis=-1)",
         "The log-probability is that of the number before tanh.",
-        "log π(a) by the change of variables (Haarnoja et al. 2018b, appendix C)",
     ),
     Mutant(
         "target_entropy_sign",
@@ -23,7 +22,6 @@ MUTANTS = (
         "entropy = -math.prod(shape) if",
         "entropy = math.prod(shape) if",
         "The temperature rises until the policy is more random than it can be.",
-        "H̄ = -dim (Haarnoja et al. 2018b, appendix D)",
     ),
     Mutant(
         "sac_trains_last_rows",
@@ -31,7 +29,6 @@ MUTANTS = (
         "is_trained=before(timestep.step_type) != StepType.LAST",
         "is_trained=before(timestep.step_type) <= StepType.LAST",
         "The row after a LAST one bootstraps it from the next episode.",
-        "nothing crosses the end of an episode (DESIGN 4)",
     ),
     Mutant(
         "soft_target_without_entropy",
@@ -39,7 +36,6 @@ MUTANTS = (
         "values = jnp.min(q_t, axis=0) - temperature * log_probability_t",
         "values = jnp.min(q_t, axis=0)",
         "Later entropy is not part of the value.",
-        "soft values (Haarnoja et al. 2018b, equation 3)",
     ),
     Mutant(
         "soft_target_truncation_is_termination",
@@ -47,7 +43,6 @@ MUTANTS = (
         "discount=after(timestep.discount)",
         "discount=after((timestep.step_type != StepType.LAST).astype(jnp.float32))",
         "A truncated episode is taken for one that terminated.",
-        "truncation bootstraps (DESIGN 4)",
     ),
     Mutant(
         "soft_target_of_the_larger_critic",
@@ -55,7 +50,6 @@ MUTANTS = (
         "values = jnp.min(q_t, axis=0)",
         "values = jnp.max(q_t, axis=0)",
         "Targets are of the critic that overestimates more.",
-        "the smaller of two critics (Fujimoto et al. 2018, equation 10)",
     ),
     Mutant(
         "critics_trained_by_the_actor",
@@ -63,7 +57,6 @@ MUTANTS = (
         "network.q_values(constant.critics, trained.memory",
         "network.q_values(params.critics, trained.memory",
         "The critics learn to be high where the actor goes.",
-        "the actor's loss has a gradient for the actor alone",
     ),
     Mutant(
         "sac_trains_burn_in_rows",
@@ -71,6 +64,5 @@ MUTANTS = (
         "lambda leaf: leaf[config.burn_in :], sequence.steps",
         "lambda leaf: leaf[: leaf.shape[0] - config.burn_in], sequence.steps",
         "Memories of the trained rows stand beside observations and actions of earlier ones.",
-        "burn-in only warms the carry up (DESIGN 8)",
     ),
 )

@@ -17,7 +17,6 @@ MUTANTS = (
         "ahead = jnp.where(is_last[following], bootstrap_values[following], returns[1:])",
         "ahead = returns[1:]",
         "A return runs on into the next episode.",
-        "n-step sums stop at LAST (DESIGN 4)",
     ),
     Mutant(
         "termination_as_truncation",
@@ -25,7 +24,6 @@ MUTANTS = (
         "gamma * timesteps.discount[following] * ahead",
         "gamma * ahead",
         "A terminated episode bootstraps from its last observation.",
-        "discount 0 ends a return (DESIGN 4)",
     ),
     Mutant(
         "last_row_trained",
@@ -33,7 +31,6 @@ MUTANTS = (
         "is_trained = steps.timestep.step_type[:num_trained] != StepType.LAST",
         "is_trained = steps.timestep.step_type[:num_trained] >= StepType.FIRST",
         "The ignored action of a LAST row is trained.",
-        "LAST to FIRST is masked in every loss (DESIGN 4)",
     ),
     Mutant(
         "target_network_chooses",
@@ -41,7 +38,6 @@ MUTANTS = (
         "jnp.argmax(q_online, axis=-1)",
         "jnp.argmax(q_target, axis=-1)",
         "The target network chooses the action that it values.",
-        "double Q-learning (DESIGN 8)",
     ),
     Mutant(
         "textbook_inverse_scaling",
@@ -50,7 +46,6 @@ MUTANTS = (
         "root = jnp.sqrt(linear**2 + 4 * epsilon * jnp.abs(values))\n"
         "        return jnp.sign(values) * (((root - 1) / (2 * epsilon)) ** 2 - 1)",
         "The inverse of h takes the difference of nearly equal numbers.",
-        "a numerically stable inverse (DESIGN 8)",
     ),
     Mutant(
         "target_parameters_not_used",
@@ -58,7 +53,6 @@ MUTANTS = (
         "q_target = unrolled_after_burn_in(network, config.burn_in, target, sequence)",
         "q_target = unrolled_after_burn_in(network, config.burn_in, params, sequence)",
         "Bootstrap values come from the online parameters.",
-        "target network (DESIGN 8)",
     ),
     Mutant(
         "target_shares_buffers",
@@ -66,7 +60,6 @@ MUTANTS = (
         "    return jax.tree.map(jnp.copy, params)\n",
         "    return params\n",
         "Parameters and target are one buffer, which an update donates.",
-        "donation is safe by ownership (DESIGN 3.4)",
     ),
     Mutant(
         "gradient_through_burn_in",
@@ -80,7 +73,6 @@ MUTANTS = (
     output, _ = network.unroll(params, carry, after)
 """,
         "The gradient flows through the burn-in.",
-        "gradient stopped through burn-in (DESIGN 8)",
     ),
     Mutant(
         "burn_in_trained",
@@ -92,7 +84,6 @@ MUTANTS = (
     config = type(config)(**{**vars(config), "burn_in": 0})
 """,
         "Burn-in rows are part of the loss.",
-        "burn-in only warms the carry up (DESIGN 8)",
     ),
     Mutant(
         "weights_not_applied",
@@ -100,7 +91,6 @@ MUTANTS = (
         "jnp.mean(weights * losses)",
         "jnp.mean(losses)",
         "The loss ignores importance weights.",
-        "sampling stays unbiased (DESIGN 9.4)",
     ),
     Mutant(
         "acting_resets_at_last",
@@ -112,7 +102,6 @@ MUTANTS = (
     )
     one_step""",
         "Acting resets the carry on the last step of an episode.",
-        "reset on FIRST (DESIGN 4, 9.3)",
     ),
     Mutant(
         "learning_resets_at_last",
@@ -126,7 +115,6 @@ MUTANTS = (
         is_first=timestep.step_type == StepType.LAST,
 """,
         "Learning resets the carry on the last step of an episode.",
-        "reset inside the unroll, on FIRST (DESIGN 8, 9.3)",
     ),
     Mutant(
         "initial_priority_of_executed_action",
@@ -139,7 +127,6 @@ MUTANTS = (
     td = td_errors(config, q_acting, executed, steps)
 """,
         "Initial priorities bootstrap from the executed action.",
-        "initial priorities with the true argmax (DESIGN 8)",
     ),
     Mutant(
         "epsilon_ladder_reversed",
@@ -147,6 +134,5 @@ MUTANTS = (
         "positions = np.arange(num_slots, dtype=np.float64)",
         "positions = np.arange(num_slots, dtype=np.float64)[::-1]",
         "The first slot explores least.",
-        "epsilon by training slot (DESIGN 8)",
     ),
 )

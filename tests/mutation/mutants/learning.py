@@ -9,7 +9,6 @@ _GRADIENT = "seedrl/agents/gradient_update.py"
 _LEARNING = "learner/learning/loop.py"
 _MAPPING = "learner/learning/device_mapping.py"
 _PAGE_ROUTING = "learner/learning/page_routing.py"
-_ASSEMBLY = "learner/build.py"
 
 MUTANTS = (
     Mutant(
@@ -18,7 +17,6 @@ MUTANTS = (
         "gradients, loss = mean(gradients), mean(loss)",
         "loss = mean(loss)",
         "Every device applies its own gradient.",
-        "one device equals many (DESIGN 9.4)",
     ),
     Mutant(
         "empty_shard_learned_from",
@@ -26,7 +24,6 @@ MUTANTS = (
         "jnp.where(is_filled, leaf, jnp.zeros_like(leaf))",
         "leaf",
         "The device of a shard without experience shares in the gradient.",
-        "unequal shards stay unbiased (DESIGN 9.4)",
     ),
     Mutant(
         "nan_update_applied",
@@ -34,7 +31,6 @@ MUTANTS = (
         "is_finite = over.all_are(is_all_finite((output.guarded, guarded)))",
         "is_finite = jnp.bool_(True)",
         "An update that is not finite is applied.",
-        "nothing non-finite reaches parameters (DESIGN 9.7)",
     ),
     Mutant(
         "learning_key_not_advanced",
@@ -42,7 +38,6 @@ MUTANTS = (
         "key = jnp.where(is_enabled, next_key, state.key)",
         "key = state.key",
         "Every update draws by the same random numbers.",
-        "no two draws share a key (STYLE 2)",
     ),
     Mutant(
         "devices_share_a_key",
@@ -50,7 +45,6 @@ MUTANTS = (
         "jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))",
         "jax.random.split(key)",
         "All devices draw by the same random numbers.",
-        "per-device sampling (DESIGN 7)",
     ),
     Mutant(
         "every_minibatch_is_the_first",
@@ -60,7 +54,6 @@ MUTANTS = (
         """        columns, key = shuffled[0, : weights.shape[0] // minibatches], drawn[1]
 """,
         "All passes train the same part of a batch.",
-        "each epoch goes through the whole batch (HOUSE, seams)",
     ),
     Mutant(
         "parameters_published_by_reference",
@@ -68,7 +61,6 @@ MUTANTS = (
         "copy = jax.jit(copied)",
         "copy = lambda params: [behaviour(params)]",
         "Acting reads buffers that the next update consumes.",
-        "parameters cross as copies (DESIGN 3.4)",
     ),
     Mutant(
         "published_under_old_version",
@@ -76,7 +68,6 @@ MUTANTS = (
         "VersionedParams(own, self._newest)",
         "VersionedParams(own, self._newest - 1)",
         "Parameters are published under the number of the ones before.",
-        "a stored step carries the version that acted (DESIGN 4)",
     ),
     Mutant(
         "pages_on_every_shard",
@@ -84,7 +75,6 @@ MUTANTS = (
         "if owner == shard]",
         "]",
         "Every shard stores the pages of all.",
-        "experience is stored once (DESIGN 6)",
     ),
     Mutant(
         "stale_page_stored",
@@ -92,14 +82,5 @@ MUTANTS = (
         "kept = [-1 if position in stale else stream for position, stream in enumerate(streams)]",
         "kept = list(streams)",
         "Pages that are too old are trained all the same.",
-        "no row is trained with a lag above `replay.max_lag_updates`",
-    ),
-    Mutant(
-        "evaluation_explores",
-        _ASSEMBLY,
-        "np.full(geometry.evaluation_slots, agent.evaluation_exploration, np.float32)",
-        "np.full(geometry.evaluation_slots, agent.exploration(1)[0], np.float32)",
-        "Evaluation slots explore as training slots do.",
-        "evaluation slots at epsilon 1e-3 (DESIGN 8)",
     ),
 )

@@ -13,7 +13,6 @@ MUTANTS = (
         "jnp.where(is_first[:, None], 0.0, leaf)",
         "leaf",
         "The recurrent state is kept over episodes.",
-        "the carry is reset on FIRST (DESIGN 4)",
     ),
     Mutant(
         "previous_action_kept_over_episodes",
@@ -21,7 +20,6 @@ MUTANTS = (
         "return jnp.concatenate([features, jnp.where(continues, history, 0)], axis=-1)",
         "return jnp.concatenate([features, action, jnp.where(continues, reward, 0)], axis=-1)",
         "The first step of an episode sees the last action of the one before.",
-        "the carry is reset on FIRST (DESIGN 4)",
     ),
     Mutant(
         "frames_not_cleared",
@@ -29,7 +27,6 @@ MUTANTS = (
         "belongs = since_first >= age",
         "belongs = since_first >= 0",
         "The stack still holds frames of the episode before.",
-        "the carry is reset on FIRST (DESIGN 4)",
     ),
     Mutant(
         "frames_in_reverse",
@@ -37,6 +34,5 @@ MUTANTS = (
         "oldest_first = jnp.moveaxis(previous_frames[:, ::-1], 1, 0)",
         "oldest_first = jnp.moveaxis(previous_frames, 1, 0)",
         "The previous frames come back in reverse order.",
-        "replaying reproduces acting (DESIGN 9.3)",
     ),
 )

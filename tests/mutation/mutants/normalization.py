@@ -12,7 +12,6 @@ MUTANTS = (
         " + (1.0 - weight) * jnp.square(distance)",
         "",
         "What lies between the means of two batches is lost.",
-        "many batches merged are all rows at once (Chan et al. 1983, equation 2.1)",
     ),
     Mutant(
         "acting_sees_raw_observations",
@@ -20,7 +19,6 @@ MUTANTS = (
         "seen = normalized(settings, actor_params, timestep)",
         "seen = timestep",
         "Only learning normalizes.",
-        "with unchanged parameters every ratio is 1",
     ),
     Mutant(
         "moments_move_with_each_minibatch",
@@ -29,7 +27,6 @@ MUTANTS = (
         "new = own._replace(params=params._replace(agent=own.params))\n"
         "        return update_statistics(new, sequence, mean)[0], output",
         "A row is counted in every epoch, and seen in other units than it was acted in.",
-        "a batch is learned from in the units in which it was acted",
     ),
     Mutant(
         "sums_begin_with_each_sequence",
@@ -37,7 +34,6 @@ MUTANTS = (
         "jax.lax.scan(step, sequence.carry.discounted_sum, timesteps)",
         "jax.lax.scan(step, jnp.zeros_like(sequence.carry.discounted_sum), timesteps)",
         "The rewards before a sequence are forgotten.",
-        "R_t = r_t + γ R_{t-1} over a whole episode",
     ),
     Mutant(
         "sums_cross_episodes",
@@ -45,14 +41,5 @@ MUTANTS = (
         "return jnp.where(is_first, 0.0, timestep.reward + gamma * previous)",
         "return timestep.reward + gamma * previous",
         "The rewards of an episode count in the next one.",
-        "nothing crosses the end of an episode (DESIGN 4)",
-    ),
-    Mutant(
-        "moments_are_not_guarded",
-        "learner/learning/learn_step.py",
-        "is_all_finite((output.guarded, guarded))",
-        "is_all_finite(output.guarded)",
-        "An observation that is not finite is clipped, and spoils the moments for ever.",
-        "an update that is not finite changes nothing",
     ),
 )

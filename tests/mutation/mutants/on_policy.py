@@ -18,7 +18,6 @@ MUTANTS = (
         "ahead = jnp.concatenate([corrections[1:], jnp.zeros((1, batch_size))])",
         "ahead = corrections",
         "The advantage takes the correction of its own row for that of the next.",
-        "q_t is made of v_{t+1} (Espeholt et al. 2018, section 4.2)",
     ),
     Mutant(
         "vtrace_bootstraps_past_last",
@@ -26,7 +25,6 @@ MUTANTS = (
         "jnp.where(is_trained, jnp.exp(jnp.where(is_trained, log_ratios, 0.0)), 0.0)",
         "jnp.exp(log_ratios)",
         "A LAST row bootstraps from the next episode.",
-        "nothing crosses the end of an episode (DESIGN 4)",
     ),
     Mutant(
         "vtrace_lambda_left_out_of_the_advantage",
@@ -34,7 +32,6 @@ MUTANTS = (
         "returns = reward + discount * (values[1:] + settings.vtrace_lambda * ahead)",
         "returns = reward + discount * (values[1:] + ahead)",
         "The advantage takes v of the next row whatever λ is: SEED RL's way.",
-        "on policy the advantage is GAE(λ)",
     ),
     Mutant(
         "ratio_upside_down",
@@ -42,7 +39,6 @@ MUTANTS = (
         "log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_steps]",
         "log_ratios = steps.extras[:num_steps] - jax.lax.stop_gradient(log_policy)",
         "The ratio is μ / π.",
-        "the ratio is π / μ (Espeholt et al. 2018, section 4.1)",
     ),
     Mutant(
         "entropy_is_minimised",
@@ -50,7 +46,6 @@ MUTANTS = (
         "- config.entropy_cost * entropy",
         "+ config.entropy_cost * entropy",
         "The loss punishes entropy.",
-        "the entropy of the policy is maximised (Espeholt et al. 2018, section 4.2)",
     ),
     Mutant(
         "gae_bootstraps_past_last",
@@ -58,15 +53,6 @@ MUTANTS = (
         "advantage = jnp.where(is_trained, delta + decay * later, 0.0)",
         "advantage = delta + decay * later",
         "A LAST row bootstraps from the next episode.",
-        "nothing crosses the end of an episode (DESIGN 4)",
-    ),
-    Mutant(
-        "gae_truncation_is_termination",
-        _GAE,
-        "discount = gamma * timesteps.discount[1:]",
-        "discount = gamma * (timesteps.step_type[1:] != StepType.LAST)",
-        "A truncated episode is taken for one that terminated.",
-        "truncation bootstraps (DESIGN 4)",
     ),
     Mutant(
         "clipped_gain_is_the_larger",
@@ -74,7 +60,6 @@ MUTANTS = (
         "return jnp.minimum(ratios * advantages, clipped * advantages)",
         "return clipped * advantages",
         "A ratio that has gone too far the wrong way has no gradient back.",
-        "the lesser of both (Schulman et al. 2017, equation 7)",
     ),
     Mutant(
         "targets_of_the_new_critic",
@@ -83,7 +68,6 @@ MUTANTS = (
         "fresh = estimated.advantages + jax.lax.stop_gradient(output.value)\n"
         "    squares = jnp.square(output.value - fresh)",
         "Each minibatch has targets of its own, by the newest critic.",
-        "all epochs share the same advantages and targets",
     ),
     Mutant(
         "pieces_begin_as_their_sequence",
@@ -91,7 +75,6 @@ MUTANTS = (
         "return network.unroll(params, carry, chunk)[1], carry",
         "return carry, carry",
         "Every piece has the carry that its sequence began with.",
-        "with unchanged parameters every ratio is 1",
     ),
     Mutant(
         "sequence_trained_twice",
@@ -99,7 +82,6 @@ MUTANTS = (
         "np.array([self._waiting.popleft() for _ in range(self._batch)], np.int32)",
         "np.array([*self._waiting][: self._batch], np.int32)",
         "A batch stays in the queue and is drawn again.",
-        "each sequence is trained exactly once",
     ),
     Mutant(
         "waiting_sequences_overwritten",
@@ -107,7 +89,6 @@ MUTANTS = (
         "indices = (self.num_inserted + np.cumsum(is_ours) - 1) % self._capacity",
         "indices = (self._num_drawn + np.cumsum(is_ours) - 1) % self._capacity",
         "What arrives is written over what waits.",
-        "each sequence is trained exactly once",
     ),
     Mutant(
         "queue_not_time_major",
@@ -115,7 +96,6 @@ MUTANTS = (
         "jnp.swapaxes(pool[draw], 0, 1)",
         "jnp.reshape(pool[draw], (pool.shape[1], draw.shape[0], *pool.shape[2:]))",
         "Rows of several sequences are mixed.",
-        "a sequence is consecutive steps of one stream (DESIGN 6)",
     ),
     Mutant(
         "age_of_the_newest_row",
@@ -123,6 +103,5 @@ MUTANTS = (
         "self._versions[batch.slots[batch.positions == 0]] = frozen.version",
         "self._versions[batch.slots] = frozen.version",
         "A sequence is as old as its last row: one that took for ever to fill is trained.",
-        "no row is trained with a lag above `replay.max_lag_updates`",
     ),
 )

@@ -15,7 +15,6 @@ MUTANTS = (
         "previous = entry.serials[-1] if entry.serials else None",
         "previous = entry.serials[0] if entry.serials else None",
         "A page is linked to an older page than its predecessor.",
-        "a sequence is consecutive steps of one stream (DESIGN 6, 9.2)",
     ),
     Mutant(
         "completed_one_page_early",
@@ -23,7 +22,6 @@ MUTANTS = (
         "first_page = entry.num_pages - self._pages_per_sequence\n",
         "first_page = entry.num_pages - self._pages_per_sequence + 1\n",
         "A sequence can be sampled before its last page is there.",
-        "sampleable when the last row lands (DESIGN 6)",
     ),
     Mutant(
         "cut_stream_goes_on",
@@ -31,7 +29,6 @@ MUTANTS = (
         "        self._streams.pop(int(stream), None)\n",
         "        int(stream)\n",
         "The index keeps streams that were cut.",
-        "nothing is learned across a cut (DESIGN 4)",
     ),
     Mutant(
         "evicted_sequence_keeps_mass",
@@ -39,7 +36,6 @@ MUTANTS = (
         'weights = state.sampling_weight.at[sequences_of(page)].set(0.0, mode="drop")',
         "weights = state.sampling_weight",
         "What was overwritten can still be sampled.",
-        "evicting a page invalidates what starts in it (DESIGN 6)",
     ),
     Mutant(
         "padding_page_inserted",
@@ -47,7 +43,6 @@ MUTANTS = (
         'pool[None].at[0, index].set(new, mode="drop")[0]',
         'pool[None].at[0, index].set(new, mode="clip")[0]',
         "Padding overwrites the last page of the pool.",
-        "padding writes nothing (DESIGN 5)",
     ),
     Mutant(
         "rows_off_by_one",
@@ -55,7 +50,6 @@ MUTANTS = (
         "offset = rows % page_steps",
         "offset = (rows + 1) % page_steps",
         "A sequence's rows are rotated within each page.",
-        "a sequence is consecutive steps of one stream (DESIGN 6, 9.2)",
     ),
     Mutant(
         "sampled_carries_swapped",
@@ -63,7 +57,6 @@ MUTANTS = (
         'lambda pool: pool.at[index // starts_in_page].get(mode="clip"), state.pages.carry',
         'lambda pool: pool.at[index[::-1] // starts_in_page].get(mode="clip"), state.pages.carry',
         "Sequences of a batch get each other's carry.",
-        "exact stored state at the window's first step (DESIGN 8)",
     ),
     Mutant(
         "uniform_sampling",
@@ -71,7 +64,6 @@ MUTANTS = (
         "stratified_draw(state.sampling_weight, key, batch_size)",
         "stratified_draw((state.sampling_weight > 0).astype(jnp.float32), key, batch_size)",
         "Priorities are ignored.",
-        "P(i) is p^alpha over its sum (DESIGN 6)",
     ),
     Mutant(
         "priority_to_wrong_sequence",
@@ -79,7 +71,6 @@ MUTANTS = (
         'weights = state.sampling_weight.at[index].set(new, mode="drop")',
         'weights = state.sampling_weight.at[index[::-1]].set(new, mode="drop")',
         "New priorities are written to other sequences of the batch.",
-        "stale priorities cannot exist (DESIGN 3.5)",
     ),
     Mutant(
         "update_revives_evicted",
@@ -87,7 +78,6 @@ MUTANTS = (
         "new = jnp.where((new > 0) & (old > 0), new, old)",
         "new = jnp.where(new > 0, new, old)",
         "An update makes a page sampleable in which no sequence starts.",
-        "nothing is sampled before a priority exists (DESIGN 6)",
     ),
     Mutant(
         "alpha_not_applied",
@@ -95,7 +85,6 @@ MUTANTS = (
         "weight = jnp.power(jnp.where(is_positive, priority, 1.0), exponent)",
         "weight = jnp.where(is_positive, priority, 1.0)",
         "Priorities are not raised to alpha.",
-        "P(i) is p^alpha over its sum (DESIGN 6)",
     ),
     Mutant(
         "nan_priority_stored",
@@ -103,7 +92,6 @@ MUTANTS = (
         "is_valid = jnp.isfinite(priority) & (priority >= 0)",
         "is_valid = ~(priority < 0)",
         "A priority that is not a number enters.",
-        "nothing non-finite reaches priorities (DESIGN 9.7)",
     ),
     Mutant(
         "weight_exponent_sign",
@@ -111,7 +99,6 @@ MUTANTS = (
         "is_drawn, -exponent * jnp.log(",
         "is_drawn, exponent * jnp.log(",
         "Importance weights grow with the probability.",
-        "sampling stays unbiased (DESIGN 9.4)",
     ),
     Mutant(
         "probability_of_one_shard",
@@ -119,7 +106,6 @@ MUTANTS = (
         "return probability_in_shard / num_shards",
         "return probability_in_shard",
         "The probability is not divided by the number of shards.",
-        "weights use the probability really drawn (DESIGN 6)",
     ),
     Mutant(
         "probability_not_normalised",
@@ -127,6 +113,5 @@ MUTANTS = (
         "return Draw(index, sampling_weight[index] / jnp.where(total > 0, total, 1.0))",
         "return Draw(index, sampling_weight[index])",
         "A draw reports its mass instead of its probability.",
-        "weights use the probability really drawn (DESIGN 6)",
     ),
 )

@@ -15,7 +15,6 @@ MUTANTS = (
         '        if group.lease.ended:\n            self.ledger["fenced"]',
         '        if group.lease.number < 0:\n            self.ledger["fenced"]',
         "Steps of a lease that has ended are taken.",
-        "a message of an old lease is fenced and counted (DESIGN 3.3)",
     ),
     Mutant(
         "duplicate_step_accepted",
@@ -40,7 +39,6 @@ MUTANTS = (
         if sequence > group.sequence:
 """,
         "A step that has arrived before is taken once more.",
-        "a step is applied at most once (DESIGN 9.1)",
     ),
     Mutant(
         "lost_step_not_noticed",
@@ -48,7 +46,6 @@ MUTANTS = (
         "        if sequence != group.sequence:\n",
         "        if sequence < group.sequence:\n",
         "A stream continues after one of its steps was lost.",
-        "a step that is lost cuts the stream (DESIGN 9.1)",
     ),
     Mutant(
         "first_not_checked",
@@ -56,7 +53,6 @@ MUTANTS = (
         "            if is_due[row] or is_resumed:\n",
         "            if is_resumed:\n",
         "A stream may begin in the middle of an episode.",
-        "the next occupant's first step is FIRST (DESIGN 4)",
     ),
     Mutant(
         "cut_row_goes_on",
@@ -64,7 +60,6 @@ MUTANTS = (
         "        group.streams[row] = self._streams(slot)\n",
         "",
         "A restarted environment's episode continues the stream before it.",
-        "nothing is bootstrapped across a cut (DESIGN 4)",
     ),
     Mutant(
         "queued_of_dead_lease_kept",
@@ -72,7 +67,6 @@ MUTANTS = (
         'self.ledger["struck"] += lane.strike(lease)',
         'self.ledger["struck"] += lane.num_rows * 0',
         "What a dead env server had queued is still acted on.",
-        "a slot is leased again after its queued rows are struck (DESIGN 5)",
     ),
     Mutant(
         "positions_one_row_late",
@@ -80,7 +74,6 @@ MUTANTS = (
         "positions = (rows_before % self.page_steps).astype(np.int32)",
         "positions = ((rows_before + 1) % self.page_steps).astype(np.int32)",
         "The first row of a stream is written as the second of its page.",
-        "a new lease starts a new page (DESIGN 5)",
     ),
     Mutant(
         "lock_step_in_order_of_arrival",
@@ -88,7 +81,6 @@ MUTANTS = (
         "        rows=list,\n",
         "        rows=_by_arrival,\n",
         "In lock step the rows of a batch lie as they arrived.",
-        "deterministic mode repeats bit for bit (DESIGN 9.4)",
     ),
     Mutant(
         "dispatched_slot_leased_again",
@@ -101,15 +93,6 @@ MUTANTS = (
         """            self._free_group(group)
 """,
         "A slot is leased while a step of its last holder is being computed.",
-        "a slot is leased again once its dispatched rows have returned (DESIGN 5)",
-    ),
-    Mutant(
-        "reconnect_without_first",
-        _SLOTS,
-        "last_step_type = bytes([StepType.LAST]) * len(slots)",
-        "last_step_type = self.acted_step_type[slots].tobytes()",
-        "A new lease need not begin with FIRST.",
-        "the next occupant's first step is FIRST (DESIGN 4)",
     ),
     Mutant(
         "stream_keeps_its_name",
@@ -117,7 +100,6 @@ MUTANTS = (
         "return self.epochs[slots] * self.num_slots + slots",
         "return slots.astype(np.int64)",
         "The streams of a slot have one name under all leases.",
-        "a stream is cut when its env server disconnects (DESIGN 4)",
     ),
     Mutant(
         "rounds_are_not_aligned",
@@ -125,7 +107,6 @@ MUTANTS = (
         "        if lane.rule.is_aligned:\n",
         "        if lane.rule.is_complete:\n",
         "In rounds a stream that begins fills its pages later than the others.",
-        "in rounds every row was acted with the version that its round began with",
     ),
     Mutant(
         "rounds_act_before_they_publish",
@@ -136,7 +117,6 @@ MUTANTS = (
 """,
         "        self._learning.run_once()\n",
         "A round begins with the parameters of the one before.",
-        "in rounds every row was acted with the version that its round began with",
     ),
     Mutant(
         "batch_waits_for_ever",
@@ -144,7 +124,6 @@ MUTANTS = (
         "return max(0.0, self._queue[0].arrival + self.rule.deadline_seconds - now)",
         "return None",
         "A batch that is not full is never computed: SEED RL's bug.",
-        "the batcher flushes on size or deadline (DESIGN 5)",
     ),
     Mutant(
         "actions_of_the_first_group",
@@ -152,7 +131,6 @@ MUTANTS = (
         "sequence, actions[rows]",
         "sequence, actions[batch.rows[0]]",
         "Every group of a batch gets the actions of the first.",
-        "no row is swapped (DESIGN 9.2)",
     ),
     Mutant(
         "actions_swapped_in_batch",
@@ -160,15 +138,6 @@ MUTANTS = (
         "np.asarray(action)[: len(batch.slots)], timestep",
         "np.asarray(action)[: len(batch.slots)][::-1], timestep",
         "Env servers get each other's actions.",
-        "no row is swapped (DESIGN 9.2)",
-    ),
-    Mutant(
-        "pages_named_by_slot",
-        _ACTING,
-        "streams, versions = batch.streams[full].tolist(), self._versions",
-        "streams, versions = slots.tolist(), self._versions",
-        "Pages of a slot are one stream over all its leases.",
-        "nothing is learned across a cut (DESIGN 4)",
     ),
     Mutant(
         "page_taken_early",
@@ -176,16 +145,6 @@ MUTANTS = (
         "full = np.flatnonzero(batch.positions == self._actor.page_steps - 1)",
         "full = np.flatnonzero(batch.positions == self._actor.page_steps - 2)",
         "A page is inserted before its last row is written.",
-        "a sequence is consecutive steps of one stream (DESIGN 6, 9.2)",
-    ),
-    Mutant(
-        "version_of_the_learner_stored",
-        _ACTING,
-        "actions, timestep = self._actor.act(batch, frozen)",
-        "newest = self._channel.learned_version\n"
-        "        actions, timestep = self._actor.act(batch, frozen._replace(version=newest))",
-        "Rows carry the learner's version instead of the one that acted.",
-        "policy lag is measured (DESIGN 7)",
     ),
     Mutant(
         "evaluation_not_frozen",
@@ -193,6 +152,5 @@ MUTANTS = (
         "frozen = self._params if is_training else self.evaluator.frozen",
         "frozen = self._params",
         "Evaluation acts with parameters that change meanwhile.",
-        "a round's episodes are of frozen parameters (DESIGN 8)",
     ),
 )

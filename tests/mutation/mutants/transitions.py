@@ -13,7 +13,6 @@ MUTANTS = (
         "is_end = jnp.concatenate([step_type[1:n_steps] == StepType.LAST, no_later])",
         "is_end = jnp.concatenate([step_type[1:n_steps] > StepType.LAST, no_later])",
         "A truncated return bootstraps from a row of the next episode.",
-        "n-step sums bootstrap at LAST (DESIGN 4)",
     ),
     Mutant(
         "frames_before_the_transition_left_out",
@@ -23,7 +22,6 @@ MUTANTS = (
         """    if earlier_steps > 10_000:
 """,
         "Learning sees the newest frame alone, and zeros for those before it.",
-        "learning sees what acting saw",
     ),
     Mutant(
         "last_transition_of_a_page_reaches_beyond_the_chain",
@@ -31,6 +29,5 @@ MUTANTS = (
         "last_start = (self.starts_in_page(page_steps) - 1) * self.stride",
         "last_start = 0",
         "Sequences that end in the next page can be sampled before it is there.",
-        "sampleable when the last row lands (DESIGN 6)",
     ),
 )

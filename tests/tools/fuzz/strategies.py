@@ -1,7 +1,6 @@
-"""Inputs of a target that know how it is built: damaged bytes, other JSON, and any messages."""
+"""Inputs of a target that know how it is built: damaged bytes, and any messages."""
 
 import functools
-import json
 from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -33,41 +32,6 @@ def damaged(draw: st.DrawFn, seeds: tuple[bytes, ...]) -> bytes:
         length = draw(st.integers(0, 8) | st.just(len(data)))
         data[start : start + length] = draw(_PIECES)
     return bytes(data)
-
-
-_LEAVES = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.sampled_from([0, -1, 1, 2**31, 2**63, 2**64, 10**400, 1e308, -0.0, float("nan")]),
-    st.text(max_size=5),
-    st.sampled_from(["..", "/", "file", "float32", "\n", "x" * 300]),
-)
-_JSON = st.recursive(
-    _LEAVES,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
-    ),
-    max_leaves=4,
-)
-
-
-@st.composite
-def other_json(draw: st.DrawFn, seeds: tuple[bytes, ...]) -> bytes:
-    """One of the documents with a part of it replaced, taken out or named differently."""
-    root = [json.loads(draw(st.sampled_from(seeds)))]
-    parent: Any = root
-    key: Any = 0
-    while isinstance(inner := parent[key], (dict, list)) and inner and draw(st.booleans()):
-        keys = sorted(inner) if isinstance(inner, dict) else range(len(inner))
-        parent, key = inner, draw(st.sampled_from(keys))
-    what = draw(st.integers(0, 3))
-    if what == 0 and parent is not root:
-        del parent[key]
-    elif what == 1 and isinstance(parent, dict):
-        parent[draw(st.text(max_size=3))] = parent[key]
-    else:
-        parent[key] = draw(_JSON)
-    return json.dumps(root[0]).encode()
 
 
 _UNSIGNED = st.sampled_from([0, 1, 2, 3, 4, 2**31, 2**32 - 1])
@@ -128,6 +92,4 @@ def inputs(target: Target) -> st.SearchStrategy[bytes]:
     if target.name in _ENCODED:
         alone = _ENCODED[target.name].map(in_a_row)
         return st.one_of(damaged(target.seeds), _said(target), alone)
-    if all(seed.startswith(b"{") and seed.endswith(b"}") for seed in target.seeds):
-        return damaged(target.seeds) | other_json(target.seeds)
     return damaged(target.seeds)

@@ -1,4 +1,4 @@
-"""Whatever bytes a peer or a disk gives, they are read, or refused with the documented error.
+"""Whatever bytes a peer sends, they are read, or refused with the documented error.
 
 Few inputs by default; `-m gate` tries thousands.
 """
@@ -7,10 +7,11 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from tests.faults.scale import scaled
+from tests.tools.fuzz import conversations, wire
 from tests.tools.fuzz.strategies import inputs
 from tests.tools.fuzz.target import Target
-from tests.tools.fuzz.targets import TARGETS
 
+TARGETS = {each.name: each for each in (*wire.TARGETS, *conversations.TARGETS)}
 every_target = pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 
 

@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 
 # The folder; what is asked for is a file's name.
-VARIABLE = "SEEDRL_SOAK_FAULTS"
+VARIABLE = "SEEDRL_CHAOS_FAULTS"
 FAULTS = ("raises", "hangs", "nan", "absurd", "exits", "slow", "grows")
 # Twice the deadline of the run.
 HANG_SECONDS = 20.0

@@ -78,8 +78,3 @@ def records(workdir: Path, kind: str = "metrics") -> list[dict[str, Any]]:
         with contextlib.suppress(ValueError):
             found.append(json.loads(line))
     return [line for line in found if line["kind"] == kind]
-
-
-def range_of(values: Sequence[int]) -> dict[str, int]:
-    """Of a figure that must stay flat; empty without any."""
-    return {"first": values[0], "last": values[-1], "max": max(values)} if values else {}

@@ -1,0 +1,233 @@
+"""A run that trains while faults happen to it, and what is left of it. Linux only.
+
+    python -m tests.tools.chaos --steps 1000000 --only kill_env_server --every 2
+    python -m tests.tools.chaos --minutes 60 --seed 1      all faults, in an order by the seed
+    python -m tests.tools.chaos --list                     names them
+
+Prints one JSON line. Ends with 0 if the run has ended well and not one row is unaccounted for.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from envs_server.sent_log import SentLog
+from learner.serving.ledger import AT_REST, residues
+from tests.faults.memory import Sample, records, sample
+from tests.system.processes import ROOT, env_servers
+from tests.tools import faulty_environment
+
+_FOREVER = 10**9
+_TRAIN = (
+    *("cartpole_r2d2", "--resume=auto", "--env-servers=4", "--serving.step-deadline-seconds=10"),
+    # All the time for acting: one update in 32 of the usual ones.
+    *(
+        "--evaluation.target-return=None",
+        "--replay.ratio=0.125",
+        "--checkpoint.interval-seconds=10",
+    ),
+    *("--logging.interval-seconds=1", "--logging.no-learning-curve"),
+    "--environment.wrappers=tests.tools.faulty_environment:Faulty",
+)
+
+
+class Run:
+    """The run, started again whenever it has not ended well; faults come in a thread of their own.
+
+    Attributes:
+      workdir: of the run.
+      faults: the folder that environments look into.
+      process: `seedrl train`, the learner.
+    """
+
+    def __init__(self, folder: Path, steps: int) -> None:
+        self.workdir, self.faults = folder / "run", folder / "faults"
+        self.faults.mkdir()
+        self._steps = steps
+        self._log = (folder / "log").open("ab")
+        self.sessions: list[int] = []  # exit codes
+        self.process = self._start()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        words = [*_TRAIN, f"--workdir={self.workdir}", f"--learning.total-steps={self._steps}"]
+        variables = {"PYTHONPATH": str(ROOT), faulty_environment.VARIABLE: str(self.faults)}
+        command = [sys.executable, "-m", "learner.cli.main", "train", *words]
+        environment = {**os.environ, **variables}
+        # In a pipe of ours: what it says of a full disk must not be lost to that disk.
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        threading.Thread(target=self._keep_output, args=(process,), daemon=True).start()
+        return process
+
+    def _keep_output(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._log.write(line)
+            self._log.flush()
+
+    def has_ended(self) -> bool:
+        """True if it ended well; another end is followed by the next start."""
+        code = self.process.poll()
+        if code is None:
+            return False
+        self.sessions.append(code)
+        if code != 0:
+            self.process = self._start()
+        return code == 0
+
+    def last(self, kind: str = "metrics") -> dict[str, Any]:
+        """The newest record of a kind."""
+        return next(reversed(records(self.workdir, kind)), {})
+
+    def accounts(self) -> dict[str, Any]:
+        """The ledger of the last session, and its broken equations."""
+        accounts = {n: rows for n, rows in self.last("ledger").items() if isinstance(rows, int)}
+        if not accounts:
+            return {"residues": ["no ledger at the end"]}
+        broken = residues(accounts, AT_REST)
+        if len(self.sessions) == 1:
+            # What the logs of env servers hold was sent under leases that are not settled yet.
+            logs = sorted((self.workdir / "logs").glob("*.sent"))
+            reports = [sent for path in logs for sent in SentLog(path).report()]
+            sent = accounts["sent"] + sum(sent.steps * sent.num_envs for sent in reports)
+            arrived = accounts["received"] - accounts.get("duplicate", 0)
+            # Of the steps that were on their way when training ended, each came or did not.
+            on_their_way = sum((sent.steps - sent.answered) * sent.num_envs for sent in reports)
+            missing = sent - arrived - accounts.get("lost", 0)
+            broken += [] if 0 <= missing <= on_their_way else [f"{missing} rows are missing"]
+        return {"residues": broken, "accounts": accounts}
+
+
+Fault = Callable[[Run, random.Random], None]
+
+
+def kill_env_server(run: Run, chooser: random.Random) -> None:
+    """SIGKILL."""
+    os.kill(chooser.choice(sorted(env_servers(run.process.pid))), signal.SIGKILL)
+
+
+def freeze_env_server(run: Run, chooser: random.Random) -> None:
+    """SIGSTOP for a while."""
+    pid = chooser.choice(sorted(env_servers(run.process.pid)))
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(chooser.uniform(1, 6))
+    os.kill(pid, signal.SIGCONT)
+
+
+def kill_learner(run: Run, chooser: random.Random) -> None:
+    """SIGKILL; its env servers end with it."""
+    run.process.kill()
+
+
+def damage_checkpoint(run: Run, chooser: random.Random) -> None:
+    """One bit of the newest of several checkpoints; then the learner has to choose another."""
+    folders = sorted((run.workdir / "checkpoints").glob("[0-9]" * 12))
+    files = [path for folder in folders[1:][-1:] for path in folder.rglob("*") if path.is_file()]
+    if files := [path for path in files if path.stat().st_size > 0]:
+        path = chooser.choice(sorted(files))
+        content = bytearray(path.read_bytes())
+        content[chooser.randrange(len(content))] ^= 1 << chooser.randrange(8)
+        path.write_bytes(content)
+        run.process.kill()
+
+
+def _environment(name: str) -> Fault:
+    return lambda run, chooser: (run.faults / name).touch()
+
+
+_OF_PROCESSES = (kill_env_server, freeze_env_server, kill_learner, damage_checkpoint)
+FAULTS: dict[str, Fault] = {
+    **{fault.__name__: fault for fault in _OF_PROCESSES},
+    **{f"environment_{name}": _environment(name) for name in faulty_environment.FAULTS},
+}
+
+
+def _bring(
+    run: Run, names: list[str], chooser: random.Random, every: float, is_over: threading.Event
+) -> Counter[str]:
+    """Each fault once, in any order, again and again, from the first metrics on."""
+    done: Counter[str] = Counter()
+    while True:
+        for name in chooser.sample(names, len(names)):
+            if is_over.wait(every):
+                return done
+            if run.last():
+                # A process may just be started again.
+                with contextlib.suppress(OSError, IndexError):
+                    FAULTS[name](run, chooser)
+                    done[name] += 1
+
+
+def _watch(run: Run, seconds: float) -> list[Sample]:
+    """Until it ends well; after so many seconds it is asked to. A sample each second."""
+    samples, start, asked = list[Sample](), time.monotonic(), False
+    while not run.has_ended():
+        passed = time.monotonic() - start
+        if passed > seconds and not asked:
+            run.process.send_signal(signal.SIGTERM)
+            asked = True
+        if taken := sample(run.process.pid, passed, 0.0):
+            samples.append(taken)
+        time.sleep(1.0)
+    return samples
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.tools.chaos",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--steps", type=int, default=_FOREVER, help="environment steps of the run")
+    parser.add_argument("--minutes", type=float, default=_FOREVER, help="its longest time")
+    parser.add_argument("--every", type=float, default=5.0, help="seconds between two faults")
+    parser.add_argument("--seed", type=int, default=None, help="by default a new one")
+    parser.add_argument("--only", nargs="*", metavar="FAULT", default=list(FAULTS))
+    parser.add_argument("--list", action="store_true", help="print the faults and end")
+    flags = parser.parse_args()
+    if unknown := sorted(set(flags.only) - set(FAULTS)):
+        parser.error(f"unknown faults: {', '.join(unknown)}; expected {', '.join(FAULTS)}")
+    if flags.list:
+        print("\n".join(FAULTS))
+        return 0
+    seed = random.randrange(2**32) if flags.seed is None else flags.seed
+    with tempfile.TemporaryDirectory(prefix="seedrl-chaos-", ignore_cleanup_errors=True) as folder:
+        start, is_over, done = time.monotonic(), threading.Event(), Counter[str]()
+        run = Run(Path(folder), flags.steps)
+        chooser = random.Random(seed)
+        bring = lambda: done.update(_bring(run, flags.only, chooser, flags.every, is_over))  # noqa: E731
+        faults = threading.Thread(target=bring, daemon=True)
+        faults.start()
+        samples = _watch(run, 60 * flags.minutes)
+        is_over.set()
+        faults.join(60)
+        # Of the last learner: it must stay flat.
+        own = [each for each in samples if each.pid == samples[-1].pid]
+        found = run.accounts()
+        line = {
+            **{"seed": seed, "seconds": round(time.monotonic() - start, 1), "faults": dict(done)},
+            **{"exit_codes": run.sessions, "env_steps": run.last().get("env_steps")},
+            **{"first": own[0]._asdict(), "last": own[-1]._asdict(), **found},
+        }
+        print(json.dumps(line))
+        if found["residues"]:
+            print((Path(folder) / "log").read_text()[-8000:], file=sys.stderr)
+    return int(bool(found["residues"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -45,7 +45,7 @@ def test_hosts_that_have_not_as_many_devices_are_refused_unless_they_take_as_man
     of_hosts = {None: all_of, 0: all_of, 1: all_of[:2]}
     monkeypatch.setattr(jax, "local_devices", lambda process_index=None: of_hosts[process_index])
     topology = Topology("a:1", 2, 0)
-    assert "host 1" in _refusal(_config(), topology)
+    assert "learning.num_devices" in _refusal(_config(), topology)
     assert len(plan_geometry(_config(num_devices=4), topology).everywhere) == 4
 
 

@@ -8,6 +8,7 @@ import base64
 import html
 import io
 import math
+import string
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from statistics import mean, median
@@ -44,9 +45,9 @@ def interquartile_mean(scores: ArrayLike, axis: int = -1) -> Floats:
 
     So of three scores it is the mean, of five the mean of the middle three.
     """
-    ordered = np.moveaxis(np.sort(np.asarray(scores, np.float64), axis=axis), axis, -1)
-    cut = ordered.shape[-1] // 4
-    return np.asarray(ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1))
+    from scipy.stats import trim_mean
+
+    return np.asarray(trim_mean(scores, 0.25, axis=axis))
 
 
 def probability_of_improvement(a: ArrayLike, b: ArrayLike, axis: int = -1) -> Floats:
@@ -59,11 +60,8 @@ def probability_of_improvement(a: ArrayLike, b: ArrayLike, axis: int = -1) -> Fl
     return np.asarray(((one > other) + 0.5 * (one == other)).mean(axis=(-2, -1)))
 
 
-class Interval(NamedTuple):
-    """A confidence interval, both ends included."""
-
-    low: float
-    high: float
+# Both ends of a 95 % confidence interval, included.
+Interval = tuple[float, float]
 
 
 def interval(samples: Sequence[Sequence[float]], statistic: Callable[..., Floats]) -> Interval:
@@ -79,7 +77,7 @@ def interval(samples: Sequence[Sequence[float]], statistic: Callable[..., Floats
             method="percentile",
             random_state=np.random.default_rng(0),
         ).confidence_interval
-    return Interval(float(found.low), float(found.high))
+    return float(found.low), float(found.high)
 
 
 def area_over(budget: float, positions: ArrayLike, values: ArrayLike) -> float:
@@ -106,18 +104,6 @@ class Spread(NamedTuple):
     each: list[float]
 
 
-class Threshold(NamedTuple):
-    """Environment steps and seconds until a return was reached, by run and their medians.
-
-    Infinite for a run that never did.
-    """
-
-    median_steps: float
-    median_seconds: float
-    steps: list[float]
-    seconds: list[float]
-
-
 class Numbers(NamedTuple):
     """A group's final scores, mean returns over the budget, and when it reached a return."""
 
@@ -125,23 +111,19 @@ class Numbers(NamedTuple):
     final: Spread
     area: Spread
     threshold: float | None
-    reached: Threshold | None
+    # Until each run reached that return; infinite for one that never did.
+    steps: list[float]
+    seconds: list[float]
 
 
 class Pair(NamedTuple):
-    """Group A against group B on one task.
-
-    Attributes:
-      a, b: their letters.
-      probability: that a run of A has a larger final score than one of B; ties count half.
-      interval: of the probability; None if either group has a single run.
-    """
+    """Groups with the letters `a` and `b` on one task."""
 
     a: str
     b: str
     task: str
-    probability: float
-    interval: Interval | None
+    probability: float  # that a run of A has a larger final score than one of B; ties count half
+    interval: Interval | None  # None if either group has a single run
 
 
 class Comparison(NamedTuple):
@@ -189,14 +171,12 @@ def numbers(group: Group, threshold: float | None) -> Numbers:
         # In the order of the steps: confirmed parameters may be older than those played before.
         curve = sorted((each.env_steps, each.mean_return) for each in run.curve)
         areas.append(area_over(run.budget, *np.transpose(curve)))
-    reached = None
-    if threshold is not None:
-        rounds = [run.reached(threshold) for run in group.runs]
-        steps = [math.inf if each is None else each.env_steps for each in rounds]
-        seconds = [math.inf if each is None else each.seconds for each in rounds]
-        reached = Threshold(median(steps), median(seconds), steps, seconds)
+    # Where there is no threshold, no run reaches it.
+    rounds = [run.reached(math.inf if threshold is None else threshold) for run in group.runs]
+    steps = [math.inf if each is None else each.env_steps for each in rounds]
+    seconds = [math.inf if each is None else each.seconds for each in rounds]
     final = _spread([run.final for run in group.runs])
-    return Numbers(group, final, _spread(areas), threshold, reached)
+    return Numbers(group, final, _spread(areas), threshold, steps, seconds)
 
 
 def target_of(task: str, groups: Sequence[Group]) -> float | None:
@@ -217,9 +197,7 @@ def _spread(each: list[float]) -> Spread:
 
 
 def _letter(place: int) -> str:
-    """A, B, ..., Z, AA."""
-    first, last = divmod(place, 26)
-    return (_letter(first - 1) if first else "") + chr(ord("A") + last)
+    return string.ascii_uppercase[place % 26] + str(place // 26 or "")
 
 
 def lines(comparison: Comparison) -> Iterator[str]:
@@ -255,9 +233,9 @@ def _title(group: Group) -> str:
 def _rows(each: Numbers) -> Iterator[tuple[str, str]]:
     origins = ", ".join(sorted({run.final_origin for run in each.group.runs}))
     yield "final score", f"{_spread_text(each.final)}   ({origins})"
-    if each.reached is not None:
-        steps, seconds = map(_whole, (each.reached.median_steps, each.reached.median_seconds))
-        of_runs = " ".join(map(_whole, each.reached.steps))
+    if each.threshold is not None:
+        steps, seconds = _whole(median(each.steps)), _whole(median(each.seconds))
+        of_runs = " ".join(map(_whole, each.steps))
         yield f"to {each.threshold:g}", f"median {steps} steps, {seconds} s: {of_runs} steps"
     yield "area / budget", _spread_text(each.area)
 
@@ -282,11 +260,15 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     """The same numbers as JSON values; null for what is not finite: a run that never got there."""
     groups = [
         {
-            **{name: _dict(value) for name, value in each._asdict().items() if name != "group"},
             "letter": letter,
             "name": each.group.name,
             "task": each.group.task,
             "budget": each.group.runs[0].budget,
+            "final": each.final._asdict(),
+            "area": each.area._asdict(),
+            "threshold": each.threshold,
+            "steps": each.steps,
+            "seconds": each.seconds,
             "runs": [
                 {
                     "folder": str(run.record.folder),
@@ -302,19 +284,13 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         }
         for letter, each in comparison.groups.items()
     ]
-    found: dict[str, Any] = plain({"groups": groups, "pairs": list(map(_dict, comparison.pairs))})
+    pairs = [pair._asdict() for pair in comparison.pairs]
+    found: dict[str, Any] = plain({"groups": groups, "pairs": pairs})
     return found
 
 
-def _dict(found: Any) -> Any:
-    """A named tuple as names and values, also those within it."""
-    if not hasattr(found, "_asdict"):
-        return found
-    return {name: _dict(value) for name, value in found._asdict().items()}
-
-
 def png(comparison: Comparison) -> bytes:
-    """The picture: a row for each task, the interquartile mean of each group with its band."""
+    """The picture: a row for each task, its curves over steps and over seconds."""
     # Slow to import, and needed once. Without pyplot: no window system, no global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -325,8 +301,11 @@ def png(comparison: Comparison) -> bytes:
     for row, task in enumerate(tasks):
         over_steps = figure.add_subplot(len(tasks), 2, 2 * row + 1)
         over_seconds = figure.add_subplot(len(tasks), 2, 2 * row + 2, sharey=over_steps)
-        _draw(over_steps, comparison, task, lambda run: run.record.env_steps, lambda each: each[0])
-        _draw(over_seconds, comparison, task, lambda run: run.seconds, lambda each: each[1])
+        for axes, of_run, of_round in (
+            (over_steps, lambda run: run.record.env_steps, lambda each: each.env_steps),
+            (over_seconds, lambda run: run.seconds, lambda each: each.seconds),
+        ):
+            _draw(axes, comparison, task, of_run, of_round)
         over_steps.set(xlabel="training environment steps", ylabel="mean return", title=task)
         over_seconds.set(xlabel="seconds since the start of the run")
         over_steps.legend(fontsize="small")
@@ -345,24 +324,6 @@ def page(comparison: Comparison, picture: bytes) -> str:
     )
 
 
-def band(
-    runs: Sequence[MeasuredRun], end: float, position: Callable[[Round], float]
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Points of a group's curves that are fixed beforehand, and at each the interquartile mean over
-    runs and the ends of its 95 % bootstrap interval; `[60]` each.
-
-    Between two rounds a curve is straight; before the first and behind the last it is level.
-    """
-    points = np.linspace(0.0, end, 60)
-    curves = [sorted((position(each), each.mean_return) for each in run.curve) for run in runs]
-    values = np.array([np.interp(points, *np.transpose(curve)) for curve in curves])
-    # Fewer than for a number: a band is only looked at.
-    drawn = np.random.default_rng(0).integers(len(runs), size=(1_000, len(runs)))
-    resampled = interquartile_mean(values[drawn], axis=1)
-    low, high = np.quantile(resampled, (0.025, 0.975), axis=0)
-    return points, interquartile_mean(values, axis=0), low, high
-
-
 def _draw(
     axes: "Axes",
     comparison: Comparison,
@@ -371,16 +332,20 @@ def _draw(
     position: Callable[[Round], float],
 ) -> None:
     for place, (letter, numbers) in enumerate(comparison.groups.items()):
-        group = numbers.group
-        if group.task != task:
+        runs = numbers.group.runs
+        if numbers.group.task != task:
             continue
         color: dict[str, Any] = {"color": f"C{place % 10}"}
-        points, middle, low, high = band(group.runs, max(map(end, group.runs)), position)
-        axes.plot(points, middle, label=f"{letter}  {group.name} ({len(group.runs)})", **color)
-        axes.fill_between(points, low, high, alpha=0.2, linewidth=0, **color)
-        for run in group.runs:
-            pairs = sorted((position(each), each.mean_return) for each in run.curve)
-            axes.plot(*np.transpose(pairs), lw=0.6, alpha=0.4, **color)
+        # Between two rounds a curve is straight; before the first and behind the last it is level.
+        points = np.linspace(0.0, max(map(end, runs)), 60)
+        curves = [
+            np.transpose(sorted((position(each), each.mean_return) for each in run.curve))
+            for run in runs
+        ]
+        middle = interquartile_mean([np.interp(points, *curve) for curve in curves], axis=0)
+        axes.plot(points, middle, label=f"{letter}  {numbers.group.name} ({len(runs)})", **color)
+        for curve in curves:
+            axes.plot(*curve, lw=0.6, alpha=0.4, **color)
         if numbers.threshold is not None:
             axes.axhline(numbers.threshold, color="black", linestyle="--", linewidth=1)
     axes.grid(alpha=0.3)

@@ -11,7 +11,6 @@ import shlex
 import signal
 import sys
 import threading
-import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -21,14 +20,13 @@ from typing import Any, Literal, NamedTuple
 
 from learner.checkpoints.run_records import read_final_score, read_run
 from learner.processes.env_servers import Child, child_environment
-from learner.report.panel import score
 from learner.report.status import STOPPED
 from seedrl import run_files
 from seedrl.config_io import to_allow
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.run_files import read_regular
-from seedrl.timing import POLL_SECONDS, WARNING_SECONDS
+from seedrl.timing import POLL_SECONDS
 
 _KEYS = {"configs": list, "seeds": list, "options": dict, "vary": dict}
 # What the experiment itself gives each run.
@@ -40,15 +38,10 @@ _MAY_GROW = "--learning.total-steps"
 
 
 class PlannedRun(NamedTuple):
-    """A run of a grid.
+    """A run of a grid."""
 
-    Attributes:
-      name: of its folder: configuration, what varies, and seed.
-      words: of `seedrl train`, without its folder.
-    """
-
-    name: str
-    words: tuple[str, ...]
+    name: str  # of its folder: configuration, what varies, and seed
+    words: tuple[str, ...]  # of `seedrl train`, without its folder
 
 
 def read_grid(path: Path) -> list[PlannedRun]:
@@ -82,7 +75,7 @@ def _planned(grid: Mapping[str, Any], folder: Path) -> Iterator[PlannedRun]:
 
 
 def _checked(grid: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options that all runs have, and those that vary. Raises ConfigError."""
+    # The options that all runs have, and those that vary.
     for key, value in grid.items():
         if not isinstance(value, _KEYS.get(key, ())):
             raise ConfigError(
@@ -103,7 +96,7 @@ def _checked(grid: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Options by their names, with or without quotes: `replay.ratio = 4` makes a table in TOML."""
+    # Options by their names, with or without quotes: `replay.ratio = 4` makes a table in TOML.
     for key, value in table.items():
         name = (f"{path}.{key}" if path else key).replace("_", "-")
         if isinstance(value, Mapping):
@@ -122,7 +115,7 @@ def _flag(name: str, value: Any) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """Fit for the name of a folder."""
+    # Fit for the name of a folder.
     values = value if isinstance(value, list) else [value]
     return re.sub(r"[^\w.+,-]+", "_", "x".join(map(str, values)))
 
@@ -152,14 +145,7 @@ class Experiment:
     def __init__(
         self, folder: Path, runs: Sequence[PlannedRun], *, number: int, episodes: int
     ) -> None:
-        """Starts nothing yet.
-
-        Args:
-          folder: of the experiment; each run has one of its name in it.
-          runs: in the order in which they are begun.
-          number: of processes at a time.
-          episodes: of final scores.
-        """
+        """`number`: of processes at a time. `episodes`: of final scores."""
         self._folder, self._runs, self._number = folder, runs, number
         self._episodes = episodes
         self._is_ending = threading.Event()
@@ -170,15 +156,11 @@ class Experiment:
 
     def work(self, is_stopped: Callable[[], bool]) -> int:
         """Works until all runs are done, or have saved because it is stopped: an `ExitCode`."""
-        next_report = time.monotonic() + WARNING_SECONDS
         with ThreadPoolExecutor(self._number, "run") as pool:
             working = [pool.submit(self._work_on, run) for run in self._runs]
             while wait(working, timeout=POLL_SECONDS).not_done:
                 if is_stopped() and not self._is_ending.is_set():
                     self._end()
-                if time.monotonic() > next_report:
-                    next_report = time.monotonic() + WARNING_SECONDS
-                    self._report()
         for each in working:
             each.result()
         states = {outcome.state for outcome in self.outcomes.values()}
@@ -186,7 +168,7 @@ class Experiment:
         return ExitCode.FAULTS if bad & states else ExitCode.OK
 
     def _work_on(self, run: PlannedRun) -> None:
-        """In a thread: trains a run and plays its final score, as far as that is left to do."""
+        # In a thread of the pool: as far as that is left to do.
         folder = self._folder / run.name
         if self._is_ending.is_set():
             return
@@ -200,7 +182,7 @@ class Experiment:
         _say(f"{run.name}: {outcome.state}{reason}")
 
     def _train(self, run: PlannedRun, folder: Path) -> Outcome | None:
-        """How that ended; None if well."""
+        # How that ended; None if well.
         _say(f"{run.name}: trains")
         code = self._run(run, ["train", *run.words, "--workdir", str(folder)])
         if code not in _DONE and not (self._is_ending.is_set() and code == ExitCode.KILLED):
@@ -238,20 +220,12 @@ class Experiment:
         return code
 
     def _end(self) -> None:
-        """Lets all runs save; nothing is started any more."""
+        # Lets all runs save; nothing is started any more.
         with self._lock:
             self._is_ending.set()
             for child in self._children.values():
                 child.send(signal.SIGTERM)
         _say("ending after a save; the same command resumes")
-
-    def _report(self) -> None:
-        with self._lock:
-            names = list(self._children)
-        for name in names:
-            record = read_run(self._folder / name)
-            last = "" if record.last is None else f", last evaluation {score(record.last)}"
-            _say(f"{name}: {record.reason}, {record.env_steps:,} steps{last}")
 
     def _log(self, run: PlannedRun) -> Path:
         return self._folder / "logs" / f"{run.name}.log"
@@ -293,18 +267,18 @@ def command_of(folder: Path) -> str | None:
 
 
 def _words(command: str) -> list[str]:
-    """Words of `seedrl train`, as a grid plans them."""
+    # Of `seedrl train`, as a grid plans them.
     return _without(shlex.split(command)[2:], ("--workdir", "--resume"))
 
 
 def _without(words: list[str], flags: tuple[str, ...]) -> list[str]:
-    """Without these flags and the value of each."""
+    # Without these flags and the value of each.
     pairs = zip(words, ["", *words], strict=False)
     return [word for word, before in pairs if word not in flags and before not in flags]
 
 
 def _allowing(run: Path) -> list[str]:
-    """It is this experiment that has trained the run: what that needed is allowed."""
+    # It is this experiment that has trained the run: what that needed is allowed.
     try:
         words = to_allow(read_regular(run / run_files.CONFIG).decode())
     except (OSError, ValueError, KeyError, TypeError):

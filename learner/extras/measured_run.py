@@ -24,43 +24,27 @@ _IGNORED_SECTIONS = ("logging.", "checkpoint.")
 
 
 class Round(NamedTuple):
-    """A round of evaluation.
+    """A round of evaluation."""
 
-    Attributes:
-      env_steps, seconds: training environment steps and time of the run when its parameters were
-        made; when it ended if that is not known.
-      mean_return: of its episodes.
-      episodes: how many.
-      is_confirmation: whether it was played because the one before had reached the target.
-    """
-
+    # Training environment steps and time of the run when its parameters were made; when it ended if
+    # that is not known.
     env_steps: float
     seconds: float
     mean_return: float
     episodes: int
-    is_confirmation: bool
+    is_confirmation: bool  # played because the one before had reached the target
 
 
 class MeasuredRun(NamedTuple):
-    """What is known of a run.
-
-    Attributes:
-      record: its folder, configuration, seed, state and steps.
-      config: its configuration, as saved: JSON, no class is imported.
-      rounds: the rounds that are part of it, oldest first: not those that a kill has lost.
-      final: its final score.
-      final_origin: the episodes of the final score, in words.
-      is_fresh: whether these decided on nothing before (`seedrl evaluate --save`).
-      seconds: time of the run, over all sessions.
-    """
+    """What is known of a run."""
 
     record: RunRecord
-    config: dict[str, Any]
-    rounds: tuple[Round, ...]
+    config: dict[str, Any]  # as saved: JSON, no class is imported
+    rounds: tuple[Round, ...]  # oldest first, without those that a kill has lost
     final: float
-    final_origin: str
-    is_fresh: bool
-    seconds: float
+    final_origin: str  # the episodes of the final score, in words
+    is_fresh: bool  # these decided on nothing before (`seedrl evaluate --save`)
+    seconds: float  # over all sessions
 
     @property
     def curve(self) -> list[Round]:
@@ -69,14 +53,11 @@ class MeasuredRun(NamedTuple):
 
     @property
     def budget(self) -> int:
-        """How many environment steps it may take."""
         return int(self.config["learning"]["total_steps"])
 
     def reached(self, threshold: float) -> Round | None:
-        """The first round at or above a return; None without one.
-
-        If the run itself had this target and asked for confirmation, only confirmations count.
-        """
+        """The first round at or above a return; None without one."""
+        # If the run itself had this target and asked for confirmation, only confirmations count.
         asked = self.config["evaluation"]
         confirms = asked.get("confirm_episodes") and asked.get("target_return") == threshold
         rounds = [each for each in self.rounds if each.is_confirmation or not confirms]
@@ -84,15 +65,10 @@ class MeasuredRun(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Runs that differ only in their seed.
+    """Runs that differ only in their seed."""
 
-    Attributes:
-      name: of the configuration, with what tells it from others that are called the same.
-      runs: by seed.
-    """
-
-    name: str
-    runs: tuple[MeasuredRun, ...]
+    name: str  # of the configuration, with what tells it from others that are called the same
+    runs: tuple[MeasuredRun, ...]  # by seed
 
     @property
     def task(self) -> str:
@@ -134,7 +110,7 @@ def measure(folder: Path) -> MeasuredRun:
 
 
 def _rounds(path: Path) -> tuple[tuple[Round, ...], float]:
-    """The rounds that are part of the run, and the seconds that it took, from its metrics."""
+    # The rounds that are part of the run, and the seconds that it took.
     played: list[dict[str, Any]] = []
     made, total = [(0.0, 0.0, 0.0)], 0.0  # updates, environment steps, seconds of intervals
     for line in (parsed(text) for texts in LineReader(path).rest() for text in texts):
@@ -159,10 +135,8 @@ def _dated(
     env_steps: tuple[float, ...],
     seconds: tuple[float, ...],
 ) -> Round:
-    """The round at the step at which its parameters were made.
-
-    A round may end long after: its score at that later step would make the curve wrong.
-    """
+    # At the step at which its parameters were made. A round may end long after: its score at that
+    # later step would make the curve wrong.
     at_step, at_second = float(line["env_steps"]), float(line["elapsed_seconds"])
     update = _number(line, "updates")
     if update is not None and update <= updates[-1]:

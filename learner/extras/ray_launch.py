@@ -47,32 +47,22 @@ _RESTARTS = 6
 class Work(NamedTuple):
     """What is the same for all processes of a run.
 
-    In command lines {folder} stands for the folder with the files, {address} for the learner's.
-
-    Attributes:
-      learner: command line after the interpreter.
-      env_server: likewise.
-      files: of both, by name: configuration, token, certificates, the authority with its key.
-      issue: makes the learner's certificate for a host, in a folder with those files.
-      port: that the learner serves on if it is free.
-      num_env_servers: how many.
-      import_folders: first on Python's path.
+    Command lines come after the interpreter; in them {folder} stands for the folder with `files`
+    (configuration, token, certificates, the authority with its key, by name), {address} for the
+    learner's. `issue` makes the learner's certificate for a host, in a folder with those files.
     """
 
     learner: Sequence[str]
     env_server: Sequence[str]
     files: Mapping[str, str]
     issue: Callable[[Path, str], None]
-    port: int
+    port: int  # that the learner serves on if it is free
     num_env_servers: int
-    import_folders: Sequence[str]
+    import_folders: Sequence[str]  # first on Python's path
 
 
 class Resources(NamedTuple):
-    """What the processes ask Ray for: those of the learner by Ray's names, CPUs of an env server.
-
-    `wait_seconds`: how long to wait for room in the cluster.
-    """
+    """What a learner, by Ray's names, and an env server ask for, and how long to wait for that."""
 
     learner: Mapping[str, float]
     env_server_cpus: float
@@ -105,7 +95,6 @@ class LearnerActor:
             return code
 
     def address(self) -> str:
-        """Where it serves; "" if it is not known yet."""
         self._has_address.wait(GRACE_SECONDS)
         return self._address
 
@@ -134,13 +123,11 @@ class EnvServerActor:
     """Owns an env server's process."""
 
     def run(self, work: Work, learner: Any) -> int:
-        """Runs an env server until training is over, or it is refused; its exit code.
-
-        It is started again when it dies, and when the learner has moved.
-        """
+        """Runs an env server until training is over, or it is refused; its exit code."""
         with private_folder() as folder:
             _write(folder, work.files)
             while True:
+                # Again when it has died, and when the learner has moved.
                 if address := _address_of(learner):
                     code = _follow(work, folder, learner, address)
                     if code in (ExitCode.OK, ExitCode.USAGE):
@@ -162,7 +149,7 @@ def _follow(work: Work, folder: Path, learner: Any, address: str) -> int | None:
 
 
 def _address_of(learner: Any) -> str:
-    """Where the learner serves; "" if its actor is not there at the moment."""
+    # "" if its actor is not there at the moment.
     with contextlib.suppress(GetTimeoutError, RayActorError):
         return str(ray.get(learner.address.remote(), timeout=2 * GRACE_SECONDS))
     return ""
@@ -246,25 +233,23 @@ def _place_and_wait(work: Work, resources: Resources, stop: StopRequest, resume:
 
 
 def _room(resources: Resources, num_env_servers: int) -> Any:
-    """Bundles for learner and env servers. Raises ConfigError if the cluster has no room."""
     of_env_server = {"CPU": resources.env_server_cpus}
     bundles = [dict(resources.learner), *[of_env_server] * num_env_servers]
     group = placement_group(bundles, strategy="SPREAD")
     if not group.wait(resources.wait_seconds):
         there = ray.available_resources()
-        free = ", ".join(f"{there.get(name, 0):g} {name}" for name in resources.learner)
-        asked = ", ".join(f"{amount:g} {name}" for name, amount in resources.learner.items())
+        free = {name: there.get(name, 0) for name in resources.learner}
         raise ConfigError(
             f"--learner-cpus, --env-server-cpus: the cluster has no room within "
-            f"{resources.wait_seconds:g} s (--wait-seconds) for a learner with {asked} and "
-            f"{num_env_servers} env servers (--env-servers) with {resources.env_server_cpus:g} CPU "
-            f"each; free are {free}; fractions such as 0.25 are possible"
+            f"{resources.wait_seconds:g} s (--wait-seconds) for a learner with {resources.learner} "
+            f"and {num_env_servers} env servers (--env-servers) with {of_env_server} each; free "
+            f"are {free}; fractions such as 0.25 are possible"
         )
     return group
 
 
 def _wait(learner: Any, runs: dict[Any, str], stop: StopRequest, resume: str) -> int:
-    """Follows the run. A signal asks the learner to save and end; the second ends this process."""
+    # The first signal asks the learner to save and end; the second ends this process.
     is_asked, refused = False, False
     while True:
         if (stop.is_set() or refused) and not is_asked:

@@ -19,32 +19,23 @@ _PAUSE_SECONDS = 0.005
 
 
 class Vote(NamedTuple):
-    """What one host knows and wants; or all of them together.
+    """What one host knows and wants; or all of them together."""
 
-    Attributes:
-      steps: environment steps of its training slots since its vote before.
-      sequences: that each of its shards holds, in the order of their devices.
-      is_able: whether it can take part in an update: its programs are compiled.
-      wants_save: whether a checkpoint is due.
-      wants_end: why the run is over; empty if it is not.
-    """
-
-    steps: int
-    sequences: Sequence[int]
-    is_able: bool
-    wants_save: bool = False
-    wants_end: str = ""
+    steps: int  # of its training slots since its vote before
+    sequences: Sequence[int]  # that each of its shards holds, in the order of their devices
+    is_able: bool  # to take part in an update: its programs are compiled
+    wants_save: bool = False  # a checkpoint is due
+    wants_end: str = ""  # why the run is over; empty if it is not
 
 
 def decide(votes: Sequence[Vote]) -> Vote:
-    """The decision, the same on all hosts: one that is not able keeps all from learning.
-
-    One that wants a save or the end is enough; of several reasons to end the first host's counts.
-    """
+    """The decision, the same on all hosts."""
+    # Of several reasons the first host's counts.
     end = next((vote.wants_end for vote in votes if vote.wants_end), "")
     return Vote(
         steps=sum(vote.steps for vote in votes),
         sequences=[number for vote in votes for number in vote.sequences],
+        # One host that is not able keeps all from learning; one that wants a save is enough.
         is_able=all(vote.is_able for vote in votes),
         # The end has a save of its own, after the last update.
         wants_save=any(vote.wants_save for vote in votes) and not end,
@@ -61,6 +52,9 @@ class Agenda:
       snapshots: taken by the learning thread where all agreed to save, for the main thread.
       take: gives a snapshot of the learning thread's state; set when the session is built.
     """
+
+    # Without a lock: each attribute has one writer, and a save that is wanted while one is being
+    # agreed on is one save.
 
     def __init__(self) -> None:
         self.wants_save = False
@@ -89,12 +83,10 @@ class Hosts(NamedTuple):
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is no other."""
         return self.peers.topology.process_count == 1
 
 
 def alone() -> Hosts:
-    """One host without others."""
     return Hosts(Peers(), Agenda())
 
 
@@ -102,12 +94,8 @@ class AgreedLimiter(RateLimiter):
     """A `RateLimiter` of a run on several hosts, whose value changes by what all have agreed on.
 
     So learning decides alike on all of them: by the steps of all, the sequences of all shards, and
-    updates, which all take together. What acting asks counts this host's latest steps too, of which
-    the others do not know yet: it is never further ahead than a host alone would be, but for what
-    others act within a round of votes.
-
-    Pages are this host's own: where these decide (an on-policy queue), each host holds back its own
-    acting, and learning waits for all.
+    updates, which all take together. Pages are this host's own: where these decide (an on-policy
+    queue), each host holds back its own acting, and learning waits for all.
 
     Attributes:
       on_others: takes the steps that other hosts report; called by the learning thread.
@@ -123,12 +111,10 @@ class AgreedLimiter(RateLimiter):
 
     @property
     def now(self) -> Limiter:
-        """The current value, with this host's steps that are not yet reported."""
         with self._changed:
             return self._limiter.acted(self._steps)
 
     def acted(self, steps: int, pages: int = 0) -> None:
-        """See RateLimiter."""
         with self._changed:
             self._steps += steps
             self._limiter = self._limiter.acted(0, pages)
@@ -136,13 +122,14 @@ class AgreedLimiter(RateLimiter):
                 self._changed.notify_all()
 
     def holds(self, num_sequences: Sequence[int]) -> bool:
-        """Takes what each shard of this host holds; whether there is enough on all hosts."""
+        # Only reported: all hosts take it over with the next decision.
         with self._changed:
             self._sequences = list(num_sequences)
             return self._limiter.is_ready
 
     def wait_to_act(self, timeout_seconds: float) -> bool:
-        """See RateLimiter."""
+        # With this host's latest steps, of which the others do not know yet: so it is never further
+        # ahead than a host alone would be, but for what others act within a round of votes.
         return self._wait(lambda: self._limiter.acted(self._steps).may_act(), timeout_seconds)
 
     def wait_to_learn(self, timeout_seconds: float) -> bool:
@@ -167,12 +154,11 @@ class AgreedLimiter(RateLimiter):
             )
 
     def abstain(self) -> None:
-        """Votes while there is something without which this host cannot take part."""
         if not self._agenda.end:
             self._vote(is_able=False)
 
     def _vote(self, *, is_able: bool) -> Vote:
-        """In the learning thread alone, which so votes in the same rounds on all hosts."""
+        # In the learning thread alone, which so votes in the same rounds on all hosts.
         with self._changed:
             steps, sequences = self._steps, self._sequences
         agenda = self._agenda
@@ -192,5 +178,5 @@ class AgreedLimiter(RateLimiter):
         return decision
 
     def _expects_update(self) -> bool:
-        """Whether an update is due if the other hosts have acted as much as this one."""
+        # If the other hosts have acted as much as this one.
         return self._limiter.acted(self._steps * self._peers.topology.process_count).may_learn()

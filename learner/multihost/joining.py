@@ -46,12 +46,7 @@ class StoppedError(UserError):
 def joined(
     topology: Topology, config: Config, stop: StopRequest, init_from: Path | None = None
 ) -> Iterator[Hosts]:
-    """The hosts of a run, once all are there.
-
-    Args:
-      topology, config: of this host.
-      stop: the run is to end.
-      init_from: what decides on the first parameters; has to be the same on all.
+    """The hosts of a run, once all are there. `init_from` has to be the same on all of them.
 
     What is raised inside ends the others, too, and so does a signal before all have agreed on the
     end. Raises UserError if they do not come together, StoppedError if `stop` is set before.
@@ -81,7 +76,7 @@ def joined(
 def _meet(
     topology: Topology, config: Config, stop: StopRequest, init_from: Path | None
 ) -> dict[int, MessageSocket]:
-    """This host's connections, once all are there and have found that they share one run."""
+    # Once all are there and have found that they share one run.
     run = _common(config) | {
         "--process-count": str(topology.process_count),
         "--init-from": str(init_from or "nothing"),
@@ -156,13 +151,8 @@ def common_spec(
 ) -> EnvSpec | None:
     """What environments look like, for all hosts: also for one that no env server has joined.
 
-    Args:
-      wait_for_spec: of the hub.
-      check_threads: called meanwhile; may raise.
-      timeout: how long to wait for an env server of this host, in seconds.
-
-    None if no host has an env server yet, or if the run is stopped while it waits for other hosts.
-    Raises ConfigError if hosts have different ones.
+    None if no host has an env server after `timeout` seconds, or if the run is stopped meanwhile.
+    Raises ConfigError if hosts have different ones, and what `check_threads` raises.
     """
     own = wait_for_spec(timeout)
     if hosts.is_alone:
@@ -193,8 +183,7 @@ def _gathered(
     stop: StopRequest,
     check_threads: Callable[[], object] = lambda: None,
 ) -> list[Any]:
-    """What all hosts give before the run begins. Raises StoppedError if `stop` is set meanwhile."""
-
+    # What all hosts give before the run begins. Raises StoppedError if `stop` is set meanwhile.
     def poll() -> None:
         check_threads()
         _require_wanted(stop)
@@ -208,7 +197,7 @@ def _require_wanted(stop: StopRequest) -> None:
 
 
 def _token(config: Config, topology: Topology) -> str:
-    """By which hosts know each other. Raises ConfigError if there is none where one is needed."""
+    # By which hosts know each other.
     serving = config.serving
     if serving.token_file:
         return read_token(Path(serving.token_file))

@@ -39,16 +39,10 @@ _NO_MESSAGE = (EOFError, OSError, ValueError, TypeError, KeyError, AttributeErro
 
 
 class _Guest(NamedTuple):
-    """Another host that has proved to be one.
-
-    Attributes:
-      link: the connection.
-      challenges: the first host's, and its own.
-      process_index, run: as it says.
-    """
+    """Another host that has proved to be one; its index and run are as it says."""
 
     link: MessageSocket
-    challenges: tuple[str, str]
+    challenges: tuple[str, str]  # the first host's, and its own
     process_index: int
     run: Mapping[str, str]
 
@@ -140,7 +134,7 @@ def dial(
 
 
 def _problem(topology: Topology, run: Mapping[str, str], guest: _Guest) -> str:
-    """Why another host cannot take part in this one's run; empty if it can."""
+    # Why another host cannot take part in this one's run; empty if it can.
     if name := next((name for name in run if guest.run.get(name) != run[name]), ""):
         return (
             f"{name}: expected the same on all hosts, got {guest.run.get(name)} where host 0 has "
@@ -184,7 +178,7 @@ def _show_proof(
     poll: Callable[[], object],
     deadline: float,
 ) -> None:
-    """Waits until all are there. Raises ConfigError, and one of `_NO_MESSAGE`."""
+    # Waits until all are there. Raises ConfigError, and one of `_NO_MESSAGE`.
     challenges = (str(_next(link, poll, deadline)["challenge"]), secrets.token_hex(32))
     said = [topology.process_index, dict(run)]
     proof = _proof(token, "other", challenges, said)
@@ -200,7 +194,6 @@ def _show_proof(
 
 
 def _next(link: MessageSocket, poll: Callable[[], object], deadline: float) -> dict[str, Any]:
-    """The next message. Raises TimeoutError, and as `MessageSocket.receive`."""
     while time.monotonic() < deadline:
         poll()
         with contextlib.suppress(TimeoutError):

@@ -32,7 +32,6 @@ class MessageSocket:
     """A socket that carries JSON objects, each after its length. Any thread sends; one receives."""
 
     def __init__(self, connection: socket.socket):
-        """Takes the socket over."""
         if connection.family != socket.AF_UNIX:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connection
@@ -95,10 +94,8 @@ class MessageSocket:
 
 
 def exit_lost(line: str) -> NoReturn:
-    """Ends this process at once, because another host is lost. Nothing is saved.
-
-    A collective that the lost host takes part in may never end: nothing is waited for.
-    """
+    """Ends this process at once, because another host is lost. Nothing is saved."""
+    # A collective that the lost host takes part in may never end: nothing is waited for.
     exit_now(
         f"learner: error: {line}; the run ends, and its newest checkpoint is that of its last "
         "save: start all hosts again to resume",
@@ -212,10 +209,7 @@ class Peers:
                 link.close()
 
     def blamed(self, body: Callable[[], object]) -> Callable[[], object]:
-        """`body`, whose errors wait for some seconds, in which a loss ends this process.
-
-        What a collective raises when a peer has died may come before anybody has noticed that.
-        """
+        """`body`, whose errors wait for some seconds, in which a loss ends this process."""
 
         def run() -> object:
             try:
@@ -223,17 +217,15 @@ class Peers:
             except ClosedError:
                 raise
             except Exception:
+                # What a collective raises when a peer has died may come before that is noticed.
                 time.sleep(GRACE_SECONDS)
                 raise
 
         return run if self._links else body
 
     def end_if_stuck(self, seconds: float, watchdog: Watchdog) -> None:
-        """Ends the process if a thread hangs, which can be neither joined nor saved from.
-
-        Called several times a second, by the watchdog's thread. A thread that waits for another
-        host has more time: the watchdog of that one ends it first.
-        """
+        """Ends the process if a thread hangs. Called by the watchdog's thread, again and again."""
+        # One that waits for another host has more time: the watchdog of that host comes first.
         late = [name for name in watchdog.late(seconds) if name not in self.waiting]
         late = late or watchdog.late(seconds + LOST_SECONDS)
         if late:
@@ -253,7 +245,7 @@ class Peers:
         self.close()
 
     def _take(self, index: int, tag: str, value: Any) -> None:
-        """On the first host: what a host gives. The last one completes it, for all."""
+        # On the first host: what a host gives. The last one completes it, for all.
         with self._changed:
             given = self._given.setdefault(tag, {})
             given[index] = value
@@ -298,7 +290,7 @@ class Peers:
                 self._changed.wait_for(lambda: self._is_ending, self._beat_seconds)
 
     def _receive(self, index: int) -> None:
-        """In a thread of its own: receives from one host, until it is gone or this one ends."""
+        # In a thread of its own: from one host, until it is gone or this one ends.
         try:
             while not self._is_ending:
                 for message in self._links[index].receive():

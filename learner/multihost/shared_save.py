@@ -24,9 +24,8 @@ class _AllKnowError(CheckpointError):
 class SharedSave:
     """Saves as `checkpoints.save` does, called on all hosts, each by a thread of its own.
 
-    The first host writes what all have in common, once all have found that it is the same on all of
-    them, bit for bit; each writes its own shards of the replay. The first publishes the checkpoint
-    when all have written. All take the same steps:
+    The first host writes what all have in common, each its own shards of the replay. All take the
+    same steps:
 
     | step | the first host gives | others give |
     |---|---|---|
@@ -43,10 +42,7 @@ class SharedSave:
         self._peers = peers
 
     def require_equal(self, step: int, digest: Callable[[], str]) -> None:
-        """Begins a save of update `step`. Ends this process, as each host does, if digests differ.
-
-        Raises CheckpointError on all hosts if one of them could not compute its own.
-        """
+        """Begins a save of update `step`. Ends the processes of all hosts if digests differ."""
         found = self._attempt(lambda: [step, digest()])
         if all(each == found[0] for each in found):
             return
@@ -71,10 +67,7 @@ class SharedSave:
         keep: int | None,
         extra: Mapping[str, np.ndarray] | None = None,
     ) -> Path:
-        """See `checkpoints.save`; comes after `require_equal`.
-
-        Raises CheckpointError on all hosts if one of them could not write.
-        """
+        """See `checkpoints.save`; comes after `require_equal`. Raises on all hosts alike."""
         indices = meta.get("replay_indices")
         if not self._peers.topology.is_first:
             folder = directory / str(self._give()[0])
@@ -99,7 +92,7 @@ class SharedSave:
         return Path(self._attempt(save_all)[0])
 
     def _attempt(self, work: Callable[[], Any]) -> list[Any]:
-        """Gives what `work` returns or raises. Raises CheckpointError if it is raised anywhere."""
+        # Gives what `work` returns or raises. Raises CheckpointError if it is raised anywhere.
         try:
             value = work()
         except _AllKnowError:
@@ -114,7 +107,7 @@ class SharedSave:
         return self._give(value)
 
     def _give(self, value: Any = None, problem: str = "") -> list[Any]:
-        """The next step: what all give. Raises CheckpointError if one of them has a problem."""
+        # The next step: what all give. Raises CheckpointError if one of them has a problem.
         try:
             answers = self._peers.gather("save", [problem, value])
         except ClosedError as error:

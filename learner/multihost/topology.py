@@ -10,14 +10,9 @@ class Topology(NamedTuple):
 
     A config describes the whole run, however many hosts share it: each has its part of the training
     slots, of the devices and of a batch, and the first one evaluates, saves and reports.
-
-    Attributes:
-      coordinator: `HOST:PORT` at which the first one is reached; empty where it is alone.
-      process_count: H, the number of them.
-      process_index: of this one, from 0.
     """
 
-    coordinator: str = ""
+    coordinator: str = ""  # HOST:PORT at which the first one is reached; empty where it is alone
     process_count: int = 1
     process_index: int = 0
 
@@ -28,21 +23,18 @@ class Topology(NamedTuple):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Of the coordinator: a name or an address, and a port."""
         host, _, port = self.coordinator.rpartition(":")
         return host.strip("[]"), int(port)
 
     @property
     def name(self) -> str:
-        """For messages."""
         return f"host {self.process_index} of {self.process_count}"
 
     def part(self, number: int) -> int:
         """How many of `number` things, dealt one by one, are this host's: i, i + H, i + 2H, …"""
-        return len(range(self.process_index, number, self.process_count))
+        return len(self.own(range(number)))
 
     def own(self, of_all: Any) -> Any:
-        """Those of things so dealt that are this host's."""
         return of_all[self.process_index :: self.process_count]
 
 

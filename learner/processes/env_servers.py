@@ -44,22 +44,10 @@ def plan(
     envs_per_server: int | None = None,
     groups: int | None = None,
 ) -> tuple[Config, Fleet]:
-    """Fits env servers and slots to each other.
+    """Fits env servers and slots to each other: the configuration that does so, and its fleet.
 
-    By default the slots are shared out evenly. If the environments of a server are given, they
-    decide: training gets all but the evaluation slots.
-
-    Args:
-      config: the run; its `launch` holds for what is None.
-      env_servers: number of env-server processes.
-      envs_per_server: environments of each; 0 shares the slots out evenly.
-      groups: groups that an env server steps alternately.
-
-    Returns:
-      The configuration with its training slots and `launch` set accordingly, and the fleet.
-
-    Raises:
-      ConfigError: a number is too small, or no environment is left for training.
+    What is None is as `config.launch` has it; `envs_per_server` 0 shares the slots out evenly.
+    Raises ConfigError if a number is wrong, or no environment is left for training.
     """
     launch, serving = config.launch, config.serving
     num_servers = launch.env_servers if env_servers is None else env_servers
@@ -73,6 +61,8 @@ def plan(
         if not least <= number <= most:
             bound = f"at least {least}" if number < least else f"at most {most}"
             raise ConfigError(f"--{flag}: expected {bound}, got {number}")
+    # Whoever says how many environments there are decides on the slots, too: training gets all but
+    # those of evaluation.
     if num_envs and (env_servers is not None or envs_per_server is not None):
         training = num_servers * num_envs - serving.evaluation_slots
         if training < 1:
@@ -107,10 +97,7 @@ def on_private_socket(serving: ServingConfig, address: str) -> ServingConfig:
 def command(fleet: Fleet, config: Config, *, logs: Path) -> list[str]:
     """The command line of the one process that starts and restarts the fleet's env servers.
 
-    Args:
-      fleet: how many.
-      config: of the run: where its learner serves, and what it requires.
-      logs: folder of their logs, which is made. ConfigError if it cannot be made.
+    `logs`: folder of their logs, which is made. Raises ConfigError if it cannot be made.
     """
     try:
         logs.mkdir(parents=True, exist_ok=True)
@@ -133,23 +120,19 @@ def command(fleet: Fleet, config: Config, *, logs: Path) -> list[str]:
 
 
 def env_server_environment() -> Mapping[str, str]:
-    """What `child_environment` says, and one thread for each numerical library."""
     return {**child_environment(), **dict.fromkeys(_ONE_THREAD, "1")}
 
 
 def child_environment() -> Mapping[str, str]:
-    """This process's environment variables, with the folders of config files on Python's path.
-
-    For `python -P`: otherwise the current folder would come before them.
-    """
+    """This process's environment variables, with the folders of config files on Python's path."""
+    # For `python -P`: otherwise the current folder would come before them.
     return {**os.environ, "PYTHONPATH": path_for_children()}
 
 
 class Child:
     """Owns one child process and its process group, and a thread that waits for its end.
 
-    The group is its own, so that Ctrl-C reaches only this process, which decides what to do, and so
-    that what the child has started ends with it. If this process dies, the kernel kills the child.
+    If this process dies, the kernel kills the child.
     """
 
     def __init__(
@@ -168,6 +151,8 @@ class Child:
           on_exit: called with its exit code by the waiting thread; 128 + n if signal n killed it.
           output: where stdout and stderr go; None inherits them.
         """
+        # A group of its own, so that Ctrl-C reaches only this process, which decides what to do,
+        # and so that what the child has started ends with it.
         tie = [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid())]
         self._process = subprocess.Popen(
             [*tie, *words],
@@ -218,9 +203,8 @@ class Child:
 class EnvServers:
     """Owns the child process that runs the env servers of this machine, and a thread that reads it.
 
-    Entering starts the child, leaving ends it. The child restarts env servers that die and reports
-    that on its stderr, which is passed on to ours; if the child itself is killed, it is restarted.
-    It ends by itself if training is over, or with 2 if an env server is refused what it needs.
+    Entering starts the child, leaving ends it. If it is killed, it is restarted, as it restarts env
+    servers. It ends by itself if training is over, or with 2 if an env server is refused.
     """
 
     def __init__(
@@ -237,8 +221,7 @@ class EnvServers:
           words: see `command`.
           on_failure: called once, in a thread of this class, with why they cannot continue.
           variables: environment of the child; by default `env_server_environment`.
-          restart_seconds: pause before a killed child is restarted: the env servers that it leaves
-            end within 3 s, and hold their logs until then.
+          restart_seconds: pause before a killed child is restarted.
         """
         self._words, self._on_failure = words, on_failure
         self._variables = env_server_environment() if variables is None else variables
@@ -271,7 +254,7 @@ class EnvServers:
             raise ConfigError(self._refusal)
 
     def _start(self) -> IO[bytes]:
-        """Starts the child; what it writes. The env servers write into logs of their own."""
+        # What the child writes; the env servers write into logs of their own.
         read, write = os.pipe()
         lines = os.fdopen(read, "rb")
         with os.fdopen(write, "wb"):  # in this process: the pipe closes with the child
@@ -279,7 +262,7 @@ class EnvServers:
         return lines
 
     def _watch(self) -> None:
-        """In a thread that outlives the child: the kernel ties the child to who started it."""
+        # In a thread that outlives the child: the kernel ties the child to who started it.
         try:
             self._refusal = self._restart_until_the_end()
         except OSError as error:  # no process or no pipe can be made
@@ -288,7 +271,7 @@ class EnvServers:
             self._on_failure(self._refusal)
 
     def _restart_until_the_end(self) -> str:
-        """Restarts the child whenever it was killed; why it cannot continue, "" if it is over."""
+        # Why the child cannot continue; "" if it is over.
         while True:
             line = self._pass_on()
             code = self._codes.get()
@@ -297,6 +280,7 @@ class EnvServers:
             if code == ExitCode.USAGE:
                 return line or "see above"
             _print(f"the parent process of the env servers ended with {code} and is restarted\n")
+            # The env servers that it leaves end within 3 s, and hold their logs until then.
             self._is_ending.wait(self._restart_seconds)
             with self._lock:
                 if self._is_ending.is_set():
@@ -304,7 +288,7 @@ class EnvServers:
                 self._lines = self._start()
 
     def _pass_on(self) -> str:
-        """Prints what the child writes until it ends, but not its error line, which is returned."""
+        # Prints what the child writes until it ends, but not its error line, which is returned.
         refusal = ""
         with self._lines as lines:
             for raw in lines:

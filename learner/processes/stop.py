@@ -22,14 +22,14 @@ _REPEAT_SECONDS = 1.0
 class StopRequest:
     """Set when the run is to end; safe in signal handlers and from any thread.
 
-    Not a `threading.Event`: an Event has a lock, and a signal handler may interrupt its holder,
-    which can be another signal's handler. The main thread polls this instead.
-
     Attributes:
       by: who asked for it first, in words.
       command: what starts the run again.
       first_signal: when the first of `ending_signals` arrived, in seconds of a monotonic clock.
     """
+
+    # Not a `threading.Event`: an Event has a lock, and a signal handler may interrupt its holder,
+    # which can be another signal's handler. The main thread polls this instead.
 
     def __init__(self, command: str = "") -> None:
         self.by = ""
@@ -43,11 +43,9 @@ class StopRequest:
         self._is_set = True
 
     def is_set(self) -> bool:
-        """True if the run is to end."""
         return self._is_set
 
     def before_start(self) -> str:
-        """What follows the reason if the run is stopped before it has started."""
         return f", before training started; nothing was saved; this starts it again: {self.command}"
 
     def seconds_to_end(self) -> float:
@@ -65,14 +63,10 @@ def stop_on_signals(
 ) -> Iterator[StopRequest]:
     """Inside, the first of `ending_signals` sets the request; a second ends the process with 143.
 
-    A second signal within a second of the first is the same request. Outside the main thread, the
-    only one that may handle signals, nothing sets it.
-
-    Args:
-      command: see `StopRequest`.
-      clock: seconds, monotonic.
+    A second signal within a second of the first is the same request.
     """
     stop = StopRequest(command)
+    # No other thread may handle signals: there nothing sets it.
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
@@ -95,12 +89,9 @@ def stop_on_signals(
 
 
 def end_with(code: int) -> None:
-    """From now on the first of `ending_signals` ends the process at once, with this exit code.
-
-    For a process that has decided on its exit code and is about to end: its run is over and saved,
-    so a signal changes nothing, and must not make a missed target look like an end that was asked
-    for. Only the main thread may call this.
-    """
+    """From now on the first of `ending_signals` ends the process at once, with this exit code."""
+    # The run is over and saved, so a signal changes nothing, and must not make a missed target look
+    # like an end that was asked for.
 
     def handle(number: int, frame: FrameType | None) -> None:
         os._exit(code)

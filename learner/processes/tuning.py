@@ -27,8 +27,6 @@ _KNOWN_FLAGS = frozenset({_OPTION, "xla_force_host_platform_device_count"})
 def tune_process(*, keeps_freed_memory: bool) -> None:
     """Sets up the allocator, thread switching, XLA's flags and the cache of compiled programs.
 
-    `keeps_freed_memory`: see `LearningConfig.keep_freed_memory`.
-
     Raises ConfigError for a variable of the environment with which jax cannot start.
     """
     for name, value in _VARIABLES.items():
@@ -85,16 +83,15 @@ def _check_flags(flags: str) -> None:
 def keep_freed_memory() -> None:
     """Lets what is freed, up to 2 GiB at once, be used again instead of going back to the kernel.
 
-    On CPUs XLA takes every result and all of a program's scratch memory from malloc, and by default
-    glibc maps blocks above 32 MiB again each time: the kernel then clears every page of every
-    update. One arena, because those of other threads than the main one always map large blocks.
-    That has a price: threads wait for each other there, and it gets fragmented. What computes
-    in less than a millisecond takes up to a third longer.
-
     To be called by the main thread before others allocate. Elsewhere than on glibc it does nothing.
     """
+    # On CPUs XLA takes every result and all of a program's scratch memory from malloc, and by
+    # default glibc maps blocks above 32 MiB again each time: the kernel then clears every page of
+    # every update.
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
+        # Other arenas than the main one always map large blocks. The price: threads wait for each
+        # other here, and programs of less than a millisecond take up to a third longer.
         mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_MMAP_THRESHOLD, _LARGEST)
         mallopt(_M_TRIM_THRESHOLD, _LARGEST)
@@ -106,29 +103,20 @@ def returns_freed_memory(*, is_kept: bool) -> Callable[[], None]:
 
 
 def return_freed_memory() -> None:
-    """Gives the kernel what is free between blocks that are not, in all arenas.
-
-    By itself glibc gives back what is free at the end of an arena. Work of many threads leaves
-    small blocks everywhere, so that a process grows by each piece of it, though it keeps little.
-
-    Any thread may call it; others wait for memory meanwhile, one arena after another. Elsewhere
-    than on glibc it does nothing.
-    """
+    """Gives the kernel what is free between blocks that are not, in all arenas of glibc."""
+    # By itself glibc gives back what is free at the end of an arena. Work of many threads leaves
+    # small blocks everywhere, so that a process grows by each piece of it, though it keeps little.
+    # Other threads wait for memory meanwhile, one arena after another.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(0))
 
 
 def compile_quick_convolutions() -> None:
-    """Lets convolutions on CPUs use all cores, as long as nothing of XLA has run.
-
-    jaxlib 0.10.2 gives each to YNNPACK, and where its result is kept for the gradient, that takes
-    one thread and three times as long: the first layer of the Nature network takes 360 images in 30
-    ms, without YNNPACK in 11, and an update of Pong takes 240 ms and 170 (`seedrl bench learner` on
-    two cores of an EPYC). Dot products and sums stay as they are.
-
-    Who names the option in XLA_FLAGS decides.
-    """
+    """Lets convolutions on CPUs use all cores, as long as nothing of XLA has run."""
+    # jaxlib 0.10.2 gives each to YNNPACK, and where its result is kept for the gradient, that takes
+    # one thread and three times as long: an update of Pong took 240 ms, and without it 170, on two
+    # cores of an EPYC. Dot products and sums stay as they are. Who names the option decides.
     flags = os.environ.get("XLA_FLAGS", "")
     if metadata.version("jaxlib") == _JAXLIB and _OPTION not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --{_OPTION}=-individual_convolution".strip()

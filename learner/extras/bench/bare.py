@@ -20,10 +20,7 @@ _PAGES_PER_INSERT = 16
 
 
 def bare_forward(workload: Workload, rows: int) -> Callable[[], int]:
-    """A function that takes one step of `rows` environments and waits for it; returns `rows`.
-
-    One compiled forward pass of the network, over rows that are on the device already.
-    """
+    """A forward pass over `rows` rows that are on the device already; it returns `rows`."""
     network = workload.config.agent.network.build(workload.spec)
     params = jax.jit(network.init)(jax.random.PRNGKey(0))
     carry = network.initial_carry(rows)
@@ -48,9 +45,6 @@ def bare_forward(workload: Workload, rows: int) -> Callable[[], int]:
 
 class BareUpdate:
     """Owns a learner state and a replay full of random experience. Used by one thread.
-
-    On an on-policy queue it learns one batch again and again: the queue's host forgets what it has
-    handed out, its memory on the device does not.
 
     Attributes:
       steps: environment steps that one update makes up for, at the workload's replay ratio.
@@ -80,13 +74,14 @@ class BareUpdate:
             )
             planned = [(parcel, index.plan(parcel.streams)) for parcel in sent]
             self._memory = insert_parcels(self._programs, self._memory, pages, planned)
+        # Of an on-policy queue one batch is learned again and again: its host forgets what it has
+        # handed out, its memory on the device does not.
         self._draw = jax.tree.map(lambda leaf: leaf[None], index.draw())
         ratio = getattr(config.replay, "ratio", None)
         rows = agent.window.length if ratio is None else agent.window.unroll
         self.steps = batch * rows / (ratio or 1.0)
 
     def learn(self) -> float:
-        """One update; returns `steps`, once it is done."""
         self.update()
         return self.steps
 

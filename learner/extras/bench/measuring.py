@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, ParamSpec
 
 from learner.processes.tuning import tune_process
 from seedrl.config import Config
-from seedrl.timing import WARNING_SECONDS
 
 _PACKAGES = ("seedrl", "jax", "jaxlib", "grpcio", "numpy", "gymnasium", "ale-py", "flax", "optax")
 P = ParamSpec("P")
@@ -40,24 +39,21 @@ class Spread(NamedTuple):
 def interleave(
     measures: Mapping[str, Callable[[], float]], rounds: int
 ) -> dict[str, tuple[float, ...]]:
-    """Measures each thing once a round; the measurements by name, in the order of the rounds.
-
-    Every other round goes backwards: a machine that slows down steadily favours none of them.
-    """
+    """Measures each thing once a round; the measurements by name, in the order of the rounds."""
     results: dict[str, list[float]] = {name: [] for name in measures}
     for number in range(rounds):
+        # Every other round goes backwards: a machine that slows down steadily favours none of them.
         for name in list(measures)[:: 1 if number % 2 == 0 else -1]:
             results[name].append(measures[name]())
     return {name: tuple(values) for name, values in results.items()}
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median, lowest and highest of `values`, of which there must be one."""
     return Spread(statistics.median(values), min(values), max(values))
 
 
 def ratios(ours: Sequence[float], limits: Sequence[float]) -> tuple[float, ...]:
-    """The ratio of each round: only the two numbers of one round saw the same machine."""
+    # Round by round: only the two numbers of one round saw the same machine.
     return tuple(mine / limit for mine, limit in zip(ours, limits, strict=True))
 
 
@@ -72,24 +68,13 @@ def rate(
     return amount / elapsed
 
 
-def growth(
-    count: Callable[[], float],
-    seconds: float,
-    clock: Callable[[], float] = time.perf_counter,
-    sleep: Callable[[float], None] = time.sleep,
-) -> float:
-    """Growth per second of a count that another thread advances, over `seconds` and at least 1.
-
-    Raises RuntimeError if it has not grown after a minute.
-    """
+def growth(count: Callable[[], float], seconds: float) -> float:
+    """Growth per second of a count that another thread advances, over `seconds`."""
     # The clock first and last: a pause between the two never makes the rate higher.
-    start, before = clock(), count()
-    sleep(seconds)
-    while (after := count()) == before:
-        if clock() - start > seconds + WARNING_SECONDS:
-            raise RuntimeError(f"nothing was done for {WARNING_SECONDS:.0f} seconds")
-        sleep(0.002)
-    return (after - before) / (clock() - start)
+    start, before = time.perf_counter(), count()
+    time.sleep(seconds)
+    grown = count() - before
+    return grown / (time.perf_counter() - start)
 
 
 def serial(*rates: float) -> float:
@@ -124,11 +109,9 @@ class Result:
 
     @property
     def ratio(self) -> Spread:
-        """Ratio of ours to the limit, round by round."""
         return spread(ratios(self.ours, self.limits))
 
     def to_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
         return {
             "name": self.name,
             "unit": self.unit,
@@ -155,7 +138,6 @@ class Result:
         )
 
     def note(self) -> str:
-        """The conditions and the further numbers in one line."""
         parts = [f"{name} {value}" for name, value in self.conditions.items()]
         parts += [f"{name} {number(value)}" for name, value in self.details.items()]
         return f"{self.name}: " + "; ".join(parts)
@@ -164,11 +146,9 @@ class Result:
 def apart(
     config: Config, measure: Callable[P, Iterator[Result]], *args: P.args, **kwargs: P.kwargs
 ) -> list[Result]:
-    """Results of `measure(*args, **kwargs)`, a module's function, in a process of its own.
-
-    The process is tuned as a learner of `config` is: what memory a process keeps cannot change
-    once it has threads.
-    """
+    """Results of `measure(*args, **kwargs)`, a module's function, in a process of its own."""
+    # Tuned as a learner of `config` is: what memory a process keeps cannot change once it has
+    # threads.
     tune = functools.partial(tune_process, keeps_freed_memory=config.learning.keep_freed_memory)
     # Not forked: jax has threads here.
     context = multiprocessing.get_context("spawn")
@@ -229,7 +209,6 @@ def machine() -> dict[str, Any]:
 
 
 def machine_in_words() -> str:
-    """The processor, how many cores of it, and the commit."""
     name, dash, dirty = (commit() or "unknown").partition("-")
     return f"{_processor()}, {_num_cores()} cores, commit {name[:12]}{dash}{dirty}"
 
@@ -245,8 +224,7 @@ def commit() -> str | None:
 
 
 def _num_cores() -> int:
-    """Cores that this process may use."""
-    # macOS has neither this nor /proc.
+    # Those that this process may use. macOS has neither this nor /proc.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -8,7 +8,7 @@ add up. On an accelerator stepping and computing overlap, and the slower of the 
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -37,16 +37,6 @@ FIGURES = {
     "learning": ("acting and learning", ("stepping", "network", "update")),
 }
 _LATENCIES = ("reply_ms_p50", "reply_ms_p95", "reply_ms_p99", "batch_fill")
-
-
-class Measured(NamedTuple):
-    """Environment steps per second of each figure and part, by name, one number a round.
-
-    `intervals` are what the systems did in the last round, by figure.
-    """
-
-    rates: dict[str, tuple[float, ...]]
-    intervals: dict[str, Interval]
 
 
 def run(pace: Pace) -> Iterator[Result]:
@@ -104,28 +94,34 @@ def results(
     workload: Workload, pace: Pace, *, targets: Mapping[str, float | None]
 ) -> Iterator[Result]:
     """Results of one workload, for the figures that `targets` names."""
-    measured = measure(workload, pace, list(targets))
+    all_rates, intervals = measure(workload, pace, list(targets))
     for key, target in targets.items():
         name, parts = FIGURES[key]
-        rates = [measured.rates[part] for part in parts]
-        metrics = measured.intervals[key].metrics
+        rates = [all_rates[part] for part in parts]
+        metrics = intervals[key].metrics
         yield Result(
             name=f"pipeline: {workload.name}, {name}",
             unit="steps/s",
             limit_name=" + ".join(parts),
-            ours=measured.rates[key],
+            ours=all_rates[key],
             limits=tuple(_composed(*each) for each in zip(*rates, strict=True)),
             target=target,
             conditions=described(workload, key),
             details={
-                **{f"{part}/s": spread(measured.rates[part]).median for part in parts},
+                **{f"{part}/s": spread(all_rates[part]).median for part in parts},
                 **{name: metrics[name] for name in _LATENCIES if name in metrics},
             },
         )
 
 
-def measure(workload: Workload, pace: Pace, figures: Sequence[str]) -> Measured:
-    """Measures the systems of these figures and their parts, in turn."""
+def measure(
+    workload: Workload, pace: Pace, figures: Sequence[str]
+) -> tuple[dict[str, tuple[float, ...]], dict[str, Interval]]:
+    """Measures the systems of these figures and their parts, in turn.
+
+    Environment steps per second of each figure and part, one number a round, and what the systems
+    did in the last round.
+    """
     intervals: dict[str, Interval] = {}
 
     def of(key: str, system: System) -> Callable[[], float]:
@@ -151,11 +147,10 @@ def measure(workload: Workload, pace: Pace, figures: Sequence[str]) -> Measured:
             "update": lambda: rate(update.learn, pace.seconds),
             **{key: of(key, system) for key, system in systems.items()},
         }
-        return Measured(interleave(measures, pace.rounds), intervals)
+        return interleave(measures, pace.rounds), intervals
 
 
 def config_of(config: Config, key: str) -> Config:
-    """The configuration of a figure's system."""
     if key == "learning":
         return config
     # So few updates are owed that none is ever made.
@@ -163,7 +158,6 @@ def config_of(config: Config, key: str) -> Config:
 
 
 def described(workload: Workload, key: str) -> dict[str, Any]:
-    """What the figure of that key was measured with."""
     config, launch = workload.config, workload.config.launch
     environment, _, _ = workload.name.partition(" by ")
     batch, ratio = f"{config.learning.batch_sequences} sequences", {"replay_ratio": 0.0}

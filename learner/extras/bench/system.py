@@ -41,7 +41,7 @@ class ServedFleet:
     """
 
     def __init__(self, config: Config, *, over_tcp: bool = False):
-        """`over_tcp`: serve on a port of this host, as between hosts, and not on a socket."""
+        # Over TCP: on a port of this host, as between hosts, and not on a socket.
         self._over_tcp = over_tcp
         launch = config.launch
         num_envs = launch.env_servers * launch.envs_per_server
@@ -93,14 +93,7 @@ class ServedFleet:
 
 
 class Interval(NamedTuple):
-    """What the system did while it was allowed to run.
-
-    Attributes:
-      steps: environment steps.
-      updates: updates.
-      seconds: how long it took.
-      metrics: as the run's metrics report them.
-    """
+    """Steps of environments and updates of a while, and the run's metrics of it."""
 
     steps: int
     updates: int
@@ -165,7 +158,6 @@ class System:
             return Interval(steps, updates, time.perf_counter() - start, self._flush())
 
     def run_until(self, condition: Callable[[], bool]) -> None:
-        """Lets the system run until `condition`."""
         with self._running():
             self._await(condition)
 
@@ -201,12 +193,10 @@ class System:
 
 
 class RawStepping:
-    """Owns processes that step environments as fast as they can; used by one thread.
+    """Owns the processes of `config.launch`, which step environments as fast as they can."""
 
-    As many processes, with as many environments in as many groups, as `config.launch` has. Each
-    (`python -m envs_server.stepping`) prints a line of JSON when it is ready, answers a line
-    with a number of seconds by another line of JSON, and ends when its input ends.
-    """
+    # Each (`python -m envs_server.stepping`) prints a line of JSON when it is ready, answers a line
+    # with a number of seconds by another line of JSON, and ends when its input ends.
 
     def __init__(self, config: Config):
         environment, launch = config.environment, config.launch
@@ -245,10 +235,7 @@ class RawStepping:
                 process.communicate()
 
     def rate(self, seconds: float) -> float:
-        """Lets all processes step for `seconds`; environment steps per second of all together.
-
-        Raises RuntimeError if one has ended.
-        """
+        """Lets all processes step for `seconds`; environment steps per second of all together."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(f"{seconds}\n")

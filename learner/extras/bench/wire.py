@@ -102,7 +102,6 @@ class Answering:
         self.num_messages = 0
 
     def rate(self, seconds: float) -> float:
-        """Answers for `seconds`; messages per second."""
         stop = threading.Event()
         thread = threading.Thread(target=self._run, args=(stop,), name="answering", daemon=True)
         thread.start()

@@ -46,7 +46,7 @@ def test_what_is_printed(folders: tuple[Path, Path], capsys: pytest.CaptureFixtu
     assert main(["compare", str(a.parent), "--against", str(b), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [len(each["runs"]) for each in found["groups"]] == [3, 3]
-    assert found["groups"][1]["reached"]["steps"] == [None, None, 250.0]
+    assert found["groups"][1]["steps"] == [None, None, 250.0]
     ((pair),) = found["pairs"]
     assert (pair["a"], pair["b"]) == ("A", "B")
     assert pair["probability"] == pytest.approx(8.5 / 9)

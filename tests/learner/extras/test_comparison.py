@@ -8,7 +8,6 @@ import pytest
 
 from learner.extras.comparison import (
     area_over,
-    band,
     compare,
     interquartile_mean,
     interval,
@@ -66,11 +65,9 @@ def test_an_area_is_level_outside_of_its_points() -> None:
 def test_a_group_is_summed_up(tmp_path: Path) -> None:
     found = numbers(runs_of(tmp_path, 1.0, 2.0, 3.0, 10.0), 2.5)
     assert (found.final.mean, found.final.iqm) == (4.0, 2.5)
-    assert found.final.interval is not None and found.final.interval.low >= 1.0
+    assert found.final.interval is not None and found.final.interval[0] >= 1.0
     assert found.area.each[3] == pytest.approx((100 * 5 + 100 * 7.5 + 800 * 10) / 1000)
-    assert found.reached is not None
-    assert found.reached.steps == [math.inf, math.inf, 200.0, 100.0]
-    assert found.reached.median_steps == math.inf
+    assert found.steps == [math.inf, math.inf, 200.0, 100.0]
     assert numbers(runs_of(tmp_path, 5.0, ratio=2.0), None).final == (5.0, 5.0, None, [5.0])
 
 
@@ -102,11 +99,3 @@ def test_the_threshold_is_the_target_that_all_runs_have(tmp_path: Path) -> None:
         ([without], None),
     ):
         assert target_of(with_target.task, groups) == target
-
-
-def test_a_band_is_the_interquartile_mean_of_straight_curves(tmp_path: Path) -> None:
-    runs = runs_of(tmp_path, 2.0, 4.0, 6.0).runs
-    points, middle, low, high = band(runs, 200.0, lambda each: each.env_steps)
-    assert (points[0], points[-1]) == (0.0, 200.0)
-    assert (middle[0], middle[-1]) == (2.0, 4.0)
-    assert np.all(low <= middle) and np.all(middle <= high) and low[-1] == 2.0 and high[-1] == 6.0

@@ -20,7 +20,7 @@ from tests.patience import wait_until
 @pytest.mark.parametrize("count", [2, 4])
 def test_all_get_what_all_give_in_each_round_under_a_tag(count: int) -> None:
     # A message that arrives in many parts.
-    large = list(range(100_000))
+    large = list(range(20_000))
 
     def rounds(peers: Peers, tag: str) -> list[Any]:
         index = peers.topology.process_index

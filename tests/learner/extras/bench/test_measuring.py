@@ -2,12 +2,9 @@
 
 import json
 
-import pytest
-
 from learner.extras.bench.measuring import (
     Result,
     Spread,
-    growth,
     interleave,
     rate,
     serial,
@@ -31,25 +28,6 @@ def test_a_rate_is_the_amount_over_the_time_that_it_took() -> None:
     times = iter([100.0, 100.4, 100.8, 101.25])
     # Three pieces of work of 5, in 1.25 seconds: the one that is begun is finished.
     assert rate(lambda: 5, 1.0, clock=lambda: next(times)) == 12.0
-
-
-@pytest.mark.parametrize(
-    ("growing", "seconds", "expected"), [((0.5, 1.5, 1.75), 2.0, 15.0), ((10.0,), 1.0, 1.0)]
-)
-def test_growth_is_the_increase_over_the_time(
-    growing: tuple[float, ...], seconds: float, expected: float
-) -> None:
-    now = 100.0
-
-    def sleep(duration: float) -> None:
-        nonlocal now
-        now += duration
-
-    def count() -> float:
-        return 7 + 10 * sum(now - 100.0 >= moment for moment in growing)
-
-    found = growth(count, seconds, clock=lambda: now, sleep=sleep)
-    assert found == pytest.approx(expected, rel=1e-3)
 
 
 def test_serial_rates_add_their_times() -> None:

@@ -26,7 +26,7 @@ from learner.report.status import (
 from learner.serving.ledger import ACCOUNTS
 from seedrl.config import Config
 from seedrl.exit_codes import ExitCode
-from tests.faults import page as faults
+from tests.faults import matrix as faults
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make docs"

@@ -1,9 +1,7 @@
 """A learner or an env server, of which one thread fails once a file is there.
 
-    python -m tests.faults.dying_thread THREAD FILE learner cartpole_r2d2 --workdir W
-    python -m tests.faults.dying_thread THREAD FILE envs_server --learner ADDRESS --num-envs 3
-
-The thread leaves the names of all threads of the process in `FILE.threads`.
+python -m tests.faults.dying_thread THREAD FILE learner cartpole_r2d2 --workdir W
+python -m tests.faults.dying_thread THREAD FILE envs_server --learner ADDRESS --num-envs 3
 """
 
 import functools
@@ -11,29 +9,51 @@ import importlib
 import os
 import runpy
 import sys
-import threading
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-# What each thread runs again and again, or at its only piece of work, by the thread's name. Of
-# threads that report there is also what is inside of their guard.
-RUNS: Mapping[str, str] = {
-    "main": "learner.progress_reporter:ProgressReporter.update",
-    "acting": "learner.acting.loop:Acting.run_once",
-    "learning": "learner.learning.loop:Learning.run_once",
-    "deterministic": "learner.schedule:Deterministic._run_once",
-    "synchronous": "learner.schedule:Synchronous._run_once",
-    "compile": "learner.learning.loop:Learning.compile_update",
-    "watch": "learner.serving.server:Service._hold_to_deadlines",
-    "links": "learner.serving.server:LinkReader._read",
-    "saver": "learner.checkpoints.saver:Saver._save",
-    "status": "learner.report.events:Events.wait",
-    "status's looks": "learner.reports:StatusWriter._look",
-    "health": "learner.report.health:gauges",
-    "env server": "envs_server.client:Lease._send",
-    "hang limit": "envs_server.stop:HangLimit._look",
-    "stop": "seedrl.wire.channel:LearnerConnection.cancel",
+from seedrl.exit_codes import ExitCode
+
+
+class Fate(NamedTuple):
+    """A thread, and how its process ends when the thread has failed.
+
+    Attributes:
+      runs: what it runs again and again, or at its only piece of work. Of threads that report there
+        is also what is inside of their guard.
+      code: the exit code of the process.
+      goes_on: True if it ends so only after SIGTERM.
+      is_saved: True if the state that the learner had then is saved.
+      config: of the learner in which the thread is there.
+    """
+
+    runs: str
+    code: ExitCode = ExitCode.INTERNAL
+    goes_on: bool = False
+    is_saved: bool = True
+    config: str = "r2d2"
+
+
+LEARNER = {
+    "main": Fate("learner.progress_reporter:ProgressReporter.update"),
+    "acting": Fate("learner.acting.loop:Acting.run_once", is_saved=False),
+    "learning": Fate("learner.learning.loop:Learning.run_once", is_saved=False),
+    "deterministic": Fate(
+        "learner.schedule:Deterministic._run_once", is_saved=False, config="deterministic"
+    ),
+    "synchronous": Fate("learner.schedule:Synchronous._run_once", is_saved=False, config="ppo"),
+    "compile": Fate("learner.learning.loop:Learning.compile_update", is_saved=False),
+    "watch": Fate("learner.serving.server:Service._hold_to_deadlines"),
+    "links": Fate("learner.serving.server:LinkReader._read"),
+    "saver": Fate("learner.checkpoints.saver:Saver._save", goes_on=True, is_saved=False),
+    "status": Fate("learner.report.events:Events.wait"),
+    "status's looks": Fate("learner.reports:StatusWriter._look", code=ExitCode.OK, goes_on=True),
+    "health": Fate("learner.report.health:gauges", code=ExitCode.OK, goes_on=True),
+}
+ENV_SERVER = {
+    "env server": Fate("envs_server.client:Lease._send"),
+    "hang limit": Fate("envs_server.stop:HangLimit._look"),
+    "stop": Fate("seedrl.wire.channel:LearnerConnection.cancel"),
 }
 
 
@@ -41,26 +61,25 @@ class InjectedError(Exception):
     """Nobody expects it."""
 
 
-def _failing(thread: str, function: Callable[..., Any], file: Path) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def fails(*arguments: Any, **named: Any) -> Any:
-        if os.path.exists(file):
-            names = "\n".join(thread.name for thread in threading.enumerate())
-            file.with_suffix(".threads").write_text(names)
-            raise InjectedError("what nobody expects")
-        return function(*arguments, **named)
-
-    return fails
+def found(fate: Fate) -> tuple[Any, str, Any]:
+    """What has the function that a thread runs, its name there, and itself."""
+    module, _, path = fate.runs.partition(":")
+    *names, last = path.split(".")
+    owner = functools.reduce(getattr, names, importlib.import_module(module))
+    return owner, last, getattr(owner, last)
 
 
 def inject(thread: str, file: Path) -> None:
     """From now on what `thread` runs fails once `file` is there."""
-    module, _, path = RUNS[thread].partition(":")
-    owner: Any = importlib.import_module(module)
-    *names, last = path.split(".")
-    for name in names:
-        owner = getattr(owner, name)
-    setattr(owner, last, _failing(thread, getattr(owner, last), file))
+    owner, last, function = found({**LEARNER, **ENV_SERVER}[thread])
+
+    @functools.wraps(function)
+    def fails(*arguments: Any, **named: Any) -> Any:
+        if os.path.exists(file):
+            raise InjectedError("what nobody expects")
+        return function(*arguments, **named)
+
+    setattr(owner, last, fails)
 
 
 if __name__ == "__main__":

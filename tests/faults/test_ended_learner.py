@@ -6,9 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -33,21 +31,14 @@ pytestmark = [
 ENDS, BUSY, SECONDS = 30, 8, 20.0
 # With the picture: drawing it is what took a minute under load.
 FLAGS = (*(flag for flag in TINY if "learning-curve" not in flag), *UNHURRIED)
-Record = Callable[[str, object], None]
 
 
 def has_learned(workdir: Path) -> bool:
     return any(line["updates"] > 0 for line in records(workdir))
 
 
-@pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Programs]:
-    with Programs(tmp_path) as started:
-        yield started
-
-
 def test_a_busy_machine_does_not_keep_a_run_from_ending_saved(
-    programs: Programs, tmp_path: Path, record_property: Record
+    programs: Programs, tmp_path: Path
 ) -> None:
     workdir, chooser, took = tmp_path / "run", random.Random(0), list[float]()
     signals = (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP)
@@ -68,15 +59,11 @@ def test_a_busy_machine_does_not_keep_a_run_from_ending_saved(
             took.append(time.monotonic() - start)
             # What was reported last is what was saved.
             assert newest_durable(workdir) == records(workdir)[-1]["updates"] >= before
-    record_property("ends", len(took))
-    record_property("busy_processes", BUSY)
-    record_property("end_seconds_p50", round(median(took), 2))
-    record_property("end_seconds_max", round(max(took), 2))
     assert max(took) <= SECONDS
 
 
 def test_a_run_whose_whole_folder_is_on_a_full_disk_trains_on_and_says_what_is_not_saved(
-    programs: Programs, tmp_path: Path, record_property: Record
+    programs: Programs, tmp_path: Path
 ) -> None:
     with small_disk(tmp_path / "disk", 64) as disk:
         workdir = disk / "run"
@@ -93,21 +80,16 @@ def test_a_run_whose_whole_folder_is_on_a_full_disk_trains_on_and_says_what_is_n
         fill(disk)
         run.signal(signal.SIGTERM)
         code = run.end()
-        record_property("full_at_update", full)
-        record_property("saved_after_freeing", newest_durable(workdir))
-        record_property("exit_code_while_full", code)
-        record_property("lines_of_warning", run.stderr.count("annot "))
         # What was saved before is there; that the rest is not has its code.
         assert newest_durable(workdir) > full
         assert code == ExitCode.UNREADABLE_CHECKPOINT
         # Tensorstore prints them for a save that the full disk has interrupted; nothing is lost.
         noise = run.stderr.count("RuntimeError: Event loop is closed")
-        record_property("tracebacks_of_tensorstore", noise)
         assert run.stderr.count("Traceback") == noise
 
 
 def test_a_folder_that_becomes_read_only_costs_what_is_not_saved_and_no_more(
-    programs: Programs, tmp_path: Path, record_property: Record
+    programs: Programs, tmp_path: Path
 ) -> None:
     with small_disk(tmp_path / "disk", 64) as disk:
         workdir = disk / "run"
@@ -122,16 +104,13 @@ def test_a_folder_that_becomes_read_only_costs_what_is_not_saved_and_no_more(
             wait_for(lambda: records(workdir)[-1]["env_steps"] > steps + 200, run)
             run.signal(signal.SIGTERM)
             code = run.end()
-        record_property("exit_code_read_only", code)
         assert code == ExitCode.UNREADABLE_CHECKPOINT
         assert newest_durable(workdir) == saved
         assert "Traceback" not in run.stderr
 
 
 @pytest.mark.parametrize("stream", ["a reader that goes", "a full disk"])
-def test_a_run_whose_output_cannot_be_written_is_saved(
-    tmp_path: Path, stream: str, record_property: Record
-) -> None:
+def test_a_run_whose_output_cannot_be_written_is_saved(tmp_path: Path, stream: str) -> None:
     workdir = tmp_path / "run"
     command = [sys.executable, "-m", *TRAIN, "cartpole_r2d2", "--workdir", str(workdir)]
     command += [*map(str, FLAGS)]
@@ -151,6 +130,5 @@ def test_a_run_whose_output_cannot_be_written_is_saved(
     finally:
         run.kill()
         run.wait()
-    record_property(f"exit_code_of_{stream.replace(' ', '_')}", code)
     assert code == ExitCode.OK
     assert newest_durable(workdir) == records(workdir)[-1]["updates"] > 0

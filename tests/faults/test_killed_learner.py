@@ -6,9 +6,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -21,7 +19,7 @@ from tests.faults.watched_learner import (
     start_env_servers,
     start_learner,
 )
-from tests.system.processes import Program, Programs, records, wait_for
+from tests.system.processes import Program, Programs, wait_for
 
 pytestmark = [
     pytest.mark.gate,
@@ -29,13 +27,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]
 KILLS, IN_SAVES, NEW_FOLDERS = 100, 30, 5
-Record = Callable[[str, object], None]
-
-
-@pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Programs]:
-    with Programs(tmp_path) as started:
-        yield started
 
 
 def wait_for_a_save(learner: Program, workdir: Path, before: int) -> None:
@@ -54,12 +45,12 @@ def kill(learner: Program, workdir: Path, chooser: random.Random, *, in_save: bo
 
 
 def test_every_killed_learner_resumes_from_its_last_durable_checkpoint(
-    programs: Programs, tmp_path: Path, record_property: Record
+    programs: Programs, tmp_path: Path
 ) -> None:
     workdir, address = tmp_path / "run", f"unix:{tmp_path}/learner"
     chooser = random.Random(0)
     wanted, wanted_in_saves = scaled(KILLS), scaled(IN_SAVES)
-    kills = in_saves = resumed = lost = 0
+    kills = in_saves = 0
     back: list[float] = []
     start_env_servers(programs, address)
     while kills < wanted or in_saves < wanted_in_saves:
@@ -67,29 +58,17 @@ def test_every_killed_learner_resumes_from_its_last_durable_checkpoint(
         learner = start_learner(programs, workdir, address)
         if kills:
             event = wait_for(lambda n=kills: events(workdir, "resumed")[n - 1 :], learner)[0]
-            resumed += event["fields"]["updates"] == durable
-            assert resumed == kills, event
+            assert event["fields"]["updates"] == durable
         back.append(wait_for(lambda n=kills: seconds_until_all_are_back(workdir, n + 1), learner))
         wait_for_a_save(learner, workdir, durable)
         is_in_save = kill(learner, workdir, chooser, in_save=in_saves < wanted_in_saves)
         kills, in_saves = kills + 1, in_saves + is_in_save
         assert newest_durable(workdir) > durable
-        last = records(workdir)[-1:]
-        lost = max(lost, *(int(line["updates"]) - newest_durable(workdir) for line in last), 0)
-    for name, value in {
-        "kills": kills,
-        "inside_saves": in_saves,
-        "resumed_from_the_newest_durable": resumed,  # the last one is not started again
-        "updates_lost_max": lost,
-        "back_seconds_p50": round(median(back[1:] or back), 3),
-        "back_seconds_max": round(max(back[1:] or back), 3),
-    }.items():
-        record_property(name, value)
     assert max(back[1:] or back) <= 2.0
 
 
 def test_env_servers_that_outlive_a_learner_train_with_one_in_a_new_folder(
-    programs: Programs, tmp_path: Path, record_property: Record
+    programs: Programs, tmp_path: Path
 ) -> None:
     address, back = f"unix:{tmp_path}/learner", list[float]()
     start_env_servers(programs, address)
@@ -102,6 +81,4 @@ def test_env_servers_that_outlive_a_learner_train_with_one_in_a_new_folder(
         learner.end()
         if number == scaled(NEW_FOLDERS):
             break
-    record_property("new_folders", len(back) - 1)
-    record_property("back_in_a_new_folder_seconds_max", round(max(back[1:]), 3))
     assert max(back[1:]) <= 2.0

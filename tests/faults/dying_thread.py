@@ -43,7 +43,7 @@ LEARNER = {
     ),
     "synchronous": Fate("learner.schedule:Synchronous._run_once", is_saved=False, config="ppo"),
     "compile": Fate("learner.learning.loop:Learning.compile_update", is_saved=False),
-    "watch": Fate("learner.serving.server:Service._hold_to_deadlines"),
+    "watch": Fate("learner.serving.server:Service._look"),
     "links": Fate("learner.serving.server:LinkReader._read"),
     "saver": Fate("learner.checkpoints.saver:Saver._save", goes_on=True, is_saved=False),
     "status": Fate("learner.report.events:Events.wait"),

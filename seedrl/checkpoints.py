@@ -71,7 +71,7 @@ def save(
     arrays: Mapping[str, Tree],
     meta: Mapping[str, Any],
     *,
-    keep: int | None,
+    keep: int,
     extra: Mapping[str, np.ndarray] | None = None,
 ) -> Path:
     """Saves a checkpoint, then deletes all but the newest `keep` ones. Blocks until it is durable.
@@ -94,19 +94,19 @@ def save(
 
 
 @contextlib.contextmanager
-def publishing(directory: Path, step: int, *, keep: int | None) -> Iterator[Path]:
+def publishing(directory: Path, step: int, *, keep: int) -> Iterator[Path]:
     """Gives a folder; at the end of the block its content becomes the checkpoint of `step`.
 
     The block calls `write_arrays` and then `seal`. A checkpoint of the same step is replaced. Those
     of later steps belong to an abandoned future (the run was begun anew): they are renamed to
     `superseded-*`, so that none resumes.
 
-    `keep`: at least 2, so that a damaged one is never the end of a run; None keeps only this one.
+    `keep`: at least 2 for a run, so that a damaged one is never its end; 1 for the best one.
 
     Raises CheckpointError if anything cannot be written (disk full, no permission); nothing of the
     checkpoint remains then, and what was there before is untouched.
     """
-    assert step >= 0 and (keep is None or keep >= 2)
+    assert step >= 0 and keep >= 1
     target, folder = directory / f"{step:012d}", directory / SAVING
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -164,17 +164,13 @@ def _publish(folder: Path, target: Path) -> None:
     _delete(aside)
 
 
-def _retain(directory: Path, step: int, keep: int | None) -> None:
+def _retain(directory: Path, step: int, keep: int) -> None:
     listed = _listed(directory)
-    if keep is None:
-        doomed = [path for other, path in listed if other != step]
-    else:
-        doomed = [path for other, path in listed if other <= step][:-keep]
-        for other, path in listed:
-            if other > step:
-                _logger.warning("checkpoint %s is later than the one just saved, %d", path, step)
-                _set_aside(path, "superseded")
-    for path in doomed:
+    for other, path in listed:
+        if other > step:
+            _logger.warning("checkpoint %s is later than the one just saved, %d", path, step)
+            _set_aside(path, "superseded")
+    for path in [path for other, path in listed if other <= step][:-keep]:
         _delete(path)
 
 
@@ -217,70 +213,60 @@ def choose(
     """
     directory = workdir / "checkpoints"
     if is_best:
-        found, missing = best(workdir, parts), "; no round of evaluation has ended in this run"
-    elif step is not None:
-        alone = best(workdir, parts)
-        return alone if alone and alone.step == step else find(directory, step, parts)
+        found, missing = best(workdir, parts), "no round of evaluation has ended in this run"
     else:
-        found, missing = latest(directory, parts), "; train first"
-        if found is None and or_best:
-            found = best(workdir, parts)
-        if found is None and best(workdir, parts) is not None:
-            missing = "; its best parameters alone are saved: choose these (--best, or best=True)"
+        found, missing = latest(directory, parts, step=step), "train first"
+        other = best(workdir, parts) if found is None else None
+        if other is not None and (or_best or other.step == step):
+            return other
+        if other is not None:
+            missing = f"only its best of step {other.step} is saved (--best, or best=True)"
+        elif step is not None:
+            missing = f"there is none of step {step}"
     if found is None:
-        raise CheckpointError(f"expected a checkpoint in {directory}, found none{missing}")
+        raise CheckpointError(f"expected a checkpoint in {directory}, found none: {missing}")
     return found
 
 
-def latest(directory: Path, parts: Collection[str] = ()) -> Checkpoint | None:
-    """The newest intact checkpoint, or None if there are none. Only reads.
+def latest(
+    directory: Path,
+    parts: Collection[str] = (),
+    *,
+    step: int | None = None,
+    sets_aside: bool = False,
+) -> Checkpoint | None:
+    """The newest intact checkpoint (of `step`, if it is given), or None if there are none.
 
     Skipped damaged ones are logged as errors, one line each. Raises CheckpointError if there are
     checkpoints but none is intact, or one may not be read or has another format: that is no damage.
+
+    Args:
+      directory: of the checkpoints; it is only read, unless `sets_aside`.
+      parts: verifies only these files and folders, such as `PARAMS`; by default all.
+      step: considers only the checkpoint of this step.
+      sets_aside: renames skipped ones to `damaged-*`. For the process that resumes and saves: they
+        must not count as kept, or an older intact one would be deleted because of them.
     """
-    problems: list[str] = []
-    for _, path in reversed(_listed(directory)):
+    problems: list[tuple[Path, str]] = []
+    for number, path in reversed(_listed(directory)):
+        if step not in (None, number):
+            continue
         problem = sums.damage(path, parts)
         if problem is None:
-            for passed in problems:
-                _logger.error("damaged checkpoint, taking an older one: %s", passed)
+            for damaged, line in problems:
+                _logger.error("damaged checkpoint, taking an older one: %s", line)
+                if sets_aside:
+                    _logger.error("%s is now %s", damaged, _set_aside(damaged, "damaged"))
             return opened(path)
         # A learner that is running may have deleted it since it was listed.
         if path.is_dir():
-            problems.append(problem)
+            problems.append((path, problem))
     if problems:
         raise CheckpointError(
             f"expected an intact checkpoint in {directory}, got {len(problems)} damaged; "
-            f"the newest: {problems[0]}; restore them from a copy or start a new workdir"
+            f"the newest: {problems[0][1]}; restore them from a copy or start a new workdir"
         )
     return None
-
-
-def take_over(directory: Path) -> Checkpoint | None:
-    """Like `latest`, for the process that resumes from it and saves.
-
-    Damaged ones are renamed to `damaged-*`, so that they do not count as kept: an older intact one
-    must not be deleted because of them.
-    """
-    found = latest(directory)
-    if found is not None:
-        paths = [path for _, path in _listed(directory)]
-        # All that is newer than the newest intact one is damaged.
-        for path in paths[paths.index(found.path) + 1 :]:
-            _logger.error("%s is damaged; it is now %s", path, _set_aside(path, "damaged"))
-    return found
-
-
-def find(directory: Path, step: int, parts: Collection[str] = ()) -> Checkpoint:
-    """The checkpoint of that very step. Raises CheckpointError if it is absent or damaged."""
-    listed = _listed(directory)
-    paths = [path for candidate, path in listed if candidate == step]
-    if not paths:
-        steps = ", ".join(str(candidate) for candidate, _ in listed) or "none"
-        raise CheckpointError(f"expected a checkpoint of step {step} in {directory}, got {steps}")
-    if (problem := sums.damage(paths[-1], parts)) is not None:
-        raise CheckpointError(f"damaged checkpoint: {problem}; choose another step")
-    return opened(paths[-1])
 
 
 def best(workdir: Path, parts: Collection[str] = ()) -> Checkpoint | None:

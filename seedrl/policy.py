@@ -23,7 +23,7 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.errors import ConfigError
 from seedrl.spec_json import saved_spec
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.specs import DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 
 __all__ = ["Policy", "PolicyCarry", "PolicyStep", "load"]
@@ -132,9 +132,7 @@ class Policy:
 
     def act(self, observation: Tree, carry: PolicyCarry, *, reward: float = 0.0) -> PolicyStep:
         """Like a call, with the agent's extras."""
-        self._size(carry)  # before the observation: nothing can be said of a step without it
-        rows = self._batch(observation, ())
-        result = self._step(rows, carry, np.asarray([reward]), np.zeros(1, bool))
+        result = self._step(observation, carry, np.asarray([reward]), None, is_batch=False)
         action, extras = jax.tree.map(lambda leaf: leaf[0], (result.action, result.extras))
         is_discrete = isinstance(self.spec.action, DiscreteSpec)
         return PolicyStep(int(action) if is_discrete else action, result.carry, extras)
@@ -152,49 +150,57 @@ class Policy:
           observations: tree of `[B, *shape]`.
           carry: of the step before, or `initial_carry(B)`.
           rewards: `[B] float32` that arrived with them.
-          is_first: `[B] bool`: those whose observation begins an episode; of these neither the
-            carry nor the reward is seen. All begin one with `initial_carry(B)`.
+          is_first: `[B] bool`: True if the observation begins an episode: carry and reward are then
+            ignored. All begin one with `initial_carry(B)`.
         """
-        size = self._size(carry)
-        return self._step(
-            self._batch(observations, (size,)),
-            carry,
-            np.zeros(size) if rewards is None else np.asarray(rewards),
-            np.zeros(size, bool) if is_first is None else np.asarray(is_first, bool),
-        )
+        return self._step(observations, carry, rewards, is_first, is_batch=True)
 
     def export(self) -> bytes:
-        """The policy as a file that needs jax alone; see `seedrl.export`."""
+        """The policy as a file that needs only jax; see `seedrl.export`."""
         return export.serialize(self._agent, self.params, self.spec, epsilon=self._epsilon)
 
     def _step(
-        self, rows: Tree, carry: PolicyCarry, rewards: np.ndarray, is_first: np.ndarray
+        self,
+        observations: Tree,
+        carry: PolicyCarry,
+        rewards: np.ndarray | None,
+        is_first: np.ndarray | None,
+        *,
+        is_batch: bool,
     ) -> PolicyStep:
-        size = self._size(carry)
-        for name, array in (("reward", rewards), ("is_first", is_first)):
-            if array.shape != (size,):
-                raise ValueError(f"{name}: expected shape [{size}], got {list(array.shape)}")
-        rewards = np.asarray(rewards, np.float64)
-        _require_finite("reward", rewards)
-        exploration = np.full((size,), self._epsilon, np.float32)
-        output, key = self._act(
-            self._acting, carry, rows, rewards.astype(np.float32), is_first, exploration
-        )
-        step_type = np.full((size,), StepType.MID, np.uint8)
-        action, extras = jax.tree.map(np.asarray, (output.action, output.extras))
-        _require_numbers({"action": action, "extras": extras})
-        return PolicyStep(action, PolicyCarry(output.carry, step_type, key), extras)
-
-    def _size(self, carry: PolicyCarry) -> int:
         if not isinstance(carry, PolicyCarry):
             raise ValueError(
                 "expected the carry of the step before or, for an episode's first observation, "
                 f"initial_carry(), got {type(carry).__name__}"
             )
-        return len(carry.step_type)
+        size = len(carry.step_type)
+        rewards = np.zeros(size) if rewards is None else np.asarray(rewards)
+        is_first = np.zeros(size, bool) if is_first is None else np.asarray(is_first, bool)
+        for name, array in (("reward", rewards), ("is_first", is_first)):
+            if array.shape != (size,):
+                raise ValueError(f"{name}: expected shape [{size}], got {list(array.shape)}")
+        _require_finite("reward", rewards.astype(np.float64))
+        output, key = self._act(
+            self._acting,
+            carry,
+            self._rows(observations, (size,) if is_batch else ()),
+            rewards.astype(np.float32),
+            is_first,
+            np.full((size,), self._epsilon, np.float32),
+        )
+        step_type = np.full((size,), StepType.MID, np.uint8)
+        action, extras = jax.tree.map(np.asarray, (output.action, output.extras))
+        # An observation far beyond those of training may overflow in the network.
+        for leaf in jax.tree.leaves((action, extras)):
+            if leaf.dtype.kind == "f" and np.isnan(leaf).any():
+                raise ValueError(
+                    "expected numbers from the network, got NaN; are the observations "
+                    "those of the environment that it was trained on?"
+                )
+        return PolicyStep(action, PolicyCarry(output.carry, step_type, key), extras)
 
-    def _batch(self, observation: Tree, head: tuple[int, ...]) -> Tree:
-        """Checked observations `[B, *shape]`; `head` is the shape before that of `spec`."""
+    def _rows(self, observation: Tree, head: tuple[int, ...]) -> Tree:
+        """Checked observations `[B, *shape]`; `head`: their shape before that of `spec`."""
         try:
             leaves = self.spec.flatten(observation)
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -202,8 +208,17 @@ class Policy:
             raise ValueError(
                 f"expected an observation with {paths}, got {type(observation).__name__}: {error}"
             ) from error
-        pairs = zip(self.spec.leaves(), leaves, strict=True)
-        return self.spec.unflatten([_rows(path, spec, leaf, head) for (path, spec), leaf in pairs])
+        rows = []
+        for (path, spec), array in zip(self.spec.leaves(), map(np.asarray, leaves), strict=True):
+            shape = head + spec.shape
+            if array.shape != shape or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+                raise ValueError(
+                    f"{path}: expected {spec.dtype}{list(shape)}, got {array.dtype}"
+                    f"{list(array.shape)}; {'with' if head else 'without'} a batch axis"
+                )
+            _require_finite(path, array)
+            rows.append(array.astype(spec.dtype).reshape(-1, *spec.shape))
+        return self.spec.unflatten(rows)
 
 
 def load(
@@ -267,19 +282,6 @@ def _act(
     return output._replace(action=own_action(output.action)), next_key
 
 
-def _rows(path: str, spec: ArraySpec, value: Any, head: tuple[int, ...]) -> np.ndarray:
-    array = np.asarray(value)
-    if array.shape != head + spec.shape or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
-        many = "with" if head else "pass one observation, without"
-        raise ValueError(
-            f"{path}: expected {spec.dtype}{list(head + spec.shape)}, "
-            f"got {array.dtype}{list(array.shape)}; {many} a batch axis"
-        )
-    _require_finite(path, array)
-    rows = array.astype(spec.dtype)
-    return rows if head else rows[None]
-
-
 def _require_finite(name: str, array: np.ndarray) -> None:
     """As in training, where an env server refuses such an observation."""
     if array.dtype.kind != "f":
@@ -288,14 +290,3 @@ def _require_finite(name: str, array: np.ndarray) -> None:
         is_finite = np.isfinite(array.astype(np.float32))
     if not is_finite.all():
         raise ValueError(f"{name}: expected finite numbers, got {array[~is_finite].flat[0]}")
-
-
-def _require_numbers(output: Tree) -> None:
-    """An observation far beyond those of training may overflow in the network."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(output):
-        if leaf.dtype.kind == "f" and np.isnan(leaf).any():
-            name = jax.tree_util.keystr(path, simple=True, separator=".")
-            raise ValueError(
-                f"expected numbers from the network, got NaN in {name}; are the observations those "
-                "of the environment that it was trained on?"
-            )

@@ -8,7 +8,7 @@ from typing import Literal
 from learner.checkpoints.folder_lock import lock
 from learner.report.json_lines import replace_file
 from seedrl import config_io, run_files
-from seedrl.checkpoints import Checkpoint, best, take_over
+from seedrl.checkpoints import Checkpoint, best, latest
 from seedrl.config import Config
 from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
 
@@ -53,7 +53,7 @@ class RunFolder:
         resumed from; ConfigError if its configuration is of an earlier version.
         """
         self.is_begun_anew = resume == "never"
-        found = None if self.is_begun_anew else take_over(self.checkpoints)
+        found = None if self.is_begun_anew else latest(self.checkpoints, sets_aside=True)
         if found is None and resume == "must":
             raise CheckpointError(
                 f"--resume must: expected a checkpoint in {self.checkpoints}, found none; check "

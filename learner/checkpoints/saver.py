@@ -207,7 +207,7 @@ class Saver:
     def _save_best(self, best: Best) -> None:
         arrays = {"params": best.params}
         directory = best_directory(self._workdir)
-        checkpoints.save(directory, best.updates, arrays, best.meta, keep=None)
+        checkpoints.save(directory, best.updates, arrays, best.meta, keep=1)
         self._best_return = best.mean_return
 
 

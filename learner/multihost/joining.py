@@ -134,7 +134,10 @@ def common_checkpoint(
     step = _gathered("resume", None if found is None else found.step, hosts, stop)[0]
     if hosts.peers.topology.is_first or step is None:
         return found
-    return checkpoints.find(workdir / "checkpoints", step)
+    own = checkpoints.latest(workdir / "checkpoints", step=step)
+    if own is None:
+        raise CheckpointError(f"expected host 0's checkpoint of step {step} in {workdir}, got none")
+    return own
 
 
 def broadcast_flag(tag: str, flag: bool, hosts: Hosts, stop: StopRequest) -> bool:

@@ -64,7 +64,7 @@ class SharedSave:
         arrays: Mapping[str, Any],
         meta: Mapping[str, Any],
         *,
-        keep: int | None,
+        keep: int,
         extra: Mapping[str, np.ndarray] | None = None,
     ) -> Path:
         """See `checkpoints.save`; comes after `require_equal`. Raises on all hosts alike."""

@@ -146,7 +146,7 @@ def test_a_run_begins_with_the_best_parameters_where_they_are_meant_or_alone(
     tmp_path: Path,
 ) -> None:
     meta = {"config": to_json(CONFIG), "evaluation": {"mean_return": 7.5, "episodes": 20}}
-    best = checkpoints.save(best_directory(tmp_path), 3, {}, meta, keep=None)
+    best = checkpoints.save(best_directory(tmp_path), 3, {}, meta, keep=1)
     assert initial_checkpoint(tmp_path).path == best
     newest = checkpoints.save(tmp_path / "checkpoints", 9, {}, meta, keep=2)
     assert initial_checkpoint(tmp_path).path == newest

@@ -42,7 +42,7 @@ def test_a_resumed_run_keeps_its_best_checkpoint_until_a_score_is_higher(
         folder.checkpoint("auto")  # there is none: it was killed before its first one
         assert folder.best_to_beat() is None
         meta = {"evaluation": {"mean_return": 7.5, "episodes": 20}}
-        path = checkpoints.save(best_directory(tmp_path), 3, {"x": np.zeros(2)}, meta, keep=None)
+        path = checkpoints.save(best_directory(tmp_path), 3, {"x": np.zeros(2)}, meta, keep=1)
         best = folder.best_to_beat()
         assert best is not None and best_return(best) == 7.5
         folder.checkpoint("never")

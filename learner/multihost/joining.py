@@ -23,7 +23,7 @@ from seedrl import checkpoints, run_files
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import OWN_SERVING, Config
 from seedrl.config_io import to_json
-from seedrl.errors import ConfigError, UserError
+from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import describe
 from seedrl.spec_json import encode_spec, saved_spec

@@ -19,11 +19,10 @@ def test_a_behaviour_goes_back_to_where_it_was_selected() -> None:
     expected = {"actor": new, "critic": params["critic"]}
     assert jax.tree.all(jax.tree.map(np.array_equal, replaced, expected))
     assert replace_actor_params(all_params, params, expected)["actor"][0] is new[0]
-    with pytest.raises(ValueError, match="zip"):
-        replace_actor_params(lambda params: params["critic"], params, new)
 
 
 def test_prioritized_replay_refuses_an_agent_without_initial_priorities() -> None:
     steps = StoredStep((), jnp.zeros((2, 3)), (), ())
-    with pytest.raises(ConfigError, match="^replay: "):
+    with pytest.raises(ConfigError) as caught:
         no_initial_priorities(steps)
+    assert str(caught.value).startswith("replay: ")

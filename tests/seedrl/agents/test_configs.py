@@ -20,31 +20,6 @@ VECTOR = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(3))
 BOX = EnvSpec(ArraySpec((3,), "float32"), BoxSpec((2, 1), (-2.0, 0.0), (2.0, 4.0)))
 
 
-def test_r2d2_defaults_are_those_of_the_paper() -> None:
-    config = R2D2Config()
-    assert config.window == (40, 80, 5, 40)
-    assert (config.gamma, config.learning_rate, config.adam_epsilon) == (0.997, 1e-4, 1e-3)
-    assert (config.target_update_interval, config.priority_eta) == (2500, 0.9)
-    assert (config.reward_scale, config.value_scaling) == (1, True)
-
-
-def test_apex_defaults_are_those_of_the_paper() -> None:
-    config = ApexConfig()
-    assert config.window == (0, 1, 3, 1)
-    assert (config.gamma, config.learning_rate, config.rmsprop_decay) == (0.99, 0.00025 / 4, 0.95)
-    assert (config.optimizer, config.optimizer_epsilon) == ("rmsprop", 1.5e-7)
-    assert (config.max_gradient_norm, config.target_update_interval) == (40, 2500)
-    assert (config.network.core, config.network.dueling) == ("none", True)
-
-
-def test_sac_defaults_are_those_of_the_paper() -> None:
-    config = SacConfig()
-    assert config.window == (0, 1, 1, 1)
-    assert (config.gamma, config.tau, config.network.core) == (0.99, 0.005, "none")
-    assert (config.actor_learning_rate, config.critic_learning_rate) == (3e-4, 3e-4)
-    assert (config.network.actor_sizes, config.network.critic_sizes) == ((256, 256), (256, 256))
-
-
 def test_on_policy_sequences_share_no_time_step() -> None:
     assert ImpalaConfig(unroll=20).window == (0, 20, 1, 21)
     assert PpoConfig(unroll=31).window == (0, 31, 1, 32)
@@ -86,8 +61,9 @@ def test_each_slot_explores_by_its_own_epsilon() -> None:
 def test_a_setting_that_cannot_work_is_refused_by_name(
     kind: Any, fields: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(ValueError, match=f"^{named}: "):
+    with pytest.raises(ValueError) as caught:
         kind(**fields)
+    assert str(caught.value).startswith(f"{named}: ")
 
 
 @pytest.mark.parametrize(
@@ -104,5 +80,6 @@ def test_a_setting_that_cannot_work_is_refused_by_name(
 def test_an_environment_that_does_not_fit_is_refused(
     config: Any, spec: EnvSpec, named: str
 ) -> None:
-    with pytest.raises(ConfigError, match=named):
+    with pytest.raises(ConfigError) as caught:
         build_agent(config, spec)
+    assert named in str(caught.value)

@@ -19,7 +19,6 @@ from tests.seedrl.agents.actor_critics import (
     acted,
     jitted,
     log_softmax,
-    poisoned,
     random_timesteps,
     unroll,
     window_of,
@@ -143,14 +142,3 @@ def test_the_loss_agrees_with_the_loop(start: int) -> None:
     assert float(output.metrics["behaviour_kl"]) > 0.1
     assert 0 < float(output.metrics["ratio_clipped_fraction"]) < 1
     assert output.priorities == ()
-
-
-def test_what_must_be_ignored_may_be_anything() -> None:
-    """The reward of a FIRST row and of row 0, the action and its probability on a LAST row."""
-    agent, params = built()
-    sequence = window_at(3)
-    assert (sequence.steps.timestep.step_type[: CONFIG.unroll] == LAST).any()
-    clean = agent.update.loss(params, (), sequence, WEIGHTS, KEY)
-    other = poisoned(sequence, lambda extras, ignored: np.where(ignored, np.float32(-80), extras))
-    found = agent.update.loss(params, (), other, WEIGHTS, KEY)
-    jax.tree.map(np.testing.assert_array_equal, found, clean)

@@ -16,7 +16,6 @@ from seedrl.agents.normalization import (
     batch_statistics,
     empty_statistics,
     merged,
-    std_of,
     with_normalization,
 )
 from seedrl.agents.window import WindowSpec
@@ -132,19 +131,6 @@ def test_what_is_seen_by_hand(
     np.testing.assert_array_equal(untouched.extras[1], [3])
 
 
-def test_rewards_are_summed_over_an_episode_as_they_arrive() -> None:
-    """1, 2 and 4, discounted by 0.9; an episode's first row has no reward, whatever it says."""
-    agent, found = normalizing(True, True), []
-    carry = agent.initial_carry(1)
-    rows = ((99.0, FIRST), (1.0, MID), (2.0, MID), (4.0, MID), (99.0, FIRST), (1.0, MID))
-    for reward, kind in rows:
-        timestep = row_of([0.0, 0.0], reward, kind)
-        carry = agent.act(UNITS, carry, timestep, ONE, KEY).carry
-        found.append(float(carry.discounted_sum[0]))
-    np.testing.assert_allclose(found, [0, 1, 2.9, 6.61, 0, 1], rtol=1e-6)
-    assert int(carry.agent[0]) == len(rows)
-
-
 def test_what_is_learned_from_is_what_was_acted_on_in_all_passes() -> None:
     """Bit for bit: moments do not move before all passes over a batch are over."""
     inner, learned = within()
@@ -200,24 +186,6 @@ def test_discounted_sums_run_on_from_window_to_window_and_stop_at_an_episodes_en
     np.testing.assert_allclose(moments.variance, np.var(counted), rtol=1e-5)
 
 
-def test_moments_are_guarded_and_the_agent_keeps_what_is_its_own() -> None:
-    state, guarded = kept()
-    jax.tree.map(np.testing.assert_array_equal, guarded[1:], tuple(state.params[1:]))
-    assert float(state.params.agent) == 0
-
-    def update_statistics(state: AgentState, sequence: Sequence, mean: Any) -> Any:
-        return state._replace(extras=sequence.carry), state.params
-
-    agent = with_normalization(
-        within().agent._replace(update_statistics=update_statistics), SETTINGS
-    )
-    jitted = jax.jit(functools.partial(agent.update_statistics, mean=alone))
-    seven = agent.init_state(UNITS._replace(agent=np.float32(7)))
-    state, guarded = jitted(seven, windows()[1])
-    np.testing.assert_array_equal(state.extras, windows()[1].carry.agent)
-    assert float(guarded[0]) == 7
-
-
 @pytest.mark.parametrize(
     ("pixel", "variance", "seen"),
     [
@@ -250,9 +218,9 @@ def test_nothing_to_normalize_changes_nothing_and_bytes_alone_are_refused() -> N
     inner, _ = within()
     assert with_normalization(inner, Normalization(SPEC, False, False, GAMMA)) is inner
     bytes_alone = EnvSpec(ArraySpec((3, 3), "uint8"), DiscreteSpec(3))
-    message = r"^agent.normalize_observations: expected an array of floats .* uint8\[3, 3\]; "
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError) as caught:
         with_normalization(inner, Normalization(bytes_alone, True, True, GAMMA))
+    assert "agent.normalize_observations" in str(caught.value)
 
 
 ALONE = functools.partial(jax.tree.map, lambda leaf: leaf)
@@ -275,16 +243,6 @@ def test_two_batches_by_hand() -> None:
 
 def _of(rows: np.ndarray) -> tuple[Any, Any]:
     return rows.mean(axis=0), rows.var(axis=0)
-
-
-def test_before_the_first_row_and_after_a_batch_without_one_nothing_is_scaled() -> None:
-    none = _moments_alone(jnp.full((2, 3), np.nan), jnp.zeros((2, 3), bool))
-    empty = _merged(empty_statistics(()), none)
-    np.testing.assert_array_equal(empty, (0, 0, 0))
-    assert float(std_of(empty)) == 1
-    some = RunningStatistics(jnp.float32(2), jnp.float32(5), jnp.float32(9))
-    np.testing.assert_array_equal(_merged(some, none), some)
-    assert float(std_of(some)) == 3
 
 
 def _batches(seed: int, number: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,6 @@
-"""SAC: its losses and their gradients written out again, where values converge, and acting."""
+"""SAC: its losses and their gradients written out again, its memory, where values converge."""
 
+import dataclasses
 import functools
 import math
 from typing import Any, NamedTuple
@@ -11,19 +12,22 @@ import pytest
 
 from seedrl.agents.agent import Agent, AgentState
 from seedrl.agents.check import build_agent
+from seedrl.agents.inputs import AgentCarry
 from seedrl.agents.sac import SacConfig, SacParams
 from seedrl.specs import ArraySpec, BoxSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 from tests.seedrl.agents.linear_network import LinearConfig
-from tests.seedrl.agents.sac_loops import policy_of
+from tests.seedrl.agents.sac_loops import looped, memories, policy_of, slope_by_differences
 from tests.seedrl.random_parameters import random_parameters
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
-SHAPE = (2, 1)
-SPEC = EnvSpec(ArraySpec((3,), "float32"), BoxSpec(SHAPE, (-2.0, 0.0), (2.0, 4.0)))
-CONFIG = SacConfig(network=LinearConfig(), unroll=3, gamma=0.9, initial_temperature=0.3)
+SPEC = EnvSpec(ArraySpec((3,), "float32"), BoxSpec((2, 1), (-2.0, 0.0), (2.0, 4.0)))
+CONFIG = SacConfig(
+    network=LinearConfig(memory_size=2), burn_in=2, unroll=3, gamma=0.9, initial_temperature=0.3
+)
 B, T = 5, CONFIG.window.length
 KEY = jax.random.key(4)
+WEIGHTS = np.array([1.0, 0.25, 0.5, 1.0, 0.75], np.float32)
 
 
 class Built(NamedTuple):
@@ -47,43 +51,86 @@ def built() -> Built:
 
 
 def batch() -> Sequence:
-    """Sequences of 4 rows: two that end within, one that begins on LAST, one that ends on it."""
+    """Six rows, two of burn-in: ends in the burn-in, across its edge, behind it, and at last."""
     random = np.random.default_rng(3)
     types = np.full((T, B), MID, np.uint8)
-    types[1:3, 0] = types[1:3, 1] = types[0:2, 2] = LAST, FIRST
-    types[3, 3] = LAST
+    types[0:2, 0] = types[1:3, 1] = types[3:5, 2] = LAST, FIRST
+    types[0, 3], types[5, 3] = FIRST, LAST
     discount = np.ones((T, B), np.float32)
-    discount[1, 0] = discount[3, 3] = 0
+    discount[1, 1] = discount[5, 3] = 0
     reward = np.where(types == FIRST, 0, random.normal(size=(T, B))).astype(np.float32)
     observation = random.normal(size=(T, B, 3)).astype(np.float32)
-    action = random.uniform(-1, 1, (T, B, *SHAPE)).astype(np.float32)
+    action = random.uniform(-1, 1, (T, B, 2, 1)).astype(np.float32)
+    carry = AgentCarry(
+        random.normal(size=(B, 2)).astype(np.float32),
+        random.uniform(-1, 1, (B, 2, 1)).astype(np.float32),
+    )
     steps = StoredStep(TimeStep(types, reward, discount, observation), action, types * 0, ())
-    return Sequence(steps, ())
+    return Sequence(steps, carry)
 
 
-WEIGHTS = np.array([1.0, 0.25, 0.5, 1.0, 0.75], np.float32)
-
-
-def test_a_policy_of_more_entropy_than_asked_for_lowers_the_temperature() -> None:
-    # H - H̄ of the worked example: a mean log-probability of .5 and H̄ = -1 leave .5 > 0.
+def test_losses_and_priorities_agree_with_the_loop() -> None:
     _, params, target, loss = built()
-    (_, output), gradient = loss(params, target, batch(), np.ones(B, np.float32), KEY)
-    entropy = float(output.metrics["entropy"])
-    assert entropy > -2.0
-    share = float(output.metrics["trained_fraction"])
-    assert float(gradient.log_temperature) == pytest.approx(share * (entropy + 2.0), rel=1e-5)
+    (total, output), _ = loss(params, target, batch(), WEIGHTS, KEY)
+    expected = looped(CONFIG, params, target, batch(), WEIGHTS, KEY, params)
+    np.testing.assert_allclose(output.metrics["critic_loss"], expected.critic, rtol=1e-4)
+    np.testing.assert_allclose(output.metrics["actor_loss"], expected.actor, rtol=1e-4)
+    np.testing.assert_allclose(output.metrics["temperature_loss"], expected.temperature, rtol=1e-4)
+    np.testing.assert_allclose(total, sum(expected[:3]), rtol=1e-4)
+    np.testing.assert_allclose(output.priorities, expected.priorities, rtol=1e-4)
+    assert float(output.metrics["trained_fraction"]) == pytest.approx(14 / 15)
 
 
-def test_nothing_of_a_last_row_or_of_what_follows_a_termination_matters() -> None:
-    """What was done on LAST, the reward of the FIRST after it, and the end of a terminated one."""
+@pytest.mark.parametrize("part", ["critics", "actor", "log_temperature"])
+def test_the_critics_alone_move_the_memory_and_not_through_the_burn_in(part: str) -> None:
+    """The gradient of each part against differences of the loops, in which all else is held."""
+    _, params, target, loss = built()
+    arguments = (params, target, batch(), WEIGHTS, KEY)
+    _, gradient = loss(*arguments)
+    expected = sum(float(np.sum(np.abs(leaf))) for leaf in jax.tree.leaves(getattr(gradient, part)))
+    assert expected > 1e-3
+    slope = slope_by_differences(CONFIG, part, gradient, arguments)
+    assert slope == pytest.approx(expected, rel=1e-3)
+    assert np.min(np.abs(gradient.critics.memory["B"])) > 1e-3
+
+
+def test_acting_row_by_row_gives_the_carry_and_the_policy_of_the_whole_sequence() -> None:
+    agent, params, _, _ = built()
+    sequence = batch()
+    remembered = memories(params.critics.memory, params.critics.memory, 0, sequence)
+    act, carry = jax.jit(agent.act), sequence.carry
+    for t in range(T):
+        row = jax.tree.map(lambda leaf, t=t: leaf[t], sequence.steps)
+        quiet = np.zeros(B, np.float32)
+        output = act(agent.actor_params(params), carry, row.timestep, quiet, KEY)
+        np.testing.assert_allclose(output.carry.network, remembered[t], rtol=1e-4, atol=1e-6)
+        noisy = act(agent.actor_params(params), carry, row.timestep, quiet + 1, KEY)
+        np.testing.assert_array_equal(noisy.carry.previous_action, noisy.action)
+        assert np.mean(np.abs(noisy.action - output.action)) > 1e-2
+        for b in range(B):
+            seen = np.concatenate([row.timestep.observation[b], remembered[t, b]])
+            mean, _ = policy_of(params.actor, seen)
+            np.testing.assert_allclose(output.action[b].ravel(), np.tanh(mean), rtol=1e-4)
+        carry = output.carry._replace(previous_action=row.action)  # what the sequence has done
+
+
+def test_sequences_of_which_nothing_is_trained_have_priority_0() -> None:
+    steps = batch().steps
+    types = np.full((T, B), MID, np.uint8)
+    types[2:5, 0] = types[:2, 1] = LAST
+    steps = steps._replace(timestep=steps.timestep._replace(step_type=types, observation=()))
+    assert built().agent.initial_priorities(steps).tolist() == [0, -1, -1, -1, -1]
+
+
+def test_nothing_of_a_last_step_or_of_what_follows_a_termination_matters() -> None:
+    """What was done on LAST, and the reward of the FIRST after it."""
     _, params, target, loss = built()
     (total, _), gradient = loss(params, target, batch(), WEIGHTS, KEY)
     steps = batch().steps
-    action, reward = steps.action.copy(), steps.timestep.reward.copy()
-    action[1, :2] = action[0, 2] = 0.99
-    reward[2, :2] = reward[1, 2] = 1e6
-    timestep = steps.timestep._replace(reward=reward)
-    other = Sequence(steps._replace(action=action, timestep=timestep), ())
+    step_type, reward = steps.timestep[:2]
+    action = np.where(step_type[..., None, None] == LAST, np.float32(0.99), steps.action)
+    poisoned = steps.timestep._replace(reward=np.where(step_type == FIRST, 1e6, reward))
+    other = batch()._replace(steps=steps._replace(action=action, timestep=poisoned))
     (with_other, _), its_gradient = loss(params, target, other, WEIGHTS, KEY)
     assert float(total) == float(with_other)
     jax.tree.map(np.testing.assert_array_equal, gradient, its_gradient)
@@ -138,7 +185,8 @@ def test_truncated_and_terminated_twins_converge_to_their_values() -> None:
 
 
 def test_actions_are_drawn_from_the_policy_and_evaluation_takes_its_middle() -> None:
-    agent, params, _, _ = built()
+    agent = build_agent(dataclasses.replace(CONFIG, network=LinearConfig(), burn_in=0), SPEC)
+    params = random_parameters(agent.init)
     observation = np.repeat(np.float32([[0.4, -1.0, 0.2]]), 3000, axis=0)
     column = np.ones(3000, np.float32)
     timestep = TimeStep(np.full(3000, MID, np.uint8), column, column, observation)
@@ -149,7 +197,7 @@ def test_actions_are_drawn_from_the_policy_and_evaluation_takes_its_middle() -> 
     explored = np.asarray(act(actor, carry, timestep, column, KEY).action, np.float64)
     quiet = column * agent.evaluation_exploration
     evaluated = np.asarray(act(actor, carry, timestep, quiet, KEY).action)
-    assert explored.shape == (3000, *SHAPE)
+    assert explored.shape == (3000, 2, 1)
     mean, log_std = policy_of(params.actor, observation[0].astype(np.float64))
     np.testing.assert_allclose(evaluated[0].ravel(), np.tanh(mean), rtol=1e-5)
     np.testing.assert_array_equal(evaluated, np.broadcast_to(evaluated[0], evaluated.shape))

@@ -125,8 +125,9 @@ def test_bfloat16_computes_alike_with_float32_parameters_carry_and_q_values() ->
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(arguments: dict[str, Any], field: str) -> None:
-    with pytest.raises(ValueError, match=f"^{field}: "):
+    with pytest.raises(ValueError) as caught:
         QNetworkConfig(**arguments)
+    assert str(caught.value).startswith(f"{field}: ")
 
 
 ATARI, GRID = ArraySpec((84, 84, 3), "uint8"), ArraySpec((7, 7, 3), "uint8")
@@ -152,23 +153,21 @@ def test_the_default_network_follows_the_observation(observation: Any, expected:
     jax.eval_shape(config.build(spec).init, jax.random.key(0))
 
 
-def test_an_image_that_is_too_small_for_the_torso_is_refused() -> None:
-    spec = EnvSpec(GRID, DiscreteSpec(2))
-    with pytest.raises(ConfigError, match=r"36 x 36"):
-        QNetworkConfig(torso="nature").build(spec)
-    for torso in ("impala", "minatar"):
-        network = QNetworkConfig(torso=torso).build(spec)  # type: ignore[arg-type]
-        jax.eval_shape(network.init, jax.random.key(0))
-    with pytest.raises(ConfigError, match=r"20 x 20"):
-        QNetworkConfig(torso="shallow").build(
-            EnvSpec(ArraySpec((19, 20), "uint8"), DiscreteSpec(2))
+@pytest.mark.parametrize(
+    ("torso", "frame_stack", "observation"),
+    [
+        ("nature", None, GRID),
+        ("shallow", None, ArraySpec((19, 20), "uint8")),
+        ("minatar", None, ArraySpec((2, 9), "uint8")),
+        ("nature", 1, VECTOR),
+        ("mlp", 4, VECTOR),
+    ],
+)
+def test_an_observation_without_an_image_that_is_needed_is_refused(
+    torso: Any, frame_stack: Any, observation: ArraySpec
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        QNetworkConfig(torso=torso, frame_stack=frame_stack).build(
+            EnvSpec(observation, DiscreteSpec(2))
         )
-    with pytest.raises(ConfigError, match=r"3 x 3"):
-        QNetworkConfig(torso="minatar").build(EnvSpec(ArraySpec((2, 9), "uint8"), DiscreteSpec(2)))
-
-
-@pytest.mark.parametrize("arguments", [{"torso": "nature", "frame_stack": 1}, {"frame_stack": 4}])
-def test_an_observation_without_an_image_is_refused(arguments: dict[str, Any]) -> None:
-    spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
-    with pytest.raises(ValueError, match=r"^network.torso"):
-        QNetworkConfig(**{"torso": "mlp", **arguments}).build(spec)
+    assert "network.torso" in str(caught.value)

@@ -31,32 +31,25 @@ def shapes(module: Any, *inputs: Any) -> tuple[list[tuple[int, ...]], tuple[int,
     return [layer["kernel"].shape for _, layer in layers], output.shape
 
 
-def test_the_nature_network_is_that_of_the_paper() -> None:
-    kernels, output = shapes(NatureEncoder(), jnp.zeros((1, 84, 84, 4)))
-    assert kernels == [(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)]
-    assert output == (1, 7 * 7 * 64)
+SECTIONS = [
+    [(3, 3, depth, size)] + 4 * [(3, 3, size, size)]
+    for depth, size in [(3, 16), (16, 32), (32, 32)]
+]
 
 
-def test_the_impala_network_is_that_of_the_paper() -> None:
-    kernels, output = shapes(ImpalaEncoder(), jnp.zeros((1, 72, 96, 3)))
-    sections = [
-        [(3, 3, depth, size)] + 4 * [(3, 3, size, size)]
-        for depth, size in [(3, 16), (16, 32), (32, 32)]
-    ]
-    assert kernels == [shape for section in sections for shape in section]
-    assert output == (1, 9 * 12 * 32)
-
-
-def test_the_shallow_network_is_that_of_the_paper() -> None:
-    kernels, output = shapes(ShallowEncoder(), jnp.zeros((1, 42, 42, 4)))
-    assert kernels == [(8, 8, 4, 16), (4, 4, 16, 32)]
-    assert output == (1, 3 * 3 * 32)
-
-
-def test_the_minatar_network_is_that_of_the_paper() -> None:
-    kernels, output = shapes(MinAtarEncoder(), jnp.zeros((1, 10, 10, 4)))
-    assert kernels == [(3, 3, 4, 16)]
-    assert output == (1, 8 * 8 * 16)
+@pytest.mark.parametrize(
+    ("encoder", "image", "kernels", "output"),
+    [
+        (NatureEncoder, (84, 84, 4), [(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)], 7 * 7 * 64),
+        (ImpalaEncoder, (72, 96, 3), [kernel for s in SECTIONS for kernel in s], 9 * 12 * 32),
+        (ShallowEncoder, (42, 42, 4), [(8, 8, 4, 16), (4, 4, 16, 32)], 3 * 3 * 32),
+        (MinAtarEncoder, (10, 10, 4), [(3, 3, 4, 16)], 8 * 8 * 16),
+    ],
+)
+def test_encoders_are_those_of_the_papers(
+    encoder: Any, image: Any, kernels: Any, output: int
+) -> None:
+    assert shapes(encoder(), jnp.zeros((1, *image))) == (kernels, (1, output))
 
 
 def test_without_layers_an_mlp_torso_is_the_scaled_flat_observation() -> None:

@@ -12,7 +12,7 @@ import pytest
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.buffer import Replay, ReplayState, paged_replay
 from seedrl.replay.index import PageIndex
-from seedrl.rl.priorities import MIN_SAMPLING_WEIGHT, importance_weights, shard_probability
+from seedrl.rl.priorities import importance_weights, shard_probability
 from seedrl.types import Array, Page, StoredStep, TimeStep
 from tests.chi_squared import exceeded_with
 
@@ -110,13 +110,6 @@ def test_a_refused_update_keeps_the_mass(bad: float) -> None:
     np.testing.assert_array_equal(state.sampling_weight, masses(1, 7, 5))
 
 
-def test_an_update_does_not_revive_what_is_not_sampleable() -> None:
-    replay, state, _ = filled(5)
-    index = np.asarray([4, 5], np.int32)
-    state = replay.update_priorities(state, index, np.ones(2, np.float32))
-    np.testing.assert_array_equal(state.sampling_weight, masses(1, 3, 5))
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
 def test_a_refused_initial_priority_becomes_the_mean_mass(bad: float) -> None:
     replay, state, index = filled(5)
@@ -129,39 +122,6 @@ def test_a_refused_initial_priority_becomes_the_mean_mass(bad: float) -> None:
     state = state._replace(pages=state.pages._replace(steps=steps))
     state = replay.insert(state, pages_of([10]), plan)
     np.testing.assert_array_equal(state.sampling_weight, masses(1, 3, 5, 3))
-
-
-def test_priority_zero_takes_the_smallest_mass_at_insertion_and_in_an_update() -> None:
-    # Sequences of one row in pages of one row, as in an agent that trains single transitions.
-    window = WindowSpec(burn_in=0, unroll=1, bootstrap=0, stride=1)
-    replay = build(4, window=window, page_steps=1)
-    pages = jax.tree.map(lambda leaf: leaf[:, :1] if leaf.ndim > 1 else leaf, pages_of([0, 1, 2]))
-    timestep = pages.steps.timestep._replace(reward=np.asarray([[5], [0], [1]], np.float32))
-    pages = pages._replace(steps=pages.steps._replace(timestep=timestep))
-    state = replay.init(jax.tree.map(lambda leaf: leaf[0], pages))
-    index = PageIndex(capacity_pages=4, window=window, page_steps=1)
-    state = replay.insert(state, pages, index.plan([0, 1, 2]))
-    smallest = np.float32(MIN_SAMPLING_WEIGHT)
-    np.testing.assert_array_equal(state.sampling_weight, [5, smallest, 1, 0])
-    zero = np.zeros(1, np.float32)
-    state = replay.update_priorities(state, np.zeros(1, np.int32), zero)
-    np.testing.assert_array_equal(state.sampling_weight, [smallest, smallest, 1, 0])
-    drawn = np.concatenate([replay.sample(state, jax.random.key(n), 64).index for n in range(50)])
-    assert set(drawn.tolist()) == {2}
-    # Nor does it count in the mean that a refused priority becomes.
-    timestep = timestep._replace(reward=np.full((3, 1), -1, np.float32))
-    pages = pages._replace(steps=pages.steps._replace(timestep=timestep))
-    state = replay.insert(state, pages, np.asarray([[3, 4, 4], [4, 4, 4], [3, 4, 4]], np.int32))
-    np.testing.assert_array_equal(state.sampling_weight, [smallest, smallest, 1, 1])
-
-
-def test_the_first_refused_initial_priority_becomes_one() -> None:
-    replay, state, index = filled(2)
-    steps = state.pages.steps
-    timestep = steps.timestep._replace(reward=np.full_like(steps.timestep.reward, np.nan))
-    state = state._replace(pages=state.pages._replace(steps=steps._replace(timestep=timestep)))
-    state = replay.insert(state, pages_of([4]), index.plan([0]))
-    np.testing.assert_array_equal(state.sampling_weight, masses(1))
 
 
 def test_windows_cover_every_interior_row_unroll_over_stride_times() -> None:

@@ -93,8 +93,9 @@ def test_all_sequences_that_start_in_a_page_are_completed_at_once() -> None:
 
 
 def test_more_pages_than_the_ring_are_refused() -> None:
-    with pytest.raises(ValueError, match="replay.capacity_steps"):
+    with pytest.raises(ValueError) as caught:
         index_of(4).plan([1, 2, 3, -1, 4, 5])
+    assert "replay.capacity_steps" in str(caught.value)
 
 
 def test_a_restored_index_goes_on_exactly() -> None:
@@ -114,5 +115,6 @@ def test_a_restored_index_goes_on_exactly() -> None:
 
 def test_a_state_of_another_geometry_is_refused() -> None:
     state = index_of(6).state()
-    with pytest.raises(ValueError, match="capacity_pages"):
+    with pytest.raises(ValueError) as caught:
         index_of(8).restore(state)
+    assert "capacity_pages" in str(caught.value)

@@ -105,8 +105,9 @@ def test_the_device_with_the_most_slots_has_room_for_their_sequences(
         page=_page(7),
         initial_priorities=_ones,
     )
-    with pytest.raises(ConfigError, match=f"^replay.capacity_steps: .* {least} "):
+    with pytest.raises(ConfigError) as caught:
         build(scale=scale)
+    assert f"replay.capacity_steps: expected at least {least} " in str(caught.value)
     experience = config.build(WINDOW, page=_page(7), initial_priorities=_ones, scale=scale)
     shards: list[Any] = [experience.index() for _ in range(num_devices)]
     limiter = experience.limiter
@@ -124,8 +125,9 @@ def test_sequences_may_start_inside_pages_that_have_no_carry() -> None:
     window = WindowSpec(burn_in=0, unroll=1, bootstrap=3, stride=1)
     config = dataclasses.replace(CONFIG, page_steps=16)
     page = _page(7, 16)
-    with pytest.raises(ConfigError, match="^replay.page_steps: "):
+    with pytest.raises(ConfigError) as caught:
         config.build(window, page=page, initial_priorities=_ones, scale=SCALE)
+    assert "replay.page_steps" in str(caught.value)
     page = page._replace(carry=())
     experience = config.build(window, page=page, initial_priorities=_ones, scale=SCALE)
     state = jax.eval_shape(lambda: experience.memory.init(page))
@@ -138,8 +140,9 @@ def test_sequences_may_start_inside_pages_that_have_no_carry() -> None:
 
 def test_a_replay_that_no_device_can_hold_is_refused_with_what_would_fit() -> None:
     page = _page(2**22)
-    with pytest.raises(ConfigError, match="^replay.capacity_steps: ") as caught:
+    with pytest.raises(ConfigError) as caught:
         _build(page=page)
+    assert "replay.capacity_steps" in str(caught.value)
     fitting = int(str(caught.value).split("at most ")[1].split(" steps")[0])
     assert fitting == pytest.approx(2 * 256, rel=0.01)
     _build(dataclasses.replace(CONFIG, capacity_steps=fitting - 20), page=page)

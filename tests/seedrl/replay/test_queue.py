@@ -118,8 +118,9 @@ def test_a_queue_resumes_with_what_waited() -> None:
         np.testing.assert_array_equal(resumed.draw(), index.draw())
     np.testing.assert_array_equal(resumed.plan([3, -1, 3]), index.plan([3, -1, 3]))
     other = QueueIndex(capacity_sequences=8, batch=2)
-    with pytest.raises(ValueError, match=" 8 .* 7"):
+    with pytest.raises(ValueError) as caught:
         other.restore(state)
+    assert "capacity_sequences" in str(caught.value)
 
 
 def test_acting_waits_for_what_is_on_its_way_too() -> None:
@@ -153,24 +154,27 @@ def test_the_bound_of_the_lag_is_above_what_acting_may_be_ahead() -> None:
     config = functools.partial(QueueConfig, ahead_updates=2)
     assert bound(config(), publish_every_updates=3) == 2 + 3 + 8 * 40 // 16
     assert bound(config(max_lag_updates=5), publish_every_updates=3) == 5
-    with pytest.raises(ConfigError, match="^replay.max_lag_updates: "):
+    with pytest.raises(ConfigError) as caught:
         bound(config(max_lag_updates=4), publish_every_updates=3)
+    assert "replay.max_lag_updates" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("window", "ahead", "message"),
+    ("window", "ahead", "field"),
     [
         (WindowSpec(0, 20, 1, 20), 2, "agent.window.stride"),
         (WindowSpec(40, 80, 5, 40), 2, "agent.window.stride"),
         (WINDOW, 0, "replay.ahead_updates"),
     ],
 )
-def test_what_cannot_work_is_refused(window: WindowSpec, ahead: int, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_what_cannot_work_is_refused(window: WindowSpec, ahead: int, field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         QueueConfig(ahead_updates=ahead).check(window, training_slots=2, total_steps=1)
+    assert field in str(caught.value)
 
 
 def test_a_queue_that_no_device_can_hold_is_refused() -> None:
-    with pytest.raises(ConfigError, match="^replay.ahead_updates: "):
+    with pytest.raises(ConfigError) as caught:
         built(device_bytes=14 * 12 - 1)
+    assert "replay.ahead_updates" in str(caught.value)
     built(device_bytes=14 * 12)

@@ -30,16 +30,6 @@ def test_an_update_is_due_when_its_steps_are_owed() -> None:
     assert limiter.measured_ratio == 0.5
 
 
-def test_acting_waits_when_it_is_ahead_by_the_tolerance() -> None:
-    limiter = _limiter(replay_ratio=1.0, batch_steps=10, tolerance_updates=2.0)
-    limiter = limiter.acted(19)
-    assert limiter.may_act()
-    limiter = limiter.acted(1)
-    assert not limiter.may_act()
-    limiter = limiter.took().applied()
-    assert limiter.may_act()
-
-
 def test_acting_is_free_and_owes_nothing_until_replay_can_be_sampled() -> None:
     limiter = _limiter(tolerance_updates=1.0).holds([2])
     limiter = limiter.acted(1000)
@@ -56,16 +46,6 @@ def test_steps_before_learning_count_in_the_reported_ratio_and_owe_nothing() -> 
     limiter = limiter.took().applied()
     assert (limiter.owed_steps, limiter.measured_ratio) == (0.0, 10 / 80)
     assert _limiter(replay_ratio=0.5, batch_steps=10).restored(limiter.counts()) == limiter
-
-
-def test_a_gap_in_readiness_is_not_owed() -> None:
-    limiter = _limiter()
-    limiter = limiter.acted(15)
-    limiter = limiter.holds([2])
-    assert not limiter.may_learn()
-    limiter = limiter.acted(500)
-    limiter = limiter.holds([3])
-    assert limiter.owed_steps == 15.0
 
 
 def test_shards_that_hold_nothing_keep_the_others_from_nothing_and_train_nothing() -> None:

@@ -30,11 +30,6 @@ def test_untrained_rows_count_neither_in_maximum_nor_in_mean() -> None:
     np.testing.assert_allclose(_priority(errors, is_trained), expected, rtol=1e-6)
 
 
-def test_a_sequence_without_a_trained_row_has_priority_zero() -> None:
-    priority = _priority(np.full((2, 1), 1e9, np.float32), np.zeros((2, 1), bool))
-    np.testing.assert_array_equal(priority, [0.0])
-
-
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     rows=st.lists(st.tuples(st.floats(-1e6, 1e6, width=32), st.booleans()), min_size=6, max_size=6),

@@ -140,40 +140,6 @@ def test_targets_and_advantages_are_the_sums_of_the_paper(settings: VTraceSettin
         np.testing.assert_allclose(found.advantages, advantages, rtol=1e-5, atol=1e-5)
 
 
-def test_on_policy_targets_are_n_step_returns_and_advantages_gae() -> None:
-    rows = random_rows(100)._replace(log_ratios=np.zeros((12, 5), np.float32))
-    step_type, reward, discount, _ = rows.timesteps
-    returns, gae = rows.values[-1].astype(np.float64), np.zeros(5)
-    expected_returns, expected_gae = [], []
-    for t in reversed(range(12)):
-        is_last, ahead = step_type[t] == LAST, GAMMA * discount[t + 1]
-        returns = np.where(is_last, rows.values[t], reward[t + 1] + ahead * returns)
-        delta = reward[t + 1] + ahead * rows.values[t + 1] - rows.values[t]
-        gae = np.where(is_last, 0, delta + ahead * 0.8 * gae)
-        expected_returns.append(returns)
-        expected_gae.append(gae)
-    found = corrected(rows)
-    np.testing.assert_allclose(found.targets, expected_returns[::-1], rtol=1e-5, atol=1e-5)
-    found = corrected(rows, vtrace_lambda=0.8)
-    np.testing.assert_allclose(found.advantages, expected_gae[::-1], rtol=1e-5, atol=1e-5)
-
-
-def test_an_episode_is_corrected_as_if_it_were_alone() -> None:
-    rows = TRUNCATED
-    alone = Rows(
-        rows.log_ratios[3:],
-        rows.values[3:],
-        TimeStep(*(leaf[3:] for leaf in rows.timesteps[:3]), ()),
-    )
-    # To the bit, which two programs may round otherwise if they are given γ: here it is in them.
-    compiled = jax.jit(lambda rows: vtrace(*rows, VTraceSettings(GAMMA)))
-    found, expected = compiled(rows), compiled(alone)
-    np.testing.assert_array_equal(found.targets[3:], expected.targets)
-    # And whatever happens in it does not reach the one before.
-    other = rows._replace(values=rows.values + np.array([[0], [0], [0], [1e6], [1e6]], np.float32))
-    np.testing.assert_array_equal(compiled(other).targets[:3], found.targets[:3])
-
-
 def test_nothing_finite_makes_it_overflow_and_no_gradient_flows() -> None:
     rows = random_rows(102)
     huge = rows._replace(log_ratios=np.full((12, 5), 500.0, np.float32))

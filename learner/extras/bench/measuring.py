@@ -1,5 +1,6 @@
 """Measurements in turn, so that other load on the machine hits all of them, and their results."""
 
+import contextlib
 import functools
 import multiprocessing
 import os
@@ -17,7 +18,6 @@ from typing import Any, NamedTuple, ParamSpec
 from learner.processes.tuning import tune_process
 from seedrl.config import Config
 
-_PACKAGES = ("seedrl", "jax", "jaxlib", "grpcio", "numpy", "gymnasium", "ale-py", "flax", "optax")
 P = ParamSpec("P")
 
 
@@ -181,10 +181,8 @@ def network_name(agent: Any) -> str:
     network: Any = getattr(agent, "network", agent)
     if not hasattr(network, "torso"):
         return type(network).__name__
-    core = "" if network.core == "none" else f", {network.core} {network.core_size}"
-    stack = "" if network.frame_stack in (1, None) else f" of {network.frame_stack} frames"
     sizes = "x".join(map(str, network.torso_sizes))
-    return f"{network.torso}{stack} {sizes}{core}, {network.dtype}"
+    return f"{network.torso} {sizes}, core {network.core} {network.core_size}, {network.dtype}"
 
 
 def number(value: float) -> str:
@@ -201,9 +199,8 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": _num_cores(),
         "devices": [device.device_kind for device in jax.local_devices()],
-        "python": platform.python_version(),
         "system": platform.platform(),
-        "versions": {name: _version(name) for name in _PACKAGES},
+        "versions": {"python": platform.python_version(), **_versions()},
         "commit": commit(),
     }
 
@@ -235,8 +232,9 @@ def _processor() -> str:
     return next(names, platform.processor())
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in ("seedrl", "jax", "jaxlib", "grpcio", "numpy", "gymnasium", "ale-py", "flax"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found

@@ -26,10 +26,7 @@ from learner.extras.bench.measuring import (
 )
 from learner.extras.bench.system import Interval, RawStepping, System
 from learner.extras.bench.workloads import Workload
-from seedrl.agents.impala import ImpalaConfig
-from seedrl.agents.ppo import PpoConfig
 from seedrl.config import Config, LaunchConfig
-from seedrl.networks.config import ActorCriticConfig
 
 # The figures, and the parts of which the limit of each is composed.
 FIGURES = {
@@ -40,13 +37,11 @@ _LATENCIES = ("reply_ms_p50", "reply_ms_p95", "reply_ms_p99", "batch_fill")
 
 
 def run(pace: Pace) -> Iterator[Result]:
-    """R2D2 on Pong, 64 environments a message, then on CartPole, replay ratio 1; IMPALA and PPO."""
-    of_all: list[tuple[Workload, float | None, float]] = [(pong(), 0.85, 0.85)]
-    of_all += [(cartpole(), None, 0.7)]
-    of_all += [(workload, None, 0.85) for workload in on_policy_workloads()]
-    for workload, acting, learning in of_all:
-        targets = {"acting": acting, "learning": learning}
-        yield from apart(workload.config, results, workload, pace, targets=targets)
+    """R2D2 on Pong, 64 environments a message, then on CartPole, replay ratio 1."""
+    targets: dict[str, float | None] = {"acting": 0.85, "learning": 0.85}
+    yield from apart(pong().config, results, pong(), pace, targets=targets)
+    targets = {"acting": None, "learning": 0.7}
+    yield from apart(cartpole().config, results, cartpole(), pace, targets=targets)
 
 
 def pong() -> Workload:
@@ -69,25 +64,6 @@ def cartpole() -> Workload:
         min_steps=20_480,
         batch_sequences=64,
     )
-
-
-def on_policy_workloads() -> Iterator[Workload]:
-    """IMPALA and PPO, asynchronous, in rollouts of 32 rows; each row goes through one update.
-
-    CartPole as above, with two layers of 64; Pong with the Nature network, 32 environments a
-    message.
-    """
-    small = ActorCriticConfig(torso="mlp", torso_sizes=(64, 64), core="none")
-    nature = ActorCriticConfig(torso="nature", torso_sizes=(512,), core="none")
-    of_pong = LaunchConfig(env_servers=1, envs_per_server=64, groups=2)
-    for workload, batch_rows, launch, network in (
-        (workloads.cartpole(), 4096, cartpole().config.launch, small),
-        (workloads.pong(), 1024, of_pong, nature),
-    ):
-        impala = ImpalaConfig(network=network, unroll=31)
-        ppo = PpoConfig(network=network, unroll=31, epochs=1, minibatches=1)
-        for agent in (impala, ppo):
-            yield workloads.on_policy(workload, agent, batch_rows=batch_rows, launch=launch)
 
 
 def results(
@@ -159,12 +135,11 @@ def config_of(config: Config, key: str) -> Config:
 
 def described(workload: Workload, key: str) -> dict[str, Any]:
     config, launch = workload.config, workload.config.launch
-    environment, _, _ = workload.name.partition(" by ")
     batch, ratio = f"{config.learning.batch_sequences} sequences", {"replay_ratio": 0.0}
     return conditions(
         config,
         messages=f"{launch.envs_per_server // launch.groups} environments each",
-        environments=f"{launch.env_servers} x {launch.envs_per_server} {environment}",
+        environments=f"{launch.env_servers} x {launch.envs_per_server} {workload.name}",
         **({"batch": batch} if key == "learning" else ratio),
     )
 

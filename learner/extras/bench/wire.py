@@ -16,7 +16,7 @@ from learner.extras.bench.measuring import Pace, Result, growth, interleave, spr
 from learner.extras.bench.system import ANY_PORT, ServedFleet
 from learner.processes.env_servers import Child, child_environment, socket_address
 from learner.serving.hub import Hub
-from seedrl import config_io
+from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig
 from seedrl.timing import POLL_SECONDS, WARNING_SECONDS
 from seedrl.wire.framing import (
@@ -152,7 +152,7 @@ def config(messages: Messages, *, env_servers: int, local_link: bool = True) -> 
             arguments=json.dumps(arguments),
             vectorization="native",
         ),
-        agent=config_io.load("cartpole_r2d2").agent,  # which is never built
+        agent=R2D2Config(burn_in=0, unroll=1, n_steps=1, stride=1),  # which is never built
         launch=LaunchConfig(
             env_servers=env_servers,
             envs_per_server=_GROUPS * messages.num_envs,

@@ -2,11 +2,9 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from seedrl import config_io
 from seedrl.config import Config, LaunchConfig
-from seedrl.replay.queue import QueueConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
 # Steps of a run whose end no measurement reaches.
@@ -36,22 +34,6 @@ def cartpole() -> Workload:
     """CartPole with the settings of `cartpole_r2d2`."""
     spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
     return Workload(name="CartPole", config=config_io.load("cartpole_r2d2"), spec=spec)
-
-
-def on_policy(workload: Workload, agent: Any, *, batch_rows: int, launch: LaunchConfig) -> Workload:
-    """The workload with an agent of the on-policy queue, whose updates take `batch_rows` rows."""
-    config = workload.config
-    learning = dataclasses.replace(
-        config.learning,
-        batch_sequences=batch_rows // agent.window.length,
-        num_devices=1,
-        total_steps=ENDLESS,
-    )
-    changed = dataclasses.replace(
-        config, agent=agent, replay=QueueConfig(), learning=learning, launch=launch
-    )
-    name = f"{workload.name} by {type(agent).__name__.removesuffix('Config').upper()}"
-    return dataclasses.replace(workload, name=name, config=changed)
 
 
 def scaled(

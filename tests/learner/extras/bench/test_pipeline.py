@@ -1,13 +1,11 @@
 """The pipeline's benchmark: what it counts went through the whole system."""
 
 import dataclasses
-import math
 from collections.abc import Iterator
 
 import pytest
 
 from learner.extras.bench import pipeline
-from learner.extras.bench.bare import BareUpdate
 from learner.extras.bench.measuring import Pace
 from learner.extras.bench.system import Interval, ServedFleet, System
 from learner.extras.bench.workloads import Workload
@@ -96,14 +94,6 @@ def test_a_measurement_has_all_rows_of_all_figures(small: Workload, pace: Pace) 
     assert all(rate > 0 for rates in measured.values() for rate in rates)
 
 
-@pytest.mark.parametrize(
-    "workload", [pipeline.pong(), pipeline.cartpole(), *pipeline.on_policy_workloads()]
-)
+@pytest.mark.parametrize("workload", [pipeline.pong(), pipeline.cartpole()])
 def test_what_is_measured_is_a_configuration_that_runs(workload: Workload) -> None:
     check(ServedFleet(workload.config).config)
-
-
-def test_a_bare_update_of_the_on_policy_queue_learns_its_whole_batch() -> None:
-    update = BareUpdate(next(pipeline.on_policy_workloads()))
-    assert update.learn() == update.steps == 4096
-    assert math.isfinite(update.update()["loss"])

@@ -5,7 +5,6 @@ else's: its classes are looked up in seedrl and among the modules that are impor
 other code needs `allow`.
 """
 
-import ast
 import dataclasses
 import difflib
 import fnmatch
@@ -43,9 +42,8 @@ _FILE_PREFIX = "config-file:"  # start of the module names of configuration file
 _OWN_FACTORIES = "envs_server.envs.*"
 _MOST_BYTES = 2**24  # of a saved config
 
-# Folders of the config files loaded so far, in the order in which they are on the path.
+# Trusted folders (of config files, and allowed ones), in the order in which they are on the path.
 _folders: list[str] = []
-_allowed_folders: set[Path] = set()
 _allowed_names: set[str] = set()
 
 
@@ -100,8 +98,7 @@ def bundled_names() -> list[str]:
 def summary(name: str) -> str:
     """The first line of a bundled configuration's docstring, without a stop; nothing is run."""
     source = (bundled_folder() / f"{name}.py").read_text()
-    docstring = ast.get_docstring(ast.parse(source)) or ""
-    return docstring.partition("\n")[0].rstrip(".")
+    return source.partition("\n")[0].strip('".')
 
 
 def _resolve(name_or_path: str) -> Path:
@@ -151,10 +148,6 @@ def from_json(text: str) -> Config:
     """
     folders, tree = _document(text)
     passed_over = [folder for folder in folders if not _is_allowed(Path(folder))]
-    for folder in folders:
-        if folder not in passed_over:
-            import_from(Path(folder))
-    check_names(text)
     config = _decode("config", tree, passed_over)
     if not isinstance(config, Config):
         raise ConfigError(f"expected a saved Config, got a {type(config).__name__}")
@@ -177,26 +170,6 @@ def of_run(folder: Path) -> Config:
             text = f"expected the folder of a run, got {folder}: {in_one_line(error)}"
         raise ConfigError(text) from error
     return from_json(content.decode(errors="replace"))
-
-
-def check_names(text: str) -> None:
-    """Raises ConfigError for a saved config of an earlier version, whose fields had other names."""
-    _, tree = _document(text)
-    sections = dict(tree) if isinstance(tree, dict) else {}
-    agent = sections.get("agent")
-    if not (isinstance(agent, dict) and str(agent.get("type")).startswith("seedrl.")):
-        sections.pop("agent", None)  # a user's own agent may have a field of any name
-    renamed = [
-        f"{old} is now {new}"
-        for old, new in RENAMED.items()
-        for section, _, name in [old.partition(".")]
-        if isinstance(sections.get(section), dict) and name in sections[section]
-    ]
-    if renamed:
-        raise ConfigError(
-            f"expected a config of this version, got fields with earlier names: "
-            f"{', '.join(renamed)}; rename them in config.json or, to train on, start a new workdir"
-        )
 
 
 def difference(expected: str, got: str) -> list[str]:
@@ -283,8 +256,7 @@ def _decode(path: str, tree: Any, passed_over: Sequence[str]) -> Any:
         return found(**values)
     # A class may be a user's own, and raise anything.
     except Exception as error:
-        name = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
-        raise ConfigError(f"{path}: {name}{error}") from error
+        raise ConfigError(f"{path}: {_described(error)}") from error
 
 
 def _decode_items(path: str, items: Any, passed_over: Sequence[str]) -> Any:
@@ -324,9 +296,9 @@ def allow(*allowed: str | Path) -> None:
         `package.module:name`.
     """
     for each in allowed:
-        path = Path(each)
+        path = Path(each).resolve()
         if path.exists():
-            _allowed_folders.add(path.resolve() if path.is_dir() else path.resolve().parent)
+            import_from(path if path.is_dir() else path.parent)
         else:
             _allowed_names.add(str(each))
 
@@ -352,9 +324,7 @@ def require_factories(names: Iterable[str]) -> None:
     Installed ones too: some installed functions run their arguments.
     """
     refused = [
-        name
-        for name in names
-        if ":" in name and not (_is_named(name) or _lies_in(name, _allowed_folders))
+        name for name in names if ":" in name and not (_is_named(name) or _lies_in(name, _folders))
     ]
     if refused:
         words = " ".join(dict.fromkeys(refused))
@@ -365,7 +335,7 @@ def require_factories(names: Iterable[str]) -> None:
 
 
 def import_folders() -> tuple[str, ...]:
-    """The folders of the files loaded so far, in the order in which they are on the path."""
+    """The trusted folders, in the order in which they are on the path."""
     return tuple(_folders)
 
 
@@ -410,9 +380,9 @@ def _trusted_module(name: str, class_name: str, passed_over: Sequence[str]) -> M
     elif name in sys.modules:
         return sys.modules[name]
     else:
-        for folder in (*map(Path, _folders), *_allowed_folders):
+        for folder in map(Path, _folders):
             if _lies_directly_in(name, folder):
-                import_from(folder)  # else a namesake in the current folder might come before it
+                import_from(folder)  # a namesake may have come before it on the path since
                 return importlib.import_module(name)
         is_ours = name.startswith("seedrl.") and not name.endswith("__main__")
         if is_ours or _is_named(class_name):
@@ -425,7 +395,7 @@ def _trusted_module(name: str, class_name: str, passed_over: Sequence[str]) -> M
 
 
 def _is_allowed(folder: Path) -> bool:
-    return folder.resolve() in _allowed_folders or str(folder) in _folders
+    return str(folder.resolve()) in _folders
 
 
 def _is_named(name: str) -> bool:
@@ -471,9 +441,13 @@ def _with_place(path: Path, error: BaseException) -> str:
     place = own_place(error) or str(path)
     if isinstance(error, ImportError) and (missing := extras.describe(error)):
         return f"{place}: {missing}"
+    return f"{place}: {_described(error)}"
+
+
+def _described(error: BaseException) -> str:
+    """The error in one line, with the new name of an unknown field that had another one."""
     text = " ".join(str(error).split())
     if unknown := re.search(r"unexpected keyword argument '(\w+)'", text):
         renamed = [old for old in RENAMED if old.endswith(f".{unknown[1]}")]
         text += "".join(f"; {old} is now {RENAMED[old]}" for old in renamed)
-    kind = "" if isinstance(error, ConfigError) else f"{type(error).__name__}: "
-    return f"{place}: {kind}{text}"
+    return text if isinstance(error, ConfigError) else f"{type(error).__name__}: {text}"

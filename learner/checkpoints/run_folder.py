@@ -105,7 +105,6 @@ def _require_sound(checkpoint: Checkpoint) -> None:
     meta = checkpoint.meta
     limiter = meta.get("limiter", {})
     try:
-        config_io.check_names(meta["config"])
         for name, value in {**limiter, **meta.get("totals", {})}.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
                 raise ValueError(f"{name} is {value!r:.80}")

@@ -25,7 +25,6 @@ SAVED = config_io.to_json(CARTPOLE)
 def _isolated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(config_io, "_folders", [])
-    monkeypatch.setattr(config_io, "_allowed_folders", set())
     monkeypatch.setattr(config_io, "_allowed_names", set())
 
 

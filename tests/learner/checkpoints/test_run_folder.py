@@ -13,7 +13,7 @@ from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_io import to_json
-from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
+from seedrl.errors import AddressInUseError, CheckpointError
 
 CONFIG = to_json(Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config()))
 META: dict[str, Any] = {
@@ -85,27 +85,19 @@ def test_resuming_takes_the_newest_intact_checkpoint_unless_told_never(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("change", "error"),
+    "change",
     [
-        (
-            {"config": CONFIG.replace('"schedule": "asynchronous"', '"lock_step": false')},
-            ConfigError,
-        ),
-        ({"config": "{"}, UserError),
-        ({"config": "[]"}, UserError),
-        ({"config": None}, CheckpointError),
-        ({"limiter": {"env_steps": 10**15}}, CheckpointError),
-        ({"limiter": {"env_steps": "many"}}, CheckpointError),
-        ({"totals": {"episodes": None}}, CheckpointError),
+        {"limiter": {"env_steps": 10**15}},
+        {"limiter": {"env_steps": "many"}},
+        {"totals": {"episodes": None}},
     ],
 )
 def test_a_run_does_not_go_on_from_records_that_cannot_be_those_of_a_run(
-    tmp_path: Path, change: dict[str, Any], error: type[Exception]
+    tmp_path: Path, change: dict[str, Any]
 ) -> None:
     folder = RunFolder(tmp_path)
-    meta = {name: value for name, value in {**META, **change}.items() if value is not None}
-    _save(folder, 3, meta)
-    with pytest.raises(error) as caught:
+    _save(folder, 3, {**META, **change})
+    with pytest.raises(CheckpointError) as caught:
         folder.checkpoint("auto")
     folder.close()
     assert "\n" not in str(caught.value)

@@ -49,17 +49,11 @@ NAME = re.compile(r"(\d{12,})(\.replaced)?")
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint whose files were verified.
+    """A checkpoint whose files were verified."""
 
-    Attributes:
-      step: number of updates under which it was saved.
-      path: its directory.
-      meta: the records of its writer; a missing key raises CheckpointError.
-    """
-
-    step: int
+    step: int  # number of updates under which it was saved
     path: Path
-    meta: dict[str, Any]
+    meta: dict[str, Any]  # the records of its writer; a missing key raises CheckpointError
 
 
 # Saving
@@ -78,7 +72,7 @@ def save(
 
     Args:
       directory: created if it does not exist.
-      step: non-negative; the newest checkpoint is the one with the greatest.
+      step: number of updates; the newest checkpoint has the greatest.
       arrays: trees of numpy or JAX arrays or scalars by name, `params` and others. PRNG keys as raw
         `uint32` key data.
       meta: anything that JSON can hold, without NaN.
@@ -200,16 +194,10 @@ def choose(
     or_best: bool = False,
     parts: Collection[str] = (),
 ) -> Checkpoint:
-    """An intact checkpoint in the folder of a run: by default the newest.
+    """The newest intact checkpoint of a run, that of `step`, or the best one (`is_best`).
 
-    Args:
-      workdir: the run's folder.
-      step: chooses the checkpoint of this step (updates), which may be the best one.
-      is_best: chooses the best one; `step` is ignored.
-      or_best: takes the best one if no other is saved.
-      parts: verifies only these files and folders of it, such as `PARAMS`; by default all.
-
-    Raises CheckpointError if there is none.
+    `or_best` takes the best one if no other is saved; `parts`: see `latest`. Raises CheckpointError
+    if there is none.
     """
     directory = workdir / "checkpoints"
     if is_best:
@@ -237,15 +225,12 @@ def latest(
 ) -> Checkpoint | None:
     """The newest intact checkpoint (of `step`, if it is given), or None if there are none.
 
-    Skipped damaged ones are logged as errors, one line each. Raises CheckpointError if there are
-    checkpoints but none is intact, or one may not be read or has another format: that is no damage.
+    Verifies only `parts` of it, such as `PARAMS`; by default all. Skipped damaged ones are logged
+    as errors, one line each; `sets_aside` renames them to `damaged-*`, for the process that resumes
+    and saves: they must not count as kept, or an older intact one would be deleted.
 
-    Args:
-      directory: of the checkpoints; it is only read, unless `sets_aside`.
-      parts: verifies only these files and folders, such as `PARAMS`; by default all.
-      step: considers only the checkpoint of this step.
-      sets_aside: renames skipped ones to `damaged-*`. For the process that resumes and saves: they
-        must not count as kept, or an older intact one would be deleted because of them.
+    Raises CheckpointError if there are checkpoints but none is intact, or one may not be read or
+    has another format: that is no damage.
     """
     problems: list[tuple[Path, str]] = []
     for number, path in reversed(_listed(directory)):
@@ -275,7 +260,6 @@ def best(workdir: Path, parts: Collection[str] = ()) -> Checkpoint | None:
 
 
 def best_directory(workdir: Path) -> Path:
-    """Where the best checkpoint is."""
     return workdir / "checkpoints" / "best"
 
 

@@ -53,14 +53,9 @@ _allowed_names: set[str] = set()
 def load(name_or_path: str | Path) -> Config:
     """The configuration of a Python file with `config() -> Config`, or of a run's `config.json`.
 
-    The Python file may import from its own folder, like a script.
-
-    Args:
-      name_or_path: the path of such a file (it ends in `.py` or `.json`), or the name of a bundled
-        one.
-
-    Raises ConfigError: there is no such file or name, the file raises or has no fitting `config()`,
-    or a field holds a value of another type.
+    Takes the path of such a file (`.py` or `.json`), which may import from its own folder like a
+    script, or the name of a bundled one. Raises ConfigError: there is no such file or name, the
+    file raises or has no fitting `config()`, or a field holds a value of another type.
     """
     path = _resolve(str(name_or_path))
     if path.suffix == ".json":
@@ -84,14 +79,12 @@ def load(name_or_path: str | Path) -> Config:
 
 
 def bundled_folder() -> Path:
-    """The folder of the bundled configurations, in a checkout and in an installed wheel."""
     package = Path(seedrl.__file__).resolve().parent
-    installed = package / "configs"
+    installed = package / "configs"  # in a wheel
     return installed if installed.is_dir() else package.parent / "configs"
 
 
 def bundled_names() -> list[str]:
-    """The names of the bundled configurations, sorted."""
     return sorted(path.stem for path in bundled_folder().glob("*.py"))
 
 
@@ -290,10 +283,8 @@ def _find_type(path: str, name: Any, passed_over: Sequence[str]) -> Any:
 def allow(*allowed: str | Path) -> None:
     """Admits, in this process, code that the files of a run name.
 
-    Args:
-      allowed: folders, which admit the Python files directly in them, or one of such files; or
-        patterns (`*`, `?`) for names of environments' factories and of classes,
-        `package.module:name`.
+    Folders admit the Python files directly in them, as does one of such files; patterns (`*`, `?`)
+    admit names of environments' factories and of classes, `package.module:name`.
     """
     for each in allowed:
         path = Path(each).resolve()

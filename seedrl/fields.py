@@ -34,13 +34,8 @@ def check_ranges(
 ) -> None:
     """Raises ConfigError for the first field that is out of its range.
 
-    Args:
-      path: where `value` is, for the message, with a dot at its end.
-      value: a dataclass.
-      positive: names of fields, with spaces between them, that must be more than 0.
-      at_least_0, at_least_1: likewise; infinity is allowed.
-      fractions: from 0 to 1.
-      below_1: from 0 to less than 1.
+    Each range has the names of its fields, with spaces between them. `path` is the place of
+    `value`, a dataclass, with a dot at its end.
     """
     limits: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
         (positive, "a finite number above 0", lambda number: 0 < number < math.inf),
@@ -60,11 +55,7 @@ def check_types(path: str, value: Any) -> None:
     """Raises ConfigError for the first field, at any depth, that holds a value of another type.
 
     Dataclasses take any value, and the mistake would show as a traceback of the code that computes
-    with it.
-
-    Args:
-      path: where `value` is, for the message, with a dot at its end; "" for the root.
-      value: a dataclass.
+    with it. `path` is the place of `value`, a dataclass, with a dot at its end; "" for the root.
     """
     _check_declared(path.removesuffix("."), type(value))
     try:

@@ -35,21 +35,15 @@ def __dir__() -> list[str]:
 
 
 class PolicyCarry(NamedTuple):
-    """What a policy remembers between two steps of an episode. Pass it on, and do not look inside.
+    """A policy's memory between two steps of an episode. Pass it on, and do not look inside."""
 
-    Attributes:
-      agent: the agent's carry, leaves `[B, ...]`; B is 1 for a single environment.
-      step_type: `[B] uint8`: FIRST until the episode's first observation was seen, then MID.
-      key: PRNG key of the next step.
-    """
-
-    agent: Tree
-    step_type: Array
+    agent: Tree  # leaves `[B, ...]`; B is 1 for a single environment
+    step_type: Array  # `[B] uint8`: FIRST until the episode's first observation was seen, then MID
     key: Array
 
 
 class PolicyStep(NamedTuple):
-    """What a policy does on an observation.
+    """A policy's answer to an observation.
 
     Attributes:
       action: to execute: an int from 0, or `[*shape] float32` within the environment's bounds; of a

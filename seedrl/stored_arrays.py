@@ -61,11 +61,8 @@ def _write_item(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 def read_tree(root: Path, abstract: Mapping[str, Tree]) -> dict[str, Any]:
     """The trees in `root` as numpy arrays in the structure of `abstract`.
 
-    Args:
-      abstract: trees of arrays or `jax.ShapeDtypeStruct` by name. Saved trees of other names are
-        not read.
-
-    Raises CheckpointError that names each path whose presence, shape or dtype differs.
+    `abstract`: arrays or `jax.ShapeDtypeStruct`; saved trees of other names are not read. Raises
+    CheckpointError that names each path whose presence, shape or dtype differs.
     """
     require_fit(root, abstract)
     wanted = _named(abstract)

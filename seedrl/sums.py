@@ -25,11 +25,8 @@ _EARLIER = "manifest.json"  # of formats 1 and 2
 def damage(path: Path, parts: Collection[str] = ()) -> str | None:
     """One line about the first damaged file of a checkpoint; None if it is intact.
 
-    Args:
-      path: of the checkpoint.
-      parts: verifies only these of its files and folders; by default all of them.
-
-    Raises CheckpointError if it may not be read, or has another format.
+    Verifies only `parts`, some of its files and folders; by default all of them. Raises
+    CheckpointError if it may not be read, or has another format.
     """
     listed = path / NAME
     if not listed.exists() and (path / _EARLIER).is_file():

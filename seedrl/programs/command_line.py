@@ -28,34 +28,20 @@ _NAMES = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 
 
 class Flag(NamedTuple):
-    """A flag, or a positional argument, that sets one field.
+    """A flag, or a positional argument, that sets one field."""
 
-    Attributes:
-      path: names of fields, from the root of a tree of dataclasses down to this one.
-      kind: the field's type, without annotations.
-      default: the value without the flag; `dataclasses.MISSING` if it is required.
-      is_positional: True if it is given by its place instead of its name.
-      appends: True if each occurrence adds to the tuple.
-    """
-
-    path: tuple[str, ...]
-    kind: Any
-    default: Any = MISSING
+    path: tuple[str, ...]  # names of fields, from the root of a tree of dataclasses to this one
+    kind: Any  # the field's type, without annotations
+    default: Any = MISSING  # if it is required
     is_positional: bool = False
-    appends: bool = False
+    appends: bool = False  # each occurrence adds to the tuple
 
 
 def read(kind: type[Options], argv: Sequence[str] | None, *, prog: str) -> Options:
     """The dataclass `kind` from a command line, by default this process's own.
 
-    Args:
-      kind: its fields are the flags.
-      argv: the words after the command.
-      prog: name of the command, for messages.
-
-    Raises:
-      ConfigError: an unknown flag, a value that does not fit, or one that is missing: one line.
-      SystemExit: help was printed.
+    Raises ConfigError, one line that names the help of `prog`: an unknown flag, a value that does
+    not fit, or one that is missing; SystemExit if help was printed.
     """
     words = sys.argv[1:] if argv is None else list(argv)
     if "-h" in words or "--help" in words:

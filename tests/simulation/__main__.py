@@ -15,10 +15,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
-# Also sets the compilation cache and the path of the plug-in package, as in the tests.
-from tests.conftest import set_up_jax
-from tests.simulation.learner import CoreLearner
-from tests.simulation.sweep import Sweep, merged, sweep
+# Sets the compilation cache and the path of the plug-in package, as in the tests.
+import tests.conftest  # noqa: F401
+from tests.simulation.sweep import Sweep, merged, sweep_of
 
 
 def main() -> int:
@@ -54,22 +53,12 @@ def _sweeps(kind: str, first: int, num_seeds: int, at_once: int, workers: int) -
     # New programs, never forks: jax has threads.
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         begins = range(first, last, at_once)
-        tasks = [pool.submit(_sweep, kind, begin, min(begin + at_once, last)) for begin in begins]
+        tasks = [pool.submit(sweep_of, kind, begin, min(begin + at_once, last)) for begin in begins]
         for task in as_completed(tasks):
             found = task.result()
             num_done += found.seeds
             print(f"{num_done} of {num_seeds}", file=sys.stderr, flush=True)
             yield found
-
-
-def _sweep(kind: str, begin: int, end: int) -> Sweep:
-    """In a process of the pool: sets up a device only where one is needed."""
-    if kind == "core":
-        return sweep(range(begin, end), CoreLearner)
-    set_up_jax()
-    from tests.simulation.program_learner import ProgramLearner
-
-    return sweep(range(begin, end), ProgramLearner)
 
 
 if __name__ == "__main__":

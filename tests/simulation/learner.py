@@ -273,7 +273,7 @@ class CoreLearner:
         observation, *columns = zip(*rows, strict=True)
         return self._world.oracle.check_rows(
             where,
-            observation=np.array(observation),
-            columns=dict(zip(FIELDS, map(np.array, columns), strict=True)),
+            observation=observation,
+            columns=dict(zip(FIELDS, columns, strict=True)),
             carry=carry,
         )

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from tests.simulation.learner import Learner
+from tests.simulation.learner import CoreLearner, Learner
 from tests.simulation.world import World
 
 
@@ -23,13 +23,19 @@ class Sweep(NamedTuple):
     seen: Counter[str]
 
 
-def sweep(seeds: Iterable[int], build: Callable[[World, int, Any], Learner]) -> Sweep:
+# Without faults, at the end of each history: in which the jitted programs learn.
+CALM_SECONDS = 0.12
+
+
+def sweep(
+    seeds: Iterable[int], build: Callable[[World, int, Any], Learner], *, calm_seconds: float = 0.0
+) -> Sweep:
     """Runs the history of every seed."""
     broken: dict[int, list[str]] = {}
     seen: Counter[str] = Counter()
     num_seeds = 0
     for seed in seeds:
-        world = World(seed, build)
+        world = World(seed, build, calm_seconds=calm_seconds)
         rules = world.run()
         if rules:
             broken[seed] = rules[:3]
@@ -42,6 +48,17 @@ def sweep(seeds: Iterable[int], build: Callable[[World, int, Any], Learner]) -> 
         if num_seeds % 50 == 0:
             gc.collect()  # a world is one large circle
     return Sweep(num_seeds, broken, seen)
+
+
+def sweep_of(kind: str, first: int, end: int) -> Sweep:
+    """Of learners of a kind, in a process of its own: it sets up a device only if one is needed."""
+    if kind == "core":
+        return sweep(range(first, end), CoreLearner)
+    from tests.conftest import set_up_jax
+    from tests.simulation.program_learner import ProgramLearner
+
+    set_up_jax()
+    return sweep(range(first, end), ProgramLearner, calm_seconds=CALM_SECONDS)
 
 
 def merged(sweeps: Iterable[Sweep]) -> Sweep:

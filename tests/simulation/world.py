@@ -14,7 +14,6 @@ from tests.simulation.env_server import KEEPALIVE_SECONDS, Process, SimulatedCon
 from tests.simulation.learner import (
     LENGTHS,
     NUM_SLOTS,
-    TRAINING_SLOTS,
     Learner,
     check_ledger,
     settle,
@@ -29,9 +28,8 @@ _ACT_SECONDS = 0.0005
 _LEARN_SECONDS = 0.003
 _SAVE_SECONDS = 0.02
 _LEDGER_SECONDS = 0.01
-# After the last fault: for everybody to be back, and then to get ahead.
-_RECOVERY_SECONDS = 0.1
-_PROGRESS_SECONDS = 0.03
+# After the last fault: in one of these periods, one after another, everybody must be back.
+_RECOVERY_PERIODS, _PERIOD_SECONDS = 5, 0.03
 # For the last messages to arrive, and the last batch to be answered.
 _REST_SECONDS = 0.02
 
@@ -53,6 +51,7 @@ class World:
         build: Callable[["World", int, Any], Learner],
         *,
         seconds: float = 0.08,
+        calm_seconds: float = 0.0,
         drawn: faults.Faults | None = None,
     ):
         self.seed = seed
@@ -64,7 +63,7 @@ class World:
         self.drawn = self.faults
         self.connections: list[SimulatedConnection] = []
         self._build = build
-        self._seconds = seconds
+        self._seconds, self._calm_seconds = seconds, calm_seconds
         self._session = 1
         self._saved: Any = None
         self._is_computing = False
@@ -98,8 +97,11 @@ class World:
     def end(self) -> list[str]:
         """No more faults: everybody must recover; then stops all, and looks at what is left."""
         self.faults = faults.Faults()
-        self.timeline.run(self.timeline.now + _RECOVERY_SECONDS)
-        self._check_progress()
+        self.timeline.run(self.timeline.now + self._calm_seconds)
+        for _ in range(_RECOVERY_PERIODS):
+            if not (broken := self._progress()):
+                break
+        self.oracle.broken += broken
         self._come_to_rest()
         return self.oracle.broken
 
@@ -212,22 +214,22 @@ class World:
         if not any(rate for text, rate in fault_of.items() if text in error.details):
             self.oracle.broken.append(f"the learner ended a stream: {error.details}")
 
-    def _check_progress(self) -> None:
-        """Once the faults have ended, every slot that can be leased is, and gets ahead."""
+    def _progress(self) -> list[str]:
+        """A period; why not every slot that can be leased is, and gets ahead, all of the time."""
         slots = self.learner.hub._serving.slots
-        before = slots.rows.copy()
-        epochs = slots.epochs.copy()
-        self.timeline.run(self.timeline.now + _PROGRESS_SECONDS)
+        before, epochs = slots.rows.copy(), slots.epochs.copy()
+        self.timeline.run(self.timeline.now + _PERIOD_SECONDS)
         offered = sum(process.offer.num_envs for process in self._processes)
         live = self.learner.hub.live_slots("training").tolist()
         num_live = len(live) + len(self.learner.hub.live_slots("evaluation"))
+        broken = []
         if num_live < min(offered, NUM_SLOTS):
-            self.oracle.broken.append(f"{num_live} slots are leased, {offered} were offered")
-        for slot in live:
-            if slot < TRAINING_SLOTS and slots.rows[slot] == before[slot]:
-                self.oracle.broken.append(f"slot {slot} does not get ahead")
+            broken.append(f"{num_live} slots are leased, {offered} were offered")
+        if behind := [slot for slot in live if slots.rows[slot] == before[slot]]:
+            broken.append(f"slots {behind} do not get ahead")
         if (slots.epochs != epochs).any():
-            self.oracle.broken.append("a stream broke although nothing was wrong")
+            broken.append("a stream broke although nothing was wrong")
+        return broken
 
     def _come_to_rest(self) -> None:
         for process in self._processes:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from learner.acting.evaluator import Score
 from learner.multihost.agreement import Hosts
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest
-from learner.report.panel import score
 from learner.report.status import ERROR, NOT_FINITE, STOPPED, THREAD_DIED
+from learner.report.terminal import score
 from learner.runtime.worker import Deaths
 from learner.schedule import Session
 from learner.serving.server import Service

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from learner.report.events import EventSink
-from learner.report.panel import score
 from learner.report.status import EvaluationStatus
+from learner.report.terminal import score
 from learner.schedule import Session
 from seedrl.config import Config
 from seedrl.timing import WARNING_SECONDS

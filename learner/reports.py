@@ -20,8 +20,6 @@ from learner.report.env_servers import EnvServers
 from learner.report.events import Events, EventSink
 from learner.report.history import draw_within
 from learner.report.metrics import Metrics
-from learner.report.panel import duration
-from learner.report.progress import Progress
 from learner.report.status import (
     ERROR,
     INTERVAL_SECONDS,
@@ -31,6 +29,7 @@ from learner.report.status import (
     Status,
     write_status,
 )
+from learner.report.terminal import Progress, duration
 from learner.report.writers import WeightsAndBiases
 from learner.runtime.watchdog import exit_deadline
 from learner.schedule import Session

@@ -37,8 +37,8 @@ from learner.multihost.topology import ALONE, Topology
 from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_process
 from learner.progress_reporter import ProgressReporter
-from learner.report.status import EvaluationStatus
-from learner.report.summary import Summary
+from learner.report.status import EvaluationStatus, Status
+from learner.report.terminal import Summary
 from learner.reports import Reports, open_reports
 from learner.runtime.watchdog import exit_deadline
 from learner.runtime.worker import Deaths
@@ -183,7 +183,8 @@ def train(
                 loop.end()
         if topology.is_first:
             reports.draw_curve(config, folder, stop.seconds_to_end())
-        return _summary(config, loop, folder, time.monotonic() - started, stop.command)
+        status, seconds = reports.live.now(), time.monotonic() - started
+        return _summary(config, session, status, folder, seconds, stop.command)
 
 
 def _start_from(
@@ -254,8 +255,6 @@ class TrainLoop:
 
     Attributes:
       progress: what the session has reached.
-      reason: why the run has ended, in words.
-      last: the metrics of the last report, completed by those of the one before.
     """
 
     def __init__(
@@ -293,8 +292,6 @@ class TrainLoop:
         )
         reports.live.progress = self.progress
         self._next_report = time.monotonic() + config.logging.interval_seconds
-        self.last: dict[str, float] = {}
-        self.reason = ""
         self._residues: list[str] = []  # what has ended the run
         self._hosts = session.system.hosts
         self._shared_end = SharedEnd(self._hosts)
@@ -312,7 +309,7 @@ class TrainLoop:
             now = time.monotonic()
             if now >= self._next_report:
                 self._next_report = now + self._config.logging.interval_seconds
-                self.last = self._report()
+                self._report()
                 self._residues = self.session.residues()
                 if self._residues:
                     break  # experience may be mixed up: no more learning from it
@@ -370,17 +367,15 @@ class TrainLoop:
         )
 
     def _report_end(self, ended: EndOfRun | None) -> None:
-        self.reason = self._shared_end.reason or self._why(ended)
-        self._reports.end(self.reason)
+        self._reports.end(self._shared_end.reason or self._why(ended))
 
-    def _report(self) -> dict[str, float]:
+    def _report(self) -> None:
         self.session.set_gauges()
         values = self._reports.metrics.flush(
             env_steps=self.session.acting.training_steps, updates=self.session.learning.updates
         )
         self._reports.live.metrics = self._reports.live.metrics | values
         self._reports.progress.update(values)
-        return values
 
     def _stop_and_save(self, ended: EndOfRun | None) -> None:
         # First the threads end, then the state is read (nobody owns it any more), and env servers
@@ -395,7 +390,7 @@ class TrainLoop:
         try:
             if can_save:
                 self._checkpointer.save_the_end()
-            self.last |= self._report()
+            self._report()
         finally:
             if ended in (EndOfRun.CONFIRMED, EndOfRun.ALL_STEPS) and not self._stop.is_set():
                 self._service.finish("training is over")
@@ -431,20 +426,17 @@ class TrainLoop:
 
 
 def _summary(
-    config: Config, loop: TrainLoop, folder: RunFolder, wall_seconds: float, command: str
+    config: Config,
+    session: Session,
+    status: Status,
+    folder: RunFolder,
+    wall_seconds: float,
+    command: str,
 ) -> Summary:
-    session, best = loop.session, folder.best()
-    confirmed = session.evaluator.confirmed
+    confirmed, best = session.evaluator.confirmed, folder.best()
     return Summary(
-        reason=loop.reason,
-        last=loop.progress.last,
-        best=loop.progress.best,
-        env_steps=session.acting.training_steps,
-        total_steps=config.learning.total_steps,
-        target_return=config.evaluation.target_return,
+        status=status,
         wall_seconds=wall_seconds,
-        metrics=loop.last,
-        updates=session.learning.updates,
         workdir=folder.path,
         confirmed_updates=None if confirmed is None else confirmed.frozen.version,
         best_return=None if best is None else best_return(best),

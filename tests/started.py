@@ -176,7 +176,7 @@ def _import() -> None:
     from jax._src import xla_bridge
 
     import envs_server.client  # noqa: F401
-    import learner.report.progress
+    import learner.report.terminal
     import learner.train  # noqa: F401
     import seedrl.agents.r2d2  # noqa: F401
 

@@ -16,7 +16,7 @@ from learner.cli.arguments import parse, require_at_least
 from learner.extras.experiment import Experiment, Outcome, PlannedRun, check_same, read_grid
 from learner.processes.stop import stop_on_signals
 from learner.report.output import tolerating_lost_output
-from learner.report.panel import score
+from learner.report.terminal import score
 from seedrl.errors import AddressInUseError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras

@@ -14,7 +14,7 @@ from typing import Literal
 from learner.cli import certificates
 from learner.cli.arguments import parse
 from learner.processes import env_servers
-from learner.report.summary import resuming
+from learner.report.terminal import resuming
 from seedrl import config_io
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError

@@ -6,6 +6,7 @@ import gc
 import logging
 import secrets
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -141,6 +142,7 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
     workdir = options.workdir or Path("runs") / f"{name}__{config.seed}__{now}"
     run_files.keep_private()
     check_free(workdir)
+    is_new = not workdir.exists()
     if _is_stopped(stop):
         return ExitCode.OK
     # Imports gRPC: only once the command line is known to be good.
@@ -160,6 +162,8 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
         started = env_servers.EnvServers(
             words, on_failure=lambda line: stop.set(f"{ENV_SERVERS_FAILED}: {line}")
         )
+        if is_new:
+            stack.callback(_remove_unbegun, workdir)
         # First, so that they import and build while this process imports jax.
         stack.enter_context(started)
         code = _train(options, config, stop, workdir=workdir, name=name)
@@ -199,7 +203,7 @@ def _train(
     gc.disable()
     try:
         # Imports jax: only once the command line is known to be good.
-        from learner.report.progress import print_summary
+        from learner.report.terminal import print_summary
         from learner.train import train
     finally:
         gc.enable()
@@ -246,6 +250,12 @@ def plan(options: TrainOptions, config: Config) -> tuple[Config, env_servers.Fle
         )
     check(dataclasses.replace(config, serving=_with_token(config.serving, _TOKEN)))
     return config, planned
+
+
+def _remove_unbegun(workdir: Path) -> None:
+    """Removes the folder that this command made for a run which never began."""
+    if workdir.is_dir() and not (workdir / run_files.CONFIG).exists():
+        shutil.rmtree(workdir, ignore_errors=True)
 
 
 def _with_token(serving: ServingConfig, path: str) -> ServingConfig:

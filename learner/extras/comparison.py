@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from learner.extras.measured_run import Group, MeasuredRun, Round
 from learner.report.json_lines import plain
-from learner.report.panel import score
+from learner.report.terminal import score
 from seedrl.errors import ConfigError
 
 if TYPE_CHECKING:

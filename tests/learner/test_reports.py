@@ -21,7 +21,7 @@ from learner.reports import Reports, StandStill, StatusWriter, waited_for
 from seedrl.checkpoints import Checkpoint
 from seedrl.config_io import load
 from tests.learner.report.listener import Heard
-from tests.learner.report.test_panel import STATUS, env_server
+from tests.learner.report.test_terminal import STATUS, env_server
 from tests.patience import SECONDS
 
 

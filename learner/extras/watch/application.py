@@ -3,7 +3,6 @@
 import ipaddress
 import json
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import uvicorn
@@ -48,7 +47,7 @@ def application(folder: Path) -> Starlette:
         ],
         middleware=[Middleware(_Guard)],
     )
-    app.state.feed = Feed(folder)
+    app.state.folder = folder
     return app
 
 
@@ -109,13 +108,9 @@ async def _words(request: Request) -> Response:
 
 
 async def _stream(request: Request) -> Response:
-    messages = _as_events(request.app.state.feed, request.query_params.get("run"))
-    return StreamingResponse(messages, media_type="text/event-stream")
-
-
-async def _as_events(feed: Feed, run: str | None) -> AsyncIterator[str]:
-    async for message in feed.messages(run):
-        yield f"data: {message}\n\n"
+    feed = Feed(request.app.state.folder, request.query_params.get("run"))
+    events = (f"data: {message}\n\n" async for message in feed.messages())
+    return StreamingResponse(events, media_type="text/event-stream")
 
 
 def listen(host: str, port: int) -> socket.socket:

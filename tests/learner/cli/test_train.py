@@ -19,6 +19,7 @@ from learner.cli.main import main
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.config_io import to_json
+from seedrl.errors import ConfigError
 from seedrl.wire.credentials import read_token
 from tests.patience import wait_until
 
@@ -117,6 +118,17 @@ def test_env_servers_that_are_refused_end_the_run_with_their_line(
     assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 2
     assert "no such id" in stage.calls[0].arguments["stop"].by
     assert capsys.readouterr().err == "seedrl: error: no such id\n"
+
+
+@pytest.mark.parametrize("made_before", [False, True])
+def test_the_new_folder_of_a_run_that_never_began_is_removed(
+    stage: Stage, made_before: bool
+) -> None:
+    stage.result = ConfigError("expected something else")
+    if made_before:
+        (stage.path / "w").mkdir()
+    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 2
+    assert (stage.path / "w").exists() == made_before
 
 
 def test_an_address_of_a_flag_or_a_config_file_is_kept_and_has_a_token(stage: Stage) -> None:

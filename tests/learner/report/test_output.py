@@ -15,7 +15,7 @@ needs_full = pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
 PROGRAM = """
 import logging, sys
 from learner.report.output import tolerating_lost_output
-from learner.report.progress import Progress
+from learner.report.terminal import Progress
 with tolerating_lost_output():
     logging.basicConfig(level=logging.INFO)
     progress = Progress()

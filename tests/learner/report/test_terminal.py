@@ -1,16 +1,24 @@
-"""What a person sees of a run that is under way, with and without a terminal."""
+"""What a person sees of a run, with and without a terminal, and of its end."""
 
 import dataclasses
 import io
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
 from learner.report.events import Event
-from learner.report.panel import line, rows, score
-from learner.report.progress import Progress
 from learner.report.status import EnvServerStatus, EvaluationStatus, Slots, Status
+from learner.report.terminal import (
+    Progress,
+    Summary,
+    line,
+    resume_command,
+    rows,
+    score,
+    summary_rows,
+)
 
 METRICS = {
     "env_steps": 12_345.0,
@@ -148,3 +156,84 @@ def test_a_terminal_shows_a_panel_that_stays_at_the_end() -> None:
     for part in (title, "12,345 of 50,000", "2 with 132", "best 1.000"):
         assert part in last
     assert "a line above" in text(out)
+
+
+SUMMARY = Summary(
+    status=dataclasses.replace(
+        STATUS,
+        reason="all 50,000 steps taken, target 0.95 not reached",
+        env_steps=50_004,
+        updates=4321,
+        metrics={**METRICS, "elapsed_seconds": 82.9, "policy_lag_updates": 2.5},
+    ),
+    wall_seconds=83.2,
+    workdir=Path("/my/run"),
+    command="seedrl train catch_r2d2 --seed 3",
+)
+
+
+def with_(status: dict[str, Any], **changes: Any) -> Summary:
+    changed = dataclasses.replace(SUMMARY.status, **status)
+    return SUMMARY._replace(status=changed, **changes)
+
+
+def rows_of(summary: Summary) -> dict[str, str]:
+    return dict(summary_rows(summary))
+
+
+def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with() -> None:
+    assert rows_of(SUMMARY) == {
+        "ended": "all 50,000 steps taken, target 0.95 not reached (exit code 1: all steps were "
+        "taken, and the target was not confirmed)",
+        "last evaluation": "0.700 over 20 episodes, at 12,000 environment steps",
+        "best evaluation": "1.000 over 20 episodes, at 9,000 environment steps",
+        "environment steps": "50,004 of 50,000, 678/s in the last interval",
+        "updates": "4,321, replay ratio 4.00, 2.5 updates of policy lag",
+        "balance": "environments wait for learning 25% of the time: learning binds",
+        "wall time": "0:01:23",
+        "run folder": "/my/run",
+        "evaluate it": "seedrl evaluate /my/run",
+        "resume it": "seedrl train catch_r2d2 --seed 3 --workdir /my/run "
+        "--learning.total-steps 100000",
+    }
+
+
+def test_a_run_without_an_update_gets_a_hint_unless_its_target_was_confirmed() -> None:
+    assert rows_of(with_({"updates": 0}))["updates"].startswith("none. hint: ")
+    assert rows_of(with_({"updates": 0}, confirmed_updates=0))["updates"] == "none"
+
+
+def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps() -> None:
+    assert SUMMARY.has_missed and not SUMMARY._replace(confirmed_updates=0).has_missed
+    for change in ({"env_steps": 49_999}, {"target_return": None}):
+        assert not with_(change).has_missed
+
+
+@pytest.mark.parametrize(
+    ("command", "env_steps", "confirmed", "expected"),
+    [
+        (
+            "seedrl train x --workdir=other --resume never --init_from runs/zero --seed 1",
+            10,
+            None,
+            "seedrl train x --seed 1 --workdir /my/run",
+        ),
+        (
+            "seedrl train x --learning.total_steps 7",
+            50_000,
+            None,
+            "seedrl train x --workdir /my/run --learning.total-steps 100000",
+        ),
+        (
+            "seedrl train 'my config.py' --evaluation.target_return 3",
+            10,
+            800,
+            "seedrl train 'my config.py' --workdir /my/run --evaluation.target-return None",
+        ),
+    ],
+)
+def test_the_command_that_resumes_is_the_users_own(
+    command: str, env_steps: int, confirmed: int | None, expected: str
+) -> None:
+    summary = with_({"env_steps": env_steps}, command=command, confirmed_updates=confirmed)
+    assert resume_command(summary) == expected

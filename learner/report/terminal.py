@@ -1,0 +1,382 @@
+"""A run on the terminal: live, one line for each interval, or its summary."""
+
+import math
+import shlex
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TextIO, cast
+
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+
+from learner.report.events import Event
+from learner.report.metric_table import METRICS, PERCENTILES, group
+from learner.report.output import TolerantStream
+from learner.report.status import EvaluationStatus, Status
+from seedrl.agents.metric_meanings import TELLING
+
+_STAY = ("return/training",)
+_MOST_OWN = 3
+_SIGNIFICANT = 4
+_LARGE = 1e9
+# Below this share of the time neither side counts as waiting.
+_LEAST_SHARE = 0.05
+_OWN = [*TELLING, *(metric.name for metric in METRICS if metric.group == "agent")]
+
+# Metrics with their formats; a missing one is left out.
+CELLS: dict[str, dict[str, str]] = {
+    "pace": {
+        "replay_ratio": "ratio {:.2f}",
+        "replay_ratio_target": "of {:g}",
+        "policy_lag_updates": "lag {:.1f} updates",
+        "serving_lag_updates": "of which {:.1f} in serving",
+    },
+    "learning": {"loss": "loss {:.3g}", "gradient_norm": "gradient {:.3g}"},
+    "acting": {"batch_fill": "batches {:.0%} full", "inference_ms_p95": "p95 {:.1f} ms"},
+    "replay": {"replay_sequences": "{:,.0f} sequences"},
+    "line": {
+        "env_steps": "{:,.0f} steps",
+        "env_steps_per_second": "{:,.0f}/s",
+        "updates": "{:,.0f} updates",
+        "replay_ratio": "ratio {:.2f}",
+        "policy_lag_updates": "lag {:.1f}",
+        "loss": "loss {:.3g}",
+        "skipped_updates": "{:,.0f} skipped",
+    },
+}
+
+
+def rows(status: Status, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """The panel's rows: label and text."""
+    yield "progress", _progress(status, metrics)
+    yield "return", "   ".join(_returns(status, metrics))
+    yield "env servers", _env_servers(status)
+    updates = f"{status.updates:,}   {status.updates_per_second:,.1f}/s"
+    if skipped := metrics.get("skipped_updates"):
+        updates += f"   {skipped:,.0f} skipped"
+    yield "updates", updates
+    if text := status.reason or _state(status) or binding(metrics):
+        yield "now", text
+    frames = metrics.get("frames_per_second", math.nan)
+    if frames != metrics.get("env_steps_per_second") and math.isfinite(frames):
+        yield "frames", f"{frames:,.0f}/s"
+    for label in ("pace", "learning", "acting", "replay"):
+        cells = list(_cells(label, metrics))
+        if label == "learning":
+            cells += [f"{name} {metrics[name]:.3g}" for name in own_numbers(metrics)]
+        if cells:
+            yield label, "   ".join(cells)
+
+
+def line(metrics: Mapping[str, float], status: Status | None) -> str:
+    """The same, short, if there is no terminal; without a status only the numbers."""
+    cells = list(_cells("line", metrics))
+    if status is None:
+        return "  ".join(cells)
+    if "env_steps" in metrics:
+        cells[0] += f" ({metrics['env_steps'] / status.total_steps:.0%})"
+    if text := _state(status):
+        cells.append(text)
+    return "  ".join((*cells, *_returns(status, metrics, is_short=True)))
+
+
+def own_numbers(metrics: Mapping[str, float]) -> list[str]:
+    """Up to three metrics of the agent: unknown names first, then the most telling ones."""
+    suffixes = ("_per_second", *(f"_p{rank}" for rank in PERCENTILES))
+    own = [
+        name
+        for name, value in metrics.items()
+        if group(name) == "agent"
+        and "/" not in name
+        and not name.endswith(suffixes)
+        and math.isfinite(value)
+    ]
+    return sorted(own, key=lambda name: _OWN.index(name) if name in _OWN else -1)[:_MOST_OWN]
+
+
+def _cells(label: str, metrics: Mapping[str, float]) -> Iterator[str]:
+    for name, form in CELLS[label].items():
+        value = metrics.get(name, math.nan)
+        if math.isfinite(value) and (value or name != "skipped_updates"):
+            yield form.format(value)
+
+
+def _progress(status: Status, metrics: Mapping[str, float]) -> str:
+    share = status.env_steps / status.total_steps
+    text = f"{status.env_steps:,} of {status.total_steps:,} steps ({share:.0%})"
+    text += f"   {status.env_steps_per_second:,.0f}/s"
+    # Over an interval of metrics: from one second to the next it would jump.
+    rate = metrics.get("env_steps_per_second", 0.0)
+    left = status.total_steps - status.env_steps
+    if rate > 0 and left > 0 and not status.reason:
+        text += f"   {duration(left / rate)} left"
+    return text
+
+
+def _returns(
+    status: Status, metrics: Mapping[str, float], *, is_short: bool = False
+) -> Iterator[str]:
+    if "return/training" in metrics:
+        yield f"training {score(metrics['return/training'])}"
+    if (last := status.last_evaluation) is not None:
+        yield f"evaluation {score(last.mean_return)}"
+    if is_short:
+        return
+    best = status.best_evaluation
+    if best is not None and last is not None and best.mean_return > last.mean_return:
+        yield f"best {score(best.mean_return)} at {best.env_steps:,} steps"
+    if status.target_return is not None:
+        yield f"target {status.target_return:g}"
+
+
+def _env_servers(status: Status) -> str:
+    present = [server for server in status.env_servers if server.state != "left"]
+    roles = (status.training_slots, status.evaluation_slots)
+    cells = [
+        f"{len(present)} with {sum(server.environments for server in present)} environments",
+        f"{roles[0].live} of {roles[0].total} train",
+        f"{roles[1].live} of {roles[1].total} evaluate",
+    ]
+    for text, number in (
+        ("waited for", sum(slots.waiting for slots in roles)),
+        ("hung", sum(slots.hung for slots in roles)),
+        ("disabled", sum(server.quarantined for server in present)),
+        ("failures", sum(server.failures for server in status.env_servers)),
+    ):
+        if number:
+            cells.append(f"{number} {text}")
+    return "   ".join(cells)
+
+
+def _state(status: Status) -> str:
+    """What delays the run at present; empty if nothing does."""
+    if status.state == "compiling":
+        return f"compiling for {status.time_seconds - status.state_since_seconds:.0f} s"
+    if status.waiting_for:
+        return f"waiting: {status.waiting_for}"
+    if (playing := status.confirmation) is None:
+        return ""
+    text = f"confirming the target: {playing.ended} of {playing.episodes} episodes"
+    if playing.mean_return is not None:
+        text += f", mean {score(playing.mean_return)}"
+    return f"{text}, on {playing.slots} slot{'s' * (playing.slots != 1)}"
+
+
+def evaluation_text(played: EvaluationStatus | None) -> str:
+    """A round of evaluation in words."""
+    if played is None:
+        return "none"
+    text = f"{score(played.mean_return)} over {played.episodes} episodes"
+    return f"{text}, at {played.env_steps:,} environment steps"
+
+
+def duration(seconds: float) -> str:
+    """`1:02:03`."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"
+
+
+def score(value: float) -> str:
+    """A return with four significant digits, so that 0.95 and 1 differ, and 475 and 480."""
+    if not math.isfinite(value) or abs(value) >= _LARGE:
+        return f"{value:.{_SIGNIFICANT}g}"
+    before_point = 1 if abs(value) < 1 else int(math.log10(abs(value))) + 1
+    return f"{value:,.{max(0, _SIGNIFICANT - before_point)}f}"
+
+
+def binding(metrics: Mapping[str, float]) -> str:
+    """Which side waits for the other, in words; empty if that is not measured."""
+    acting = metrics.get("acting_waits_share")
+    learning = metrics.get("learning_waits_share")
+    if acting is None or learning is None:
+        return ""
+    if max(acting, learning) < _LEAST_SHARE:
+        return "neither waits"
+    if acting > learning:
+        return f"environments wait for learning {acting:.0%} of the time: learning binds"
+    return f"learning waits for environments {learning:.0%} of the time: sampling binds"
+
+
+class Progress:
+    """Shows a run: a live panel on a terminal, else one line for each interval of metrics.
+
+    Its methods may be called by any thread. Returns stay until an episode ends again.
+    """
+
+    def __init__(self, console: Console | None = None):
+        self._console = console if console is not None else _console(sys.stderr)
+        self._lock = threading.Lock()  # guards the three below
+        self._metrics: dict[str, float] = {}
+        self._status: Status | None = None
+        self._live: Live | None = None
+        if self._console.is_terminal:
+            # Without its own thread that refreshes: it could die unnoticed.
+            self._live = Live(self._panel(), console=self._console, auto_refresh=False)
+            self._live.start()
+
+    def look(self, status: Status) -> None:
+        """Takes the state of the run; a terminal shows it at once."""
+        with self._lock:
+            self._status = status
+            if self._live is not None:
+                self._live.update(self._panel(), refresh=True)
+
+    def update(self, metrics: Mapping[str, float]) -> None:
+        """Takes the metrics of an interval, and shows them."""
+        with self._lock:
+            seen = {name: value for name, value in self._metrics.items() if name in _STAY}
+            self._metrics = {**seen, **metrics}
+            if self._live is not None:
+                self._live.update(self._panel())
+                return
+            text = line(self._metrics, self._status)
+        self.log(f"{duration(metrics.get('elapsed_seconds', 0.0))}  {text}")
+
+    def show(self, event: Event) -> None:
+        """Prints an event."""
+        warning = "warning: " if event.is_problem else ""
+        self.log(f"{duration(event.elapsed_seconds)}  {warning}{event.text}")
+
+    def log(self, line: str) -> None:
+        """Prints a line, above the panel if there is one."""
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Leaves the last panel standing and gives the terminal back. May be called twice."""
+        with self._lock:
+            live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def _panel(self) -> Panel:
+        status = self._status
+        if status is None:
+            return Panel("starting", title="seedrl", expand=False)
+        table = Table.grid(padding=(0, 3))
+        for row in rows(status, self._metrics):
+            table.add_row(*row)
+        title = f"{status.config} · {duration(status.elapsed_seconds)} · {status.state}"
+        return Panel(table, title=title, expand=False)
+
+
+class Summary(NamedTuple):
+    """How a training run went.
+
+    Attributes:
+      status: the last one.
+      wall_seconds: of this session, from the start of the learner.
+      workdir: the run folder.
+      confirmed_updates: of the parameters that have reached the target return and confirmed it;
+        None if none have.
+      best_return, best_updates: of the best checkpoint; None and 0 if there is none.
+      command: the command line of the user.
+      to_allow: code that the run's configuration names and that is not installed, for `--allow`.
+    """
+
+    status: Status
+    wall_seconds: float
+    workdir: Path
+    confirmed_updates: int | None = None
+    best_return: float | None = None
+    best_updates: int = 0
+    command: str = ""
+    to_allow: tuple[str, ...] = ()
+
+    @property
+    def has_missed(self) -> bool:
+        """True if all steps were taken without a confirmed target."""
+        status = self.status
+        all_taken = status.env_steps >= status.total_steps
+        return status.target_return is not None and self.confirmed_updates is None and all_taken
+
+
+def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Label and text of each line, with the commands to continue with last."""
+    status, metrics = summary.status, summary.status.metrics
+    missed = " (exit code 1: all steps were taken, and the target was not confirmed)"
+    yield "ended", status.reason + missed * summary.has_missed
+    yield "last evaluation", evaluation_text(status.last_evaluation)
+    if status.best_evaluation != status.last_evaluation:
+        yield "best evaluation", evaluation_text(status.best_evaluation)
+    rate = f"{metrics.get('env_steps_per_second', 0.0):,.0f}/s in the last interval"
+    yield "environment steps", f"{status.env_steps:,} of {status.total_steps:,}, {rate}"
+    yield "updates", _updates(summary)
+    if text := binding(metrics):
+        yield "balance", text
+    run_seconds = metrics.get("elapsed_seconds", 0.0)
+    is_resumed = run_seconds - summary.wall_seconds > 1.0
+    whole = f", {duration(run_seconds)} with earlier sessions" * is_resumed
+    yield "wall time", duration(summary.wall_seconds) + whole
+    folder = shlex.quote(str(summary.workdir))
+    yield "run folder", folder
+    allow = f" {shlex.join(['--allow', *summary.to_allow])}" if summary.to_allow else ""
+    yield "evaluate it", f"seedrl evaluate {folder}{allow}"
+    if summary.best_return is not None:
+        text = f"{score(summary.best_return)} after {summary.best_updates:,} updates"
+        yield "best checkpoint", f"{text}: seedrl evaluate {folder} --best{allow}"
+    yield "resume it", resume_command(summary)
+
+
+def _updates(summary: Summary) -> str:
+    updates, metrics = summary.status.updates, summary.status.metrics
+    if not updates:
+        # Untrained parameters may have reached the target.
+        hint = ". hint: see the warnings above and replay.min_steps"
+        return f"none{hint * (summary.confirmed_updates is None)}"
+    lag = f"{metrics.get('policy_lag_updates', 0.0):.1f} updates of policy lag"
+    ratio = metrics.get("replay_ratio", 0.0)  # an on-policy queue has none
+    return f"{updates:,}, {f'replay ratio {ratio:.2f}, ' * (ratio > 0)}{lag}"
+
+
+def resume_command(summary: Summary) -> str:
+    """The user's command, with the run's folder, and more steps if all were taken.
+
+    A confirmed target is left out: it would end the run at once.
+    """
+    words = resuming(summary.command, summary.workdir)
+    status = summary.status
+    if status.env_steps >= status.total_steps:
+        words = _without(words, ["--learning.total-steps"])
+        words += ["--learning.total-steps", str(2 * status.total_steps)]
+    if summary.confirmed_updates is not None:
+        words = _without(words, ["--evaluation.target-return"])
+        words += ["--evaluation.target-return", "None"]
+    return shlex.join(words)
+
+
+def resuming(command: str, workdir: Path) -> list[str]:
+    """The words of the user's command for the same run: with its folder, from its checkpoint."""
+    words = _without(shlex.split(command), ["--workdir", "--resume", "--init-from"])
+    return [*words, "--workdir", str(workdir)]
+
+
+def _without(words: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """The words of a command line without these flags, and without their values."""
+    kept: list[str] = []
+    is_value = False
+    for word in words:
+        name, equals, _ = word.replace("_", "-").partition("=")
+        if is_value:
+            is_value = False
+        elif name in flags:
+            is_value = not equals
+        else:
+            kept.append(word)
+    return kept
+
+
+def print_summary(summary: Summary) -> None:
+    """Prints how a run went, on stdout."""
+    out = _console(sys.stdout)
+    for label, value in summary_rows(summary):
+        out.print(f"{label:<18} {value}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _console(stream: TextIO) -> Console:
+    # rich ends the process when it cannot write: a run continues without its reader.
+    return Console(file=cast(TextIO, TolerantStream(stream)))

@@ -19,23 +19,15 @@ from seedrl.errors import UserError
 
 
 class EndOfRun(enum.Enum):
-    """Why a run is over; if several hold, the first counts.
+    """Why a run is over; if several hold, the first counts."""
 
-    Attributes:
-      MISTAKE: the user's agent or environment cannot be learned with; the error is one line.
-      FAILED: a thread of the session or of the service has raised an error.
-      STOPPED: by a signal, or by the env servers' failure.
-      NOT_FINITE: too many updates in a row were not finite.
-      CONFIRMED: a second evaluation has confirmed `evaluation.target_return`.
-      ALL_STEPS: `learning.total_steps` environment steps were taken.
-    """
-
+    # The user's agent or environment cannot be learned with; the error is one line.
     MISTAKE = enum.auto()
-    FAILED = enum.auto()
-    STOPPED = enum.auto()
-    NOT_FINITE = enum.auto()
-    CONFIRMED = enum.auto()
-    ALL_STEPS = enum.auto()
+    FAILED = enum.auto()  # a thread of the session or of the service has raised an error
+    STOPPED = enum.auto()  # by a signal, or by the env servers' failure
+    NOT_FINITE = enum.auto()  # too many updates in a row
+    CONFIRMED = enum.auto()  # a second evaluation has confirmed `evaluation.target_return`
+    ALL_STEPS = enum.auto()  # `learning.total_steps` environment steps were taken
 
 
 def end_of_run(
@@ -47,14 +39,7 @@ def end_of_run(
     skipped_in_a_row: int = 0,
     death: tuple[str, BaseException] | None = None,
 ) -> EndOfRun | None:
-    """Why the run is over; None as long as it is not.
-
-    Args:
-      stop: set by SIGTERM and SIGINT.
-      learning: bounds the run.
-      skipped_in_a_row: updates since the last finite one.
-      death: of any other thread.
-    """
+    """Why the run is over; None as long as it is not. `death`: of any other thread."""
     if session.failed.is_set() and isinstance(session.failure, UserError):
         return EndOfRun.MISTAKE
     if session.failed.is_set() or service.failure is not None or death is not None:
@@ -135,22 +120,14 @@ class SharedEnd:
     """Brings the end that this host has come to before the others. Used by the main thread.
 
     Alone it is over at once.
-
-    Attributes:
-      reason: why the run is over for all, in words; empty if that was not agreed.
     """
 
     def __init__(self, hosts: Hosts):
         self._hosts = hosts
-        self.reason = ""
+        self.reason = ""  # why the run is over for all; empty if that was not agreed
 
     def is_over(self, ended: EndOfRun | None, why: Callable[[EndOfRun], str]) -> bool:
-        """Whether this host stops now.
-
-        Args:
-          ended: what it has come to by itself.
-          why: says so in words.
-        """
+        """True if this host stops now; `ended`: what it has come to by itself."""
         agenda = self._hosts.agenda
         if self._hosts.is_alone or ended in _OWN:
             return ended is not None

@@ -18,9 +18,7 @@ _EPISODES_WITHOUT = 20
 class ProgressReporter:
     """Turns what a session's counters show into events. Used by the main thread.
 
-    Attributes:
-      last, best: rounds of evaluation of the run.
-      skipped_in_a_row: updates since the last one that was finite; stays once it ends the run.
+    The acting and the learning thread only raise the counters; nothing here is called by them.
     """
 
     def __init__(
@@ -48,9 +46,11 @@ class ProgressReporter:
         # Of each loss, its count in the last event, and when the next event may be.
         self._warned: dict[str, tuple[int, float]] = {}
         # Counts of updates as they were when the last finite one was seen.
-        self._applied = self._skipped = self.skipped_in_a_row = 0
+        self._applied = self._skipped = 0
+        self.skipped_in_a_row = 0  # since the last finite one; stays once it ends the run
         # Rounds below the target are reported no more often than metrics; `metrics.jsonl` has all.
         self._round_seconds, self._next_round = config.logging.interval_seconds, -math.inf
+        # Rounds of evaluation of the run.
         self.last: EvaluationStatus | None = None
         self.best: EvaluationStatus | None = None
         for played in earlier:

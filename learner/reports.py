@@ -19,7 +19,7 @@ from learner.progress_reporter import ProgressReporter
 from learner.report.env_servers import EnvServers
 from learner.report.events import Events, EventSink
 from learner.report.history import draw_within
-from learner.report.metrics import Metrics
+from learner.report.metrics import Metrics, WeightsAndBiases
 from learner.report.status import (
     ERROR,
     INTERVAL_SECONDS,
@@ -30,7 +30,6 @@ from learner.report.status import (
     write_status,
 )
 from learner.report.terminal import Progress, duration
-from learner.report.writers import WeightsAndBiases
 from learner.runtime.watchdog import exit_deadline
 from learner.schedule import Session
 from learner.serving.hub import Hub
@@ -50,15 +49,8 @@ _logger = logging.getLogger(__name__)
 class StatusWriter:
     """Writes `status.json` once a second, and events as soon as they happen. Owns a thread.
 
-    The main thread sets the attributes below, each by one assignment, and closes this; the thread
+    The main thread sets the public attributes, each by one assignment, and closes this; the thread
     only reads them. An error here is logged, and never ends the run.
-
-    Attributes:
-      name: of the configuration.
-      hub, session, progress: once they exist.
-      metrics: last value of every metric.
-      address: where the run serves.
-      compiling_since: when compilation started, in monotonic seconds; None before.
     """
 
     def __init__(
@@ -76,12 +68,14 @@ class StatusWriter:
         self._events, self._metrics, self._shows = events, metrics, shows
         self._began = time.time()
         self._state_and_since: tuple[State, float] = ("starting", self._began)
+        # Set by the main thread, once they exist.
         self.hub: Hub | None = None
         self.session: Session | None = None
         self.progress: ProgressReporter | None = None
-        self.metrics: dict[str, float] = {}
-        self.address = ""
-        self.compiling_since: float | None = None
+        self.metrics: dict[str, float] = {}  # last value of each
+        self.address = ""  # where the run serves
+        self.compiling_since: float | None = None  # in monotonic seconds
+        # The thread's own.
         self._env_servers = EnvServers()
         self._ending: tuple[State, str] | None = None
         # When, and the environment steps and updates then.

@@ -17,7 +17,7 @@ from typing import TypeVar
 from learner.build import StartFrom, build, build_hub, plan_geometry, replay_text
 from learner.checkpointing import Checkpointer
 from learner.checkpoints.recorder import open_recorder
-from learner.checkpoints.restoring import initial_checkpoint, require_fit, same_agent
+from learner.checkpoints.restoring import initial_checkpoint, require_fit
 from learner.checkpoints.run_folder import Resume, RunFolder
 from learner.checkpoints.run_records import played_rounds
 from learner.checkpoints.saver import Saver, open_saver
@@ -202,12 +202,12 @@ def _start_from(
     require_shared(workdir, hosts, stop)
     plan_geometry(config, topology)  # what it refuses, nothing in the folder can fix
     found = folder.checkpoint(resume) if topology.is_first else None
-    checkpoint = same_agent(common_checkpoint(found, workdir, hosts, stop), config)
+    checkpoint = common_checkpoint(found, workdir, hosts, stop)
+    if checkpoint is not None:
+        require_fit(checkpoint, config)
     is_confirmed = bool(checkpoint and topology.is_first and confirmed_earlier(checkpoint, config))
     if broadcast_flag("confirmed", is_confirmed, hosts, stop):
         return None
-    if checkpoint is not None and "env_spec" in checkpoint.meta:
-        require_fit(checkpoint, config)
     initial = initial_checkpoint(init_from) if init_from and checkpoint is None else None
     return StartFrom(checkpoint, initial)
 

@@ -78,13 +78,13 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
     match command:
         case ["seedrl", "train", *argv]:
             argv = _found(file, argv, folder)
-            options, config = parse(train.TrainOptions, argv, prog="seedrl train")
-            check(options.apply(config))
+            _, config = parse(train.TrainOptions, argv, prog="seedrl train")
+            check(config)
         case ["python", "-m", "learner", *argv]:
             # What serves other machines must be asked for: --bind is part of the check.
             argv = _found(file, argv, folder)
-            served, config = parse(train.LearnerOptions, argv, prog="learner")
-            check(served.apply(config))
+            _, config = parse(train.LearnerOptions, argv, prog="learner")
+            check(config)
         case ["python", "-m", "envs_server", *argv]:
             read_options(argv)
         case ["seedrl", "check-env", *argv]:  # these two become another program

@@ -61,5 +61,5 @@ def _is_locked(folder: Path) -> bool | None:
 
 def _in_use(folder: Path) -> AddressInUseError:
     return AddressInUseError(
-        f"another learner is using {folder.absolute()}; stop it or choose another --workdir"
+        f"another process is using {folder.absolute()}; stop it or choose another --workdir"
     )

@@ -48,38 +48,16 @@ def restore_state(
         return LearnerState(**checkpoints.restore(checkpoint, abstract._asdict()))
 
 
-def same_agent(
-    checkpoint: checkpoints.Checkpoint | None, config: Config
-) -> checkpoints.Checkpoint | None:
-    """`checkpoint`, if there is one: of this config's classes of agent and network.
-
-    Raises CheckpointError if others have learned it, even if their arrays would fit.
-    """
-    if checkpoint is None:
-        return None
-    differences = difference(checkpoint.meta["config"], to_json(config))
-    classes = [line for line in differences if re.match(r"agent\.(\w+\.)*type: ", line)]
-    if not classes:
-        return checkpoint
-    raise CheckpointError(
-        f"{checkpoint.path} does not fit this config: {classes[0]}; start a new workdir or restore "
-        "the config"
-    )
-
-
 def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
     """The checkpoint that another run starts from: the newest, or the best if it is alone.
 
-    Args:
-      workdir: the run's folder, or that of its best checkpoint, which is then meant.
-
-    Raises ConfigError if there is none.
+    `workdir`: the run's folder, or that of its best checkpoint, which is then meant. Raises
+    ConfigError if there is none.
     """
     try:
         run = run_of_best(workdir)
-        if run is not None:
-            return choose(run, is_best=True, parts=checkpoints.PARAMS)
-        return choose(workdir, or_best=True, parts=checkpoints.PARAMS)
+        which: dict[str, Any] = {"or_best": True} if run is None else {"is_best": True}
+        return choose(run or workdir, **which, parts=checkpoints.PARAMS)
     except CheckpointError as error:
         raise ConfigError(f"--init-from: {error}") from error
 
@@ -87,8 +65,16 @@ def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
 def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
     """Refuses, before an env server is waited for, what `restore_state` would refuse.
 
-    A checkpoint holds the spec of its environment, from which the shapes follow.
+    And what other classes of agent or network have learned, even if their arrays would fit. Raises
+    CheckpointError.
     """
+    differences = difference(checkpoint.meta["config"], to_json(config))
+    if classes := [line for line in differences if re.match(r"agent\.(\w+\.)*type: ", line)]:
+        raise CheckpointError(
+            f"{checkpoint.path} does not fit this config: {classes[0]}; start a new workdir or "
+            "restore the config"
+        )
+    # A checkpoint holds the spec of its environment, from which the shapes follow.
     agent = build_agent(config.agent, saved_spec(checkpoint.meta["env_spec"]))
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     state: LearnerState = jax.eval_shape(functools.partial(initial_state, agent), key)
@@ -100,15 +86,13 @@ def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: C
     """The parameters that another run starts from. Raises ConfigError if they do not fit."""
     differences = stored_arrays.tree_difference(checkpoint.path, {"params": abstract})
     if differences:
-        more = len(differences) - _MOST_DIFFERENCES
-        arrays = differences[:_MOST_DIFFERENCES] + [f"and {more} more arrays"] * (more > 0)
         # What else differs in the agent, such as a learning rate, is no obstacle. This run's fields
         # are expected, the other way round than for a resume.
         changed = difference(to_json(config), checkpoint.meta["config"])
         fields = [line for line in changed if line.startswith("agent.network.")]
         raise ConfigError(
             f"--init-from: the parameters of {checkpoint.path} do not fit the network of this run: "
-            f"{'; '.join([*fields, *arrays])}"
+            f"{'; '.join([*fields, *differences[:_MOST_DIFFERENCES]])}"
         )
     return checkpoints.restore(checkpoint, {"params": abstract})["params"]
 

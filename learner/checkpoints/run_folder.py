@@ -24,14 +24,11 @@ class RunFolder:
     """Holds the lock on a run's folder: two learners in one would destroy each other's checkpoints.
 
     Raises AddressInUseError if another learner holds it, ConfigError if it cannot be written to.
-
-    Attributes:
-      path: of the folder, absolute.
-      is_begun_anew: whether what the folder holds is of another attempt, as the user has said.
     """
 
     def __init__(self, path: Path):
         self.path = path.absolute()
+        # What the folder holds is of another attempt, as the user has said.
         self.is_begun_anew = False
         self.checkpoints = self.path / "checkpoints"
         # Of all sessions of the run, one JSON object a line.

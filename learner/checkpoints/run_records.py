@@ -29,29 +29,19 @@ _ROUND = [field.name for field in dataclasses.fields(EvaluationStatus)]
 
 
 class RunRecord(NamedTuple):
-    """A run.
-
-    Attributes:
-      folder: of the run.
-      config: name of its configuration; the environment's if that is not known.
-      seed: of the run; None without a config.
-      state: `running`; `finished`: its steps are taken or its target is confirmed; `interrupted`:
-        by a signal, or it died without a word; `failed`: by an error.
-      reason: in words, as far as it is known.
-      env_steps: training environment steps.
-      last, best: mean returns of the newest and of the best round of evaluation.
-      updated_seconds: Unix time of the last sign of life.
-    """
+    """A run."""
 
     folder: Path
-    config: str
-    seed: int | None
+    config: str  # name of its configuration; the environment's if that is not known
+    seed: int | None  # None without a config
+    # `finished`: its steps are taken or its target is confirmed; `interrupted`: by a signal, or it
+    # died without a word; `failed`: by an error.
     state: State
-    reason: str
+    reason: str  # in words, as far as it is known
     env_steps: int
-    last: float | None
+    last: float | None  # mean return of the newest round of evaluation
     best: float | None
-    updated_seconds: float
+    updated_seconds: float  # Unix time of the last sign of life
 
 
 def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
@@ -104,18 +94,12 @@ class FinalScore(NamedTuple):
 
     A score that decided on something, such as which parameters are the best or whether the run may
     end, is too high on average; this one did not.
-
-    Attributes:
-      mean: of the returns.
-      episodes: how many.
-      updates: of the run when it was played; confirmed parameters may be of fewer.
-      greedy: whether they were played without exploration.
     """
 
     mean: float
     episodes: int
-    updates: int
-    greedy: bool
+    updates: int  # of the run when it was played; confirmed parameters may be of fewer
+    greedy: bool  # played without exploration
 
 
 def write_final_score(folder: Path, score: FinalScore) -> None:

@@ -30,18 +30,11 @@ _Kind = Literal["state", "best"]
 
 
 class Best(NamedTuple):
-    """Parameters that scored higher than all before.
-
-    Attributes:
-      mean_return: their score.
-      updates: behind them.
-      params: on the host.
-      meta: what the checkpoint says besides.
-    """
+    """Parameters that scored higher than all before."""
 
     mean_return: float
     updates: int
-    params: Tree
+    params: Tree  # on the host
     meta: Mapping[str, Any]
 
 
@@ -50,9 +43,6 @@ class Saver:
 
     The main thread owns it. A save's thread alone writes below `checkpoints`, and sets `_failures`
     and `_best_return`; the main thread reads them, or joins that thread before it starts the next.
-
-    Attributes:
-      heartbeat: beats while a save is under way.
     """
 
     def __init__(
@@ -68,15 +58,12 @@ class Saver:
         shared: SharedSave | None = None,
         after: Callable[[], object] | None = None,
     ):
-        """Saves into the checkpoints of the run's folder `workdir`.
+        """Keeps `keep` checkpoints below the run's folder `workdir`, and the best one.
 
-        Args:
-          keep: how many checkpoints, not counting the best one.
-          interval_seconds: between two decisions to save.
-          first_seconds: the longest time from the first update to the first of these decisions.
-          best_return: the score of the best checkpoint that there is.
-          shared: writes with the other hosts of a run; None: this process writes alone.
-          after: called by the thread that has saved, or failed to.
+        `interval_seconds` are between two decisions to save, `first_seconds` at most from the first
+        update to the first decision. `best_return` is the score of the best checkpoint that there
+        is. `shared` writes with the other hosts of a run. `after` is called by the thread that has
+        saved, or failed to.
         """
         self._shared, self._after = shared, after
         self._workdir = workdir
@@ -89,7 +76,7 @@ class Saver:
         self._next_save = clock() + interval_seconds
         self._thread: threading.Thread | None = None
         self._failures: dict[_Kind, Exception | None] = {"state": None, "best": None}
-        self.heartbeat = Heartbeat(_THREAD)
+        self.heartbeat = Heartbeat(_THREAD)  # beats while a save is under way
 
     @property
     def failure(self) -> Exception | None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -24,6 +24,12 @@ from seedrl.programs.command_line import (
 
 Options = TypeVar("Options")
 
+# Short names of fields.
+_SHORT = {
+    "--bind": "--serving.bind",
+    "--token-file": "--serving.token-file",
+    "--checkpoint-replay": "--checkpoint.replay",
+}
 # The fields that most users set, in the order of what they do with them.
 _COMMON = (
     *("--seed", "--environment.id", "--environment.arguments", "--learning.total-steps"),
@@ -37,6 +43,19 @@ def require_file(flag: str, path: Path | None) -> None:
     """Raises ConfigError unless a file can be written there, before a long computation starts."""
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
         raise ConfigError(f"{flag}: expected a file in an existing folder, got {path}")
+
+
+def table(rows: Sequence[Sequence[str]], right: Collection[str] = ()) -> list[str]:
+    """The lines of a table whose first row has the names; columns of `right` are aligned there."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    columns = [(width, name in right) for width, name in zip(widths, rows[0], strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, (width, is_right) in zip(row, columns, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def require_at_least(options: Any, **least: int) -> None:
@@ -64,13 +83,14 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Op
     if "-h" in words or "--help" in words:
         _print_help(options, loaded, prog)
     own, fields = flags_of(options), flags_of_fields(loaded)
+    fields |= {short: fields[name] for short, name in _SHORT.items()}
     with naming_the_help(prog):
         _require_present_names(words, own | fields)
         values = parse_words(words, own | fields)
         by_path = {
-            ".".join(fields[name].path): values[name] for name in fields.keys() & values.keys()
+            ".".join(fields[name].path): value for name, value in values.items() if name in fields
         }
-        given = {own[name].path[0]: values[name] for name in own.keys() & values.keys()}
+        given = {own[name].path[0]: value for name, value in values.items() if name in own}
         config = with_fields(loaded, by_path)
         own_options = options(**given)
     if not argv[0].endswith(".json"):  # what a run's folder names is not the user's
@@ -126,6 +146,7 @@ def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:
         for name in names:
             print(f"  {name:<24}{config_io.summary(name)}")
         print(f"\nEvery field of a configuration is an option too, such as {', '.join(_COMMON)}.")
+        print(f"Short for fields: {', '.join(map(' is '.join, _SHORT.items()))}.")
         print(f"All of them, explained: {prog} CONFIG --help\n")
         print_help(options, f"{prog} CONFIG")
     found = repr(argv[0]) if argv else "nothing"

@@ -12,12 +12,12 @@ import tyro
 from learner.checkpoints.folder_lock import lock
 from learner.checkpoints.run_records import read_final_score, read_run
 from learner.cli import train
-from learner.cli.arguments import parse, require_at_least
+from learner.cli.arguments import parse, require_at_least, table
 from learner.extras.experiment import Experiment, Outcome, PlannedRun, check_same, read_grid
 from learner.processes.stop import stop_on_signals
 from learner.report.output import tolerating_lost_output
 from learner.report.terminal import score
-from seedrl.errors import AddressInUseError, ConfigError
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
 from seedrl.programs.command_line import read
@@ -62,12 +62,16 @@ def run(argv: Sequence[str]) -> int:
             words = ["seedrl", "train", *each.words, "--workdir", str(folder / each.name)]
             print(shlex.join(words))
         return ExitCode.OK
-    descriptor = _own(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"--workdir: cannot write in {folder} ({error.strerror})") from error
+    descriptor = lock(folder)
     try:
         experiment = Experiment(folder, runs, number=options.workers, episodes=options.episodes)
         with tolerating_lost_output(), stop_on_signals() as stop:
             code = experiment.work(stop.is_set)
-            print(*table(folder, experiment.outcomes), sep="\n", flush=True)
+            print(*table(_rows(folder, experiment.outcomes)), sep="\n", flush=True)
             return code
     finally:
         os.close(descriptor)
@@ -90,8 +94,7 @@ def checked_runs(grid: Path) -> list[PlannedRun]:
     return runs
 
 
-def table(folder: Path, outcomes: Mapping[str, Outcome]) -> list[str]:
-    """The lines of a table of all runs."""
+def _rows(folder: Path, outcomes: Mapping[str, Outcome]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("run", "state", "steps", "last", "final", "why")]
     for name, (state, reason) in outcomes.items():
         record, final = read_run(folder / name), read_final_score(folder / name)
@@ -99,19 +102,4 @@ def table(folder: Path, outcomes: Mapping[str, Outcome]) -> list[str]:
         shown = ("–" if value is None else score(value) for value in scores)
         why = reason or (record.reason if state == "finished" else "")
         rows.append((name, state, f"{record.env_steps:,}", *shown, why))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-
-
-def _own(folder: Path) -> int:
-    """A descriptor that holds the folder. Raises AddressInUseError if another experiment does."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return lock(folder)
-    except AddressInUseError:
-        raise AddressInUseError(
-            f"another experiment is working in {folder.absolute()}; stop it or choose another "
-            "--workdir"
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"--workdir: cannot write in {folder} ({error.strerror})") from error
+    return rows

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 from learner.checkpoints.run_records import RunRecord, read_run
+from learner.cli.arguments import table
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras
@@ -94,21 +95,11 @@ def runs(argv: Sequence[str]) -> int:
         for record in records:
             print(json.dumps({**record._asdict(), "folder": str(record.folder)}))
     elif records:
-        print(*table(records, options.folder), sep="\n")
+        cells = (_cells(record, options.folder) for record in records)
+        print(*table([_COLUMNS, *cells], right=_NUMBERS), sep="\n")
     else:
         print(f"no runs in {options.folder}")
     return ExitCode.OK
-
-
-def table(records: Sequence[RunRecord], root: Path) -> list[str]:
-    """The lines of a table of runs; folders are relative to `root`."""
-    rows = [_COLUMNS, *(_cells(record, root) for record in records)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(_aligned, row, _COLUMNS, widths)).rstrip() for row in rows]
-
-
-def _aligned(cell: str, name: str, width: int) -> str:
-    return cell.rjust(width) if name in _NUMBERS else cell.ljust(width)
 
 
 def _cells(record: RunRecord, root: Path) -> tuple[str, ...]:

@@ -134,10 +134,12 @@ def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
         except BuildError as error:
             if "render_mode" not in str(error):
                 raise
-            raise _cannot_render(config, "takes no argument render_mode") from error
-        if built[0].render_mode != "rgb_array":
-            environment.close()
-            raise _cannot_render(config, f"has render_mode {built[0].render_mode!r}")
+            built = [None]
+        if getattr(built[0], "render_mode", None) != "rgb_array":
+            raise ConfigError(
+                f"cannot record {config.id}: expected an environment that takes render_mode "
+                "'rgb_array' and renders itself so"
+            )
         fps = float(built[0].metadata.get("render_fps") or _RENDERED_FPS)
         stage = (environment, lambda observation: built[0].render(), fps)
     try:
@@ -145,13 +147,6 @@ def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
     finally:
         with contextlib.suppress(Exception):  # the videos are complete
             environment.close()
-
-
-def _cannot_render(config: EnvironmentConfig, found: str) -> ConfigError:
-    return ConfigError(
-        f"cannot record {config.id}: expected an environment that renders itself with render_mode "
-        f"'rgb_array', it {found}"
-    )
 
 
 def _enlarged(observation: Tree) -> np.ndarray:
@@ -221,34 +216,34 @@ def _video(
     words += [*f"{source} {_ENCODING}".split(), str(partial)]
     # In a group of its own, because Ctrl-C is for this process, which decides what to do. ffmpeg's
     # errors go to our stderr.
-    try:
-        process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, process_group=0
-        )
-    except OSError as error:
-        raise VideoError(f"cannot start ffmpeg: {error}") from error
-    assert process.stdin is not None
+    process = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, process_group=0
+    )
+    stdin: Any = process.stdin
+
+    def failure() -> VideoError:
+        return VideoError(f"cannot write {path.name}: ffmpeg ended with {process.wait()}")
 
     def add(frame: np.ndarray) -> None:
         if frame.shape != shape:
             size = f"expected pictures of one size, got {list(frame.shape[:2])}"
             raise VideoError(f"{size} after {list(shape[:2])}")
-        process.stdin.write(frame.data)  # type: ignore[union-attr]
+        try:
+            stdin.write(frame.data)
+        except OSError as error:
+            raise failure() from error
 
     try:
-        try:
-            yield add
-            process.stdin.close()
-        except OSError as error:  # it has ended; the disk is full, say
-            raise VideoError(
-                f"cannot write {path.name}: ffmpeg ended with {process.wait()}"
-            ) from error
-        if code := process.wait():
-            raise VideoError(f"cannot write {path.name}: ffmpeg ended with {code}")
+        yield add
+        # What ffmpeg has not read is its failure, which its exit code shows.
+        with contextlib.suppress(OSError):
+            stdin.close()
+        if process.wait():
+            raise failure()
         partial.replace(path)
     finally:
         process.kill()  # nothing, if it has ended
         with contextlib.suppress(OSError):
-            process.stdin.close()
+            stdin.close()
         process.wait()
         partial.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from learner.cli.arguments import require_at_least, require_file
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.config_io import from_json
-from seedrl.errors import CheckpointError, ConfigError
+from seedrl.errors import CheckpointError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
 
@@ -25,14 +25,14 @@ _MOST_CHANNELS = 4  # an axis of at most that many is the one of channels: the l
 @dataclass(frozen=True, kw_only=True)
 class ReplayImagesOptions:
     """Writes a picture of sequences drawn from the replay of a run's newest checkpoint, which must
-    have been saved with `--checkpoint-replay`. Vectors are drawn as columns of grey.
+    have been saved with `--checkpoint-replay`. Vectors are drawn as columns of grey; of a dict of
+    observations the first is drawn.
 
     Attributes:
       workdir: folder of the run.
       out: the picture, a PNG; written over.
       sequences: number of sequences, each a row of the picture.
       frames: number of frames of each, from its first.
-      observation: of a dict of observations the name of the one to draw; by default the first.
       seed: of the draw.
       allow: folders of Python files that the run may name; by default only what is installed.
     """
@@ -41,7 +41,6 @@ class ReplayImagesOptions:
     out: Path = Path("replay_strip.png")
     sequences: int = 4
     frames: int = 12
-    observation: str | None = None
     seed: int = 0
     allow: tuple[str, ...] = ()
 
@@ -63,12 +62,6 @@ def run(argv: Sequence[str]) -> int:
             f"expected a checkpoint with its replay in {options.workdir}; train with "
             "--checkpoint-replay"
         )
-    named = observations(saved)
-    name = next(iter(named)) if options.observation is None else options.observation
-    if name not in named:
-        raise ConfigError(
-            f"--observation: expected one of {', '.join(map(repr, named))}, got {name!r}"
-        )
     config_io.allow(*options.allow)
     config: Config = from_json(found.meta["config"])
     strips = sampled_frames(
@@ -76,7 +69,6 @@ def run(argv: Sequence[str]) -> int:
         length=config.agent.window.length,
         sequences=options.sequences,
         seed=options.seed,
-        observation=name,
     )[:, : options.frames]
     picture = np.concatenate([np.concatenate(list(row), axis=1) for row in strips])
     image.imsave(options.out, picture, cmap="gray", vmin=0, vmax=255)
@@ -84,38 +76,21 @@ def run(argv: Sequence[str]) -> int:
     return ExitCode.OK
 
 
-def observations(replay: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The saved observations by name, `[n, P, K, ...]`; an observation that is no dict is ''.
+def sampled_frames(
+    replay: Mapping[str, np.ndarray], *, length: int, sequences: int, seed: int
+) -> np.ndarray:
+    """Frames of sequences drawn by priority^alpha, `[sequences, length, H, W]` uint8.
 
-    Raises CheckpointError for a replay whose sequences cannot be drawn by priority.
+    `replay` has the saved arrays by name, with a leading device axis. Raises CheckpointError if
+    nothing can be drawn by priority, or no sequence is complete.
     """
-    found = {
-        name.removeprefix(_OBSERVATION).removeprefix("."): values
-        for name, values in sorted(replay.items())
-        if name.startswith(_OBSERVATION)
-    }
-    if not found or "replay.sampling_weight" not in replay:
+    observed = sorted(name for name in replay if name.startswith(_OBSERVATION))
+    if not observed or "replay.sampling_weight" not in replay:
         raise CheckpointError(
             "expected a prioritized replay, got an on-policy queue, which keeps no sequence that "
             "has been learned from"
         )
-    return found
-
-
-def sampled_frames(
-    replay: Mapping[str, np.ndarray],
-    *,
-    length: int,
-    sequences: int,
-    seed: int,
-    observation: str = "",
-) -> np.ndarray:
-    """Frames of sequences drawn by priority^alpha, `[sequences, length, H, W]` uint8.
-
-    `replay` has the saved arrays by name, with a leading device axis; `observation` is a name of
-    `observations`. Raises CheckpointError if no sequence is complete.
-    """
-    frames = observations(replay)[observation][_SHARD]
+    frames = replay[observed[0]][_SHARD]
     mass, link = replay["replay.sampling_weight"][_SHARD], replay["replay.next"][_SHARD]
     if not mass.any():
         raise CheckpointError("expected a replay with a complete sequence, got none; train longer")

@@ -43,40 +43,19 @@ class RunOptions:
       init_from: folder of another run, whose newest parameters a new run begins with, or the best
         if only these are saved; its checkpoints/best for those. Where there is something to resume
         from, they are not looked at.
-      checkpoint_replay: save the replay with every checkpoint, same as `--checkpoint.replay`.
-      bind: address to serve on, same as `--serving.bind`.
-      token_file: file with the token that env servers must show, same as `--serving.token-file`.
       allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
         factories of environments, package.module:factory.
     """
 
     resume: Literal["auto", "never", "must"] = "auto"
     init_from: Path | None = None
-    checkpoint_replay: bool = False
-    bind: str | None = None
-    token_file: str | None = None
     allow: tuple[str, ...] | None = None
-
-    def apply(self, config: Config) -> Config:
-        """The configuration with those options that stand for fields of it.
-
-        Raises MissingPackageError if it needs a package that is not installed.
-        """
-        if config.logging.wandb is not None:
-            extras.require("wandb")
-        checkpoint, serving = config.checkpoint, config.serving
-        if self.checkpoint_replay:
-            checkpoint = dataclasses.replace(checkpoint, replay=True)
-        if self.bind is not None:
-            serving = dataclasses.replace(serving, bind=self.bind)
-        if self.token_file is not None:
-            serving = dataclasses.replace(serving, token_file=self.token_file)
-        return dataclasses.replace(config, checkpoint=checkpoint, serving=serving)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerOptions(RunOptions):
-    """Options of a learner beside the fields of its configuration.
+    """Options of a learner beside the fields of its configuration, of which three have short
+    names: --bind, --token-file and --checkpoint-replay.
 
     Attributes:
       workdir: folder of the run: configuration, metrics, checkpoints.
@@ -98,13 +77,11 @@ class LearnerOptions(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(RunOptions):
-    """Options of a run on this machine beside the fields of its configuration.
+    """Options of a run on this machine beside the fields of its configuration, of which three have
+    short names: --bind, --token-file and --checkpoint-replay.
 
     Attributes:
       workdir: folder of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
-      bind: address to serve on, same as `--serving.bind`; by default a unix socket of its own.
-      token_file: file with the token that env servers must show, same as `--serving.token-file`; by
-        default its own env servers are given one, if there is a port.
       env_servers: number of env-server processes; by default `--launch.env-servers`.
       envs_per_server: environments of each; all but the evaluation slots then train; by default as
         `--launch.envs-per-server`.
@@ -174,7 +151,6 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
 def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
     print_version_if_asked(argv)
     options, config = parse(LearnerOptions, argv, prog=LEARNER_PROG)
-    config = options.apply(config)
     check(config)
     topology = topology_of(options.coordinator, options.process_count, options.process_index)
     stop.command = options.user_command or stop.command
@@ -196,6 +172,8 @@ def _train(
     topology: Topology = ALONE,
 ) -> ExitCode:
     """Runs the learner in this process, until the run is over."""
+    if config.logging.wandb is not None:
+        extras.require("wandb")
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     # Orbax answers a full disk with pages of traceback through absl; we report it in one line.
     logging.getLogger("absl").setLevel(logging.CRITICAL)
@@ -233,7 +211,7 @@ def _is_stopped(stop: StopRequest) -> bool:
 def plan(options: TrainOptions, config: Config) -> tuple[Config, env_servers.Fleet]:
     """The run's whole configuration, and its env servers. Raises ConfigError if it cannot work."""
     config, planned = env_servers.plan(
-        options.apply(config),
+        config,
         env_servers=options.env_servers,
         envs_per_server=options.envs_per_server,
         groups=options.groups,

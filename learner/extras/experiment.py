@@ -21,7 +21,6 @@ from typing import Any, Literal, NamedTuple
 from learner.checkpoints.run_records import read_final_score, read_run
 from learner.processes.env_servers import Child, child_environment
 from learner.report.status import STOPPED
-from learner.report.terminal import score
 from seedrl import run_files
 from seedrl.config_io import to_allow
 from seedrl.errors import ConfigError

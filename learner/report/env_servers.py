@@ -20,60 +20,38 @@ _MOST_REFUSALS = 1000
 
 
 class EnvServers(NamedTuple):
-    """The registry at one moment.
+    """The registry at one moment."""
 
-    Attributes:
-      servers: those that are connected, then those that have left, latest first.
-      training, evaluation: slots of each role.
-      failures, refused: of environments, and connections that were refused; in all.
-      quarantined: environments that connected env servers have disabled.
-    """
-
+    # Those that are connected, then those that have left, latest first.
     servers: tuple[EnvServerStatus, ...] = ()
     training: Slots = Slots(total=0)
     evaluation: Slots = Slots(total=0)
-    failures: int = 0
-    quarantined: int = 0
-    refused: int = 0
+    failures: int = 0  # of environments, in all
+    quarantined: int = 0  # environments that connected env servers have disabled
+    refused: int = 0  # connections, in all
 
 
 class Turn(NamedTuple):
-    """A group at one moment.
-
-    Attributes:
-      environments: in it.
-      is_training: its role.
-      sequence: steps that have arrived.
-      is_owed: whether its env server has the actions, and has not sent the next step.
-      owed_since: when it got them, or was ready to take its first step, by the clock.
-    """
+    """A group at one moment."""
 
     environments: int
     is_training: bool
-    sequence: int
-    is_owed: bool
-    owed_since: float = 0.0
+    sequence: int  # steps that have arrived
+    is_owed: bool  # its env server has the actions, and has not sent the next step
+    owed_since: float = 0.0  # when it got them, or was ready to take its first step
 
 
 @dataclass
 class _Server:
-    """An env server's status, of which times are of the registry's clock, and how it came about.
+    """An env server, and how its status came about."""
 
-    Attributes:
-      offered: environments that it had; it may have got fewer.
-      left_at: when it left before; None if it is new.
-      was_ready: whether its environments were built.
-      is_explained: whether an event has reported why it leaves.
-      num_steps: steps of all environments that have arrived.
-    """
-
-    status: EnvServerStatus
-    offered: int
-    left_at: float | None = None
-    was_ready: bool = False
-    is_explained: bool = False
+    status: EnvServerStatus  # its times are of the registry's clock
+    offered: int  # environments that it had; it may have got fewer
+    left_at: float | None = None  # when it left before; None if it is new
+    was_ready: bool = False  # its environments were built
+    is_explained: bool = False  # an event has reported why it leaves
     next_failure: float = -math.inf
-    num_steps: int = 0
+    num_steps: int = 0  # of all environments, that have arrived
 
     def be(self, state: EnvServerState, now: float, **changes: Any) -> None:
         since = now if self.status.state != state else self.status.since_seconds

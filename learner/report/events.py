@@ -6,29 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from learner.report.json_lines import JsonLines
 from seedrl.run_files import EVENTS
 from seedrl.wire.contract import printable
 
-Kind = Literal[
-    "started",
-    "resumed",
-    "learning",
-    "evaluation",
-    "saved",
-    "save_failed",
-    "waiting",
-    "server_joined",
-    "server_left",
-    "server_refused",
-    "environment_failed",
-    "ended",
-]
-
 # What a user filters by, with the fields of the event: the source of docs/events.md.
-KINDS: dict[Kind, str] = {
+KINDS = {
     "started": "the learner serves env servers: `address`, `devices`, `workdir`",
     "resumed": "the session starts from a checkpoint of this run or of another one "
     "(`--init-from`): `path`, `updates`, and of a resumed run `env_steps` and `age_seconds`",
@@ -80,7 +65,7 @@ class Event:
     time_seconds: float
     elapsed_seconds: float
     env_steps: int
-    kind: Kind
+    kind: str
     is_problem: bool
     text: str
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -89,7 +74,7 @@ class Event:
 class EventSink:
     """Takes events, from any thread; this one drops them."""
 
-    def report(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
+    def report(self, kind: str, text: str, *, is_problem: bool = False, **fields: Any) -> None:
         """Takes an event; neither waits nor raises."""
 
 
@@ -134,7 +119,7 @@ class Events(EventSink):
         """Time of the run, over all of its sessions."""
         return self._clock() - self._started
 
-    def report(self, kind: Kind, text: str, *, is_problem: bool = False, **fields: Any) -> None:
+    def report(self, kind: str, text: str, *, is_problem: bool = False, **fields: Any) -> None:
         """Takes an event. Neither waits nor raises, whatever lock the caller holds."""
         if (number := self._count(kind)) > _MOST_A_MINUTE:
             return
@@ -152,7 +137,7 @@ class Events(EventSink):
         self._queue.append(event)
         self._has_some.set()
 
-    def _count(self, kind: Kind) -> int:
+    def _count(self, kind: str) -> int:
         """Number of events of this kind in this minute; two threads at once may miss one."""
         minute = int(self._clock() / 60)
         if minute != self._minute:

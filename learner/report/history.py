@@ -33,10 +33,6 @@ class History:
 
     Beyond 2 * MOST_ROWS every other row is dropped, and from then on only every second line is
     kept, every fourth, and so on.
-
-    Attributes:
-      latest: the last line of metrics.
-      rounds: all rounds of evaluation.
     """
 
     def __init__(self) -> None:
@@ -47,7 +43,7 @@ class History:
         self._columns: dict[str, array[float]] = {"env_steps": array("d")}
         self._stride = 1
         self._num_lines = 0
-        self.latest: dict[str, float] = {}
+        self.latest: dict[str, float] = {}  # the last line of metrics
         self.rounds: list[dict[str, float]] = []
 
     def columns(self) -> Columns:

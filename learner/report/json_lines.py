@@ -7,7 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from io import SEEK_END, FileIO
+from io import SEEK_END
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,10 @@ class JsonLines:
     def __init__(self, path: Path):
         self._lock = threading.Lock()
         self._file = path.open("a+b", buffering=0)
-        self._is_torn = _ends_in_half_a_line(self._file)
+        is_empty = self._file.seek(0, SEEK_END) == 0
+        if not is_empty:
+            self._file.seek(-1, SEEK_END)
+        self._is_torn = not is_empty and self._file.read(1) != b"\n"
 
     def append(self, fields: Mapping[str, Any]) -> None:
         """Writes a line; numbers that are not finite become null."""
@@ -77,13 +80,6 @@ def replace_file(path: Path, text: str) -> None:
         raise
 
 
-def _ends_in_half_a_line(file: FileIO) -> bool:
-    if file.seek(0, SEEK_END) == 0:
-        return False
-    file.seek(-1, SEEK_END)
-    return file.read(1) != b"\n"
-
-
 class LineReader:
     """Reads the lines that a file has gained since the last call. Half a line is left for later.
 
@@ -97,7 +93,6 @@ class LineReader:
         self._longest = longest_line_bytes
         self._inode = 0
         self._offset = 0
-        self._is_in_long_line = False
 
     def rest(self) -> Iterator[list[bytes]]:
         """All lines up to the end that the file has now, piece by piece."""
@@ -117,7 +112,7 @@ class LineReader:
                 found = os.fstat(file.fileno())
                 is_another = self._inode not in (0, found.st_ino) or found.st_size < self._offset
                 if is_another:
-                    self._offset, self._is_in_long_line = 0, False
+                    self._offset = 0
                 self._inode = found.st_ino
                 if found.st_size == self._offset:
                     return [], is_another
@@ -126,14 +121,10 @@ class LineReader:
         except OSError:
             return [], False
         end = data.rfind(b"\n") + 1
+        # Of a line that is longer than a piece, only the rest is ever read; it is no JSON.
+        self._offset += end or len(data) // _PIECE_BYTES * _PIECE_BYTES
         lines = data[:end].split(b"\n")
-        if end and self._is_in_long_line:
-            lines[0], self._is_in_long_line = b"", False
-        if len(data) - end > self._longest:
-            end, self._is_in_long_line = len(data), True
-        self._offset += end
-        kept = [line for line in lines if 0 < len(line) <= self._longest]
-        return kept, is_another
+        return [line for line in lines if 0 < len(line) <= self._longest], is_another
 
 
 def parsed(line: bytes) -> dict[str, Any]:

@@ -16,23 +16,14 @@ PERCENTILES = (50, 95, 99)
 
 
 class Metric(NamedTuple):
-    """A metric of an interval.
+    """A metric of an interval."""
 
-    Attributes:
-      name: as the code emits it; `lines` gives the names in `metrics.jsonl`.
-      kind: how it is reported; see KINDS.
-      group: of metrics.md and of TensorBoard.
-      unit: of the value; of a count, of the total.
-      meaning: what is measured, where and when.
-      is_rare: whether a run in which nothing goes wrong does not emit it.
-    """
-
-    name: str
-    kind: Kind
-    group: Group
-    unit: str
-    meaning: str
-    is_rare: bool = False
+    name: str  # as the code emits it; `lines` gives the names in `metrics.jsonl`
+    kind: Kind  # how it is reported; see KINDS
+    group: Group  # of metrics.md and of TensorBoard
+    unit: str  # of the value; of a count, of the total
+    meaning: str  # what is measured, where and when
+    is_rare: bool = False  # a run in which nothing goes wrong does not emit it
 
 
 KINDS: dict[Kind, str] = {

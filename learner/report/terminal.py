@@ -265,27 +265,16 @@ class Progress:
 
 
 class Summary(NamedTuple):
-    """How a training run went.
-
-    Attributes:
-      status: the last one.
-      wall_seconds: of this session, from the start of the learner.
-      workdir: the run folder.
-      confirmed_updates: of the parameters that have reached the target return and confirmed it;
-        None if none have.
-      best_return, best_updates: of the best checkpoint; None and 0 if there is none.
-      command: the command line of the user.
-      to_allow: code that the run's configuration names and that is not installed, for `--allow`.
-    """
+    """How a training run went."""
 
     status: Status
-    wall_seconds: float
+    wall_seconds: float  # of this session, from the start of the learner
     workdir: Path
-    confirmed_updates: int | None = None
-    best_return: float | None = None
+    confirmed_updates: int | None = None  # of the parameters that have confirmed the target
+    best_return: float | None = None  # of the best checkpoint, if there is one
     best_updates: int = 0
-    command: str = ""
-    to_allow: tuple[str, ...] = ()
+    command: str = ""  # of the user
+    to_allow: tuple[str, ...] = ()  # code that the configuration names and that is not installed
 
     @property
     def has_missed(self) -> bool:

@@ -93,7 +93,7 @@ def test_programs_accept_their_commands_and_all_slots_are_filled(name: str) -> N
     coordinators = set()
     for index, (address, words) in enumerate(hosts.learners.items()):
         options, config = parse(LearnerOptions, words, prog="learner")
-        check(options.apply(config))
+        check(config)
         topology = topology_of(options.coordinator, options.process_count, options.process_index)
         assert (topology.process_index, topology.process_count) == (index, len(hosts.learners))
         coordinators.add(topology.coordinator)

@@ -9,8 +9,9 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from learner.extras.watch.feed import Feed
@@ -19,13 +20,6 @@ from learner.serving.ledger import ACCOUNTS, AT_REST
 from seedrl.errors import AddressInUseError
 
 _PAGE = Path(__file__).parent / "page"
-_FILES = {
-    "/": ("index.html", "text/html"),
-    "/watch.css": ("watch.css", "text/css"),
-    "/watch.js": ("watch.js", "text/javascript"),
-    "/uplot.css": ("uplot.css", "text/css"),
-    "/uplot.js": ("uplot.js", "text/javascript"),
-}
 # The browser runs and loads only these files, whatever a run's files contain.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -41,9 +35,9 @@ def application(folder: Path) -> Starlette:
     """The application for a run's folder, or a folder of runs."""
     app = Starlette(
         routes=[
-            *(Route(path, _static) for path in _FILES),
             Route("/words.json", _words),
             Route("/stream", _stream),
+            Mount("/", StaticFiles(directory=_PAGE, html=True)),
         ],
         middleware=[Middleware(_Guard)],
     )
@@ -88,11 +82,6 @@ class _Guard:
         if not is_allowed_host(host):
             app = PlainTextResponse("unknown host: use the address", status_code=421)
         return await app(scope, receive, with_headers)
-
-
-async def _static(request: Request) -> Response:
-    name, kind = _FILES[request.url.path]
-    return FileResponse(_PAGE / name, media_type=kind)
 
 
 async def _words(request: Request) -> Response:

@@ -29,13 +29,11 @@ class View(NamedTuple):
 
     `curve`, `rounds`, `columns` and `events` are rows to append, all else replaces its predecessor.
     A part with `reset` is complete: the page drops what it had.
-
-    Attributes:
-      brief: shown of every run: facts, status (without env_servers), curve {name: [...]}, rounds.
-      detail: shown of the selected run: columns {name: [...]}, latest, events, env_servers, config.
     """
 
+    # Of every run: facts, status (without env_servers), curve {name: [...]}, rounds.
     brief: Json
+    # Of the selected run: columns {name: [...]}, latest, events, env_servers, config.
     detail: Json
 
 

@@ -171,12 +171,9 @@ def test_every_flag_has_a_help_text(
     assert [lines[index] for index in flags if lines[index + 1].startswith("(")] == []
 
 
-def test_options_of_the_learner_stand_for_fields() -> None:
-    options = LearnerOptions(workdir=Path("x"))
-    assert options.apply(CARTPOLE) == CARTPOLE
-    changed = dataclasses.replace(
-        options, checkpoint_replay=True, bind="unix:/x", token_file="token"
-    ).apply(CARTPOLE)
+def test_three_fields_have_short_flags() -> None:
+    words = "cartpole_r2d2 --serving.bind x --bind unix:/x --token-file token --checkpoint-replay"
+    _, changed = parse(Options, words.split(), prog="test")
     assert difference(to_json(CARTPOLE), to_json(changed)) == [
         "serving.bind: expected '', got 'unix:/x'",
         "serving.token_file: expected '', got 'token'",

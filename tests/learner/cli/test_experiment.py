@@ -102,4 +102,4 @@ def test_a_folder_has_one_experiment_at_a_time(
     descriptor = lock(stage / "x")
     assert main(["experiment", "my_grid.toml", "--workdir", "x"]) == 75
     os.close(descriptor)
-    assert "another experiment is working in" in capsys.readouterr().err
+    assert str(stage / "x") in capsys.readouterr().err

@@ -9,27 +9,15 @@ import numpy as np
 import pytest
 
 from learner.checkpoints.restoring import digests, stored
-from learner.checkpoints.run_records import RunRecord
-from learner.cli.folders import table
+from learner.cli.arguments import table
 from learner.cli.main import main
 from seedrl import checkpoints, policy
 
-RECORDS = [
-    RunRecord(
-        Path("runs/one"), "cartpole_r2d2", 0, "finished", "target 475 confirmed", 123_456, 500.0,
-        500.0, 2.0,
-    ),
-    RunRecord(Path("runs/sweep/2"), "own", None, "failed", "an error", 0, None, -20.125, 1.0),
-]  # fmt: skip
 
-
-def test_a_run_is_a_line_of_a_table() -> None:
-    lines = [
-        "run      config         seed  state       steps  last    best  why",
-        "one      cartpole_r2d2     0  finished  123,456   500     500  target 475 confirmed",
-        "sweep/2  own               –  failed          0     –  -20.12  an error",
-    ]
-    assert table(RECORDS, Path("runs")) == lines
+def test_a_table_aligns_numbers() -> None:
+    rows = [("run", "steps", "why"), ("one", "123,456", "confirmed"), ("sweep/2", "0", "")]
+    lines = ["run        steps  why", "one      123,456  confirmed", "sweep/2        0"]
+    assert table(rows, right=("steps",)) == lines
 
 
 def test_runs_are_listed_as_text_or_as_json(
@@ -40,6 +28,8 @@ def test_runs_are_listed_as_text_or_as_json(
     folder = tmp_path / "one"
     folder.mkdir()
     (folder / "command.txt").touch()
+    assert main(["runs", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["one", "–", "–"]
     assert main(["runs", str(tmp_path), "--json"]) == 0
     line = json.loads(capsys.readouterr().out)
     assert (line["folder"], line["state"], line["best"]) == (str(folder), "interrupted", None)

@@ -86,10 +86,10 @@ def test_programs_accept_the_commands_of_the_processes(tmp_path: Path) -> None:
         return [word.replace("{address}", "127.0.0.1:1") for word in found[3:]]
 
     of_run = ["--workdir", str(tmp_path), "--name", "pong"]
-    options, placed = parse(
+    _, placed = parse(
         LearnerOptions, words(launch.learner_words(of_run), "learner"), prog="learner"
     )
-    check(options.apply(placed))
+    check(placed)
     served = read_options(words(launch.env_server_words(config, fleet), "envs_server"))
     assert (served.num_envs, served.learner) == (fleet.num_envs, placed.serving.bind)
     assert served.token_file == Path(placed.serving.token_file)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from learner.report.metrics import Metrics
-from learner.report.writers import WeightsAndBiases
+from learner.report.metrics import Metrics, WeightsAndBiases
 from tests.patience import SECONDS
 
 

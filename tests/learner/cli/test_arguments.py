@@ -154,7 +154,7 @@ def test_help_without_a_config_lists_the_bundled_ones_and_the_options(
     assert "cartpole_masked_r2d2    R2D2 on CartPole-v1 without its two velocities" in out
     assert "usage: test CONFIG" in out and "--number INT" in out and "some folder" in out
     # Those fields that most users set.
-    for name in out.partition("such as ")[2].partition(".\nAll")[0].split(", "):
+    for name in out.partition("such as ")[2].partition(".\nShort")[0].split(", "):
         assert name in flags_of_fields(CARTPOLE)
 
 

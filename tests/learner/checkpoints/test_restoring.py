@@ -166,7 +166,7 @@ def test_what_another_class_has_learned_is_refused_though_its_arrays_fit(
     assert field in str(caught.value)
     for config in ("{", "[]"):  # as somebody may have made it up
         with pytest.raises(ConfigError):
-            same_agent(found._replace(meta={"config": config}), CONFIG)
+            require_fit(found._replace(meta={"config": config}), CONFIG)
 
 
 def _acting(slots: int = 3) -> ActingSnapshot:

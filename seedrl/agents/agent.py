@@ -63,7 +63,7 @@ class UpdateOutput(NamedTuple):
 
 
 class Update(Protocol):
-    """The type of `Agent.update`."""
+    """The type of `Agent.update`: a function, or a `GradientUpdate`."""
 
     def __call__(
         self,
@@ -72,7 +72,7 @@ class Update(Protocol):
         weights: Array,
         key: Array,
         mean: Callable[[Tree], Tree],
-    ) -> tuple[AgentState, UpdateOutput]: ...  # see Agent
+    ) -> tuple[AgentState, UpdateOutput]: ...
 
 
 # The defaults of `Agent`: functions with names, so that a trace and a traceback show them.

@@ -1,11 +1,9 @@
 """Ape-X DQN: Q-learning from n-step transitions of prioritized replay (Horgan et al. 2018).
 
-From top to bottom: the configuration, the agent that it builds, its optimizer, the loss,
-priorities. It acts as R2D2 does, stores the same (the Q-values of every time step), and has the
-same errors: `seedrl.agents.r2d2.td_errors`.
+From top to bottom: the configuration, its optimizer, the loss, priorities. It acts as R2D2 does and
+has the same errors: `seedrl.agents.r2d2.q_learning_agent`, `td_errors`.
 """
 
-import functools
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,22 +15,17 @@ import optax
 from seedrl.agents.agent import Agent, no_carry
 from seedrl.agents.check import build_network, num_actions_of, q_values_of
 from seedrl.agents.gradient_update import (
-    GradientUpdate,
     LossOutput,
-    copied,
-    learning_rate_metrics,
     learning_rate_of,
-    periodic_copy,
 )
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
-from seedrl.agents.r2d2 import act, q_metrics, td_errors
+from seedrl.agents.r2d2 import q_learning_agent, q_metrics, td_errors
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.fields import check_fields
 from seedrl.networks.build import NetworkCarry
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network, NetworkInput
-from seedrl.rl.exploration import epsilons
 from seedrl.rl.q_learning import TDErrors
 from seedrl.rl.returns import steps_to_bootstrap
 from seedrl.rl.value_scaling import ValueScaling, identity
@@ -123,40 +116,18 @@ class ApexConfig:
         """
         network = build_network(self.network, spec, q_values_of(num_actions_of(spec, "Ape-X")))
         _require_no_memory(network, self.earlier_steps)
-        update = GradientUpdate(
-            loss=functools.partial(_loss, self, network),
-            optimizer=_optimizer(self),
-            optimizer_metrics=functools.partial(learning_rate_metrics, learning_rate_of(self)),
-            init_target=copied,
-            update_target=functools.partial(periodic_copy, self.target_update_interval),
-        )
-        return Agent(
-            window=self.window,
-            init=network.init,
-            initial_carry=functools.partial(initial_carry, network),
-            act=functools.partial(act, network),
-            exploration=functools.partial(
-                epsilons, base=self.exploration_base, alpha=self.exploration_alpha
-            ),
-            evaluation_exploration=self.evaluation_epsilon,
-            init_state=update.init_state,
-            update=update,
-            initial_priorities=functools.partial(_initial_priorities, self),
-            stored_carry=no_carry,
-        )
+        agent = q_learning_agent(self, network, _optimizer(self), _loss, _initial_priorities)
+        return agent._replace(stored_carry=no_carry)
 
 
 def _optimizer(config: ApexConfig) -> optax.GradientTransformation:
-    """Centred RMSProp or Adam on clipped gradients."""
     rate = learning_rate_of(config)
     if config.optimizer == "adam":
-        optimizer = optax.adam(rate, eps=config.optimizer_epsilon)
-    else:
-        optimizer = optax.chain(
-            _scale_by_std(config.rmsprop_decay, config.optimizer_epsilon),
-            optax.scale_by_learning_rate(rate),
-        )
-    return optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer)
+        return optax.adam(rate, eps=config.optimizer_epsilon)
+    return optax.chain(
+        _scale_by_std(config.rmsprop_decay, config.optimizer_epsilon),
+        optax.scale_by_learning_rate(rate),
+    )
 
 
 def _scale_by_std(decay: float, epsilon: float) -> optax.GradientTransformation:
@@ -214,7 +185,7 @@ def _loss(
     steps, window = sequence.steps, config.window
     chex.assert_shape(steps.action, (window.length, None))
     chex.assert_shape(weights, (steps.action.shape[1],))
-    # Without a core, and with the earlier steps to fill its frames, any carry will do.
+    # Without a core, and with the earlier steps to fill its frames, any recurrent state will do.
     carry = initial_carry(network, weights.shape[0])
     inputs = inputs_of_sequence(sequence._replace(carry=carry))
     # The network is evaluated on the trained time step, and on the one that its return bootstraps

@@ -188,12 +188,13 @@ def _loss(
     output, _ = network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))
     policy = Categorical(output.logits[:num_steps])
     log_policy = policy.log_probability(steps.action[:num_steps])
-    # V-trace's targets and advantages are constants: a ratio has no gradient.
+    # log ρ. V-trace's targets and advantages are constants: a ratio has no gradient.
     log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_steps]
     reward = scaled(steps.timestep.reward, config.reward_scale, config.reward_clip)
     rewarded = steps.timestep._replace(reward=reward)
     settings = VTraceSettings(*(getattr(config, name) for name in VTraceSettings._fields))
     corrected = vtrace(log_ratios, output.value, rewarded, settings)
+    # LAST counts as 0: its action was ignored.
     trained = corrected.is_trained * weights[None]
     errors = corrected.targets - output.value[:num_steps]
     policy_loss = -jnp.mean(trained * log_policy * corrected.advantages)

@@ -48,7 +48,7 @@ def inputs_of_sequence(sequence: Sequence) -> NetworkInput:
     timestep, action = sequence.steps.timestep, sequence.steps.action
     return NetworkInput(
         observation=timestep.observation,
-        # The carry was taken before the first step, so its action precedes those of the sequence.
+        # Taken before the first step: its action precedes those of the sequence.
         previous_action=jnp.concatenate([sequence.carry.previous_action[None], action[:-1]]),
         reward=timestep.reward,
         is_first=timestep.step_type == StepType.FIRST,

@@ -23,7 +23,7 @@ IMPALA = {
     ),
     "ratio_max": "largest ratio π(a)/μ(a)",
     "return_std": (
-        "with `normalize_rewards`: the standard deviation of the discounted sums of rewards, by "
+        "with `normalize_rewards`: the std of the discounted sums of rewards, by "
         "which rewards were divided"
     ),
     "ratio_clipped_fraction": "IMPALA: share of ratios above ρ̄",

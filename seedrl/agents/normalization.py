@@ -36,8 +36,7 @@ class RunningStatistics(NamedTuple):
 
     Attributes:
       count: `[] float32`, in batches: the sum, over all batches, of the share of their time steps
-        that counted. So it is the same on any number of devices, and a sum of ones is exact up to
-        2^24.
+        that counted. So it is the same on any number of devices.
       mean: `[...] float32`.
       variance: `[...] float32`, of the population: divided by the number of time steps.
     """
@@ -48,7 +47,6 @@ class RunningStatistics(NamedTuple):
 
 
 def empty_statistics(shape: tuple[int, ...]) -> RunningStatistics:
-    """Statistics of no time steps, of arrays of this shape."""
     return RunningStatistics(jnp.zeros(()), jnp.zeros(shape), jnp.zeros(shape))
 
 
@@ -93,12 +91,11 @@ def merged(old: RunningStatistics, new: RunningStatistics) -> RunningStatistics:
       mean = mean_old + w δ
       variance = variance_old + w (variance_new - variance_old + (1 - w) δ²)
 
-    In float32 a count stops growing after 2^24 batches: from then on older time steps are slowly
-    forgotten. Nothing else is lost: merging 100,000 batches whose mean is 10 standard deviations
-    from 0 is off by less than 1e-4 standard deviations (measured).
+    Merging 100,000 batches whose mean is 10 stds from 0 is off by less than 1e-4 stds (measured).
 
     Source: Chan, Golub and LeVeque 1983, equation 2.1.
     """
+    # In float32 a count stops growing after 2^24 batches: older time steps are slowly forgotten.
     count = old.count + new.count
     weight = new.count / jnp.where(count > 0, count, 1.0)
     distance = new.mean - old.mean
@@ -175,7 +172,6 @@ class Normalization(NamedTuple):
 
 
 def normalization_of(config: Any, spec: EnvSpec) -> Normalization:
-    """The normalization that an agent's configuration names."""
     observations, rewards = config.normalize_observations, config.normalize_rewards
     return Normalization(spec, observations, rewards, config.gamma, config.normalize_images)
 

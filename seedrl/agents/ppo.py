@@ -67,8 +67,6 @@ class PpoConfig:
       gamma: discount of one step. Paper: 0.99.
       gae_lambda: lambda of generalized advantage estimation. Paper: 0.95.
       clip: how far from 1 a ratio of probabilities may go and still gain. Paper: 0.1.
-      normalize_advantages: whether those of a minibatch are given mean 0 and std 1, over the
-        time steps that are trained. Not in the paper, but in its code.
       value_cost: weight of half the squared error of the value. Paper: 1, of the whole square.
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01.
       normalize_observations: whether floats of an observation are seen with mean 0 and std 1 over
@@ -95,7 +93,6 @@ class PpoConfig:
     gamma: float = 0.99
     gae_lambda: float = 0.95
     clip: float = 0.2
-    normalize_advantages: bool = True
     value_cost: float = 1.0
     entropy_cost: float = 0.01
     normalize_observations: bool = False
@@ -166,14 +163,10 @@ class PpoConfig:
 
 
 class Acted(NamedTuple):
-    """Stored with each time step when acting.
+    """Stored with each time step when acting: log μ(a) and V, `[B] float32`.
 
     On LAST and on the one that bootstraps too: so the advantages of a sequence follow from stored
     numbers only, and are the same in every epoch.
-
-    Attributes:
-      log_probability: `[B] float32`, log μ(a).
-      value: `[B] float32`, V.
     """
 
     log_probability: Array
@@ -266,9 +259,8 @@ def _loss(
     counts = estimated.is_trained
     # Of ignored actions 0: their ratio may be anything, and infinity times 0 is not 0.
     log_ratios = jnp.where(counts, log_policy - acted.log_probability, 0.0)
-    advantages = estimated.advantages
-    if config.normalize_advantages:
-        advantages = surrogate.normalized(advantages, counts)
+    # Those of a minibatch get mean 0 and std 1: not in the paper, but in its code.
+    advantages = surrogate.normalized(estimated.advantages, counts)
     # Equation 7, then 9.
     gained = surrogate.clipped_surrogate(log_ratios, advantages, config.clip)
     squares = jnp.square(output.value - estimated.targets)
@@ -289,9 +281,7 @@ def _metrics(
     config: PpoConfig, log_ratios: Array, estimated: Advantages, old_values: Array
 ) -> dict[str, Array]:
     counts = estimated.is_trained
-
-    def mean(values: Array) -> Array:
-        return surrogate.mean_of(values, counts)
+    mean = functools.partial(surrogate.mean_of, is_trained=counts)
 
     def variance(values: Array) -> Array:
         return mean(jnp.square(values - mean(values)))

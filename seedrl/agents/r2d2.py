@@ -7,6 +7,7 @@ network `seedrl.agents.gradient_update`. The gradient of the burn-in stops in
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,7 @@ from seedrl.rl.exploration import epsilon_greedy, epsilons
 from seedrl.rl.priorities import sequence_priority
 from seedrl.rl.q_learning import TDErrors, n_step_td_errors
 from seedrl.rl.returns import scaled
+from seedrl.rl.surrogate import mean_of
 from seedrl.rl.value_scaling import ValueScaling, identity, signed_hyperbolic
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
@@ -116,32 +118,49 @@ class R2D2Config:
         Raises ConfigError for actions that are not discrete, and for a network that does not fit.
         """
         network = build_network(self.network, spec, q_values_of(num_actions_of(spec, "R2D2")))
-        update = GradientUpdate(
-            loss=functools.partial(_loss, self, network),
-            optimizer=optax.chain(
-                optax.clip_by_global_norm(self.max_gradient_norm),
-                optax.adam(learning_rate_of(self), eps=self.adam_epsilon),
-            ),
-            optimizer_metrics=functools.partial(learning_rate_metrics, learning_rate_of(self)),
-            init_target=copied,
-            update_target=functools.partial(periodic_copy, self.target_update_interval),
-        )
-        return Agent(
-            window=self.window,
-            init=network.init,
-            initial_carry=functools.partial(initial_carry, network),
-            act=functools.partial(act, network),
-            exploration=functools.partial(
-                epsilons, base=self.exploration_base, alpha=self.exploration_alpha
-            ),
-            evaluation_exploration=self.evaluation_epsilon,
-            init_state=update.init_state,
-            update=update,
-            initial_priorities=functools.partial(_initial_priorities, self),
-        )
+        optimizer = optax.adam(learning_rate_of(self), eps=self.adam_epsilon)
+        return q_learning_agent(self, network, optimizer, _loss, _initial_priorities)
 
 
-def act(
+def q_learning_agent(
+    config: Any,
+    network: Network,
+    optimizer: optax.GradientTransformation,
+    loss: Callable[..., tuple[Array, LossOutput]],
+    initial_priorities: Callable[[Any, StoredStep], Array],
+) -> Agent:
+    """R2D2's and Ape-X's agent: epsilon-greedy, with a target network and clipped gradients.
+
+    Args:
+      config: R2D2Config, or ApexConfig.
+      network: of Q-values.
+      optimizer: of clipped gradients.
+      loss: `(config, network, ...)`, then as of `GradientUpdate`.
+      initial_priorities: `(config, steps)`.
+    """
+    update = GradientUpdate(
+        loss=functools.partial(loss, config, network),
+        optimizer=optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer),
+        optimizer_metrics=functools.partial(learning_rate_metrics, learning_rate_of(config)),
+        init_target=copied,
+        update_target=functools.partial(periodic_copy, config.target_update_interval),
+    )
+    return Agent(
+        window=config.window,
+        init=network.init,
+        initial_carry=functools.partial(initial_carry, network),
+        act=functools.partial(_act, network),
+        exploration=functools.partial(
+            epsilons, base=config.exploration_base, alpha=config.exploration_alpha
+        ),
+        evaluation_exploration=config.evaluation_epsilon,
+        init_state=update.init_state,
+        update=update,
+        initial_priorities=functools.partial(initial_priorities, config),
+    )
+
+
+def _act(
     network: Network,
     params: Tree,
     carry: AgentCarry,
@@ -224,13 +243,12 @@ def td_errors(
 
 def q_metrics(q_online: Array, td: TDErrors) -> dict[str, Array]:
     """Metrics of R2D2 and Ape-X for a batch; `q_online` is `[T, B, A]`."""
-    num_trained = jnp.maximum(jnp.sum(td.is_trained, dtype=jnp.float32), 1.0)
     return {
-        "td_error_mean": jnp.sum(jnp.abs(td.errors)) / num_trained,
+        "td_error_mean": mean_of(jnp.abs(td.errors), td.is_trained),
         "td_error_max": jnp.max(jnp.abs(td.errors)),
         "q_mean": jnp.mean(q_online),
         "q_max": jnp.max(q_online),
-        "target_mean": jnp.sum(td.targets) / num_trained,
+        "target_mean": mean_of(td.targets, td.is_trained),
         "trained_fraction": jnp.mean(td.is_trained, dtype=jnp.float32),
     }
 

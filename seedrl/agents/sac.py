@@ -26,6 +26,7 @@ from seedrl.networks.sac import BoxNetwork, CriticParams
 from seedrl.rl.distributions import TanhSample
 from seedrl.rl.priorities import sequence_priority
 from seedrl.rl.soft_q import soft_targets
+from seedrl.rl.surrogate import mean_of
 from seedrl.specs import BoxSpec, EnvSpec
 from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
 
@@ -34,27 +35,25 @@ from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
 class SacConfig:
     """SAC, for actions of a box. "Paper" is Haarnoja et al. 2018b, appendix D.
 
-    Without a recurrent core (`network.core`) it learns from single transitions, and the observation
-    must hold all that matters. With one it learns from sequences, which start from the recurrent
-    state of acting; a gradient goes back as far as `unroll` time steps. Replay is uniform in
-    the paper: set `replay.priority_exponent` and `replay.importance_exponent` to 0; with others it
-    is prioritized by the critics' errors.
+    With a recurrent core (`network.core`) sequences start from the recurrent state of acting, and a
+    gradient goes back as far as `unroll` time steps. Replay is uniform in the paper: set
+    `replay.priority_exponent` and `replay.importance_exponent` to 0; with others it is prioritized
+    by the critics' errors.
 
     Attributes:
       network: the actor, the critics and their memory.
-      burn_in: time steps before the trained ones. The memory is unrolled through them from the
-        stored state, to forget the older parameters that made it. Leave it at 0 without a recurrent
-        core.
+      burn_in: time steps that only bring the memory's stored state up to date, without gradient. 0
+        without a recurrent core.
       unroll: transitions of a sequence, one after another; sequences share none. More than 1 makes
         storing cheaper, and the transitions of a batch less varied.
       gamma: discount of one step. Paper: 0.99.
       actor_learning_rate: of Adam, for the actor. Paper: 3e-4.
       critic_learning_rate: of Adam, for both critics. Paper: 3e-4.
-      temperature_learning_rate: of Adam, for the logarithm of the temperature; 0 keeps it as it
-        is. Paper: 3e-4.
+      temperature_learning_rate: of Adam, for the logarithm of the temperature; 0 keeps it. Paper:
+        3e-4.
       initial_temperature: first value of alpha, the weight of the entropy. The authors' code: 1.
-      target_entropy: entropy of the policy that the temperature aims at, in nats, for actions in
-        [-1, 1]; None is minus the number of numbers of an action. Paper: the same.
+      target_entropy: entropy that the temperature aims at, in nats, for actions in [-1, 1]; None is
+        minus the number of numbers of an action. Paper: the same.
       tau: part of the way that target critics go to the critics at each update. Paper: 0.005.
     """
 
@@ -133,13 +132,7 @@ class SacConfig:
 
 
 class SacParams(NamedTuple):
-    """Parameters of SAC.
-
-    Attributes:
-      actor: of the policy.
-      critics: `CriticParams`, of both critics and their memory; only these have a target.
-      log_temperature: ln α, `[] float32`.
-    """
+    """Of the policy, of both critics and their memory (`CriticParams`), and ln α, `[] float32`."""
 
     actor: Tree
     critics: Tree
@@ -158,8 +151,8 @@ class Transitions(NamedTuple):
 
     Attributes:
       observation, next_observation: trees of `[N, ...]`.
-      memory, next_memory: output of the critics' memory on both time steps, trees of `[N, ...]`.
-      next_target_memory: output of the target critics' memory on the later one.
+      memory, next_memory: output of the critics' memory, trees of `[N, ...]`.
+      next_target_memory: output of the target critics' memory.
       action: `[N, D] float32`.
       reward: `[N] float32`, of that action.
       discount: `[N] float32`, 0 if the episode terminated with it.
@@ -249,11 +242,7 @@ def _loss(
     excess = jnp.mean(counted * (entropy - target_entropy))
     temperature_loss = params.log_temperature * excess
 
-    num_trained = jnp.maximum(jnp.sum(trained.is_trained, dtype=jnp.float32), 1.0)
-
-    def mean(values: Array) -> Array:
-        return jnp.sum(jnp.where(trained.is_trained, values, 0.0)) / num_trained
-
+    mean = functools.partial(mean_of, is_trained=trained.is_trained)
     metrics = {
         "critic_loss": critic_loss,
         "actor_loss": actor_loss,
@@ -282,7 +271,7 @@ def _transitions(
     target: CriticParams,
     sequence: Sequence,
 ) -> Transitions:
-    # Without a memory no carry is stored, and the previous action is not used.
+    # Without a memory no recurrent state is stored, and the previous action is not used.
     carry = sequence.carry or AgentCarry((), jnp.zeros_like(sequence.steps.action[0]))
     sequence = sequence._replace(carry=carry)
     memory, target_memory = (

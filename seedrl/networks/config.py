@@ -21,15 +21,13 @@ class NetworkConfig:
     """A torso and a recurrent core: what all bundled networks have.
 
     A core sees the torso's output, the previous executed action (one-hot, or the numbers of a box)
-    and the previous reward, both zeros on FIRST. The reward is raw, as in R2D2: scale rewards of
-    thousands in the environment.
+    and the previous reward, both zeros on FIRST. The reward is raw: scale rewards of thousands in
+    the environment. The torso divides uint8 by 255 and takes all else at its value: `Discrete` is
+    one number, and floats are not normalized. The arrays of a dict (by sorted keys) or tuple are
+    concatenated.
 
-    The torso divides uint8 by 255, whatever its shape, and takes all else at its value: `Discrete`
-    is one number, not one-hot, and floats are not normalized; do both in the environment. The
-    arrays of a dict (by sorted keys) or tuple are concatenated in that order.
-
-    What a default leaves open follows from the observation, in `build`, which raises ConfigError
-    where an image is needed (a convolutional torso, frame stacking) and the observation has none.
+    `build` raises ConfigError where an image is needed (a convolutional torso, frame stacking) and
+    the observation has none.
 
     Attributes:
       torso: encoder of images, which are uint8 or float16 arrays of `[H, W]` or `[H, W, C]`; "mlp"
@@ -63,8 +61,6 @@ class NetworkConfig:
 class QNetworkConfig(NetworkConfig):
     """A Q-network. The defaults are those of R2D2 (Kapturowski et al. 2019, table 2, appendix).
 
-    Without a core, the head sees the torso's output alone.
-
     Attributes:
       torso_sizes: dense layers after the torso, on all arrays of the observation together.
       head_sizes: hidden layers of the head, or of each of the heads.
@@ -91,8 +87,6 @@ class QNetworkConfig(NetworkConfig):
 @dataclass(frozen=True, kw_only=True)
 class ActorCriticConfig(NetworkConfig):
     """A network of a policy and of its value, which share torso and core.
-
-    Without a core, the heads see the torso's output alone.
 
     Attributes:
       torso_sizes: dense layers after the torso, on all arrays of the observation together.
@@ -134,25 +128,12 @@ class BoxNetworkConfig(NetworkConfig):
       actor_sizes: hidden layers of the actor, after its torso. SAC's authors: 256, 256.
       critic_sizes: hidden layers of each critic, which sees the action next to the observation.
         SAC's authors: 256, 256.
-      lowest_log_std: the logarithm of the std before tanh is clipped to this and to
-        `highest_log_std`. SAC's authors: -20.
-      highest_log_std: see `lowest_log_std`. SAC's authors: 2.
     """
 
     core: Core = "none"
     core_size: int = 128
     actor_sizes: tuple[int, ...] = (256, 256)
     critic_sizes: tuple[int, ...] = (256, 256)
-    lowest_log_std: float = -20.0
-    highest_log_std: float = 2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.lowest_log_std < self.highest_log_std:
-            raise ValueError(
-                f"network.lowest_log_std: expected less than network.highest_log_std "
-                f"({self.highest_log_std}), got {self.lowest_log_std}"
-            )
 
     def build(self, spec: EnvSpec) -> sac.BoxNetwork:
         """The networks for environments of this spec, whose actions are a box."""

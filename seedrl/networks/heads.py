@@ -54,51 +54,40 @@ class DuelingHead(nn.Module):
 _SMALL = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
 
 
-class PolicyAndValueHead(nn.Module):
-    """π(·|s) and V(s), each through hidden layers of its own: `[..., D]` -> `PolicyAndValue`."""
+class _ActorCriticHead(nn.Module):
+    """Policy and value, each through hidden layers of its own."""
 
-    num_actions: int
+    num_outputs: int
     hidden_sizes: Sequence[int]
     dtype: str = "float32"
+
+    def _outputs(self, features: Array) -> tuple[Array, Array]:
+        # `[..., num_outputs]` of the policy and `[...]`, both float32.
+        policy = MLP(self.hidden_sizes, self.dtype, name="policy_hidden")(features)
+        last = nn.Dense(self.num_outputs, dtype=self.dtype, kernel_init=_SMALL, name="policy")
+        hidden = MLP(self.hidden_sizes, self.dtype, name="value_hidden")(features)
+        value = nn.Dense(1, dtype=self.dtype, name="value")(hidden)[..., 0]
+        return last(policy).astype(jnp.float32), value.astype(jnp.float32)
+
+
+class PolicyAndValueHead(_ActorCriticHead):
+    """π(·|s) and V(s): `[..., D]` -> `PolicyAndValue`."""
 
     @nn.compact
     def __call__(self, features: Array) -> PolicyAndValue:
-        policy = MLP(self.hidden_sizes, self.dtype, name="policy_hidden")(features)
-        logits = nn.Dense(self.num_actions, dtype=self.dtype, kernel_init=_SMALL, name="policy")(
-            policy
-        )
-        return PolicyAndValue(
-            logits.astype(jnp.float32), _value(self.hidden_sizes, self.dtype, features)
-        )
+        return PolicyAndValue(*self._outputs(features))
 
 
-class GaussianAndValueHead(nn.Module):
+class GaussianAndValueHead(_ActorCriticHead):
     """Like `PolicyAndValueHead`, for D' real numbers: `[..., D]` -> `GaussianAndValue`.
 
     The std is a parameter, the same for all observations (Huang et al. 2022, detail 2 of continuous
-    actions), and begins as `init_std`.
+    actions), and begins as 0.5.
     """
-
-    num_numbers: int
-    hidden_sizes: Sequence[int]
-    dtype: str = "float32"
-    init_std: float = 0.5
 
     @nn.compact
     def __call__(self, features: Array) -> GaussianAndValue:
-        policy = MLP(self.hidden_sizes, self.dtype, name="policy_hidden")(features)
-        mean = nn.Dense(self.num_numbers, dtype=self.dtype, kernel_init=_SMALL, name="policy")(
-            policy
-        ).astype(jnp.float32)
-        first = nn.initializers.constant(math.log(self.init_std))
-        log_std = self.param("log_std", first, (self.num_numbers,), jnp.float32)
-        return GaussianAndValue(
-            mean,
-            jnp.broadcast_to(log_std, mean.shape),
-            _value(self.hidden_sizes, self.dtype, features),
-        )
-
-
-def _value(hidden_sizes: Sequence[int], dtype: str, features: Array) -> Array:
-    hidden = MLP(hidden_sizes, dtype, name="value_hidden")(features)
-    return nn.Dense(1, dtype=dtype, name="value")(hidden)[..., 0].astype(jnp.float32)
+        mean, value = self._outputs(features)
+        first = nn.initializers.constant(math.log(0.5))
+        log_std = self.param("log_std", first, (self.num_outputs,), jnp.float32)
+        return GaussianAndValue(mean, jnp.broadcast_to(log_std, mean.shape), value)

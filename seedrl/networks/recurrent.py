@@ -75,12 +75,12 @@ class LSTM(nn.Module):
 
 
 class GRU(nn.Module):
-    """A gated recurrent unit whose state is zeroed before a FIRST row is consumed.
+    """A gated recurrent unit whose state is zeroed before a FIRST time step is consumed.
 
       r, z = σ(W x_t + U h_{t-1} + b),  n = tanh(W' x_t + b' + r ∘ (U' h_{t-1} + b''))
       h_t = (1 - z) n + z h_{t-1}
 
-    Its carry is the hidden state, `[B, H] float32`. Dtypes as in `LSTM`.
+    Its recurrent state is `[B, H] float32`. Dtypes as in `LSTM`.
 
     Source: Cho et al. 2014, with the reset gate after the product as in cuDNN.
     """
@@ -125,7 +125,7 @@ def _forget_gate_of_one(key: Array, shape: tuple[int, ...], dtype: Any) -> Array
 
 
 def _reset(carry: Tree, is_first: Array) -> Tree:
-    # A selection, not a product: whatever the old carry holds, the new episode starts from zeros.
+    # A selection, not a product: whatever the old state holds, the new episode starts from zeros.
     return jax.tree.map(lambda leaf: jnp.where(is_first[:, None], 0.0, leaf), carry)
 
 

@@ -17,6 +17,8 @@ from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Tree
 
 _NUM_CRITICS = 2
+# Of the std before tanh: the code of SAC's authors.
+_LOG_STD_RANGE = (-20.0, 2.0)
 
 
 class CriticParams(NamedTuple):
@@ -68,7 +70,6 @@ class GaussianActor(nn.Module):
     sizes: Sequence[int]
     specs: Sequence[ArraySpec]
     num_actions: int
-    log_std_range: tuple[float, float]
     dtype: str = "float32"
 
     @nn.compact
@@ -81,7 +82,7 @@ class GaussianActor(nn.Module):
         small = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
         outputs = nn.Dense(2 * self.num_actions, dtype=self.dtype, kernel_init=small)(features)
         mean, log_std = jnp.split(outputs.astype(jnp.float32), 2, axis=-1)
-        return TanhGaussian(mean, jnp.clip(log_std, *self.log_std_range))
+        return TanhGaussian(mean, jnp.clip(log_std, *_LOG_STD_RANGE))
 
 
 class Critic(nn.Module):
@@ -130,10 +131,7 @@ def build_network(config: Any, spec: EnvSpec) -> BoxNetwork:
         memory = from_config(settings, spec, num_actions, head=Memory)
         # Actor and critics see its output as one more array, after the observation's.
         specs.append(ArraySpec((config.core_size,), "float32"))
-    log_std_range = (config.lowest_log_std, config.highest_log_std)
-    actor = GaussianActor(
-        torso, config.actor_sizes, tuple(specs), num_actions, log_std_range, config.dtype
-    )
+    actor = GaussianActor(torso, config.actor_sizes, tuple(specs), num_actions, config.dtype)
     critic = Critic(torso, config.critic_sizes, tuple(specs), config.dtype)
     example = [zeros_of(leaf, 1) for leaf in specs]
 

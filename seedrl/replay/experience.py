@@ -61,10 +61,8 @@ class Index(Protocol):
 
     @property
     def num_sequences(self) -> int: ...
-
     @property
     def num_inserted(self) -> int: ...
-
     @property
     def fill(self) -> float: ...
 
@@ -175,13 +173,7 @@ class ExperienceConfig(Protocol):
         initial_priorities: Callable[[StoredStep], Array],
         scale: Scale,
     ) -> Experience:
-        """The experience of a run.
-
-        Args:
-          window: which sequences there are.
-          page: shapes and dtypes of a page.
-          initial_priorities: see `Agent`.
-          scale: sizes of the run.
+        """The experience of a run, whose sizes are `scale`, for pages like `page`.
 
         Raises ConfigError if the devices cannot hold it.
         """

@@ -61,7 +61,7 @@ class _Stream:
 
 
 class PageIndex:
-    """The ring order of one shard's pages. Owned by the thread that inserts; not thread-safe.
+    """The ring order of one shard's pages: an `Index`. Owned by the learning thread, which inserts.
 
     Every page has a serial number; page q lies at q mod P and lives until page q + P arrives. A
     stream's pages have ascending serials, so whoever evicts a page has evicted every older page of
@@ -89,22 +89,18 @@ class PageIndex:
 
     @property
     def num_sequences(self) -> int:
-        """Sequences that can be sampled once the last plan has been carried out."""
         return self._num_complete * self.starts_in_page
 
     @property
     def fill(self) -> float:
-        """Share of the capacity that holds experience, 0 to 1."""
         return min(self.num_inserted, self._capacity) / self._capacity
 
     def has_room(self, num_pages: int) -> bool:
-        """True: the oldest make room."""
         del num_pages
-        return True
+        return True  # the oldest make room
 
     def draw(self) -> tuple[()]:
-        """Nothing: the device draws, by priority."""
-        return ()
+        return ()  # the device draws, by priority
 
     def plan(self, streams: Sequence[int] | np.ndarray) -> np.ndarray:
         """Decides where pages go, in order, and takes that as done: a plan `[3, I] int32`.
@@ -168,7 +164,6 @@ class PageIndex:
         self._streams.pop(int(stream), None)
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to resume, as plain JSON-able values."""
         return {
             "capacity_pages": self._capacity,
             "pages_per_sequence": self._pages_per_sequence,
@@ -182,7 +177,6 @@ class PageIndex:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state`. Raises ValueError if that was written with another geometry."""
         sizes = ("capacity_pages", "pages_per_sequence", "pages_per_stride")
         require_geometry(self.state(), state, *sizes)
         self.num_inserted = int(state["num_inserted"])
@@ -218,7 +212,7 @@ def stale_pages(
 
 
 class QueueIndex:
-    """The order of one shard's sequences. Owned by the thread that learns; not thread-safe.
+    """The order of one shard's sequences: an `Index`. Owned by the learning thread.
 
     Sequence q, counted from 0 as they arrive, lies at q mod C until it is drawn. As none is ever
     drawn before an older one, those that wait are neighbours, and never more than C.
@@ -239,16 +233,14 @@ class QueueIndex:
 
     @property
     def num_sequences(self) -> int:
-        """Sequences that wait, once the last plan has been carried out."""
         return len(self._waiting)
 
     @property
     def fill(self) -> float:
-        """Share of the capacity that waits, 0 to 1."""
         return len(self._waiting) / self._capacity
 
     def has_room(self, num_pages: int) -> bool:
-        """True if that many more sequences overwrite none that waits."""
+        # None that waits is ever overwritten.
         return len(self._waiting) + num_pages <= self._capacity
 
     def plan(self, streams: Sequence[int] | np.ndarray) -> np.ndarray:
@@ -281,7 +273,6 @@ class QueueIndex:
         }
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to resume, as plain JSON-able values."""
         return {
             "capacity_sequences": self._capacity,
             "num_inserted": self.num_inserted,
@@ -289,7 +280,6 @@ class QueueIndex:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state`. Raises ValueError if that was written with another geometry."""
         require_geometry(self.state(), state, "capacity_sequences")
         self.num_inserted = int(state["num_inserted"])
         self._waiting = deque(int(index) for index in state["waiting"])

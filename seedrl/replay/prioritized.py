@@ -24,9 +24,9 @@ class ReplayConfig:
       min_steps: environment steps in replay before learning starts; near `capacity_steps`, as many
         as are sure to be in complete sequences.
       page_steps: steps of a page; divides the agent's stride. 0 takes the stride. For agents that
-        store no carry, such as Ape-X and SAC without memory, it may be a multiple of the stride
-        instead: sequences then start inside pages, storing costs less, and a step is learned from
-        up to two pages later.
+        store no recurrent state (Ape-X, SAC without memory) it may be a multiple of the stride:
+        sequences then start inside pages, storing costs less, and a step is learned from up to two
+        pages later.
       priority_exponent: alpha in P(i) = p_i^alpha / sum p^alpha (Schaul et al. 2016); 0 draws
         uniformly, but for sequences of priority 0, which are drawn last.
       importance_exponent: beta in w_i = (N P(i))^-beta / max w; of no effect where the draw is

@@ -42,9 +42,6 @@ class Categorical(NamedTuple):
 class Gaussian(NamedTuple):
     """D independent real numbers, N(μ, σ²) each, not squashed.
 
-    A number beyond [-1, 1] is executed as the nearest bound, but stored as it was drawn: so the
-    probability of an action is the density of the draw.
-
     Attributes:
       mean: μ, `[..., D] float32`.
       log_std: ln σ, `[..., D] float32`.
@@ -68,16 +65,13 @@ class Gaussian(NamedTuple):
     def draw(self, exploration: Array, key: Array) -> Array:
         """Actions, `[B, D] float32`. Consumes the key."""
         noise = exploration[:, None] * jax.random.normal(key, self.mean.shape)
+        # Beyond [-1, 1] the nearest bound is executed, but the draw is stored: the probability of
+        # an action is the density of the draw.
         return self.mean + jnp.exp(self.log_std) * noise
 
 
 class TanhSample(NamedTuple):
-    """Actions drawn from a `TanhGaussian`.
-
-    Attributes:
-      action: tanh(u), `[..., D] float32` in [-1, 1]; u cannot be recovered from it: tanh(10) is 1.
-      log_probability: ln π(a), `[...] float32`, the density of `action` in [-1, 1]^D.
-    """
+    """Actions tanh(u), `[..., D] float32` in [-1, 1], and ln π(a), `[...] float32`."""
 
     action: Array
     log_probability: Array
@@ -101,25 +95,20 @@ class TanhGaussian(NamedTuple):
         https://arxiv.org/abs/1812.05905.
         """
         noise = jax.random.normal(key, self.mean.shape)
+        # The density is computed from u, which cannot be recovered from the action: tanh(10) is 1.
         pre_tanh = self.mean + jnp.exp(self.log_std) * noise
         return TanhSample(jnp.tanh(pre_tanh), self.log_probability(pre_tanh))
 
     def log_probability(self, pre_tanh: Array) -> Array:
-        """ln π(tanh(u)), summed over the D numbers of an action, `[...] float32`.
-
-          ln π(tanh(u)) = ln N(u; μ, σ²) - ln(1 - tanh²(u))
-          ln(1 - tanh²(u)) = 2 (ln 2 - u - ln(1 + e^-2u))
-
-        The right side is finite and exact for every u; the left is -inf beyond u = 9 in float32,
-        and with the usual 1e-6 inside the logarithm it is wrong by 5 at u = 10.
-
-        Args:
-          pre_tanh: u, `[..., D] float32`, before tanh.
+        """ln N(u; μ, σ²) - ln(1 - tanh²(u)), summed over the D numbers u of `pre_tanh`.
 
         Source: Haarnoja et al. 2018b, appendix C, equation 26.
         """
         chex.assert_equal_shape([self.mean, self.log_std, pre_tanh])
         standardised = (pre_tanh - self.mean) * jnp.exp(-self.log_std)
         gaussian = -0.5 * jnp.square(standardised) - self.log_std - 0.5 * math.log(2 * math.pi)
+        # ln(1 - tanh²(u)) = 2 (ln 2 - u - ln(1 + e^-2u)): the right side is finite and exact for
+        # every u, the left is -inf beyond u = 9 in float32, and with the usual 1e-6 inside the
+        # logarithm it is wrong by 5 at u = 10.
         log_slope = 2 * (math.log(2) - pre_tanh - jax.nn.softplus(-2 * pre_tanh))
         return jnp.sum(gaussian - log_slope, axis=-1)

@@ -41,10 +41,12 @@ def signed_hyperbolic(epsilon: float = 1e-3) -> ValueScaling:
     """
     assert epsilon >= 0, epsilon
 
-    # No sign(x) and no |x| as a factor: their slope of 0 at x = 0 would become that of h.
+    # h, by √(|x| + 1) - 1 = |x| / (√(|x| + 1) + 1). No sign(x) and no |x| as a factor: their slope
+    # of 0 at x = 0 would become that of h.
     def apply(values: Array) -> Array:
         return values / (jnp.sqrt(jnp.abs(values) + 1) + 1) + epsilon * values
 
+    # h⁻¹(y) = u (|u| + 2).
     def invert(values: Array) -> Array:
         linear = 1 + 2 * epsilon
         root = 2 * values / (linear + jnp.sqrt(linear**2 + 4 * epsilon * jnp.abs(values)))

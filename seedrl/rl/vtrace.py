@@ -77,16 +77,20 @@ def vtrace(
     ratios = jnp.where(is_trained, jnp.exp(jnp.where(is_trained, log_ratios, 0.0)), 0.0)
     reward = timesteps.reward[1:]
     discount = settings.gamma * timesteps.discount[1:]
+    # δ_t (equation 1).
     deltas = jnp.minimum(settings.rho_bar, ratios) * (reward + discount * values[1:] - values[:-1])
 
+    # γ d_{t+1} c_t.
     decays = discount * settings.vtrace_lambda * jnp.minimum(settings.c_bar, ratios)
 
     def back(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
         correction = step[0] + step[1] * later
         return correction, correction
 
+    # v_t - V_t from the end backwards (remark 1).
     _, corrections = jax.lax.scan(back, jnp.zeros(batch_size), (deltas, decays), reverse=True)
     ahead = jnp.concatenate([corrections[1:], jnp.zeros((1, batch_size))])  # v - V, a step later
+    # q_t (section 4.2).
     returns = reward + discount * (values[1:] + settings.vtrace_lambda * ahead)
     advantages = jnp.minimum(settings.pg_rho_bar, ratios) * (returns - values[:-1])
     return VTrace(values[:-1] + corrections, advantages, is_trained)

@@ -37,7 +37,7 @@ def test_heads_have_hidden_layers_of_their_own() -> None:
 
 
 def test_a_policy_begins_almost_uniform_beside_a_value_of_its_own() -> None:
-    head = PolicyAndValueHead(num_actions=3, hidden_sizes=(5,))
+    head = PolicyAndValueHead(num_outputs=3, hidden_sizes=(5,))
     params = jax.jit(head.init)(jax.random.key(0), FEATURES)
     assert set(params["params"]) == {"policy_hidden", "policy", "value_hidden", "value"}
     logits, value = jax.jit(head.apply)(params, FEATURES)
@@ -47,7 +47,7 @@ def test_a_policy_begins_almost_uniform_beside_a_value_of_its_own() -> None:
 
 
 def test_real_actions_begin_at_the_middle_with_one_deviation_for_all_observations() -> None:
-    head = GaussianAndValueHead(num_numbers=3, hidden_sizes=(5,))
+    head = GaussianAndValueHead(num_outputs=3, hidden_sizes=(5,))
     params = jax.jit(head.init)(jax.random.key(0), FEATURES)
     said = jax.jit(head.apply)(params, FEATURES)
     assert (said.mean.shape, said.value.shape) == ((2, 3, 3), (2, 3))

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -21,14 +20,11 @@ from learner.cli.train import LearnerOptions
 from learner.multihost.topology import topology_of
 from seedrl import config_io
 from seedrl.config import check
-from seedrl.exit_codes import ExitCode
 from tests.configs.placed_processes import (
     ENV_SERVER,
     FILES,
-    JOBSETS,
     Document,
     documents,
-    kind,
     placed,
     replicated_jobs,
     text_of,
@@ -78,11 +74,6 @@ def test_a_file_fits_its_schema(name: str) -> None:
     validate(name, documents(name))
 
 
-@pytest.mark.parametrize("name", ["slurm.sbatch", "slurm-hosts.sbatch"])
-def test_a_slurm_script_is_valid(name: str) -> None:
-    subprocess.run(["bash", "-n", "-c", text_of(name)], check=True, timeout=SECONDS)
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_programs_accept_their_commands_and_all_slots_are_filled(name: str) -> None:
     hosts = placed(name)
@@ -118,36 +109,6 @@ def test_programs_accept_their_commands_and_all_slots_are_filled(name: str) -> N
     first = next(iter(hosts.learners)).rpartition(":")[0]
     expected = {"sky": "10.0.0.1", "compose": "learner-0"}.get(name.split("-")[0], first)
     assert coordinator == ("" if len(hosts.learners) == 1 else f"{expected}:8690")
-
-
-@pytest.mark.parametrize("name", JOBSETS)
-def test_parts_of_a_jobset_refer_to_each_other(name: str) -> None:
-    files = documents(name)
-    jobs, policy = replicated_jobs(files), kind(files, "NetworkPolicy")["spec"]
-    rule = policy["ingress"][0]
-    labels = [peer["podSelector"]["matchLabels"] for peer in rule["from"]]
-    of_env_servers = [role for role in jobs if role != "learner"]
-    assert [each["jobset.sigs.k8s.io/replicatedjob-name"] for each in labels] == of_env_servers
-    claim = kind(files, "PersistentVolumeClaim")["metadata"]["name"]
-    for role, job in jobs.items():
-        pod = job["template"]["spec"]
-        (container,) = pod["containers"]
-        # Each side has its own secret, with the files that the comment makes it of.
-        secret = pod["volumes"][-1]["secret"]["secretName"]
-        comment = text_of(name).replace("\\\n#", "")
-        (command,) = re.findall(rf"create secret generic {secret} (.*)", comment)
-        used = set(re.findall(r"=/secrets/(\S+)", " ".join(container["args"])))
-        assert used == set(re.findall(r"--from-file=(\S+)", command))
-        # What would end the same way again is not started again; what was taken away is.
-        final = [ExitCode.USAGE]
-        if role == "learner":
-            final = [ExitCode.TARGET_MISSED, *final, ExitCode.UNREADABLE_CHECKPOINT]
-            assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim
-        fatal, disruption = job["podFailurePolicy"]["rules"]
-        assert fatal["onExitCodes"]["containerName"] == container["name"]
-        assert fatal["onExitCodes"]["values"] == final and disruption["action"] == "Ignore"
-        # Kubernetes admits a podFailurePolicy only with these two.
-        assert (pod["restartPolicy"], job["podReplacementPolicy"]) == ("Never", "Failed")
 
 
 @pytest.mark.parametrize(("own_code", "code"), [(0, 143), (74, 74)])

@@ -166,15 +166,6 @@ def test_the_newest_are_kept_and_at_least_two(tmp_path: Path) -> None:
     assert _value(tmp_path) == 20
 
 
-def test_a_step_can_be_saved_again(tmp_path: Path) -> None:
-    checkpoints.save(tmp_path, 3, {"x": np.zeros(1)}, {"attempt": 1}, keep=2)
-    checkpoints.save(tmp_path, 3, {"x": np.ones(1)}, {"attempt": 2}, keep=2)
-    found = checkpoints.latest(tmp_path)
-    assert found is not None
-    assert found.meta == {"attempt": 2}
-    assert _names(tmp_path) == ["000000000003"]
-
-
 def test_later_steps_are_moved_aside_when_a_run_begins_anew(tmp_path: Path) -> None:
     for step in (100, 200):
         _save(tmp_path, step)

@@ -225,23 +225,24 @@ def test_two_threads_never_read_the_same_count(workdir: Path) -> None:
     assert keys[0] != keys[1]
 
 
-def test_an_action_is_contained_in_the_space_whatever_its_bounds_are_as_float32() -> None:
-    low, high = np.array([-0.1, 0.3]), np.array([0.1, 1.7])
+def test_actions_of_a_box_are_rescaled_and_never_leave_it() -> None:
+    """Here and in the exported file, whatever the bounds are as float32."""
+    low, high = np.array([-0.1, 0.0]), np.array([0.1, 0.5])
     space = gymnasium.spaces.Box(low, high, dtype=np.float64)
     assert np.float32(high[0]) > high[0]
-    box = BoxSpec((2,), tuple(low.tolist()), tuple(high.tolist()))
-    spec = EnvSpec(ArraySpec((2,), "float32"), box)
+    spec = EnvSpec(ArraySpec((2,), "float32"), BoxSpec((2,), tuple(low), tuple(high)))
 
     def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
-        return ActOutput(timestep.observation, carry, ())
+        return ActOutput(timestep.observation + exploration[:, None], carry, ())
 
     agent = _agent()._replace(act=act, initial_carry=lambda size: ())
-    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
+    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.25)
     exported: Any = jax.export.deserialize(played.export())
-    for emitted in ([1, 1], [-1, -1], [9, -9], [0.5, -0.5]):
-        row = np.array(emitted, np.float32)
-        action, _ = played(row, played.initial_carry())
-        assert space.contains(action)
-        assert space.contains(
-            np.asarray(exported.call(row, 0.0, [np.uint8(0), np.zeros(2, np.uint32)])[0])
-        )
+    # The agent emits a quarter more than it observes.
+    for seen, expected in (([0.75, 0.75], high), ([-9, -9], low), ([0.25, -0.25], [0.05, 0.25])):
+        row = np.array(seen, np.float32)
+        called, carry = exported.call(row, 0.0, [np.uint8(0), np.zeros(2, np.uint32)])
+        for action in (played(row, played.initial_carry())[0], np.asarray(called)):
+            np.testing.assert_allclose(action, expected, rtol=1e-6)
+            assert space.contains(action)
+        assert carry[0] == StepType.MID and np.asarray(carry[1]).any()

@@ -1,7 +1,5 @@
 """Command lines: values of every type, and mistakes that are one line."""
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -102,14 +100,3 @@ def test_the_version_names_the_wire_too(capsys: pytest.CaptureFixture[str]) -> N
     assert end.value.code == 0
     out = capsys.readouterr().out
     assert out.startswith("seedrl ") and ", wire 3." in out and out.count("\n") == 1
-
-
-def test_a_command_line_without_help_does_not_import_typeguard() -> None:
-    # Half of the time that tyro's parser takes.
-    code = (
-        "import sys\nfrom envs_server.options import read_options\n"
-        "read_options('--learner h:1 --num-envs 2 --logs x'.split())\n"
-        "print('typeguard' in sys.modules, 'numpy' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "False False\n", done.stderr

@@ -116,8 +116,3 @@ def test_a_full_disk_under_stdout_is_one_line_and_its_code() -> None:
         ended = _left('leave(exit_code(write, prog="test"))', full)
     assert ended.returncode == 74
     assert ended.stderr == "test: error: cannot write: [Errno 28] No space left on device\n"
-
-
-def test_a_log_that_cannot_be_closed_keeps_neither_stdout_nor_the_code() -> None:
-    ended = _left("handler = Raising()\nleave(write())")
-    assert (ended.returncode, ended.stdout) == (3, "what it has to say\n")

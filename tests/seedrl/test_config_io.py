@@ -48,11 +48,6 @@ def change(*path: str, to: object) -> str:
 # Files.
 
 
-def test_a_bundled_config_is_loaded_by_name() -> None:
-    assert CARTPOLE.environment.id == "CartPole-v1"
-    assert config_io.import_folders() == ()
-
-
 def test_two_files_of_one_name_do_not_mix_and_import_from_beside_them(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -106,24 +101,16 @@ def test_a_name_that_is_none_is_refused(name: str, hint: str) -> None:
     assert hint in str(caught.value)
 
 
-def test_the_config_that_a_run_has_saved_is_loaded_by_its_path(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(SAVED)
-    assert config_io.load(path) == CARTPOLE
-    path.write_text("{}")
-    with pytest.raises(ConfigError) as caught:
-        config_io.load(path)
-    assert str(path) in str(caught.value)
-
-
-def test_only_a_regular_file_of_bounded_size_is_read(
+def test_a_saved_config_is_a_regular_file_of_bounded_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    os.mkfifo(tmp_path / "config.json")
+    path = tmp_path / "config.json"
+    os.mkfifo(path)
     with pytest.raises(ConfigError):
         config_io.of_run(tmp_path)
-    (tmp_path / "config.json").unlink()
-    (tmp_path / "config.json").write_text(SAVED)
+    path.unlink()
+    path.write_text(SAVED)
+    assert config_io.load(path) == config_io.of_run(tmp_path) == CARTPOLE
     monkeypatch.setattr(config_io, "_MOST_BYTES", 100)
     with pytest.raises(ConfigError):
         config_io.of_run(tmp_path)

@@ -34,7 +34,7 @@ from learner.learning.device_mapping import (
     stack_shards,
 )
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
-from learner.learning.loop import POLL_SECONDS, Learning
+from learner.learning.loop import Learning
 from learner.learning.page_routing import ShardedReplay
 from learner.multihost.agreement import AgreedLimiter, Hosts, alone
 from learner.multihost.jax_processes import devices_of, require_as_many
@@ -61,6 +61,7 @@ from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
+from seedrl.timing import POLL_SECONDS
 from seedrl.types import Array, Page
 
 Resumption = Literal["none", "restored", "redistributed", "filled again"]

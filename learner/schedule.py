@@ -23,7 +23,7 @@ from learner.acting.actor import over_slots
 from learner.build import StartFrom, System, compile_all
 from learner.checkpoints.recorder import Recorder
 from learner.learning.device_mapping import require_update_memory
-from learner.learning.loop import POLL_SECONDS, Snapshot
+from learner.learning.loop import Snapshot
 from learner.report.metrics import Metrics
 from learner.runtime.channel import Requests
 from learner.runtime.watchdog import Watchdog
@@ -32,6 +32,7 @@ from learner.serving.hub import Hub
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, QUEUED, residues
 from seedrl.config import Config
 from seedrl.errors import UserError
+from seedrl.timing import POLL_SECONDS
 
 
 class Schedule(Protocol):

@@ -17,9 +17,8 @@ from learner.learning.page_routing import (
 from learner.report.metrics import Metrics
 from learner.runtime.channel import ActorLearnerChannel, FilledPages, Requests, VersionedParams
 from seedrl.replay.buffer import ReplayState
+from seedrl.timing import POLL_SECONDS
 from seedrl.types import Page, Tree
-
-POLL_SECONDS = 0.05
 
 
 class Snapshot(NamedTuple):

@@ -21,24 +21,6 @@ from seedrl.timing import POLL_SECONDS
 COMPILE_SECONDS = 30 * 60.0
 
 
-class AwakeClock:
-    """Seconds in which this process was not suspended (Ctrl-Z, a container that was paused)."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic):
-        self._clock = clock
-        self._last = clock()
-        self.seconds = 0.0  # at the last tick
-
-    def tick(self) -> float:
-        """Counts the time since the tick before; returns `seconds`."""
-        now = self._clock()
-        # Its owner ticks several times a second. A later tick means that the process was suspended,
-        # or so busy that counting less does no harm.
-        self.seconds += min(now - self._last, 1.0)
-        self._last = now
-        return self.seconds
-
-
 class Heartbeat:
     """The sign of life of one thread, which alone changes it; the watchdog reads it."""
 
@@ -63,7 +45,7 @@ class Watchdog:
     """Notices threads that are at one piece of work for too long. Owns a thread.
 
     Nothing else in a run looks for hangs. It takes no lock: the thread that has it may be the one
-    that hangs. Time in which the process is suspended does not count.
+    that hangs. Time in which the process is suspended (Ctrl-Z, a paused container) does not count.
     """
 
     def __init__(
@@ -83,7 +65,9 @@ class Watchdog:
         self._end = end
         self._is_compiling = is_compiling
         self._compile_seconds = compile_seconds
-        self._awake = AwakeClock(clock)
+        self._clock = clock
+        self._looked = clock()
+        self._awake_seconds = 0.0  # at the last look
         self._compiling_since: float | None = None
         self._beats: list[Heartbeat] = []
         # Of each heartbeat the piece of work that was seen last, and since when.
@@ -121,8 +105,11 @@ class Watchdog:
             self.look()
 
     def look(self) -> None:
-        """Looks once; several times a second, or the time in between is taken for a suspension."""
-        now = self._awake.tick()
+        """Looks once; to be called several times a second."""
+        before, self._looked = self._looked, self._clock()
+        # A look that is late means that the process was suspended, or so busy that counting less
+        # does no harm.
+        now = self._awake_seconds = self._awake_seconds + min(self._looked - before, 1.0)
         for beat in self._beats:
             piece = beat.piece  # read once: the thread may start the next one meanwhile
             # While programs are compiled only compiling has a deadline: other threads may have to
@@ -147,7 +134,7 @@ class Watchdog:
 
     def late(self, seconds: float) -> list[str]:
         """Names of threads that have been at one piece of work for longer than that."""
-        now = self._awake.seconds
+        now = self._awake_seconds
         return [
             beat.name
             for beat, (piece, since) in self._seen.items()

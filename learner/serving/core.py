@@ -222,19 +222,22 @@ class Serving:
     def take(self, lane: BatchQueue) -> Batch:
         """Takes a lane's batch; its slots stay taken until `answered`."""
         pending = lane.take()
-        rows = lane.rule.rows([item.group.slots for item in pending])
-        num_rows = sum(len(item.group.slots) for item in pending)
-        slots, streams = np.empty(num_rows, np.int32), np.empty(num_rows, np.int64)
-        for item, where in zip(pending, rows, strict=True):
-            slots[where], streams[where] = item.group.slots, item.group.streams
+        slots_of = [item.group.slots for item in pending]
+        slots = np.concatenate(slots_of)
+        streams = np.concatenate([item.group.streams for item in pending])
+        rows = lane.rule.rows(slots_of)
+        if lane.rule.is_complete or lane.rule.is_aligned:  # all slots, in their order
+            order = np.argsort(slots)
+            slots, streams = slots[order], streams[order]
         rows_before = self.slots.rows[slots]
         if lane.rule.is_aligned:
             rows_before = self._aligned(rows_before)
         positions = (rows_before % self.page_steps).astype(np.int32)
         self.slots.rows[slots] = rows_before + 1
         for item in pending:
-            self.slots.acted_step_type[item.group.slots] = item.timestep.step_type
             item.group.queued, item.group.dispatched = False, True
+            if lane.rule.is_complete:  # only there streams resume under another lease
+                self.slots.acted_step_type[item.group.slots] = item.timestep.step_type
         self.num_batches += 1
         arrival, number = pending[0].arrival, self.num_batches - 1
         return Batch(pending, slots, streams, positions, lane.role, arrival, number, rows)

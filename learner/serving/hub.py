@@ -235,14 +235,18 @@ class Hub:
     def answer(self, batch: Batch, actions: np.ndarray) -> None:
         """Sends `actions [B, ...]` to the groups of a batch, and releases its slots."""
         with self._changed:
-            for group in (groups := self._serving.answered(batch)):
-                group.answered_seconds = self.clock()  # from this moment it owes a step
-            holders = {id(group): group.lease.holder for group in groups}
-        # Without the lock, so that others deliver meanwhile. A lease that ends here drops what its
-        # connection is given; a group whose slots were leased anew is another one.
+            self._serving.answered(batch)
+            now = self.clock()
+            holders = [item.group.lease.holder for item in batch.pending]  # None: it has ended
+            for item in batch.pending:
+                item.group.answered_seconds = now  # from this moment it owes a step
+        # Without the lock, so that others deliver meanwhile. A connection that ends here drops what
+        # it is given; if its slots are leased anew, that is another one's group.
         answers = defaultdict[HubConnection, list[bytes]](list)
-        for (group, sequence, *_), rows in zip(batch.pending, batch.rows, strict=True):
-            if (holder := holders.get(id(group))) is not None:
+        for holder, (group, sequence, *_), rows in zip(
+            holders, batch.pending, batch.rows, strict=True
+        ):
+            if holder is not None:
                 answers[holder].append(pack_actions(group.number, sequence, actions[rows]))
         for holder, payloads in answers.items():
             holder.send_actions(payloads)

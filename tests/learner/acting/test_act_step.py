@@ -228,21 +228,3 @@ def test_what_is_drawn_follows_from_the_batchs_number_and_the_row_alone() -> Non
     # Whatever was acted on before, and with whatever observations.
     assert actions(0, [2, 0]) == [run[2], run[0]]
     assert actions(1, [0]) != run[:1]
-
-
-def test_an_agent_says_what_of_its_carry_is_stored() -> None:
-    def counted(carry: Any) -> Any:
-        return {"count": carry["count"]}
-
-    agent = AGENT._replace(stored_carry=counted)
-    page = example_page(agent, SPEC, K)
-    assert {name: leaf.shape for name, leaf in page.carry.items()} == {"count": ()}
-    programs = build_act_programs(
-        agent, page, num_training=N, num_slots=S, exploration=np.zeros(S, np.float32)
-    )
-    state = jax.eval_shape(programs.init, jax.random.PRNGKey(0))
-    batch = Oracle(0).batch(evaluation=False, rows=8)
-    after, _ = jax.eval_shape(programs.act, state, np.int32(7), np.int32(0), np.uint32(0), *batch)
-    shapes = jax.tree.map(lambda leaf: leaf.shape, after)
-    assert shapes.pages.carry == {"count": (N,)}
-    assert set(shapes.carry) == {"count", "seen"}

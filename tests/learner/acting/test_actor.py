@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting.actor import Actor, BatchShapes
+from learner.acting.actor import Actor, BatchShapes, ladder
 from learner.runtime.channel import VersionedParams
 from learner.serving.batching import Pending
 from learner.serving.core import Batch
@@ -134,3 +134,47 @@ def test_every_batch_takes_the_largest_program_until_the_others_are_compiled() -
         actor.take_pages(np.array([0]))
     assert rows == [1, 2, 3, 1]
     assert names == []
+
+
+@pytest.mark.parametrize(
+    ("largest", "factor", "rungs", "expected"),
+    [
+        (32, 2, 3, (8, 16, 32)),
+        (32, 4, 3, (2, 8, 32)),
+        (5, 2, 3, (2, 3, 5)),
+        (1, 2, 3, (1,)),
+        (2, 4, 9, (1, 2)),
+    ],
+)
+def test_the_ladder_ends_with_the_largest_batch(
+    largest: int, factor: int, rungs: int, expected: tuple[int, ...]
+) -> None:
+    assert ladder(largest, factor=factor, rungs=rungs) == expected
+
+
+@pytest.mark.parametrize(
+    ("training", "evaluation"), [(8, 3), (3, 8), (32, 20), (1, 0), (0, 4), (7, 7)]
+)
+def test_every_batch_that_can_come_fits(training: int, evaluation: int) -> None:
+    shapes = BatchShapes(SPEC, num_training=training, num_evaluation=evaluation)
+    assert shapes.padding_slot == training + evaluation
+    assert shapes.act_rows[-1] == max(training, evaluation)
+    assert {training, evaluation} - {0} <= set(shapes.act_rows)  # full batches are not padded
+    assert shapes.page_rows[-1] == max(training, 1)
+
+
+@pytest.mark.parametrize("is_lock_step", [False, True])
+def test_rows_lie_where_the_rule_has_them_and_the_rest_is_padding(is_lock_step: bool) -> None:
+    shapes = BatchShapes(SPEC, num_training=8, num_evaluation=3)
+    assert (shapes.act_rows, shapes.page_rows) == ((2, 3, 4, 8), (1, 2, 8))
+    one, other = (_batch(slots).pending[0] for slots in ([3, 0], [1, 2, 4]))
+    rows = [item.group.slots for item in (one, other)] if is_lock_step else [slice(2), slice(2, 5)]
+    numbers = np.arange(5, dtype=np.int32) if is_lock_step else np.array([3, 0, 1, 2, 4], np.int32)
+    batch = Batch([one, other], numbers, numbers + 0, numbers + 10, "training", 0.0, 0, rows)
+    slots, positions, timestep = shapes.stage(batch, numbers)
+    assert slots.tolist() == [*numbers, 11, 11, 11]
+    assert positions.tolist() == [*(numbers + 10), 0, 0, 0]
+    expected = [1, 0, 1, 0, 2] if is_lock_step else [0, 1, 0, 1, 2]
+    assert timestep.observation.tolist() == [*expected, 0, 0, 0]
+    assert timestep.step_type.tolist() == [StepType.MID] * 5 + [StepType.FIRST] * 3
+    assert shapes.pad_page_slots(np.array([7, 3, 5])).tolist() == [7, 3, 5, 0, 0, 0, 0, 0]

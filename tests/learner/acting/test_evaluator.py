@@ -71,15 +71,6 @@ def test_every_slot_plays_the_same_number_of_episodes_however_short_they_are() -
     assert Score(OLD, (1.0, 1.0, 10.0, 10.0)).mean == 5.5
 
 
-def test_which_slots_play_one_episode_more_is_settled_beforehand() -> None:
-    evaluation = Round(OLD, SLOTS, episodes=3)
-    for slot in (6, 6, 4, 4):
-        assert evaluation.score is None
-        _begin(evaluation, [slot])
-        _end(evaluation, slot, float(slot))
-    assert evaluation.score == Score(OLD, (6.0, 4.0, 4.0))
-
-
 def test_an_episode_that_had_begun_before_the_round_does_not_count() -> None:
     evaluation = Round(OLD, SLOTS, episodes=2)
     for slot in (4, 6):
@@ -164,16 +155,6 @@ def test_a_slot_that_is_leased_again_between_two_looks_has_left() -> None:
         _begin(evaluation, [6])
         _end(evaluation, 6, episode_return)
     assert evaluation.score == Score(OLD, (1.0, 2.0, 3.0, 4.0))
-
-
-def test_reaching_the_target_only_nominates() -> None:
-    evaluator = _evaluator(target_return=5.0, confirm_episodes=4)
-    _begin(evaluator, [4, 6])
-    _end(evaluator, 4, 4.0)
-    assert _end(evaluator, 6, 6.0) == (Score(OLD, (4.0, 6.0)), False)
-    assert evaluator.confirmed is None
-    evaluator.poll(500.0, NEW, SLOTS)
-    assert evaluator.frozen is OLD
 
 
 def test_a_nomination_is_confirmed_over_fresh_episodes_of_the_same_parameters() -> None:

@@ -71,17 +71,3 @@ def test_each_epoch_trains_each_sequence_once(epochs: int, minibatches: int) -> 
     assert output.priorities.dtype == jnp.float32
     np.testing.assert_array_equal(output.priorities % 100, np.arange(B))
     assert output.priorities.min() >= 100 * (num_passes - minibatches)
-
-
-def test_each_epoch_is_dealt_anew() -> None:
-    """As far as one can see: by what the first minibatch of each epoch is."""
-
-    def update(state: AgentState, sequence: Sequence, weights: Array, key: Array) -> Any:
-        del weights, key
-        dealt = state.params.at[state.extras].set(sequence.steps.action[-1])
-        metrics: dict[str, Array] = {}
-        return state._replace(params=dealt, extras=state.extras + 1), UpdateOutput(metrics, ())
-
-    state = AgentState(jnp.zeros((8, B // 2), jnp.int32), (), (), jnp.int32(0), jnp.int32(0))
-    state, _ = jax.jit(lambda: _run(update, state, 4, 2))()
-    assert len({tuple(epoch) for epoch in state.params.reshape(4, B).tolist()}) == 4

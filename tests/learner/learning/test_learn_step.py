@@ -359,16 +359,6 @@ def test_what_is_guarded_and_not_finite_on_one_device_is_skipped_on_all() -> Non
         assert memory.priorities.any() == (skipped == 0.0)
 
 
-def test_an_agent_may_go_through_its_batch_several_times_and_it_counts_as_one_update() -> None:
-    setting = _setting(TOY._replace(epochs=2, minibatches=2), 2)
-    after, memory, metrics = _learn(setting, setting.state, setting.memory(_sequence(TOY)))
-    assert metrics["skipped_updates"] == 0.0
-    assert after.updates == 1
-    assert after.target == 4 * 101  # once for each minibatch, and always of the same number
-    rewards = _sequence(TOY).steps.timestep.reward.sum(axis=0)
-    np.testing.assert_allclose(memory.priorities[:, ::-1].reshape(B), rewards, rtol=1e-6)
-
-
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_a_sequence_has_the_largest_priority_of_its_chunks(minibatches: int) -> None:
     def doubled(state: AgentState, sequence: Sequence, weights: Array) -> tuple[Sequence, Array]:

@@ -107,17 +107,3 @@ def test_each_place_has_the_mass_of_its_own_transition_before_and_after_an_updat
     moved = {tuple(cell) for cell in np.argwhere(new.params != state.params).tolist()}
     cells = zip(STATE[rows][drawn].tolist(), ACTION[rows][drawn].tolist(), strict=True)
     assert moved == set(cells)
-
-
-def test_an_update_that_is_not_finite_leaves_every_bit_and_is_drawn_last() -> None:
-    state, stored = begun(REWARD)
-    timestep = stored.pages.steps.timestep
-    steps = stored.pages.steps._replace(timestep=timestep._replace(reward=timestep.reward * np.nan))
-    stored = stored._replace(pages=stored.pages._replace(steps=steps))
-    new, after, numbers = learned(state, stored)
-    assert numbers["skipped_updates"] == 1
-    before, now = (jax.tree.leaves(each.agent) for each in (state, new))
-    assert [leaf.tobytes() for leaf in now] == [leaf.tobytes() for leaf in before]
-    drawn = after.sampling_weight != stored.sampling_weight
-    assert drawn.any()
-    assert (after.sampling_weight[drawn] == np.float32(MIN_SAMPLING_WEIGHT)).all()

@@ -18,7 +18,7 @@ from learner.runtime.channel import (
     VersionedParams,
     open_channel,
 )
-from seedrl.replay.rate_limiter import QueueLimiter, RatioLimiter
+from seedrl.replay.rate_limiter import RatioLimiter
 
 
 def _copied(params: Any) -> Any:
@@ -129,21 +129,6 @@ def test_what_replay_has_no_room_for_waits_in_the_queue() -> None:
     assert queue.planned == [1, 2, 3]
     assert learning.abandoned_rows == 2 * 5
     assert learning.stored_rows == 3 * 5
-
-
-def test_acting_does_not_wait_for_what_was_dropped_on_arrival() -> None:
-    learning, channel, tally = _learning([])
-    queue: Any = Queue(room=9)
-    too_old = {"stale": lambda versions, newest, num_sequences: range(len(versions))}
-    learning._shards = learning._shards._replace(indices=[queue], **too_old)
-    learning._limiter = RateLimiter(QueueLimiter(1, num_devices=1, ahead_updates=2))
-    learning._limiter.acted(2, pages=2)
-    assert not learning._limiter.wait_to_act(0.0)
-    _send(channel, 1, 2)
-    learning.insert_pages()
-    assert queue.planned == []
-    assert learning.num_stale == tally.counted["stale_sequences"] == 2
-    assert learning._limiter.wait_to_act(0.0)
 
 
 def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:

@@ -212,26 +212,6 @@ def test_every_row_is_in_one_account_whatever_happens(seed: int) -> None:
     assert min(driver.serving.ledger[account] for account in seen) > 0
 
 
-def test_a_lease_that_ends_during_inference_discards_its_open_page_afterwards() -> None:
-    serving = _serving(training=1, evaluation=0)
-    lease = serving.lease(1, 1, "peer")
-    for step_type in (FIRST, MID):
-        _step(serving, lease.groups[0], step_type)
-        batch = serving.take(_lane(serving))
-        if step_type == FIRST:
-            serving.answered(batch)
-    serving.end(lease)
-    assert +serving.ledger == Counter(received=2, accepted=2, answered=1)
-    assert (serving.accounts()["partial"], serving.accounts()["dispatched"]) == (1, 1)
-    with pytest.raises(NoFreeSlotError):
-        serving.lease(1, 1, "next")
-    assert serving.answered(batch) == []
-    assert +serving.ledger == Counter(received=2, accepted=2, answered=2, discarded=2)
-    (group,) = serving.lease(1, 1, "next").groups
-    _step(serving, group)
-    assert _act(serving).positions.tolist() == [0]
-
-
 def test_one_slow_group_delays_the_others_to_the_deadline_and_no_longer() -> None:
     serving = _serving(training=3, evaluation=0)
     groups = [_ready(serving, 1, 1, peer).groups[0] for peer in ("slow", "quick", "gone")]
@@ -265,52 +245,6 @@ def _one_group() -> tuple[Serving, Lease, Group]:
     return serving, lease, lease.groups[0]
 
 
-def test_a_second_step_in_flight_is_refused_while_the_first_is_queued_or_computed() -> None:
-    serving, _, group = _one_group()
-    _step(serving, group)
-    with pytest.raises(ProtocolError) as caught:
-        _step(serving, group, MID)
-    assert "host:7" in str(caught.value)
-    batch = serving.take(_lane(serving))
-    with pytest.raises(ProtocolError):
-        _step(serving, group, MID)
-    serving.answered(batch)
-    _step(serving, group, MID)
-    assert serving.ledger["rejected"] == 4
-
-
-def test_another_sequence_is_refused() -> None:
-    serving, _, group = _one_group()
-    with pytest.raises(ProtocolError):
-        serving.step(Pending(group, 1, _timestep(_types(group, FIRST)), 0.0))
-    _step(serving, group)
-    _act(serving)
-    with pytest.raises(ProtocolError):
-        serving.step(Pending(group, 0, _timestep(_types(group, MID)), 0.0))
-
-
-@pytest.mark.parametrize(
-    ("before", "types"),
-    [
-        ([], [FIRST, MID]),
-        ([], [LAST, FIRST]),
-        ([[FIRST, FIRST], [LAST, MID]], [MID, MID]),
-    ],
-)
-def test_first_comes_after_last_and_at_the_start(
-    before: list[list[StepType]], types: list[StepType]
-) -> None:
-    serving, _, group = _one_group()
-    for accepted in before:
-        serving.step(Pending(group, group.sequence, _timestep(np.array(accepted, np.uint8)), 0.0))
-        _act(serving)
-    with pytest.raises(ProtocolError):
-        serving.step(Pending(group, group.sequence, _timestep(np.array(types, np.uint8)), 0.0))
-    assert serving.ledger["rejected"] == 2
-    assert serving.ledger["accepted"] == 2 * len(before)
-    assert _lane(serving).seconds_until_due(0.0) is None
-
-
 def test_a_first_row_in_an_episode_cuts_its_own_stream_and_no_other() -> None:
     serving, lease, group = _one_group()
     _step(serving, group)
@@ -326,11 +260,3 @@ def test_a_first_row_in_an_episode_cuts_its_own_stream_and_no_other() -> None:
     assert batch.positions.tolist() == [1, 0]
     assert batch.streams.tolist() == group.streams.tolist()
     assert serving.ledger["discarded"] == 1
-
-
-def test_a_step_of_an_ended_lease_is_fenced() -> None:
-    serving, lease, group = _one_group()
-    serving.end(lease)
-    with pytest.raises(ProtocolError):
-        _step(serving, group)
-    assert +serving.ledger == Counter(received=2, fenced=2)

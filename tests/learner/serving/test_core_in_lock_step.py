@@ -104,23 +104,6 @@ def test_environments_cut_the_streams_of_a_checkpoint() -> None:
     _check(resumed)
 
 
-def test_a_player_that_comes_back_goes_on_where_it_was() -> None:
-    serving = _serving()
-    lease = _play(serving)
-    streams = lease.groups[0].streams.tolist()
-    _act(serving, [lease], FIRST)
-    _step(serving, lease.groups[0], MID)  # struck, and sent again
-    serving.end(lease)
-    _check(serving)
-    again = _play(serving, num_groups=2)
-    assert again.resumed_at == 1
-    _check(serving)
-    batch = _act(serving, [again], MID)
-    assert (batch.positions.tolist(), batch.streams.tolist()) == ([1] * 4, streams)
-    assert serving.slots.cut == []
-    _check(serving)
-
-
 def test_an_env_server_lost_before_its_first_batch_leaves_no_trace() -> None:
     """It would, if its successor's environments had other seeds; later, they must have."""
     serving = _serving()

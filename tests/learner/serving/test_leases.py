@@ -40,15 +40,6 @@ def test_no_group_is_empty_whatever_number_is_asked_for(num_groups: int) -> None
     assert sorted(chain(*_slots(lease))) == [0, 1, 2]
 
 
-def test_a_lease_takes_no_more_than_is_free_and_then_there_is_none() -> None:
-    table = _table(3, 1)
-    first = table.lease(3, 1, "peer")
-    second = table.lease(100, 1, "peer")
-    assert sorted(chain(*_slots(first), *_slots(second))) == [0, 1, 2, 3]
-    with pytest.raises(NoFreeSlotError):
-        table.lease(1, 1, "peer")
-
-
 def test_slots_of_a_dispatched_group_are_leased_again_only_after_its_return() -> None:
     table = _table(4, 0)
     lease = table.lease(4, 2, "peer")

@@ -3,11 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
-import os
 import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +14,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from learner.cli.certificates import make
 from learner.report.env_servers import EnvServerRegistry
-from learner.serving.access import private_address
 from learner.serving.batching import free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
@@ -202,59 +197,6 @@ def _check_nobody_is_there(site: _Site) -> None:
     said = "".join(site.said.lines)
     for name in ("own", "other", "expired"):
         assert _token(site, name) not in said
-
-
-# Another user of this machine: it has imported as root what it needs, and is nobody from then on.
-_OTHER_USER = """
-import os, socket, sys
-import grpc
-from seedrl.wire import seedrl_pb2, contract
-from seedrl.wire.channel import CONNECT
-
-path, address, token_file = sys.argv[1:]
-os.setgroups([]), os.setgid(65534), os.setuid(65534)
-for attempt in (
-    lambda: socket.socket(socket.AF_UNIX).connect(path),
-    lambda: open(token_file).read(),
-):
-    try:
-        print("admitted", attempt())
-    except PermissionError:
-        print("PermissionError")
-hello = seedrl_pb2.Hello(major=contract.MAJOR, num_envs=2)
-message = seedrl_pb2.FromEnvServer(hello=hello).SerializeToString()
-with grpc.insecure_channel(address) as channel:
-    try:
-        print("admitted", next(channel.stream_stream(CONNECT)(iter([message]), timeout=60)))
-    except grpc.RpcError as error:
-        print(error.code().name)
-"""
-
-
-@pytest.mark.skipif(
-    sys.platform != "linux" or os.getuid() != 0, reason="only root can be another user"
-)
-def test_another_user_of_this_machine_reaches_neither_the_private_socket_nor_the_port(
-    site: _Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with tempfile.TemporaryDirectory(dir="/tmp") as shared:
-        os.chmod(shared, 0o777)  # as /tmp itself is
-        monkeypatch.setattr(tempfile, "gettempdir", lambda: shared)
-        address = private_address(Path("run"))
-        token = Path(shared) / "token"
-        shutil.copy(site.folder / "own" / "token", token)
-        service = _service(_Said(), ServingConfig(bind=address, training_slots=4))
-        tried = subprocess.run(
-            [sys.executable, "-c", _OTHER_USER, address[5:], site.plain.address, str(token)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
-        assert not service.hub.connections()
-        service.stop(grace_seconds=0.0)
-    assert tried.stdout.split() == ["PermissionError", "PermissionError", "UNAUTHENTICATED"], tried
-    _check_nobody_is_there(site)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import gymnasium
 from envs_server.adapter import VectorEnvironment
 from envs_server.errors import BuildError, EnvironmentFailedError, one_line
 from envs_server.failures import Budget, Failures
-from envs_server.loop import Place, build_loop
+from envs_server.loop import build_loop
 from seedrl.wire.contract import LEAST_MESSAGE_BYTES, LONGEST_METRIC_BYTES, MOST_METRICS
 from seedrl.wire.seedrl_pb2 import Assign, Environment
 
@@ -56,13 +56,14 @@ def read_recipes(environments: Iterable[Environment], allowed: Sequence[str]) ->
     """
     asked = list(environments)
     arguments = [_read_arguments(environment.arguments) for environment in asked]
-    if not any(":" in environment.id or environment.wrappers for environment in asked):
-        return [Recipe(*each) for each in zip((each.id for each in asked), arguments, strict=True)]
-    from envs_server.factories import load_all
+    loaded: Sequence[tuple[Any, ...]] = [()] * len(asked)
+    if any(":" in environment.id or environment.wrappers for environment in asked):
+        from envs_server.factories import load_all
 
+        loaded = load_all(asked, allowed)
     return [
-        Recipe(environment.id, own, *loaded)
-        for environment, own, loaded in zip(asked, arguments, load_all(asked, allowed), strict=True)
+        Recipe(each.id, own, *parts)
+        for each, own, parts in zip(asked, arguments, loaded, strict=True)
     ]
 
 
@@ -108,14 +109,14 @@ def build(
     num_envs: int,
     *,
     max_abs_reward: float = 0.0,
-    places: Sequence[Place] = (),
+    positions: Sequence[int] = (),
     failures: Failures | None = None,
 ) -> VectorEnvironment:
     """`num_envs` environments of `recipe` on the back end that `choose` names.
 
     Args:
       max_abs_reward: bounds rewards, 0 for no bound.
-      places, failures: see `build_loop`; vector implementations know no single environments.
+      positions, failures: see `build_loop`; vector implementations know no single environments.
 
     Raises BuildError, with the environment's own reason on one line.
     """
@@ -128,7 +129,7 @@ def build(
             lambda: build_one(recipe),
             num_envs,
             max_abs_reward=max_abs_reward,
-            places=places,
+            positions=positions,
             failures=failures,
         )
 
@@ -185,27 +186,23 @@ def metrics_of(assign: Assign) -> list[str]:
 
 def check_assign(assign: Assign, num_envs: int) -> None:
     """Raises BuildError for an Assign that contradicts itself, or an offer of `num_envs`."""
-    groups = assign.groups
+    groups, num_environments = assign.groups, len(assign.environments)
     sizes = [len(group.slots) for group in groups]
-    names = [name for environment in assign.environments for name in environment.metrics]
-    rules = {
-        f"groups of 1 to {num_envs} slots in all": bool(sizes)
-        and min(sizes) >= 1
-        and sum(sizes) <= num_envs,
-        "one seed for each slot of a group": [len(group.seeds) for group in groups] == sizes,
-        "seeds below 2^31": all(seed < 2**31 for group in groups for seed in group.seeds),
-        "each slot once": len({slot for group in groups for slot in group.slots}) == sum(sizes),
-        f"max_message_bytes of 0 or at least {LEAST_MESSAGE_BYTES}": not (
-            0 < assign.max_message_bytes < LEAST_MESSAGE_BYTES
-        ),
-        f"groups of one of its {len(assign.environments)} environments": all(
-            group.environment < len(assign.environments) for group in groups
-        ),
-        f"at most {MOST_METRICS} metrics of at most {LONGEST_METRIC_BYTES} bytes": (
-            len(names) <= MOST_METRICS
-            and all(len(name.encode()) <= LONGEST_METRIC_BYTES for name in names)
-        ),
-    }
-    for expected, holds in rules.items():
-        if not holds:
-            raise BuildError(f"expected {expected} in Assign, got groups of {sizes} slots")
+    if not sizes or min(sizes) < 1 or sum(sizes) > num_envs:
+        raise BuildError(f"expected groups of at most {num_envs} slots in all, got {sizes}")
+    if len({slot for group in groups for slot in group.slots}) < sum(sizes):
+        raise BuildError("expected each slot once in Assign")
+    seeds = [seed for group in groups for seed in group.seeds]
+    if [len(group.seeds) for group in groups] != sizes or max(seeds) >= 2**31:
+        raise BuildError("expected one seed below 2^31 for each slot of a group in Assign")
+    if max(group.environment for group in groups) >= num_environments:
+        raise BuildError(f"expected groups of one of the {num_environments} environments of Assign")
+    names = metrics_of(assign)
+    if len(names) > MOST_METRICS or any(
+        len(each.encode()) > LONGEST_METRIC_BYTES for each in names
+    ):
+        raise BuildError(
+            f"expected at most {MOST_METRICS} metrics of at most {LONGEST_METRIC_BYTES} bytes"
+        )
+    if 0 < assign.max_message_bytes < LEAST_MESSAGE_BYTES:
+        raise BuildError(f"expected max_message_bytes of 0 or at least {LEAST_MESSAGE_BYTES}")

@@ -8,7 +8,7 @@ import random
 import socket
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import grpc
 
@@ -16,7 +16,6 @@ from envs_server.build import budget, build, check_assign, metrics_of, read_reci
 from envs_server.errors import BuildError, EnvironmentFailedError, one_line
 from envs_server.failures import Failures
 from envs_server.groups import EnvGroup
-from envs_server.loop import Place
 from envs_server.sent_log import SentLog
 from envs_server.stop import HangLimit, Stop
 from seedrl.exit_codes import ExitCode
@@ -28,10 +27,6 @@ from seedrl.wire.link import UnusableLinkError, has_room
 from seedrl.wire.payload import ActionLayout, split
 from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, Hello, Ready, Refusal
 from seedrl.wire.spec import spec_message
-
-if TYPE_CHECKING:  # only few env servers play a recording
-    from envs_server.playback import PlayedGroup
-    from seedrl.wire.recording import Recording
 
 _log = logging.getLogger("envs_server")
 
@@ -50,22 +45,17 @@ _FATAL_CODES = frozenset(
 # The start of gRPC's text if nobody listens; the addresses follow, with the reason of each.
 _NOBODY = "failed to connect to all addresses"
 
-Stepped: TypeAlias = "EnvGroup | PlayedGroup"
-
 
 class Offer(NamedTuple):
-    """What this env server offers.
+    """What this env server offers: how much, and patterns of the factories that may be named.
 
-    Attributes:
-      num_envs, num_groups: how much.
-      allowed: patterns of the factories that may be named.
-      recording: played in the place of environments, if there is one.
+    A `Recording`, if there is one, is played in the place of environments.
     """
 
     num_envs: int
     num_groups: int
     allowed: tuple[str, ...]
-    recording: "Recording | None" = None
+    recording: Any = None
 
 
 class Lease:
@@ -94,18 +84,17 @@ class Lease:
         self._offer, self._outbox, self._sent_log = offer, outbox, sent_log
         self._hang = hang or HangLimit()
         self._step_deadline_seconds = 0.0
-        self._groups: list[Stepped] = []
+        self._groups: list[Any] = []  # EnvGroups, or PlayedGroups of a recording
         self._action_layouts: list[ActionLayout] = []
         self.is_serving = self.is_answered = False
 
     def serve(self, messages: Iterator[Any]) -> str | None:
         """Serves `messages` of the learner until they end; why training is over, if it is.
 
-        Raises WireError if the learner breaks the contract, BuildError (after a Refusal was put) if
-        the environment cannot be built or, if none has ever worked, not be reset,
-        EnvironmentFailedError (after a Failure was put) if the stream cannot go on without one that
-        failed, UnusableLinkError if the actions do not fit into the link, and what `messages`
-        raises. The learner ends the stream after a Refusal or a Failure.
+        Raises what `messages` raises, WireError if the learner breaks the contract, BuildError
+        (after a Refusal was put) if an environment cannot be built or, if none has ever worked, not
+        be reset, EnvironmentFailedError (after a Failure was put) if the stream cannot go on
+        without one that failed, UnusableLinkError if the actions do not fit into the link.
         """
         self.open()
         try:
@@ -216,27 +205,31 @@ class Lease:
         recipes = read_recipes(assign.environments, self._offer.allowed)
         names = metrics_of(assign)
         self._failures.budget = budget(assign)
-        positions = iter(self._failures.live)
+        live, start = self._failures.live, 0
         for index, group in enumerate(assign.groups):
             asked = assign.environments[group.environment]
-            places = [Place(next(positions), slot) for slot in group.slots]
+            positions = live[start : start + len(group.slots)]
+            start += len(positions)
+            self._failures.slots.update(zip(positions, group.slots, strict=True))
             environment = build(
                 recipes[group.environment],
                 asked.vectorization,
-                len(places),
+                len(positions),
                 max_abs_reward=asked.max_abs_reward,
-                places=places,
+                positions=positions,
                 failures=self._failures,
             )
             # A number that this environment was not asked for is NaN: "" is no name of one.
             metrics = [name if name in asked.metrics else "" for name in names]
             failures = self._failures
             self._groups.append(
-                EnvGroup(index, environment, group.seeds, metrics, places=places, failures=failures)
+                EnvGroup(
+                    index, environment, group.seeds, metrics, positions=positions, failures=failures
+                )
             )
 
 
-def _check_together(groups: list[Stepped], assign: Assign) -> None:
+def _check_together(groups: list[Any], assign: Assign) -> None:
     """Raises BuildError for groups of several specs, or with steps that the learner does not take.
 
     Raises UnusableLinkError if the link that the learner took has no room for its actions.

@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from envs_server.errors import EnvironmentFailedError
+from envs_server.errors import BuildError, EnvironmentFailedError, one_line
+from seedrl.wire.payload import ValueFaultError
 
 _log = logging.getLogger("envs_server")
 
@@ -24,6 +25,8 @@ class Failures:
 
     Attributes:
       budget: how often each may fail.
+      live: positions of the environments that are not left out, in order.
+      slots: the learner's numbers of them, by their positions, in this lease.
       has_built: whether an environment was ever built: until then a failure is wrong usage.
       has_worked: whether one has ever taken a step.
       reason: why the newest of those that are left out is, in one line; "" if none is.
@@ -32,24 +35,35 @@ class Failures:
     def __init__(
         self,
         num_envs: int,
+        budget: Budget | None = None,
         *,
         has_worked: bool = False,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        self.budget = Budget()
+        self.budget = budget or Budget()
         self.has_built = self.has_worked = has_worked
         self.reason = ""
         self.live = list(range(num_envs))
+        self.slots = dict(enumerate(self.live))
         self._num_envs, self._clock, self._pause = num_envs, clock, pause
         self._times: dict[int | None, list[float]] = {}
 
-    def failed(self, position: int | None, text: str, *, in_a_row: int = 1) -> None:
+    def failed(
+        self, position: int | None, where: str, error: BaseException, *, in_a_row: int = 1
+    ) -> str:
         """Counts and logs a failure, and waits before the next try of one that follows another.
 
         Of a vector implementation `position` may be None: it counts against all its environments.
-        Raises EnvironmentFailedError if the budget is spent: the environment is left out.
+        Returns the line. Raises EnvironmentFailedError if the budget is spent: the environment is
+        left out.
         """
+        text = str(error) if isinstance(error, ValueFaultError | BuildError) else one_line(error)
+        text = f"{where}: {text}"
+        if position is not None:
+            text = f"environment {position} (slot {self.slots[position]}), {text}"
+        if not self.budget.per_hour:  # a check, say: it ends with the first one
+            raise EnvironmentFailedError(text) from error
         now = self._clock()
         times = [each for each in self._times.get(position, ()) if now - each < 3600] + [now]
         self._times[position] = times
@@ -58,9 +72,8 @@ class Failures:
             _log.error("%s (failure %d within an hour)", text, len(times))
             if in_a_row > 1:  # a licence server, say, that is not there for a moment
                 self._pause(min(0.1 * 2 ** (in_a_row - 2), 1.0))
-            return
+            return text
         self.live = [live for live in self.live if position not in (live, None)]
         self.reason = f"left out after failure {len(times)} within an hour: {text}"
-        line = f"{self.reason}; {len(self.live)} of {self._num_envs} environments go on"
-        _log.error("%s", line)
-        raise EnvironmentFailedError(line)
+        _log.error("%s; %d of %d go on", self.reason, len(self.live), self._num_envs)
+        raise EnvironmentFailedError(self.reason) from error

@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from envs_server.adapter import Adapter, VectorEnvironment
-from envs_server.errors import EnvironmentFailedError, one_line
+from envs_server.errors import EnvironmentFailedError
 from envs_server.failures import Failures
-from envs_server.loop import Place
 from envs_server.spaces import env_spec, to_own_actions
 from seedrl.specs import EnvSpec
 from seedrl.types import StepType, TimeStep
@@ -46,7 +45,7 @@ class EnvGroup:
         seeds: Sequence[int],
         metrics: Sequence[str] = (),
         *,
-        places: Sequence[Place] = (),
+        positions: Sequence[int] = (),
         failures: Failures | None = None,
     ) -> None:
         """Resets nothing yet.
@@ -56,11 +55,11 @@ class EnvGroup:
           environment: of one environment for each of `seeds`.
           seeds: of their first episodes.
           metrics: the names of the numbers that LAST rows carry, "" for always NaN.
-          places: where each environment stands; by default the first so many.
+          positions: of each environment in `failures`; by default the first so many.
           failures: counts those of a vector implementation, which end the stream.
         """
         self._index, self._environment, self._seeds = index, environment, seeds
-        self._places = places or [Place(row, row) for row in range(len(seeds))]
+        self._positions = positions or range(len(seeds))
         self._failures = failures or Failures(len(seeds))
         self.spec: EnvSpec = env_spec(environment.observation_space, environment.action_space)
         self.action_layout = ActionLayout(self.spec.action, len(seeds))
@@ -96,12 +95,9 @@ class EnvGroup:
         # What a vector implementation has raised, which names no environment, mostly. All: sys.exit
         # would look like the end of training.
         except BaseException as error:
-            text, position = f"{what} of group {self._index}: {one_line(error)}", None
-            if isinstance(error, ValueFaultError):
-                position, slot = self._places[error.row]
-                text = f"environment {position} (slot {slot}), {what}: {error}"
-            self._failures.failed(position, text)
-            raise EnvironmentFailedError(text) from error
+            position = self._positions[error.row] if isinstance(error, ValueFaultError) else None
+            where = f"{what} of group {self._index}"
+            raise EnvironmentFailedError(self._failures.failed(position, where, error)) from error
         self._sequence += 1
         if not self._failures.has_worked:  # FIRST rows are of resets
             self._failures.has_worked = bool((timestep.step_type != StepType.FIRST).any())

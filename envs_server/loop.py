@@ -9,15 +9,15 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from envs_server.adapter import VectorEnvironment, VectorStep
-from envs_server.errors import BuildError, EnvironmentFailedError, one_line
-from envs_server.failures import Failures
+from envs_server.errors import BuildError, EnvironmentFailedError
+from envs_server.failures import Budget, Failures
 from envs_server.spaces import env_spec
 from seedrl.types import Tree
 from seedrl.wire.payload import StepLayout, ValueFaultError, check_rewards
@@ -25,33 +25,22 @@ from seedrl.wire.payload import StepLayout, ValueFaultError, check_rewards
 Env = gymnasium.Env[Any, Any]
 
 
-class Place(NamedTuple):
-    """Where an environment stands.
-
-    Attributes:
-      position: its number among those of the env server.
-      slot: the learner's number of it.
-    """
-
-    position: int
-    slot: int
-
-
 def build_loop(
     build_one: Callable[[], Env],
     num_envs: int,
     *,
     max_abs_reward: float = 0.0,
-    places: Sequence[Place] = (),
+    positions: Sequence[int] = (),
     failures: Failures | None = None,
 ) -> VectorEnvironment:
     """`num_envs` environments, each from `build_one` and with a seed of its own.
 
-    Anything that an environment raises counts in `failures`, and it is built again; without
-    `failures` it ends the play with EnvironmentFailedError. Raises BuildError if the first
-    environment of all cannot be built.
+    Anything that an environment raises counts in `failures` at its position there, and it is built
+    again; without `failures` it ends the play with EnvironmentFailedError. Raises BuildError if the
+    first environment of all cannot be built.
     """
-    loop = _Loop(build_one, max_abs_reward, places, failures)
+    failures = failures or Failures(num_envs, Budget(0, 0))
+    loop = _Loop(build_one, max_abs_reward, positions or range(num_envs), failures)
     try:
         for row in range(num_envs):
             loop.envs.append(loop.build(row))
@@ -71,11 +60,11 @@ class _Loop:
         self,
         build_one: Callable[[], Env],
         max_abs_reward: float,
-        places: Sequence[Place],
-        failures: Failures | None,
+        positions: Sequence[int],
+        failures: Failures,
     ) -> None:
         self._build_one, self._failures = build_one, failures
-        self._max_abs_reward, self._places = max_abs_reward, places
+        self._max_abs_reward, self._positions = max_abs_reward, positions
         self._pid = os.getpid()
         self._num_restarts = 0
         self.envs: list[Env] = []
@@ -162,9 +151,9 @@ class _Loop:
                 env = self._build_one()
                 break
             except BuildError as error:
-                if self._failures is None or not self._failures.has_built:
+                if not self._failures.has_built:
                     raise
-                self._count(row, "constructor", error, number)
+                self._failures.failed(self._positions[row], "constructor", error, in_a_row=number)
         if os.getpid() != self._pid:
             os._exit(0)
         for name in ("observation_space", "action_space"):
@@ -172,8 +161,7 @@ class _Loop:
             if first != getattr(env, name):
                 text = f"expected environments of one {name}: {first}, got {getattr(env, name)}"
                 raise BuildError(text)
-        if self._failures is not None:
-            self._failures.has_built = True
+        self._failures.has_built = True
         return env
 
     def _restart(self, row: int, where: str, error: BaseException) -> None:
@@ -182,7 +170,7 @@ class _Loop:
         Raises EnvironmentFailedError if its budget is spent.
         """
         for number in itertools.count(1):
-            self._count(row, where, error, number)
+            self._failures.failed(self._positions[row], where, error, in_a_row=number)
             with contextlib.suppress(BaseException):  # it has failed already
                 self.envs[row].close()
             try:
@@ -198,14 +186,6 @@ class _Loop:
         self._terminated[row] = self._truncated[row] = False
         self._restarted[row] = True
         self._infos[row] = {}
-
-    def _count(self, row: int, where: str, error: BaseException, in_a_row: int) -> None:
-        position, slot = self._places[row] if self._places else (row, row)
-        text = str(error) if isinstance(error, ValueFaultError | BuildError) else one_line(error)
-        line = f"environment {position} (slot {slot}), {where}: {text}"
-        if self._failures is None:
-            raise EnvironmentFailedError(line) from error
-        self._failures.failed(position, line, in_a_row=in_a_row)
 
     def _new_seed(self, row: int) -> int:
         """One that was not used before, so that no episode is played twice."""

@@ -25,12 +25,11 @@ _LOOK_SECONDS = 0.5  # between two looks for a hang
 
 
 class Stop:
-    """A stop request that a signal handler may make. Owns a pipe and a thread that reads it.
+    """A stop request that a signal handler may make. Owns a pipe and a thread that reads it."""
 
-    A signal handler runs in the middle of whatever the main thread does, maybe while that holds the
-    lock which setting an event or cancelling a stream needs. So the handler only writes a byte, and
-    the thread does the rest.
-    """
+    # A signal handler runs in the middle of whatever the main thread does, maybe while that holds
+    # the lock which setting an event or cancelling a stream needs. So the handler only writes a
+    # byte, and the thread does the rest.
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -76,17 +75,16 @@ class Stop:
 
 
 class HangLimit:
-    """Ends the process if the thread that steps takes longer than it may for one piece of work.
+    """Ends the process, with all stacks, if the thread that steps takes too long for its work.
 
     That thread notes until when it will be done. Another one looks every half a second and, while
-    nothing is overdue, winds up `faulthandler`'s timer again: a C thread, which prints all stacks
-    and ends the process with exit code 1 also if native code keeps the interpreter's lock, so that
-    no thread of Python's runs any more.
+    nothing is overdue, winds up `faulthandler`'s timer again: a C thread, which ends the process
+    with exit code 1 also if native code keeps the interpreter's lock and no thread of Python runs.
     """
 
     def __init__(self) -> None:
         self._until = math.inf  # written by the thread that steps, read by the one that looks
-        self._limit_seconds = 0.0  # of the work that was begun last
+        self._seconds = 0.0  # of the work that was begun last
         self._is_started = False
 
     def start(self) -> None:
@@ -98,10 +96,10 @@ class HangLimit:
     def limit(self, seconds: float) -> Iterator[None]:
         """Inside, the calling thread works for so long at most; 0 for ever."""
         if seconds:
-            if seconds != self._limit_seconds:  # it may let no thread look, from now on
-                self._limit_seconds = seconds
-                self._wind_up(seconds)
             self._until = time.monotonic() + seconds
+            if seconds != self._seconds:  # it may let no thread look, from now on
+                self._seconds = seconds
+                self._wind_up()
         try:
             yield
         finally:
@@ -113,16 +111,17 @@ class HangLimit:
             time.sleep(_LOOK_SECONDS)
 
     def _look(self) -> None:
-        left = self._until - time.monotonic()
-        if left <= 0:
+        if time.monotonic() > self._until:
             _log.error("an environment hangs (serving.step_deadline_seconds); the stacks:")
             faulthandler.dump_traceback_later(0.001, exit=True)
-        elif self._limit_seconds:  # work may begin right after this look
-            self._wind_up(min(left, self._limit_seconds))
+        elif self._seconds:
+            self._wind_up()
 
-    def _wind_up(self, seconds: float) -> None:
+    def _wind_up(self) -> None:
+        # Work of that length may begin right after this look, and must end before the timer does.
         if self._is_started:
-            faulthandler.dump_traceback_later(seconds + 2 * _LOOK_SECONDS, exit=True)
+            left = min(self._until - time.monotonic(), self._seconds)
+            faulthandler.dump_traceback_later(max(left, 0.0) + 2 * _LOOK_SECONDS, exit=True)
 
 
 def _start(name: str, work: Callable[[], object]) -> None:

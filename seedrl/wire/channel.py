@@ -101,9 +101,14 @@ def longest_received(max_message_bytes: int) -> int:
     return max(max_message_bytes, LONGEST_FROM_LEARNER_BYTES)
 
 
-def client_options(max_message_bytes: int) -> list[Option]:
-    """Options for an env server's channel; `max_message_bytes` is the longest, either way."""
-    return [
+def connect(
+    address: str,
+    *,
+    max_message_bytes: int,
+    credentials: grpc.ChannelCredentials | None = None,
+) -> grpc.Channel:
+    """A channel to the learner at `address` (`host:port` or `unix:/path`). Does not wait for it."""
+    options: list[Option] = [
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", longest_received(max_message_bytes)),
         *_keepalive(_LEARNER_PING_MILLISECONDS, _LEARNER_PING_TIMEOUT_MILLISECONDS),
@@ -118,15 +123,6 @@ def client_options(max_message_bytes: int) -> list[Option]:
         _UNCOMPRESSED,
     ]
 
-
-def connect(
-    address: str,
-    *,
-    max_message_bytes: int,
-    credentials: grpc.ChannelCredentials | None = None,
-) -> grpc.Channel:
-    """A channel to the learner at `address` (`host:port` or `unix:/path`). Does not wait for it."""
-    options = client_options(max_message_bytes)
     if credentials is None:
         return grpc.insecure_channel(address, options)
     return grpc.secure_channel(address, credentials, options)
@@ -236,15 +232,12 @@ class LearnerConnection:
             self._flush()
 
     def _flush(self) -> None:
-        """Sends the steps that waited for one another, in as few messages as they fit into."""
+        """Sends the steps that waited for one another, in one message if they fit into one."""
         waiting, self._together = self._together, []
-        while waiting:
-            joined = [waiting.pop(0)]
-            room = self._longest_joined - len(joined[0])
-            while waiting and len(waiting[0]) <= room:
-                room -= len(waiting[0])
-                joined.append(waiting.pop(0))
-            self._outgoing.put(join_steps(joined))
+        if waiting and sum(map(len, waiting)) <= self._longest_joined:
+            waiting = [join_steps(waiting)]
+        for message in waiting:
+            self._outgoing.put(message)
 
     def messages(self) -> Iterator[ToEnvServer | WireError]:
         """Messages of the learner until it ends the stream.

@@ -10,6 +10,7 @@ there are no such names.
 
 import contextlib
 import os
+import re
 import secrets
 import socket
 import struct
@@ -31,10 +32,10 @@ from seedrl.wire.framing import (
 
 Buffer: TypeAlias = bytes | memoryview
 
-_PREFIX = "seedrl-"
 # All that an address holds after its first byte, which is 0.
 _LONGEST_NAME_BYTES = 107
-_LONGEST_SECRET_BYTES = 64
+# Of a socket that is meant for us: a peer must not have us connect to whatever it likes.
+_NAME = re.compile(rb"seedrl-[^/\0]{0,100}/.{1,64}", re.DOTALL)
 _LENGTH = struct.Struct("<I")
 _CREDENTIALS = struct.Struct("=iII")  # struct ucred of Linux: process, user, group
 _MOST_WAITING = 4096  # as many as Linux allows by default (net.core.somaxconn)
@@ -122,7 +123,11 @@ class Link:
         try:
             if self._begun:
                 num_read = self._connection.recv_into(self._begun[self._num_come :], 0, flags)
-                return self._go_on(num_read) if num_read else None
+                self._num_come += num_read
+                if self._num_come < len(self._begun):
+                    return () if num_read else None
+                message, self._begun = self._begun, memoryview(b"")
+                return (message,)
             data = self._connection.recv(_READ_AHEAD_BYTES, flags)
         except BlockingIOError:
             return ()
@@ -130,13 +135,6 @@ class Link:
             # Reset by a peer that was killed with something unread, or ended here meanwhile.
             return None
         return self._split(self._unread + data) if data else None
-
-    def _go_on(self, num_read: int) -> Sequence[Buffer]:
-        self._num_come += num_read
-        if self._num_come < len(self._begun):
-            return ()
-        message, self._begun = self._begun, memoryview(b"")
-        return (message,)
 
     def _split(self, data: bytes) -> Sequence[Buffer]:
         view = memoryview(data)  # messages are not copied out of what was read
@@ -179,7 +177,7 @@ class Listener:
     """
 
     def __init__(self) -> None:
-        socket_name = f"{_PREFIX}{secrets.token_hex(16)}"
+        socket_name = f"seedrl-{secrets.token_hex(16)}"
         self._secret = secrets.token_hex(16).encode()
         self.name = f"{socket_name}/{self._secret.decode()}"
         self._socket = socket.socket(socket.AF_UNIX)
@@ -248,18 +246,9 @@ def connect_link(name: str, max_message_bytes: int) -> Link | str:
     """
     if not name:
         return "Hello names none"
+    if not _NAME.fullmatch(name.encode()):
+        return "expected seedrl-<any>/<secret>, of at most 107 and 1 to 64 bytes"
     socket_name, _, secret = name.partition("/")
-    # Only names that are meant for us: a peer must not have us connect to whatever it likes.
-    if (
-        not socket_name.startswith(_PREFIX)
-        or "\0" in socket_name
-        or not len(socket_name.encode()) <= _LONGEST_NAME_BYTES
-        or not 1 <= len(secret.encode()) <= _LONGEST_SECRET_BYTES
-    ):
-        return (
-            f"expected a name that begins with {_PREFIX}, of at most {_LONGEST_NAME_BYTES} bytes, "
-            f"a slash, and a secret of 1 to {_LONGEST_SECRET_BYTES} bytes"
-        )
     if sys.platform != "linux":
         return "the learner's system has no abstract sockets"
     # Some languages fill the name with zeros, which makes another name of it.

@@ -133,9 +133,10 @@ class StepLayout:
         self._largest_reward = _largest_reward(max_abs_reward)
         self._sections = list(_sections(spec, num_envs))
         # Most observations are one array: then there is no tree to build.
-        is_array = isinstance(spec.observation, ArraySpec)
-        self._unflatten = operator.itemgetter(0) if is_array else spec.unflatten
-        self._flatten: Callable[[Tree], Sequence[Any]] = _alone if is_array else spec.flatten
+        self._unflatten: Callable[[list[Any]], Tree] = spec.unflatten
+        self._flatten: Callable[[Tree], Sequence[Any]] = spec.flatten
+        if isinstance(spec.observation, ArraySpec):
+            self._unflatten, self._flatten = operator.itemgetter(0), lambda leaf: (leaf,)
         self._checks = [
             (index, section.path, _FITS[section.dtype.name])
             for index, section in enumerate(self._sections[3:])
@@ -201,12 +202,7 @@ class StepLayout:
         bool not 0 or 1.
         """
         if len(data) != (size := self.size(data)):
-            parts = [f"{_padded(each.stop - each.start)} {each.path}" for each in self._sections]
-            raise WireError(
-                f"expected a step payload of {size} bytes, got {len(data)}: {_HEADER.size} header "
-                f"+ {' + '.join(parts)} + {size - self.num_bytes} metrics, each padded to a "
-                f"multiple of {_ALIGNMENT}"
-            )
+            raise WireError(f"expected a step payload of {size} bytes, got {len(data)}")
         _, num_envs, _ = _HEADER.unpack_from(data)
         if num_envs != self._num_envs:
             raise WireError(f"expected a step of {self._num_envs} environments, got {num_envs}")
@@ -369,10 +365,6 @@ def _check_steps(
 
 def _largest_reward(most: float) -> float:
     return min(most or _LARGEST, _LARGEST)
-
-
-def _alone(leaf: Tree) -> tuple[Any]:
-    return (leaf,)
 
 
 def _padded(size: int) -> int:

@@ -5,6 +5,8 @@ import pytest
 from envs_server.errors import EnvironmentFailedError
 from envs_server.failures import Budget, Failures
 
+ERROR = RuntimeError("no licence")
+
 
 class Clock:
     """Seconds, and the pauses that were made."""
@@ -25,10 +27,10 @@ def _failures(num_envs: int = 3) -> tuple[Failures, Clock]:
 def test_an_environment_that_fails_too_often_in_a_minute_is_left_out_and_no_other() -> None:
     failures, _ = _failures()
     for _ in range(3):
-        failures.failed(1, "no licence")
-        failures.failed(0, "no licence")
+        failures.failed(1, "step", ERROR)
+        failures.failed(0, "step", ERROR)
     with pytest.raises(EnvironmentFailedError):
-        failures.failed(1, "no licence")
+        failures.failed(1, "step", ERROR)
     assert failures.live == [0, 2]
     assert "no licence" in failures.reason
 
@@ -38,17 +40,17 @@ def test_the_budget_of_an_hour_is_another_and_what_is_older_does_not_count() -> 
     failures.budget = Budget(per_minute=3, per_hour=4)
     for _ in range(40):
         clock.now += 1000.0  # four within an hour, at most
-        failures.failed(2, "no licence")
+        failures.failed(2, "step", ERROR)
     clock.now += 61.0
     with pytest.raises(EnvironmentFailedError):
-        failures.failed(2, "no licence")
+        failures.failed(2, "step", ERROR)
     assert failures.live == [0, 1]
 
 
 def test_a_failure_that_names_no_environment_counts_against_all() -> None:
     failures, _ = _failures()
     failures.budget = Budget(per_minute=1, per_hour=1)
-    failures.failed(None, "segfault")
+    failures.failed(None, "step", ERROR)
     with pytest.raises(EnvironmentFailedError):
-        failures.failed(None, "segfault")
+        failures.failed(None, "step", ERROR)
     assert failures.live == []

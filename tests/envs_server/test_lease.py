@@ -104,7 +104,7 @@ def test_actions_that_do_not_fit_never_reach_an_environment(
         ([], "slots"),
         ([Group(slots=[1, 2, 3], seeds=[1, 2, 3])], "slots"),
         ([Group(slots=[1], seeds=[1]), Group()], "slots"),
-        ([Group(slots=[1], seeds=[2**31])], "seeds"),
+        ([Group(slots=[1], seeds=[2**31])], "seed"),
         ([Group(slots=[1, 2], seeds=[1])], "seed"),
         ([Group(slots=[1, 1], seeds=[1, 2])], "slot"),
         ([Group(slots=[1], seeds=[1], environment=1)], "environments"),

@@ -4,15 +4,15 @@ import contextlib
 import math
 import os
 import re
-import select
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from envs_server.options import PROG, Options
 from envs_server.sent_log import has_finished
@@ -29,11 +29,17 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
 _STOPPED_SECONDS = 30.0  # an environment that stops its process (SIGSTOP) is not waited for longer
 
 
-class _Child(NamedTuple):
+@dataclass
+class _Child:
+    """An env server over all its processes. Times are of the monotonic clock."""
+
     number: int
-    process: subprocess.Popen[bytes]
-    started: float  # by the monotonic clock
-    mark: str
+    process: subprocess.Popen[bytes] | None = None  # None while it pauses or is over
+    mark: str = ""
+    started: float = 0.0
+    stopped: float = math.inf  # since when its process stands still
+    pause: float = 0.0  # before the last start
+    due: float = 0.0  # when it is started again; infinite if it is over
 
 
 class Supervisor:
@@ -49,32 +55,21 @@ class Supervisor:
         self._options = options
         flags = ["-P"] if sys.flags.safe_path else []
         self._command = [sys.executable, *flags, "-m", module, *words]
-        self._children: dict[int, _Child] = {}  # by process
-        self._due: dict[int, float] = {}  # numbers of those that pause, and until when
-        self._stopped: dict[int, float] = {}  # processes that stand still, and since when
-        self._pauses = [0.0] * options.processes
+        self._children = [_Child(number) for number in range(options.processes)]
         self._num_starts = 0
-        self._outcome = int(ExitCode.OK)
-        self._is_over = False  # as one of them has noted
-        self._deadline = math.inf  # once it is ending
-        self._ending_signals = ending_signals()
-        self._stack = contextlib.ExitStack()
+        self._is_asked = False  # by a signal, whose handler does no more than note it
+        self._outcome: int | None = None  # once they are to end
+        self._deadline = math.inf
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-"))
             self._folder = Path(folder)
-            # Handlers only write the signal's number to this pipe, which `wait` reads.
-            self._signals, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-            stack.callback(os.close, self._signals)
-            stack.callback(os.close, write_end)
-            stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(write_end))
-            for signal_number in (*self._ending_signals, signal.SIGCHLD):
-                before = signal.signal(signal_number, lambda *_: None)
-                stack.callback(signal.signal, signal_number, before)
+            for number in ending_signals():
+                stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
             stack.callback(self._kill)
-            for number in range(self._options.processes):
-                self._start(number)
+            for child in self._children:
+                self._start(child)
             self._stack = stack.pop_all()
         processes, envs = self._options.processes, self._options.num_envs
         self._print(f"{processes} env servers of {envs} environment{'s' * (envs > 1)} each")
@@ -83,6 +78,9 @@ class Supervisor:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def _on_signal(self, *_: object) -> None:
+        self._is_asked = True
+
     def wait(self) -> int:
         """Starts again each that dies, until all have ended; returns the exit code.
 
@@ -90,100 +88,95 @@ class Supervisor:
         ended so, which ends the others: wrong usage would end them too. One that pauses when all
         others have finished is not started again.
         """
-        while self._children or (self._due and not self._is_over):
-            # A signal, of a child's end too, ends the wait; time is looked at by the way.
-            if select.select([self._signals], [], [], POLL_SECONDS)[0]:
-                came = os.read(self._signals, 4096)
-                if any(number in came for number in self._ending_signals):
-                    self._end(ExitCode.OK)
-            for child in [*self._children.values()]:
-                self._look(child)
-            self._act_on_time()
-            if self._children and time.monotonic() >= self._deadline:
-                self._print(f"{len(self._children)} env servers did not end in time: killed")
+        while (running := [child for child in self._children if child.process]) or self._pauses():
+            if self._is_asked:
+                self._end(ExitCode.OK)
+            if running and time.monotonic() >= self._deadline:
+                self._print(f"{len(running)} env servers did not end in time: killed")
                 break
-        return self._outcome
+            for child in self._children:
+                if child.process is not None:
+                    self._look(child, child.process)
+                elif self._outcome is None and time.monotonic() >= child.due:
+                    self._start(child)
+            time.sleep(POLL_SECONDS)
+        return self._outcome or ExitCode.OK
+
+    def _pauses(self) -> bool:
+        """True if one is to be started again although none runs."""
+        is_over = any(child.due == math.inf for child in self._children)
+        return self._outcome is None and not is_over
 
     def _end(self, outcome: int) -> None:
         """Asks all to end, once. Those that have ended are not reaped: their numbers are theirs."""
-        if self._deadline < math.inf:
-            return
-        self._outcome = outcome
-        self._deadline = time.monotonic() + GRACE_SECONDS
-        self._due.clear()
-        for process in self._children:
-            os.kill(process, signal.SIGTERM)
-            os.kill(process, signal.SIGCONT)
+        if self._outcome is None:
+            self._outcome, self._deadline = outcome, time.monotonic() + GRACE_SECONDS
+            for child in self._children:
+                if child.process is not None:
+                    os.kill(child.process.pid, signal.SIGTERM)
+                    os.kill(child.process.pid, signal.SIGCONT)
 
     def _kill(self) -> None:
-        self._deadline = 0.0
-        for process in self._children:
-            os.kill(process, signal.SIGKILL)
-        for child in [*self._children.values()]:
-            self._look(child, wait=True)
+        self._outcome = self._outcome or ExitCode.OK
+        for child in self._children:
+            if child.process is not None:
+                os.kill(child.process.pid, signal.SIGKILL)
+                self._look(child, child.process, flags=os.WEXITED)
 
-    def _look(self, child: _Child, *, wait: bool = False) -> None:
-        """Notes that a child has ended, or for how long it stands still."""
-        process = child.process.pid
-        flags = os.WEXITED if wait else os.WEXITED | os.WSTOPPED | os.WNOHANG
-        found = os.waitid(os.P_PID, process, flags | os.WNOWAIT)
+    def _look(
+        self,
+        child: _Child,
+        process: subprocess.Popen[bytes],
+        *,
+        flags: int = os.WEXITED | os.WSTOPPED | os.WNOHANG,
+    ) -> None:
+        """Notes that a process has ended, or kills one that stands still for too long."""
+        found, now = os.waitid(os.P_PID, process.pid, flags | os.WNOWAIT), time.monotonic()
         if found is None:
-            self._stopped.pop(process, None)
+            child.stopped = math.inf
         elif found.si_code == os.CLD_STOPPED:  # reported until it continues or ends
-            self._stopped.setdefault(process, time.monotonic())
+            child.stopped = min(child.stopped, now)
+            if now - child.stopped >= _STOPPED_SECONDS:
+                self._print(f"env server {process.pid} was stopped for too long: killed")
+                os.kill(process.pid, signal.SIGKILL)
         else:
             # Before its number, and its group's, may be another's: all that it has started.
             with contextlib.suppress(OSError):
-                os.killpg(process, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
             _kill_marked(child.mark)
-            code = child.process.wait()
-            del self._children[process]
-            self._stopped.pop(process, None)
-            self._has_ended(child, code if code >= 0 else 128 - code)
+            code = process.wait()
+            child.process, child.stopped = None, math.inf
+            if self._outcome is None:
+                self._has_ended(child, process.pid, code if code >= 0 else 128 - code)
 
-    def _has_ended(self, child: _Child, code: int) -> None:
-        if self._deadline < math.inf:
-            return
+    def _has_ended(self, child: _Child, pid: int, code: int) -> None:
         if code == ExitCode.USAGE:
-            reason = _last_line(self._log_of(child.number)) if self._options.logs else "see above"
+            reason = _last_line(self._log_of(child)) if self._options.logs else "see above"
             self._print(f"error: {reason}")
             self._end(code)
             return
         # Its code does not show this: an environment may end the process too, with 0.
-        if has_finished(self._log(child.number)):
-            self._is_over = True
+        if has_finished(self._sent_log_of(child)):
+            child.due = math.inf
             return
-        lived = time.monotonic() - child.started
-        pause = min(2 * self._pauses[child.number], _LONGEST_PAUSE_SECONDS)
-        pause = 0.0 if lived >= _LONGEST_PAUSE_SECONDS else max(pause, _FIRST_PAUSE_SECONDS)
-        self._pauses[child.number] = pause
-        self._due[child.number] = time.monotonic() + pause
-        when = f"in {pause:g} s" if pause else "at once"
-        self._print(f"env server {child.process.pid} ended with {code} and is restarted {when}")
-
-    def _act_on_time(self) -> None:
-        """Starts those whose pause is over, and kills those that stand still."""
         now = time.monotonic()
-        for number in [number for number, due in self._due.items() if due <= now]:
-            del self._due[number]
-            self._start(number)
-        for process, since in [*self._stopped.items()]:
-            if now - since >= _STOPPED_SECONDS:
-                self._print(f"env server {process} was stopped for {_STOPPED_SECONDS:g} s: killed")
-                os.kill(process, signal.SIGKILL)
-                del self._stopped[process]
+        child.pause = min(max(2 * child.pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+        if now - child.started >= _LONGEST_PAUSE_SECONDS:
+            child.pause = 0.0
+        child.due = now + child.pause
+        self._print(f"env server {pid} ended with {code} and is restarted in {child.pause:g} s")
 
-    def _start(self, number: int) -> None:
+    def _start(self, child: _Child) -> None:
         self._num_starts += 1
-        mark = f"{os.getpid()}.{self._num_starts}"
-        marks = {PARENT_VARIABLE: str(os.getpid()), _MARK_VARIABLE: mark}
+        child.mark = f"{os.getpid()}.{self._num_starts}"
+        marks = {PARENT_VARIABLE: str(os.getpid()), _MARK_VARIABLE: child.mark}
         try:
             with contextlib.ExitStack() as stack:
                 output = None
                 if self._options.logs is not None:
-                    output = stack.enter_context(self._log_of(number).open("ab"))
-                process = subprocess.Popen(
-                    [*self._command, "--sent-log", str(self._log(number))],
+                    output = stack.enter_context(self._log_of(child).open("ab"))
+                child.process = subprocess.Popen(
+                    [*self._command, "--sent-log", str(self._sent_log_of(child))],
                     env={**os.environ, **marks},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -192,20 +185,18 @@ class Supervisor:
                     process_group=0,
                 )
         except OSError as error:
-            self._due[number] = time.monotonic() + _LONGEST_PAUSE_SECONDS
+            child.due = time.monotonic() + _LONGEST_PAUSE_SECONDS
             self._print(f"cannot start an env server ({error.strerror}); next try in a minute")
-            return
-        self._children[process.pid] = _Child(number, process, time.monotonic(), mark)
+        child.started = time.monotonic()
 
-    def _log_of(self, number: int) -> Path:
+    def _log_of(self, child: _Child) -> Path:
         """The output of an env server, of all its processes."""
         assert self._options.logs is not None
-        return self._options.logs / f"env_server_{number}.log"
+        return self._options.logs / f"env_server_{child.number}.log"
 
-    def _log(self, number: int) -> Path:
-        """Its count of steps sent."""
+    def _sent_log_of(self, child: _Child) -> Path:
         file = self._options.sent_log or (self._options.logs or self._folder) / "env_server.sent"
-        return file.with_name(f"{file.stem}_{number}{file.suffix}")
+        return file.with_name(f"{file.stem}_{child.number}{file.suffix}")
 
     def _print(self, line: str) -> None:
         with contextlib.suppress(OSError):  # a closed terminal does not end the env servers

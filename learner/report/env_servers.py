@@ -82,7 +82,7 @@ class EnvServerRegistry:
         self._step_deadline_seconds = step_deadline_seconds or math.inf
         self._present: dict[int, _Server] = {}
         self._left: dict[str, _Server] = {}  # by name; the last one left last
-        self._refusals: set[tuple[str, str]] = set()
+        self._refusals: set[str] = set()
         self._looked: float | None = None
         self._failures = self._num_refused = 0
         self._slots = (Slots(total=training_slots), Slots(total=evaluation_slots))
@@ -140,15 +140,15 @@ class EnvServerRegistry:
                 server.next_failure = now + WARNING_SECONDS
                 self._report_failure(server, f"environment failed (failure {number})", reason)
 
-    def turned_away(self, name: str, reason: str, number: int = 1) -> None:
-        """The learner refuses an env server; the same refusal is reported once."""
+    def turned_away(self, name: str, reason: str) -> None:
+        """The learner refuses an env server; one reason is reported once, whomever it meets."""
         with self._lock:
-            self._num_refused += number
-            if (name, reason) in self._refusals:
+            self._num_refused += 1
+            if reason in self._refusals:
                 return
             if len(self._refusals) >= _MOST_REFUSALS:
                 self._refusals.clear()
-            self._refusals.add((name, reason))
+            self._refusals.add(reason)
             text = f"env server {name} refused: {reason}"
             self._listener.report("server_refused", text, server=name, reason=reason)
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -18,7 +17,6 @@ from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.wire import link
 from seedrl.wire.seedrl_pb2 import Environment
-from tests.patience import SECONDS
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INTERNAL])
@@ -173,25 +171,6 @@ def test_a_breach_after_it_was_served_may_be_an_environments_doing(learner: Any)
     learner.close()
     learner.serve(learner.abort(grpc.StatusCode.INVALID_ARGUMENT, "expected Hello"))
     assert learner.run(1, 1).wait() is ExitCode.USAGE
-
-
-def test_a_learner_that_restarts_gets_its_env_server_back(learner: Any) -> None:
-    attached = threading.Event()
-
-    def hang(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        next(messages)
-        yield learner.assign([7])
-        attached.set()
-        list(messages)
-
-    learner.serve(hang)
-    run = learner.run(1, 1)
-    assert attached.wait(SECONDS)
-    learner.close()
-    learner.serve(learner.play(learner.assign([8]), 3))
-    assert run.wait() is ExitCode.OK
-    assert [step.sequence for step in learner.seen] == [0, 1, 2]
-    assert learner.seen[0].timestep.observation.tolist() == [[8, 0, 0, 0]]
 
 
 def test_actions_that_do_not_fit_into_the_link_take_grpc(

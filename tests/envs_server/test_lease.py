@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from envs_server import build
-from envs_server.client import Client, Offer
 from envs_server.envs.counting import reward_of
-from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.types import StepType
 from seedrl.wire.framing import ActionsPayload
@@ -153,25 +151,6 @@ def test_environments_of_two_specs_are_refused(learner: Any) -> None:
     assert "observation" in refusals[0] and "action" in refusals[0]
 
 
-def test_the_actions_of_several_groups_may_share_a_message(learner: Any) -> None:
-    headers = []
-
-    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        next(messages)
-        yield learner.assign([1], [2])
-        next(messages)
-        for _ in range(2):
-            next(messages)
-        zeros = np.zeros(1, np.int32)
-        yield ActionsPayload(pack_actions(1, 0, zeros) + pack_actions(0, 0, zeros))
-        headers.extend(read_header(next(messages))[::2] for _ in range(2))
-        yield _FINISH
-
-    learner.serve(script)
-    assert learner.run(2, 2).wait() is ExitCode.OK
-    assert headers == [(1, 1), (0, 1)]
-
-
 def test_steps_that_the_learner_would_not_take_are_refused_before_ready(
     learner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,17 +192,3 @@ def test_last_rows_carry_the_numbers_that_their_environment_was_asked_for(learne
     # Episodes of 3 and 2 steps.
     np.testing.assert_array_equal(found[0], [[3, np.nan]] * 2 + [[2, np.nan]] * 2)
     np.testing.assert_array_equal(found[1], [[np.nan] * 2] * 2)
-
-
-@pytest.mark.parametrize(("token", "sent"), [("", []), ("s3cret", ["Bearer s3cret"])])
-def test_a_token_goes_into_the_metadata(learner: Any, token: str, sent: list[str]) -> None:
-    found: list[Any] = []
-
-    def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        found.extend(v for k, v in context.invocation_metadata() if k == "authorization")
-        next(messages)
-        yield _FINISH
-
-    learner.serve(script)
-    assert Client(learner.address, Offer(1, 1, ()), Stop(), token=token).run() is ExitCode.OK
-    assert found == sent

@@ -10,23 +10,12 @@ from gymnasium import spaces
 
 from envs_server.adapter import Adapter, VectorEnvironment
 from envs_server.build import Recipe, build
-from envs_server.envs import masked_cartpole
 from envs_server.errors import BuildError, EnvironmentFailedError
 from envs_server.failures import Failures
 from seedrl.types import StepType
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 _STAY = np.zeros(3, np.int64)
-
-
-def test_arguments_reach_the_environment_and_wrappers_go_around_it() -> None:
-    wrappers = (masked_cartpole.hide_velocities,)
-    environment = build(Recipe("CartPole-v1", {"sutton_barto_reward": True}, wrappers), "sync", 2)
-    assert environment.observation_space.shape == (2,)
-    environment.reset([1, 2])
-    step = environment.step(np.zeros(2, np.int64))
-    assert step.observation.shape == (2, 2)
-    assert step.reward.tolist() == [0, 0]  # 1 without the argument
 
 
 class Wide(gymnasium.Env[Any, Any]):

@@ -58,25 +58,26 @@ def test_bounds_at_the_ends_of_float32_do_not_overflow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("observation", "action", "reason"),
+    ("observation", "action"),
     [
-        (_TWO, spaces.Box(-np.inf, 1, (2,)), r"actions of Box\(-inf, 1.0.*low < high, both finite"),
-        (_TWO, spaces.Box(1, 1, (2,)), "low < high"),
-        (_TWO, spaces.Box(0, 9, (2,), np.int64), r"finite bounds, got Box\(0, 9"),
-        (_TWO, spaces.Box(0, 1, (2000,)), "at most 1024 elements"),
-        (_TWO, spaces.MultiDiscrete([2, 2]), "expected a Discrete action.* got MultiDiscrete"),
-        (_TWO, spaces.Tuple((_TWO, _TWO)), "expected a Discrete action space.* got Tuple"),
-        (_TWO, spaces.MultiBinary(3), "expected a Discrete action space.* got MultiBinary"),
-        (_TWO, spaces.Discrete(2**21), "expected 1 to 1048576 discrete actions"),
-        (spaces.Box(0, 1, (2,) * 9), _TWO, "at most 8 sizes"),
-        (spaces.Tuple(()), _TWO, "expected 1 to 256 arrays, got 0"),
-        (spaces.Text(5), _TWO, r"for observation, got Text\("),
-        (spaces.Dict({"a": spaces.Sequence(_TWO)}), _TWO, r"for observation\.a, got Sequence"),
+        (_TWO, spaces.Box(-np.inf, 1, (2,))),
+        (_TWO, spaces.Box(1, 1, (2,))),
+        (_TWO, spaces.Box(0, 9, (2,), np.int64)),
+        (_TWO, spaces.Box(0, 1, (2000,))),
+        (_TWO, spaces.MultiDiscrete([2, 2])),
+        (_TWO, spaces.Tuple((_TWO, _TWO))),
+        (_TWO, spaces.MultiBinary(3)),
+        (_TWO, spaces.Discrete(2**21)),
+        (spaces.Box(0, 1, (2,) * 9), _TWO),
+        (spaces.Tuple(()), _TWO),
+        (spaces.Text(5), _TWO),
+        (spaces.Dict({"a": spaces.Sequence(_TWO)}), _TWO),
     ],
 )
 def test_other_spaces_are_refused_in_one_line(
-    observation: spaces.Space, action: spaces.Space, reason: str
+    observation: spaces.Space, action: spaces.Space
 ) -> None:
-    with pytest.raises(BuildError, match=reason) as refusal:
+    with pytest.raises(BuildError) as refusal:
         env_spec(observation, action)
-    assert "\n" not in str(refusal.value)
+    named = "observation" if action is _TWO else "action"
+    assert named in str(refusal.value) and "\n" not in str(refusal.value)

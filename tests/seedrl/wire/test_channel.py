@@ -9,7 +9,6 @@ from pathlib import Path
 import grpc
 import pytest
 
-from seedrl.wire import seedrl_pb2_grpc
 from seedrl.wire.channel import (
     CONNECT,
     connect,
@@ -55,16 +54,6 @@ def test_messages_arrive_as_our_own_types(served: tuple[str, "queue.Queue[object
     assert bytes(actions) == b"12345678"
     assert seen.get() == messages[0]
     assert seen.get() == messages[1]
-
-
-def test_the_generated_stub_speaks_the_same_protocol(
-    served: tuple[str, "queue.Queue[object]"],
-) -> None:
-    address, _ = served
-    with grpc.insecure_channel(address) as channel:
-        stub = seedrl_pb2_grpc.LearnerStub(channel)
-        (answer,) = stub.Connect(iter([FromEnvServer(step=b"abc")]), timeout=SECONDS)
-    assert answer.actions == b"abc"
 
 
 def test_a_message_over_twice_the_limit_is_refused_and_the_learner_lives(

@@ -19,7 +19,7 @@ PROTO_STAMP := $(PROTO_VENV)/.installed
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help train test proofs tools documented mutants chaos check format docs wheels lock proto
+.PHONY: help train test proofs tools mutants chaos check format docs wheels lock proto
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,9 +65,6 @@ mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS=
 
 chaos: $(STAMP) ## Train while faults happen (ARGS="--minutes 60", or "--list")
 	$(BIN)/python -m tests.tools.chaos $(ARGS)
-
-documented: $(STAMP) ## Run every command of README and docs for real (ARGS="docs/watch.md ...")
-	$(BIN)/python -m tests.tools.documented $(ARGS)
 
 check: $(STAMP) ## Check formatting, lint, types and the directions of imports
 	$(BIN)/ruff format --check .

@@ -16,8 +16,8 @@ from learner.cli import launch, main, train
 from learner.cli.arguments import parse
 from learner.cli.experiment import checked_runs
 from seedrl.config import check
-from tests.tools.documented import scratch
-from tests.tools.documented.commands import (
+from tests.documented import (
+    ENGINES,
     ROOT,
     Command,
     commands,
@@ -103,7 +103,7 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
             source = Path(ROOT, *module.split("."))
             source = source / "__main__.py" if source.is_dir() else source.with_suffix(".py")
             _require_flags(argv, source.read_text() + _help(lambda: main.main(["bench", "--help"])))
-        case [engine, *argv] if engine in scratch.ENGINES:
+        case [engine, *argv] if engine in ENGINES:
             # The files that it takes are copies of the examples.
             named = [Path(word).stem for word in argv if re.search(r"^[^:]+\.(yaml|sbatch)$", word)]
             assert all(list((ROOT / "configs" / "jobs").glob(f"{name}*")) for name in named), argv

@@ -12,7 +12,7 @@ from learner.cli import train
 from learner.cli.arguments import parse
 from seedrl import config_io
 from seedrl.config_io import to_json
-from tests.tools.documented.commands import ROOT, write_files
+from tests.documented import ROOT, write_files
 
 NETWORK, AGENT = (ROOT / "docs" / f"own_{name}.md" for name in ("network", "agent"))
 

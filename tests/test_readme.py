@@ -12,7 +12,7 @@ import pytest
 
 from envs_server.check.__main__ import main as check_env
 from tests import own_process
-from tests.tools.documented.commands import ROOT, write_files
+from tests.documented import ROOT, write_files
 
 README_FILE = ROOT / "README.md"
 README = README_FILE.read_text()

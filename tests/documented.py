@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
+# Programs of engines that place processes on machines.
+ENGINES = ("docker", "gcloud", "kubectl", "ray", "sbatch", "scancel", "scontrol", "sky", "squeue")
 
 
 class Command(NamedTuple):
@@ -24,21 +26,6 @@ class Command(NamedTuple):
     def argv(self) -> list[str]:
         """As a shell splits it."""
         return shlex.split(self.words)
-
-    @property
-    def is_learner(self) -> bool:
-        """Whether it serves until env servers, which the next command starts, have done all."""
-        return self.argv[:3] == ["python", "-m", "learner"]
-
-    @property
-    def is_env_server(self) -> bool:
-        """Whether it waits for a learner."""
-        return self.argv[:3] == ["python", "-m", "envs_server"] or self.argv[0] == "node"
-
-    @property
-    def is_training(self) -> bool:
-        """Whether it trains with env servers that it starts."""
-        return self.argv[:2] == ["seedrl", "train"]
 
 
 def documents() -> list[Path]:

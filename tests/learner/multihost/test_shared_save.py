@@ -63,13 +63,12 @@ def test_all_parts_make_one_intact_checkpoint(tmp_path: Path, count: int) -> Non
     np.testing.assert_array_equal(own, shard(1)["replay.sampling_weight"])
 
 
-@pytest.mark.parametrize("error", [CheckpointError("disk full"), ValueError("disk full")])
 def test_a_part_that_cannot_be_written_fails_the_save_of_all_and_the_next_one_succeeds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: Any, part: int = 0) -> dict[str, Any]:
         if part:
-            raise error
+            raise ValueError("disk full")
         return checkpoints.write_arrays(*arguments)
 
     with linked(3) as peers:
@@ -157,10 +156,3 @@ def test_a_host_without_a_digest_fails_the_save_of_all_and_the_next_one_succeeds
         texts = at_once([functools.partial(one, host, i) for i, host in enumerate(hosts)])
         assert texts == [f"host {failing} of 3: MemoryError: "] * 3
         assert saved(hosts, tmp_path, step=8) == [tmp_path / f"{8:012d}"] * 3
-
-
-def test_a_host_that_has_left_is_a_save_that_failed(tmp_path: Path) -> None:
-    with linked(2) as peers:
-        peers[1].leave()
-        with pytest.raises(CheckpointError):
-            save(SharedSave(peers[0]), tmp_path, 0)

@@ -98,29 +98,24 @@ def test_the_exit_code_is_that_of_a_shell(code: str, expected: int) -> None:
 
 
 # Parent and child hold the pipe open; its reader sees the end when both are dead.
-_LEAVES_A_CHILD = "import os, signal; f = open({!r}, 'w'); os.fork() or signal.pause()"
 _HAS_A_CHILD = (
     "import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-    "f = open({!r}, 'w'); os.fork(); f.write('up'); f.flush()\nwhile True: signal.pause()"
+    "f = open({!r}, 'w'); os.fork() {}; f.write('up'); f.flush()\nwhile True: signal.pause()"
 )
 
 
-def test_what_a_child_leaves_behind_is_killed_when_it_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends_itself", [True, False])
+def test_what_a_child_has_started_is_killed_with_it(tmp_path: Path, ends_itself: bool) -> None:
     os.mkfifo(alive := tmp_path / "alive")
-    child = Child(python(_LEAVES_A_CHILD.format(str(alive))), {})
+    leaves = "and (f.close(), os._exit(0))" if ends_itself else ""
+    child = Child(python(_HAS_A_CHILD.format(str(alive), leaves)), {})
     with alive.open() as reader:
-        assert reader.read() == ""
+        assert ends_itself or reader.read(2) == "up"
+        if not ends_itself:
+            child.end(0)
+        reader.read()
     assert child.has_ended(SECONDS)
     child.send(signal.SIGTERM)  # nothing of that number is ours any more
-
-
-def test_a_child_that_does_not_end_is_killed_with_its_group(tmp_path: Path) -> None:
-    os.mkfifo(alive := tmp_path / "alive")
-    child = Child(python(_HAS_A_CHILD.format(str(alive))), {})
-    with alive.open() as reader:
-        assert reader.read(2) == "up"
-        child.end(0)
-        reader.read()
 
 
 @_LINUX

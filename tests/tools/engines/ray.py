@@ -36,11 +36,8 @@ TARGET = 475.0
 _LEARNER, _ENV_SERVER = ("-m", "learner"), ("-m", "envs_server")
 # Lines of progress, and what Ray prints of its own when a node is killed.
 _NOISE = re.compile(r" steps \(|\(raylet\)|^\s|^$")
-# Each is far more than a machine that does other work was seen to take.
-_LEARNS_SECONDS = 900.0
-_AGAIN_SECONDS = 600.0
-_TARGET_SECONDS = 1800.0
-_END_SECONDS = 300.0
+# Far more than each was seen to take on a machine that does other work.
+_AGAIN_SECONDS = 1800.0
 
 
 class Launcher:
@@ -75,7 +72,7 @@ class Launcher:
     def interrupt(self) -> int:
         """What Ctrl-C does to a terminal's processes; returns the exit code."""
         os.killpg(self.process.pid, signal.SIGINT)
-        return self.process.wait(_END_SECONDS)
+        return self.process.wait(_AGAIN_SECONDS)
 
 
 def main() -> int:
@@ -123,7 +120,7 @@ def follow(cluster: Cluster, folder: Path, diary: Diary, logs: list[Path]) -> No
 
     diary.say(f"seedrl launch {COMMAND}: the same folder")
     with ended(Launcher(logs[1], *words)) as launcher:
-        end(cluster, lambda: launcher.process.wait(_TARGET_SECONDS), diary)
+        end(cluster, lambda: launcher.process.wait(_AGAIN_SECONDS), diary)
     assert launcher.count("resuming from update") == 1, "it did not resume"
     *_, last = played_rounds(run / run_files.METRICS)
     diary.say(f"{last.mean_return:.1f} over {last.episodes} episodes, at {last.env_steps} steps")
@@ -138,33 +135,22 @@ def break_all(
     diary.say(f"it learns: {progress(run)}")
     look_for_secrets(cluster, launcher)
     joins, resumes = r"env server \S+ (joins|returns)", "resuming from update"
-
-    before = launcher.count(joins)
-    diary.say(f"kill an env server: {cluster.kill(*_ENV_SERVER)}")
-    launcher.await_more("an env server", joins, before)
-    diary.say("another one has joined")
-
-    before = launcher.count(joins)
-    cluster.lose(nodes[1])
-    diary.say("kill the node with 2 CPUs")
-    launcher.await_more("its env servers", joins, before)
-    diary.say("its env servers have joined from other nodes")
-
-    before, joined = launcher.count(resumes), launcher.count(joins)
     updates = status(run)["updates"]
-    diary.say(f"kill the learner: {cluster.kill(*_LEARNER)}, at {progress(run)}")
-    launcher.await_more("the learner", resumes, before)
-    launcher.await_more("three env servers", joins, joined, 3)
-    diary.say("it has resumed")
 
+    def breaks(what: str, kill: Callable[[], object], joining: int, resuming: int) -> None:
+        joined, resumed = launcher.count(joins), launcher.count(resumes)
+        diary.say(f"kill {what} at {progress(run)}")
+        kill()
+        launcher.await_more(what, resumes, resumed, resuming)
+        launcher.await_more(what, joins, joined, joining)
+        diary.say("the run has come over it")
+
+    breaks("an env server", lambda: cluster.kill(*_ENV_SERVER), 1, 0)
+    breaks("the node with 2 CPUs", lambda: cluster.lose(nodes[1]), 1, 0)
+    breaks("the learner", lambda: cluster.kill(*_LEARNER), 3, 1)
     cluster.add(4, gpus=1)
-    before, joined = launcher.count(resumes), launcher.count(joins)
-    diary.say("kill the learner's node, while another with a GPU is there")
-    cluster.lose(nodes[0])
-    launcher.await_more("the learner", resumes, before)
-    launcher.await_more("three env servers", joins, joined, 3)
-    wait(_LEARNS_SECONDS, "learning", lambda: status(run).get("updates", 0) > updates)
-    diary.say(f"it has resumed and learns: {progress(run)}")
+    breaks("the learner's node", lambda: cluster.lose(nodes[0]), 3, 1)
+    wait(_AGAIN_SECONDS, "learning", lambda: status(run).get("updates", 0) > updates)
 
 
 def look_for_secrets(cluster: Cluster, launcher: Launcher) -> None:
@@ -186,7 +172,7 @@ def look_for_secrets(cluster: Cluster, launcher: Launcher) -> None:
 def await_learning(launcher: Launcher, run: Path) -> None:
     """Waits until it has learned for a while."""
     learns = lambda: status(run).get("updates", 0) > 100  # noqa: E731
-    wait(_LEARNS_SECONDS, "learning", lambda: learns() or launcher.is_over)
+    wait(_AGAIN_SECONDS, "learning", lambda: learns() or launcher.is_over)
     assert learns(), "it has ended"
 
 
@@ -196,23 +182,14 @@ def end(cluster: Cluster, ends: Callable[[], int], diary: Diary) -> None:
     left = {**cluster.processes(*_LEARNER), **cluster.processes(*_ENV_SERVER)}
     diary.say(f"exit code {code}, {len(left)} of its processes are left")
     assert code == 0 and not left, left
+
+    def actors() -> list[str]:
+        lines = [line[0] for line in cluster.processes().values()]
+        return [line for line in lines if line.startswith("ray::") and "Actor" in line]
+
     # Ray ends those by itself, whether or not anybody waits for it.
-    wait(_END_SECONDS, "the end of all actors", lambda: not placed(cluster))
+    wait(_AGAIN_SECONDS, "the end of all actors", lambda: not actors())
     diary.say("no actor is left")
-
-
-def placed(cluster: Cluster) -> list[int]:
-    """Processes of runs, and of their actors."""
-    runs = {**cluster.processes(*_LEARNER), **cluster.processes(*_ENV_SERVER)}
-    everything = cluster.processes().items()
-    return [
-        *runs,
-        *(
-            pid
-            for pid, line in everything
-            if line[0].startswith(("ray::LearnerActor", "ray::EnvServerActor"))
-        ),
-    ]
 
 
 @contextlib.contextmanager

@@ -122,12 +122,10 @@ def resume() -> Iterator[dict[str, Any]]:
 
 def _resumed(before: int, after: int, number: int, *, keeps_devices: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name, Programs(Path(name)) as programs:
-        words = (*SHORT, "--checkpoint-replay", "--learning.num-devices")
         devices = max(before, after) if keeps_devices else 0
-        run = SeveralHosts(
-            programs, Path(name) / "run", "cartpole_r2d2", *words, devices, environments=4
-        )
-        codes = []
+        words = ("cartpole_r2d2", *SHORT, "--checkpoint-replay", "--learning.num-devices", devices)
+        run = SeveralHosts(programs, Path(name) / "run", *words, environments=4)
+        codes, saved = [], []
         for count in (before, after):
             run.start(count, devices=max(1, devices // count))
             run.wait_for_updates(5)
@@ -136,20 +134,19 @@ def _resumed(before: int, after: int, number: int, *, keeps_devices: bool) -> di
             for program in run.env_servers:
                 program.signal(signal.SIGTERM)
                 program.process.wait()
-            if count == before:
-                saved = checkpoints.latest(run.workdir / "checkpoints")
-        assert saved is not None
+            saved.append(checkpoints.latest(run.workdir / "checkpoints"))
         text = run.events("resumed")[-1]["text"]
         what = "redistributed" if keeps_devices else "filled again"
+        step = saved[0].step if saved[0] else -2
         return {
             "what": "resume",
             "hosts": [before, after],
             "number": number,
             "codes": codes,
-            "saved_at": saved.step,
+            "saved_at": step,
             "resumed_at": _resumed_at(run),
             "said": text.partition("; ")[2],
-            "ok": not any(codes) and _resumed_at(run) == saved.step and what in text,
+            "ok": not any(codes) and _resumed_at(run) == step and what in text,
         }
 
 

@@ -9,6 +9,7 @@ Ends with 1 if anything is not as it should be, with 2 if Ray is not installed.
 import contextlib
 import importlib.util
 import itertools
+import json
 import os
 import re
 import shlex
@@ -20,12 +21,12 @@ import time
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from learner.checkpoints.run_records import played_rounds
 from learner.extras.bench.measuring import machine_in_words
 from seedrl import run_files
 from tests.tools.engines.ray_nodes import Cluster, wait
-from tests.tools.engines.slurm import Diary, progress, status
 
 COMMAND = (
     "cartpole_r2d2 --on ray --env-servers 3 --learner-cpus 2 --learner-gpus 1 "
@@ -38,6 +39,32 @@ _LEARNER, _ENV_SERVER = ("-m", "learner"), ("-m", "envs_server")
 _NOISE = re.compile(r" steps \(|\(raylet\)|^\s|^$")
 # Far more than each was seen to take on a machine that does other work.
 _AGAIN_SECONDS = 1800.0
+
+
+class Diary:
+    """Prints what happens, with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """One line."""
+        print(f"{time.monotonic() - self._start:6.0f} s  {text}", flush=True)
+
+
+def status(run: Path) -> dict[str, Any]:
+    """The run's status; empty while there is none."""
+    try:
+        found: dict[str, Any] = json.loads((run / run_files.STATUS).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def progress(run: Path) -> str:
+    """How far the run is, in words."""
+    found = status(run)
+    return f"{found['updates']} updates, {found['env_steps']} steps"
 
 
 class Launcher:

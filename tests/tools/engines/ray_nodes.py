@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from tests.tools.engines.one_machine import ROOT
-
+ROOT = Path(__file__).parents[3]
 # What all processes that a cluster starts have in their environment.
 _MARK = "SEEDRL_ENGINE_TEST"
 _OBJECT_STORE_BYTES = 80 * 2**20  # about the least that Ray starts with; nothing of ours is in it

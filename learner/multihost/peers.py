@@ -140,6 +140,10 @@ class Peers:
         self.waiting: set[str] = set()
         self._links = dict(links or {})
         self._beat_seconds, self._on_loss = lost_seconds / 20, on_loss
+        # One message after the other, as if there were one thread that receives. A host that has its
+        # values may leave while others are still being sent theirs: they, and this host, must have
+        # these before they learn that it has left.
+        self._handling = threading.Lock()
         self._changed = threading.Condition()  # guards what follows
         self._given: dict[str, dict[int, Any]] = {}  # on the first host, until all have given
         self._gathered: dict[str, list[Any]] = {}
@@ -170,7 +174,8 @@ class Peers:
         if self.topology.process_count == 1:
             return [value]
         if self.topology.is_first:
-            self._take(0, tag, value)
+            with self._handling:
+                self._take(0, tag, value)
         else:
             self._send(0, {"tag": tag, "value": value})
         name = threading.current_thread().name
@@ -294,7 +299,8 @@ class Peers:
         try:
             while not self._is_ending:
                 for message in self._links[index].receive():
-                    self._handle(message, index)
+                    with self._handling:
+                        self._handle(message, index)
         # Not by a clock: of a process that was suspended the kernel has kept what others sent.
         except TimeoutError:
             self._lose(index, "it has said nothing for too long")

@@ -140,9 +140,9 @@ class Peers:
         self.waiting: set[str] = set()
         self._links = dict(links or {})
         self._beat_seconds, self._on_loss = lost_seconds / 20, on_loss
-        # One message after the other, as if there were one thread that receives. A host that has its
-        # values may leave while others are still being sent theirs: they, and this host, must have
-        # these before they learn that it has left.
+        # One message after the other, as if there were one thread that receives. A host that has
+        # its values may leave while others are still being sent theirs: they, and this host, must
+        # have these before they learn that it has left.
         self._handling = threading.Lock()
         self._changed = threading.Condition()  # guards what follows
         self._given: dict[str, dict[int, Any]] = {}  # on the first host, until all have given

@@ -4,7 +4,8 @@
                            state/      the rest of the saved tree, likewise
                            extra/      large arrays as .npy files, and names.json
                            meta.json   counts, configuration and the like
-                           sums.json   size and SHA-256 of every other file, written last
+                           sums.json   written last: {"format": 3, "step": 12000, "files":
+                                       {name: [bytes, SHA-256]}, "sha256": of these themselves}
     directory/best/000000009000/       the best evaluated parameters, kept apart from the others
     directory/damaged-*, superseded-*  set aside: never read, never deleted
     directory/.saving, .deleted        being written or deleted; never read
@@ -15,33 +16,39 @@ checkpoint is either the one being saved or the one before it. Only the process 
 on a run's folder may write here; others read at the same time.
 
 Orbax writes and reads the arrays. Sums are ours because orbax restores flipped bits in array data
-without noticing. Publishing and retention are ours because `CheckpointManager.save` does both in
-one call: it deletes the oldest checkpoint before the replay and the sums of the new one can be
-written, so that with two kept a SIGKILL at that moment leaves one. A checkpoint is nevertheless a
-step that a `CheckpointManager` of orbax can restore.
+without noticing: a reader must be able to tell that it reads all bytes that were written, for this
+step. Publishing and retention are ours because `CheckpointManager.save` does both in one call: it
+deletes the oldest checkpoint before the replay and the sums of the new one can be written, so that
+with two kept a SIGKILL at that moment leaves one. A checkpoint is nevertheless a step that a
+`CheckpointManager` of orbax can restore.
 """
 
 import contextlib
+import hashlib
 import json
 import logging
+import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import jax
 import numpy as np
 
-from seedrl import stored_arrays, sums
+from seedrl import stored_arrays
 from seedrl.errors import CheckpointError, in_one_line
-from seedrl.run_files import read_regular
+from seedrl.run_files import open_regular, read_regular
 from seedrl.types import Tree
 
 _logger = logging.getLogger(__name__)
 
-META = "meta.json"
+META, SUMS = "meta.json", "sums.json"
+FORMAT = 3
+_EARLIER_SUMS = "manifest.json"  # of formats 1 and 2
 SAVING, DELETED = ".saving", ".deleted"
 PARAMS = ("params", META)  # the parts of a checkpoint that a policy needs
 # A step that is saved again is first moved aside under the second name, and remains a checkpoint.
@@ -130,7 +137,7 @@ def write_arrays(
     """
     (folder / "extra").mkdir(exist_ok=True)
     if part:
-        return sums.entries(folder, stored_arrays.write_large(folder / "extra", extra, part=part))
+        return _entries(folder, stored_arrays.write_large(folder / "extra", extra, part=part))
     stored_arrays.write_tree(folder, jax.tree.map(np.asarray, dict(arrays)))
     stored_arrays.write_large(folder / "extra", extra)
     return {}
@@ -139,12 +146,20 @@ def write_arrays(
 def seal(
     folder: Path, step: int, meta: Mapping[str, Any], entries: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes the records and sums of a checkpoint, and makes all of it durable.
+    """Writes the records and sums of a checkpoint, and makes all of it durable (fsync).
 
-    `entries`: those of the files that other processes have written (`write_arrays`).
+    `entries`: those of the files that other processes have written (`write_arrays`), which are
+    durable already.
     """
     (folder / META).write_text(json.dumps(dict(meta), indent=1, allow_nan=False))
-    sums.write(folder, step, entries or {})
+    files = dict(entries or {})
+    own = [folder / name for name in _files(folder) if name not in files and name != SUMS]
+    files |= _entries(folder, own)
+    content = {"format": FORMAT, "step": step, "files": dict(sorted(files.items()))}
+    (folder / SUMS).write_text(json.dumps({**content, "sha256": _sum_of(content)}, indent=1))
+    _sync(folder / SUMS)
+    for path in (*(path for path in folder.rglob("*") if path.is_dir()), folder):
+        _sync(path)
 
 
 def _publish(folder: Path, target: Path) -> None:
@@ -154,7 +169,7 @@ def _publish(folder: Path, target: Path) -> None:
         _delete(aside)
         target.rename(aside)
     folder.rename(target)
-    sums.sync(target.parent)
+    _sync(target.parent)
     _delete(aside)
 
 
@@ -181,6 +196,109 @@ def _delete(path: Path) -> None:
         shutil.rmtree(doomed, ignore_errors=True)
         path.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)
+
+
+# Sums
+
+
+def damage(path: Path, parts: Collection[str] = ()) -> str | None:
+    """One line about the first damaged file of a checkpoint; None if it is intact.
+
+    Verifies only `parts`, some of its files and folders; by default all of them. Raises
+    CheckpointError if it may not be read, or has another format.
+    """
+    listed = path / SUMS
+    if not listed.exists() and (path / _EARLIER_SUMS).is_file():
+        raise _other_format(path, "1 or 2")
+    try:
+        return _damage(path, parts)
+    except PermissionError as error:
+        _refuse_reading(path, error)
+    except CheckpointError:
+        raise
+    # The sums may hold anything: deeply nested JSON exceeds the parser's stack.
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        kind = type(error).__name__
+        return f"{listed}: expected sums of all files, got {kind}: {in_one_line(error)}"
+
+
+def _damage(path: Path, parts: Collection[str]) -> str | None:
+    content = json.loads(read_regular(path / SUMS))
+    # Before anything else: damage to the sums must not be reported as damage to a listed file.
+    if content["sha256"] != (actual := _sum_of(content)):
+        raise ValueError(f"SHA-256 {actual} of themselves, {content['sha256']!r:.80} is listed")
+    if content["format"] != FORMAT:
+        raise _other_format(path, content["format"])
+    if content["step"] != int(path.name.split(".")[0]):
+        raise ValueError(f"those of step {content['step']!r:.80}")
+    files = content["files"]
+    for name in sorted({*files, *_files(path)} - {SUMS}):
+        if parts and name.split("/")[0] not in parts:
+            continue
+        if name not in files:
+            return f"{path / name}: expected no such file, because {SUMS} does not list it"
+        size, digest = files[name]
+        try:
+            with open_regular(path / name) as file:
+                actual_size, actual = os.fstat(file.fileno()).st_size, _sha256(file)
+        except FileNotFoundError:
+            return f"{path / name}: expected {size} bytes, got no such file"
+        if [actual_size, actual] != [size, digest]:
+            return (
+                f"{path / name}: expected {size} bytes of SHA-256 {digest}, "
+                f"got {actual_size} bytes of {actual}"
+            )
+    return None
+
+
+def _other_format(path: Path, got: object) -> CheckpointError:
+    return CheckpointError(
+        f"expected checkpoint format {FORMAT} in {path}, got {got}; use the version of seedrl that "
+        "wrote it, or start a new workdir"
+    )
+
+
+def _refuse_reading(path: Path, error: OSError) -> NoReturn:
+    """Raises CheckpointError: a file that may not be read is not a damaged one."""
+    raise CheckpointError(
+        f"may not read {error.filename or path}: it belongs to another user; ask for permission or "
+        "for a copy"
+    ) from error
+
+
+def _files(root: Path) -> list[str]:
+    # A link to a folder counts as a file, which it must not be.
+    found = [path for path in root.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return sorted(path.relative_to(root).as_posix() for path in found)
+
+
+def _entries(root: Path, paths: Iterable[Path]) -> dict[str, Any]:
+    """The entries of these files below `root`, which it makes durable. Raises OSError."""
+    found: dict[str, Any] = {}
+    for path in paths:
+        with open_regular(path) as file:
+            size = path.stat().st_size
+            found[path.relative_to(root).as_posix()] = [size, _sha256(file)]
+        _sync(path)
+    return found
+
+
+def _sum_of(content: Mapping[str, Any]) -> str:
+    listed = {key: value for key, value in content.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
+
+
+def _sha256(file: BufferedReader) -> str:
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    """Returns when the file's content, or the directory's list of names, is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 # Choosing
@@ -236,7 +354,7 @@ def latest(
     for number, path in reversed(_listed(directory)):
         if step not in (None, number):
             continue
-        problem = sums.damage(path, parts)
+        problem = damage(path, parts)
         if problem is None:
             for damaged, line in problems:
                 _logger.error("damaged checkpoint, taking an older one: %s", line)
@@ -296,7 +414,7 @@ def _listed(directory: Path) -> list[tuple[int, Path]]:
     except FileNotFoundError:
         return []
     except PermissionError as error:
-        sums.refuse_reading(directory, error)
+        _refuse_reading(directory, error)
     matches = [(NAME.fullmatch(path.name), path) for path in paths if path.is_dir()]
     found = sorted((int(m[1]), m[2] is None, path) for m, path in matches if m)
     return [(step, path) for step, _, path in found]

@@ -134,11 +134,11 @@ def checkpoints(argv: Sequence[str]) -> int:
 
 def _verified(directory: Path, kind: str) -> Iterator[dict[str, Any]]:
     """Reads every file of every checkpoint, oldest first; changes nothing."""
-    from seedrl import checkpoints, sums  # imports jax
+    from seedrl import checkpoints  # imports jax
 
     for path in sorted(directory.iterdir()) if directory.is_dir() else ():
         if match := checkpoints.NAME.fullmatch(path.name):
-            problem = sums.damage(path) or ""
+            problem = checkpoints.damage(path) or ""
             yield {
                 "path": str(path),
                 "kind": kind,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seedrl import checkpoints, sums
+from seedrl import checkpoints
 from tests.faults.scale import scaled
 
 pytestmark = [pytest.mark.gate, pytest.mark.timeout(3600)]
@@ -35,7 +35,7 @@ def _delete(path: Path, chooser: random.Random) -> None:
 def _listed(path: Path, chooser: random.Random) -> None:
     """Other sums: of another shape, or that list something else."""
     root = next(parent for parent in path.parents if parent.name.isdigit())
-    listed = root / sums.NAME
+    listed = root / checkpoints.SUMS
     content = json.loads(listed.read_text())
     name = chooser.choice(sorted(content["files"]))
     changes: list[Callable[[], Any]] = [
@@ -97,7 +97,7 @@ def test_no_damage_is_silent_and_the_checkpoint_before_is_taken(
         caplog.clear()
         taken = _taken(directory)
         message = " ".join(record.getMessage() for record in caplog.records)
-        named = newest / sums.NAME if kind == "listed" else path
+        named = newest / checkpoints.SUMS if kind == "listed" else path
         assert taken == 1, (kind, path)
         assert f"{named}: " in message
         shutil.rmtree(directory)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seedrl import checkpoints, sums
+from seedrl import checkpoints
 from tests.system.processes import TINY, UNHURRIED, Program, Programs
 
 FLAGS = (*TINY, *UNHURRIED, "--checkpoint-replay", "--checkpoint.interval-seconds", 0.2)
@@ -58,7 +58,7 @@ def seconds_until_all_are_back(workdir: Path, session: int) -> float | None:
 def newest_durable(workdir: Path) -> int:
     """The step of the newest checkpoint whose files are all as they were written; -1 without."""
     folder = workdir / "checkpoints"
-    found = [path for path in folder.glob("0*") if path.is_dir() and not sums.damage(path)]
+    found = [path for path in folder.glob("0*") if path.is_dir() and not checkpoints.damage(path)]
     return max((int(path.name.partition(".")[0]) for path in found), default=-1)
 
 

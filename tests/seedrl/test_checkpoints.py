@@ -21,7 +21,7 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 
-from seedrl import checkpoints, sums
+from seedrl import checkpoints
 from seedrl.checkpoints import best_directory, choose
 from seedrl.errors import CheckpointError
 
@@ -71,12 +71,6 @@ def _saved(directory: Path, tree: Any) -> checkpoints.Checkpoint:
     found = checkpoints.latest(directory)
     assert found is not None
     return found
-
-
-def _seal(path: Path) -> None:
-    """Sums that fit what is in the folder now, as somebody who makes one up writes them."""
-    (path / sums.NAME).unlink(missing_ok=True)
-    sums.write(path, int(path.name), {})
 
 
 # Arrays
@@ -230,10 +224,12 @@ def test_damage_to_any_file_is_reported_and_an_older_checkpoint_taken(
 
 def _rewrite(path: Path, **changes: Any) -> None:
     """Other sums that fit themselves, as somebody who makes them up writes them."""
-    content = json.loads((path / sums.NAME).read_text())
+    content = json.loads((path / checkpoints.SUMS).read_text())
     files = content["files"] | changes.pop("files", {})
     content |= {"files": files, **changes}
-    (path / sums.NAME).write_text(json.dumps({**content, "sha256": sums._sum_of(content)}))
+    (path / checkpoints.SUMS).write_text(
+        json.dumps({**content, "sha256": checkpoints._sum_of(content)})
+    )
 
 
 @pytest.mark.parametrize(
@@ -247,20 +243,20 @@ def _rewrite(path: Path, **changes: Any) -> None:
 def test_sums_that_were_changed_are_damage(tmp_path: Path, changes: dict[str, Any]) -> None:
     path = _save(tmp_path, 1)
     _rewrite(path, **changes)
-    assert sums.damage(path) is not None
+    assert checkpoints.damage(path) is not None
 
 
 @pytest.mark.parametrize("data", ["[" * 200_000, "null", "[]", "{}", "", '{"sha256": "0"}'])
 def test_what_are_no_sums_is_damage_whatever_it_is(tmp_path: Path, data: str) -> None:
     path = _save(tmp_path, 1)
-    (path / sums.NAME).write_text(data)
-    assert str(sums.damage(path)).startswith(f"{path / sums.NAME}: ")
+    (path / checkpoints.SUMS).write_text(data)
+    assert str(checkpoints.damage(path)).startswith(f"{path / checkpoints.SUMS}: ")
 
 
 def test_a_file_that_the_sums_do_not_list_is_damage(tmp_path: Path) -> None:
     path = _save(tmp_path, 1)
     (path / "extra" / "more.npy").write_bytes(b"")
-    assert "extra/more.npy: " in str(sums.damage(path))
+    assert "extra/more.npy: " in str(checkpoints.damage(path))
 
 
 @pytest.mark.parametrize("move", [shutil.copytree, shutil.move])
@@ -277,7 +273,7 @@ def test_a_checkpoint_under_the_number_of_another_step_is_not_believed(
 
 def test_it_is_an_error_if_no_checkpoint_is_intact(tmp_path: Path) -> None:
     for step in (1, 2):
-        (_save(tmp_path, step) / sums.NAME).unlink()
+        (_save(tmp_path, step) / checkpoints.SUMS).unlink()
     for sets_aside in (False, True):
         with pytest.raises(CheckpointError) as caught:
             checkpoints.latest(tmp_path, sets_aside=sets_aside)
@@ -292,7 +288,7 @@ def test_a_checkpoint_of_another_format_is_refused_and_left_alone(tmp_path: Path
     with pytest.raises(CheckpointError) as caught:
         checkpoints.latest(tmp_path, sets_aside=True)
     assert "99" in str(caught.value)
-    (path / sums.NAME).rename(path / "manifest.json")
+    (path / checkpoints.SUMS).rename(path / "manifest.json")
     with pytest.raises(CheckpointError):
         checkpoints.latest(tmp_path, sets_aside=True)
     assert _names(tmp_path) == ["000000000001", "000000000002"]
@@ -306,7 +302,7 @@ def test_a_checkpoint_that_may_not_be_read_is_not_called_damaged(
     def refuse(*_: Any, **__: Any) -> NoReturn:
         raise PermissionError(errno.EACCES, "Permission denied", str(path / "meta.json"))
 
-    monkeypatch.setattr(sums, "open_regular", refuse)
+    monkeypatch.setattr(checkpoints, "open_regular", refuse)
     with pytest.raises(CheckpointError, match=r"may not read .*meta\.json"):
         checkpoints.latest(tmp_path, sets_aside=True)
     assert path.exists()
@@ -343,7 +339,7 @@ def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(
 def test_meta_data_that_somebody_made_up_are_refused(tmp_path: Path, meta: str) -> None:
     path = _save(tmp_path, 1)
     (path / "meta.json").write_text(meta)
-    _seal(path)
+    _rewrite(path, files=checkpoints._entries(path, [path / checkpoints.META]))
     with pytest.raises(CheckpointError) as caught:
         found = checkpoints.latest(tmp_path)
         assert found is not None

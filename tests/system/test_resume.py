@@ -16,8 +16,7 @@ import pytest
 import seedrl.policy
 from learner.cli.main import main as run_seedrl
 from learner.processes.env_servers import socket_address
-from seedrl import sums
-from seedrl.checkpoints import Checkpoint, latest
+from seedrl.checkpoints import Checkpoint, damage, latest
 from tests import own_process
 from tests.system import processes
 from tests.system.processes import TINY, TRAIN, UNHURRIED, Program, Programs
@@ -217,7 +216,7 @@ def give_up_if_nothing_is_intact(
     for step in found:
         checkpoint = workdir / "checkpoints" / f"{step:012d}"
         # The one that was damaged before may still be there; flipped again, it would be repaired.
-        if sums.damage(checkpoint) is None:
+        if damage(checkpoint) is None:
             flip_a_byte(checkpoint)
     command = learner_command(workdir, address)
     code, line = processes.told(capsys, *command[1:])

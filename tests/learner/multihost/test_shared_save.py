@@ -12,7 +12,7 @@ import pytest
 from learner.multihost import shared_save
 from learner.multihost.peers import Peers
 from learner.multihost.shared_save import SharedSave
-from seedrl import checkpoints, sums
+from seedrl import checkpoints
 from seedrl.errors import CheckpointError
 from seedrl.exit_codes import ExitCode
 from tests.learner.multihost.linked import at_once, linked
@@ -51,7 +51,7 @@ def test_all_parts_make_one_intact_checkpoint(tmp_path: Path, count: int) -> Non
     with linked(count) as peers:
         paths = saved(savers(peers), tmp_path)
     assert paths == [tmp_path / f"{7:012d}"] * count
-    assert sums.damage(paths[0]) is None
+    assert checkpoints.damage(paths[0]) is None
     found = checkpoints.latest(tmp_path)
     assert found is not None
     assert found.meta["hosts"] == count
@@ -85,7 +85,7 @@ def test_a_part_that_cannot_be_written_fails_the_save_of_all_and_the_next_one_su
     assert not (tmp_path / checkpoints.SAVING).exists()
 
 
-@pytest.mark.parametrize("name", ["stored_arrays.write_tree", "sums.write", "_publish"])
+@pytest.mark.parametrize("name", ["stored_arrays.write_tree", "_sync", "_publish"])
 def test_a_first_host_that_cannot_write_keeps_no_other_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -111,5 +111,5 @@ def test_the_env_server_in_node_follows_the_contract() -> None:
     if missing := _misses_node():
         pytest.skip(missing)
     options = Options(command=f"node {EXAMPLES}/env_server_node/server.js", steps=50)
-    trial = check(Process(options.command, options.num_envs), options)
-    assert trial.findings.lines("it") == ["it passes"]
+    findings = check(Process(options.command, options.num_envs), options)
+    assert findings.lines("it") == ["it passes"]

@@ -17,7 +17,7 @@ from seedrl.wire import contract
 from seedrl.wire.channel import learner_handler, server_options
 from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
 from seedrl.wire.payload import StepLayout, pack_actions, sequence_of, split
-from seedrl.wire.seedrl_pb2 import Assign, FromLearner
+from seedrl.wire.seedrl_pb2 import Assign, FromLearner, Hello
 from seedrl.wire.spec import spec_of
 
 _MAX_MESSAGE_BYTES = 64 * 2**20
@@ -33,28 +33,13 @@ class BrokenError(Exception):
         self.rule = rule
 
 
-class Stream:
-    """A stream: gRPC sends from `outbox` until None; the checker's thread does all else."""
-
-    def __init__(self, received: Iterator[Any], context: grpc.ServicerContext) -> None:
-        self.received, self.context = received, context
-        self.outbox = queue.SimpleQueue[Any]()
-        # When the env server leaves. It may have left already.
-        if not context.add_callback(self.close):
-            self.close()
-
-    def close(self) -> None:
-        """Lets gRPC end the stream, or go on if it has ended."""
-        self.outbox.put(None)
-
-
-def listen(streams: "queue.SimpleQueue[Stream]") -> tuple[grpc.Server, str]:
-    """A gRPC server that puts what env servers open into `streams`, and its address."""
+def listen(leases: "queue.SimpleQueue[Lease]", patience_seconds: float) -> tuple[grpc.Server, str]:
+    """A gRPC server that makes a lease of each stream that is opened, and its address."""
 
     def serve(received: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        stream = Stream(received, context)
-        streams.put(stream)
-        return iter(stream.outbox.get, None)
+        lease = Lease(received, context, patience_seconds)
+        leases.put(lease)
+        return iter(lease.outbox.get, None)
 
     workers = ThreadPoolExecutor(_STREAMS, "played learner")
     server = grpc.server(workers, options=server_options(_MAX_MESSAGE_BYTES))
@@ -65,23 +50,33 @@ def listen(streams: "queue.SimpleQueue[Stream]") -> tuple[grpc.Server, str]:
 
 
 class Lease:
-    """Groups of one stream, from Hello on; used by one thread. What reads raises BrokenError.
+    """A stream and its groups. Used by the checker's thread; what reads raises BrokenError.
 
     Attributes:
-      hello, assigned, spec: of the stream.
+      outbox: of what gRPC's thread sends, until None.
+      assigned, spec: what was asked for, and what was built.
       steps: the payloads of each group's steps so far.
       answered: how many of each group's steps were answered.
     """
 
-    def __init__(self, stream: Stream, patience_seconds: float) -> None:
-        """Reads Hello."""
-        self._stream, self._patience_seconds = stream, patience_seconds
+    def __init__(
+        self, received: Iterator[Any], context: grpc.ServicerContext, patience_seconds: float
+    ) -> None:
+        self._received, self._context = received, context
+        self._patience_seconds = patience_seconds
         self._random = np.random.default_rng(0)
-        self.hello = self.receive("Hello")
-        got = self.hello.major, self.hello.num_envs
-        if got[0] != contract.MAJOR or got[1] < 1:
+        self.outbox = queue.SimpleQueue[Any]()
+        # Wakes gRPC's thread when the env server leaves. It may have left already.
+        if not context.add_callback(lambda: self.outbox.put(None)):
+            self.outbox.put(None)
+
+    def hello(self) -> Hello:
+        """Reads the first message."""
+        hello: Hello = self.receive("Hello")
+        if hello.major != contract.MAJOR or hello.num_envs < 1:
             expected = f"expected major {contract.MAJOR} and num_envs of at least 1"
-            raise BrokenError("Hello", f"{expected}, got {got[0]} and {got[1]}")
+            raise BrokenError("Hello", f"{expected}, got {hello.major} and {hello.num_envs}")
+        return hello
 
     def begin(self, fields: Mapping[str, Any]) -> None:
         """Sends Assign with these fields, reads Ready and the first steps."""
@@ -108,11 +103,11 @@ class Lease:
     def receive(self, kind: str) -> Any:
         """The content of the next message, which is to be of this kind, a heading of the .proto."""
         start, patience_seconds = time.monotonic(), self._patience_seconds
-        timer = threading.Timer(patience_seconds, self._stream.context.cancel)
+        timer = threading.Timer(patience_seconds, self._context.cancel)
         timer.start()
         message = None
         with contextlib.suppress(Exception):  # the stream was cancelled, by whomever
-            message = next(self._stream.received, None)
+            message = next(self._received, None)
         timer.cancel()
         if message is None:
             is_late = time.monotonic() - start >= patience_seconds
@@ -131,7 +126,7 @@ class Lease:
 
     def send(self, message: FromLearner | ActionsPayload) -> None:
         """Sends it."""
-        self._stream.outbox.put(message)
+        self.outbox.put(message)
 
     def is_ended_by_peer(self) -> bool:
         """Waits for the end of the stream; steps may come before it."""
@@ -143,9 +138,9 @@ class Lease:
 
     def end(self, code: grpc.StatusCode, details: str = "") -> None:
         """Ends the stream."""
-        self._stream.context.set_code(code)
-        self._stream.context.set_details(details or f"seedrl check-env-server tries {code.name}")
-        self._stream.close()
+        self._context.set_code(code)
+        self._context.set_details(details or f"seedrl check-env-server tries {code.name}")
+        self.outbox.put(None)
 
     def random(self, size: int) -> np.ndarray:
         """Random actions for so many environments."""
@@ -161,7 +156,7 @@ class Lease:
     def play(self, num_rounds: int, first_group: int = 0) -> None:
         """Answers all groups from one on, in one message, and awaits their steps, N times."""
         groups = range(first_group, len(self.sizes))
-        for _ in range(num_rounds):
+        for _ in range(num_rounds if groups else 0):
             self.send(memoryview(b"".join(self.answer(group) for group in groups)))
             for group in groups:
                 self.answered[group] += 1

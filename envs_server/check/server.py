@@ -24,7 +24,7 @@ import tyro
 from grpc import StatusCode
 
 from envs_server.check.findings import Findings
-from envs_server.check.learner import BrokenError, Lease, Stream, listen
+from envs_server.check.learner import BrokenError, Lease, listen
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
@@ -128,38 +128,32 @@ class Process:
 
 
 class Trial:
-    """Owns the played learner, and what is known of the env server; used by one thread.
-
-    Attributes:
-      findings: of all dialogues.
-      skipped: dialogues that could not be tried, and why.
-    """
+    """Owns the played learner, and the findings of all dialogues; used by one thread."""
 
     def __init__(self, subject: Process, plan: Options) -> None:
         self.subject, self.plan = subject, plan
-        self.findings, self.skipped = Findings(defaultdict(lambda: _REMEDY), NOTES), list[str]()
-        self._streams = queue.SimpleQueue[Stream]()
-        self._waiting: Stream | None = None  # opened, and not used yet
-        self.server, self._address = listen(self._streams)
+        self.findings = Findings(defaultdict(lambda: _REMEDY), NOTES)
+        self._opened = queue.SimpleQueue[Lease]()
+        self._waiting: Lease | None = None  # the next of them, not used yet
+        self.lease: Lease | None = None  # the one in use
+        self.server, self._address = listen(self._opened, plan.patience_seconds)
 
-    def connect(self) -> Lease:
-        """Starts the env server unless it runs, and reads its Hello. Raises BrokenError."""
+    def open(self, *, seed: int = 0, **changed: Any) -> Lease:
+        """Starts the env server unless it runs, and reads the first steps of its groups.
+
+        They are two to train and one to evaluate, or what `changed` has for fields of Assign.
+        Raises BrokenError.
+        """
         self.subject.start(self._address)
         got = self.wait(self.plan.patience_seconds)
         if self._waiting is None:
             raise BrokenError("TRANSPORT", f"expected a stream, got {got}")
-        stream, self._waiting = self._waiting, None
-        return Lease(stream, self.plan.patience_seconds)
-
-    def open(self, lease: Lease | None = None, *, seed: int = 0, **changed: Any) -> Lease:
-        """The same, up to the first steps of two groups to train and one to evaluate.
-
-        `changed` has other fields for Assign.
-        """
-        lease = lease or self.connect()
-        num_envs = min(lease.hello.num_envs, self.plan.num_envs)
+        lease, self._waiting = self._waiting, None
+        self.lease = lease
+        hello = lease.hello()
+        num_envs = min(hello.num_envs, self.plan.num_envs)
         # The first group has what the others leave.
-        left = max(1, num_envs - min(max(lease.hello.num_groups, 1), 2))
+        left = max(1, num_envs - min(max(hello.num_groups, 1), 2))
         slots = [range(left), *(range(slot, slot + 1) for slot in range(left, num_envs))]
         groups = [{"slots": each, "seeds": [1000 * seed + slot for slot in each]} for each in slots]
         environment = {"id": self.plan.environment, "arguments": self.plan.arguments}
@@ -182,7 +176,7 @@ class Trial:
         while self._waiting is None and time.monotonic() < deadline:
             # A stream first: the process may have ended since.
             with contextlib.suppress(queue.Empty):
-                self._waiting = self._streams.get(timeout=POLL_SECONDS)
+                self._waiting = self._opened.get(timeout=POLL_SECONDS)
                 break
             if (code := self.subject.exit_code()) is not None:
                 return f"exit code {code}"
@@ -192,23 +186,15 @@ class Trial:
         """Ends the env server, and forgets its streams; the next `open` starts it again."""
         self.subject.stop()
         self._waiting = None
-        while not self._streams.empty():
-            self._streams.get()
+        while not self._opened.empty():
+            self._opened.get()
 
 
-def _plays(trial: Trial, *, rounds: int = 20, **changed: Any) -> None:
+def _plays(trial: Trial, *, rounds: int = 20, first_group: int = 0, **changed: Any) -> None:
     lease = trial.open(**changed)
-    lease.play(rounds or trial.plan.steps)
+    lease.play(rounds or trial.plan.steps, first_group)
     lease.end(StatusCode.UNAVAILABLE)
     trial.expect(_RETURN, "UNAVAILABLE")
-
-
-def _groups(trial: Trial) -> None:
-    lease = trial.open()
-    if len(lease.sizes) == 1:
-        trial.skipped.append("several groups: it offers one environment, or one group")
-    lease.play(20, first_group=1)  # while the first group waits for actions
-    lease.end(StatusCode.UNAVAILABLE)
 
 
 def _seeds(trial: Trial) -> None:
@@ -242,13 +228,12 @@ def _sigterm(trial: Trial) -> None:
 
 
 def _refuses(trial: Trial, *, changed: Mapping[str, Any], name: str) -> None:
-    lease = trial.connect()
     try:
-        trial.open(lease, **changed)
+        trial.open(**changed)
     except BrokenError as error:
-        if error.rule != "Refusal":
+        if error.rule != "Refusal" or trial.lease is None:
             raise
-        lease.end(StatusCode.FAILED_PRECONDITION)
+        trial.lease.end(StatusCode.FAILED_PRECONDITION)
         trial.expect(_BAD_END, f"a Refusal of {name}")
     else:
         raise BrokenError("Refusal", f"expected a Refusal of {name}, got Ready")
@@ -313,7 +298,7 @@ _BREAKING: dict[str, _Message] = {
 # By name, each a function that holds it; later ones assume what earlier ones have shown.
 DIALOGUES: dict[str, Callable[[Trial], None]] = {
     "steps": partial(_plays, rounds=0),
-    "several groups": _groups,
+    "several groups": partial(_plays, first_group=1),  # while the first one waits for actions
     "one environment": partial(_plays, groups=[{"slots": [0], "seeds": [0]}]),
     "seeds": _seeds,
     **{f"return after {n}": partial(_ends, code=StatusCode[n], then=_RETURN) for n in _RETURNS},
@@ -325,34 +310,29 @@ DIALOGUES: dict[str, Callable[[Trial], None]] = {
 }
 
 
-def check(
-    subject: Process,
-    plan: Options,
-    names: Sequence[str] = tuple(DIALOGUES),
-    *,
-    log: Callable[[str], None] = lambda line: None,
-) -> Trial:
+def check(subject: Process, plan: Options, names: Sequence[str] = tuple(DIALOGUES)) -> Findings:
     """Holds the dialogues of these names. Raises ConfigError if the command cannot be started.
 
-    `log` is given a line as each begins. After one that could not be finished the env server is
-    started again, so that each is judged by itself; after a broken first one no other is tried.
+    After one that could not be finished the env server is started again, so that each is judged by
+    itself; after a broken first one no other is tried.
     """
     trial = Trial(subject, plan)
     try:
         for number, name in enumerate(names):
-            log(f"dialogue {number + 1} of {len(names)}: {name}")
+            if not plan.json:  # then stdout and stderr may be read as one
+                print(f"dialogue {number + 1} of {len(names)}: {name}", file=sys.stderr, flush=True)
             try:
                 DIALOGUES[name](trial)
             except BrokenError as error:
-                trial.findings.add(error.rule, f"{name}: {error}", subject=str(error)[:40])
+                left = f" ({len(names) - 1} more were not tried)" if number == 0 else ""
+                trial.findings.add(error.rule, f"{name}{left}: {error}", subject=str(error)[:40])
                 trial.restart()
-                if not number and len(names) > 1:
-                    trial.skipped.append(f"{len(names) - 1} more dialogues: this one must succeed")
+                if left:
                     break
     finally:
         subject.stop()
         trial.server.stop(0).wait()
-    return trial
+    return trial.findings
 
 
 def read_options(words: Sequence[str] | None = None) -> Options:
@@ -366,22 +346,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check(options: Options) -> ExitCode:
-    def log(line: str) -> None:
-        if not options.json:  # then stdout and stderr may be read as one
-            print(line, file=sys.stderr, flush=True)
-
-    trial = check(Process(options.command, options.num_envs), options, log=log)
-    skipped = trial.skipped
+    findings = check(Process(options.command, options.num_envs), options)
     if options.json:
-        content = {"command": options.command, **trial.findings.as_json(), "skipped": skipped}
-        print(json.dumps(content))
+        print(json.dumps({"command": options.command, **findings.as_json()}))
     else:
-        print(
-            *(f"skipped {text}" for text in skipped),
-            *trial.findings.lines(options.command),
-            sep="\n",
-        )
-    return ExitCode.FAULTS if trial.findings.errors else ExitCode.OK
+        print(*findings.lines(options.command), sep="\n")
+    return ExitCode.FAULTS if findings.errors else ExitCode.OK
 
 
 if __name__ == "__main__":

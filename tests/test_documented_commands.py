@@ -22,7 +22,6 @@ from tests.documented import (
     Command,
     commands,
     commands_in_sentences,
-    documents,
     write_files,
 )
 
@@ -48,29 +47,6 @@ def test_a_command_in_a_sentence_is_understood(tmp_path: Path) -> None:
                 pass
             case _:
                 _understand(file, argv, tmp_path)
-
-
-# Where blocks stand that are neither commands nor files, and the test that runs them.
-_RUN_BY = {
-    ("README.md", "python"): "test_readme.py",
-    ("README.md", "console"): "test_readme.py",
-    ("docs/exported_policy.md", "python"): "seedrl/test_export.py",
-    ("docs/own_agent.md", "pycon"): "test_own_pages.py",
-    ("docs/own_network.md", "pycon"): "test_own_pages.py",
-}
-
-
-def test_every_block_is_run_by_a_test() -> None:
-    found = set()
-    for path in documents():
-        blocks = re.findall(r"^```(\w+)\n(.*)", path.read_text(), re.MULTILINE)
-        file = str(path.relative_to(ROOT))
-        found |= {(file, kind) for kind, first in blocks if not first.startswith("# my_")}
-    of_commands = {(file, kind) for file, kind in found if kind == "sh"}
-    assert found - of_commands == set(_RUN_BY)
-    assert {command.file for command in commands()} >= {file for file, _ in of_commands}
-    for (file, _), test in _RUN_BY.items():
-        assert Path(file).name in (ROOT / "tests" / test).read_text()
 
 
 def _understand(file: str, command: list[str], folder: Path) -> None:

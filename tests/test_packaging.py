@@ -50,23 +50,13 @@ def test_the_wheel_holds_every_module(wheel: zipfile.ZipFile) -> None:
     assert {name for name in wheel.namelist() if name.endswith(".py")} == expected | configs
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "seedrl/py.typed",
-        "seedrl/wire/seedrl.proto",
-        "seedrl/wire/seedrl_pb2.pyi",
-        "seedrl/configs/cartpole_r2d2.py",
-        "learner/extras/watch/page/index.html",
-        "learner/extras/watch/page/watch.js",
-        "learner/extras/watch/page/watch.css",
-        "learner/extras/watch/page/uplot.js",
-        "learner/extras/watch/page/uplot.css",
-        "learner/extras/watch/page/uplot.LICENSE",
-    ],
-)
-def test_the_wheel_holds_what_is_not_a_module(wheel: zipfile.ZipFile, name: str) -> None:
-    assert name in wheel.namelist()
+def test_the_wheel_holds_what_is_not_a_module(wheel: zipfile.ZipFile) -> None:
+    page = [f"uplot.{suffix}" for suffix in ("js", "css", "LICENSE")]
+    page += ["index.html", "watch.js", "watch.css"]
+    assert set(wheel.namelist()) >= {
+        *(f"seedrl/{name}" for name in ("py.typed", "wire/seedrl.proto", "wire/seedrl_pb2.pyi")),
+        *(f"learner/extras/watch/page/{name}" for name in page),
+    }
 
 
 def test_console_scripts_name_existing_functions(wheel: zipfile.ZipFile) -> None:
@@ -88,33 +78,23 @@ def requirements(extra: str = "") -> dict[str, Requirement]:
     return {Requirement(line).name: Requirement(line) for line in source}
 
 
-@pytest.mark.parametrize("extra", ["cuda12", "cuda13", "tpu"])
-def test_an_accelerator_is_a_learner_with_its_jax(extra: str) -> None:
-    found = requirements(extra)
-    assert set(found) == {"seedrl", "jax"}
-    assert found["seedrl"].extras == {"learner"}
-    assert found["jax"].extras == {extra}
-    assert found["jax"].specifier == requirements("learner")["jax"].specifier
-
-
 def floor(requirement: Requirement) -> Version:
     (lowest,) = [Version(spec.version) for spec in requirement.specifier if spec.operator == ">="]
     return lowest
 
 
-def test_the_protobuf_floor_runs_the_checked_in_stubs() -> None:
-    text = (ROOT / "seedrl/wire/seedrl_pb2.py").read_text()
-    call = re.search(r"ValidateProtobufRuntimeVersion\(([^)]*)\)", text)
-    assert call, "seedrl_pb2.py states no runtime version"
-    generated = Version(".".join(re.findall(r"\b\d+\b", call[1])))
-    assert floor(requirements()["protobuf"]) >= generated
-
-
-def test_the_grpcio_floor_runs_the_checked_in_stubs() -> None:
-    text = (ROOT / "seedrl/wire/seedrl_pb2_grpc.py").read_text()
-    stated = re.search(r"GRPC_GENERATED_VERSION = '([\d.]+)'", text)
-    assert stated, "seedrl_pb2_grpc.py states no grpcio version"
-    assert floor(requirements()["grpcio"]) >= Version(stated[1])
+@pytest.mark.parametrize(
+    ("name", "file", "stated"),
+    [
+        ("protobuf", "seedrl_pb2.py", r"ValidateProtobufRuntimeVersion\(([^)]*)\)"),
+        ("grpcio", "seedrl_pb2_grpc.py", r"GRPC_GENERATED_VERSION = '([\d.]+)'"),
+    ],
+)
+def test_the_floors_run_the_checked_in_stubs(name: str, file: str, stated: str) -> None:
+    found = re.search(stated, (ROOT / "seedrl" / "wire" / file).read_text())
+    assert found, f"{file} states no version"
+    generated = Version(".".join(re.findall(r"\b\d+\b", found[1])))
+    assert floor(requirements()[name]) >= generated
 
 
 def locked(python: str) -> dict[str, Version]:
@@ -146,22 +126,7 @@ def test_the_lock_satisfies_every_requirement_on_each_python(python: str) -> Non
             assert requirement.specifier.contains(pins[key]), f"{name}: run `make lock`"
 
 
-def test_the_lock_holds_nothing_for_a_gpu_nor_what_we_decided_against() -> None:
-    names = set(locked("3.11")) | set(locked("3.12"))
-    unwanted = re.compile(r"nvidia|cuda|libtpu|rlax|distrax|flashbax|dm-haiku|tensorflow")
-    assert {name for name in names if unwanted.search(name)} == set()
-
-
 def test_every_line_of_the_lock_is_hashed_and_says_no_origin() -> None:
     for entry in re.split(r"\n(?=\S)", LOCK.strip()):
         assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry), entry.splitlines()[0]
     assert re.findall(r"^\s*#|://|^-", LOCK, re.MULTILINE) == []
-
-
-@pytest.mark.parametrize("name", ["Dockerfile.learner", "Dockerfile.envs"])
-def test_images_run_one_command_without_root_or_shell(name: str) -> None:
-    last_stage = (ROOT / name).read_text().rpartition("\nFROM ")[2]
-    (entry,) = re.findall(r'^ENTRYPOINT \["([\w-]+)"\]$', last_stage, re.MULTILINE)
-    assert entry in PROJECT["scripts"]
-    (user,) = re.findall(r"^USER (\d+):\d+$", last_stage, re.MULTILINE)
-    assert int(user) > 0

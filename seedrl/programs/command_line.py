@@ -187,7 +187,7 @@ def _value(word: str, name: str, flag: Flag, left: list[str]) -> Any:
 def _parts(hint: Any) -> tuple[Any, bool, bool]:
     """The type of one word, whether there may be any number of them, whether None is possible."""
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    kind = next(each for each in kinds if each is not type(None))
+    kind = next((each for each in kinds if each is not type(None)), type(None))
     items = get_args(kind)
     is_many = get_origin(kind) is tuple and items[-1] is ...
     return items[0] if is_many else kind, is_many, type(None) in kinds

@@ -98,14 +98,14 @@ def test_a_learner_keeps_nothing_of_those_who_have_gone(programs: Programs, tmp_
             connect(socket_path)
             say_hello(address)
     after = quiet_samples(learner)
-    connections = (comings - warm) * (1 + 2 * _STRANGERS)
-    found = slope(churning)
-    assert found is not None
-    hours = (churning[-1].seconds - churning[0].seconds) / 3600
-    per_thousand = found.per_hour * hours / (connections / 1000)
     learner.signal(signal.SIGTERM)
     assert learner.end() == ExitCode.OK, learner.stderr
     for what in ("descriptors", "threads"):
         first, last = (min(getattr(each, what) for each in taken) for taken in (before, after))
         assert last <= first
-    assert VARIABLE in os.environ or per_thousand <= _MOST_MIB_PER_THOUSAND
+    if VARIABLE not in os.environ:  # a few samples have no slope
+        found = slope(churning)
+        assert found is not None
+        hours = (churning[-1].seconds - churning[0].seconds) / 3600
+        thousands = (comings - warm) * (1 + 2 * _STRANGERS) / 1000
+        assert found.per_hour * hours / thousands <= _MOST_MIB_PER_THOUSAND

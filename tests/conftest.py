@@ -31,6 +31,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".compile_cache")
 )
+# As each program sets it for itself; here gRPC is imported before any of them has started.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 # By default only what takes a second is kept, and hardly any of our programs does.
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 # Nobody looks up which line an operation of a program came from: a fourteenth of the CPU time.

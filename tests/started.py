@@ -76,9 +76,6 @@ def env_server(*words: str) -> "subprocess.Popen[str]":
 def variables() -> dict[str, str]:
     """Those of this process, with what tests name on Python's path, and with buffered output."""
     own = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    # As each program does, and so this process once a test has run one in it: then others would
-    # differ from what has been imported, and import all of it again.
-    own.setdefault("GRPC_VERBOSITY", "NONE")
     return own | {"PYTHONPATH": os.pathsep.join([str(_ROOT), str(_ROOT / "tests" / "plugin")])}
 
 

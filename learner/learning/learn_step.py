@@ -169,7 +169,12 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
 
     Raises ConfigError if the agent's minibatches cannot be of equal size.
     """
-    _require_equal_parts(agent, batch_per_device)
+    num_columns = batch_per_device * agent.chunks
+    if num_columns % agent.minibatches:
+        raise ConfigError(
+            f"learning.batch_sequences: expected a multiple of the agent's {agent.minibatches} "
+            f"minibatches on each device, got {num_columns} ({agent.chunks} to a sequence)"
+        )
     largest = functools.partial(jax.lax.pmax, axis_name=AXIS)
 
     def learn(
@@ -216,16 +221,6 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
     return LearnPrograms(
         functools.partial(initial_state, agent), memory.insert, learn, agent.actor_params
     )
-
-
-def _require_equal_parts(agent: Agent, batch_per_device: int) -> None:
-    num_columns = batch_per_device * agent.chunks
-    if num_columns % agent.minibatches:
-        cut = f", of sequences that are cut into {agent.chunks} chunks," if agent.chunks > 1 else ""
-        raise ConfigError(
-            f"learning.batch_sequences: expected a multiple of the agent's {agent.minibatches} "
-            f"minibatches on each device{cut} got {num_columns}"
-        )
 
 
 def packed(numbers: Mapping[str, Array]) -> Numbers:

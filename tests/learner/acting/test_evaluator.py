@@ -193,16 +193,3 @@ def test_a_failed_confirmation_starts_over_at_the_interval() -> None:
     assert evaluator.frozen is NEW
     assert _play(evaluator, [5.0, 5.0]) == (Score(NEW, (5.0, 5.0)), False)  # nominates, no more
     assert evaluator.confirmed is None
-
-
-def test_a_nomination_waits_when_the_last_slot_goes_and_drops_what_it_had_played() -> None:
-    evaluator = _evaluator(target_return=5.0, confirm_episodes=4)
-    _play(evaluator, [5.0, 5.0])
-    _begin(evaluator, [4])
-    _end(evaluator, 4, 100.0)
-    evaluator.poll(101.0, NEW, np.empty(0, np.int32))
-    evaluator.poll(102.0, NEW, np.array([7]))
-    assert evaluator.confirmation == Confirmation((), 4, 1, 1)
-    evaluator.poll(103.0, NEW, SLOTS)
-    assert evaluator.frozen is OLD
-    assert _play(evaluator, [5.0] * 4) == (Score(OLD, (5.0,) * 4), True)

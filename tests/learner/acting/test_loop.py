@@ -148,12 +148,6 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
         metrics.close()
 
 
-def test_actions_go_to_the_group_whose_step_they_answer(world: World) -> None:
-    assert world.play(0, FIRST, {1: 4, 0: 7}) == {0: 17, 1: 14}
-    world.learn(2)
-    assert world.play(1, MID, {0: 5, 1: 6}) == {0: 25, 1: 26}
-
-
 def test_evaluation_keeps_its_parameters_for_a_round_while_training_takes_the_newest(
     world: World,
 ) -> None:
@@ -212,16 +206,6 @@ def test_environment_steps_are_the_rows_of_training_slots_but_first(world: World
     for sequence, kind in enumerate((FIRST, MID, LAST, FIRST, MID)):
         world.play(sequence, kind, {0: 0, 1: 0, 2: 0})
     assert world.acting.training_steps == 3 * len(TRAINING)
-
-
-def test_streams_that_were_cut_are_sent_on(world: World) -> None:
-    world.play(0, FIRST, {0: 0, 1: 0, 2: 0})
-    groups = world.hub._serving.slots.leases[1].groups
-    world.stream.close()
-    world.acting.run_once()
-    (filled,) = _taken(world)
-    assert filled.streams == ()
-    assert sorted(filled.ended) == sorted(int(group.streams[0]) for group in groups)
 
 
 # --- returns of episodes, per slot ---

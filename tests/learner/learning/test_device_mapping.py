@@ -22,14 +22,14 @@ from learner.learning.device_mapping import (
 )
 from learner.learning.learn_step import LearnerState, build_learn_programs
 from learner.learning.loop import fetched
-from learner.learning.page_routing import insert_parcels, parcels
+from learner.learning.page_routing import Parcel, insert_parcels, owners, parcels
 from seedrl.agents.agent import Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.replay.buffer import ReplayState, paged_replay, prioritized_memory
 from seedrl.replay.experience import Scale
-from seedrl.replay.index import PageIndex
+from seedrl.replay.index import PageIndex, by_slot
 from seedrl.types import Array, Page, Sequence, StoredStep, TimeStep, Tree
 from tests.compilations import compilations
 
@@ -183,17 +183,6 @@ def test_new_priorities_replace_those_of_the_sequences_drawn(setting: Setting) -
     assert int(state.updates) == 1
 
 
-def test_parameters_are_the_same_on_all_devices(setting: Setting) -> None:
-    state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
-    for _ in range(3):
-        state, replay, _ = setting.programs.learn(state, replay, (), np.bool_(True))
-    for leaf in jax.tree.leaves(state):
-        copies = [np.asarray(shard.data) for shard in leaf.addressable_shards]
-        assert len(copies) == len(setting.devices)
-        for copy in copies[1:]:
-            np.testing.assert_array_equal(copy, copies[0])
-
-
 def test_published_parameters_outlive_the_update_that_consumes_the_original(
     setting: Setting,
 ) -> None:
@@ -231,6 +220,17 @@ def test_what_is_compiled_for_shapes_runs_without_compiling_again() -> None:
         with compilations() as names:
             program(array)
         assert names == []
+
+
+def test_pages_go_to_the_shard_of_their_slot_padded_to_a_compiled_size() -> None:
+    indices = [PageIndex(capacity_pages=P, window=WINDOW, page_steps=K) for _ in range(2)]
+    assert owners(indices, by_slot, [0, 1, 2, 3], stale=(2,)) == [0, 1, -1, 1]
+    sent = parcels([10, 11, 12, 13, 14], [1, 0, 1, 3, 1], num_rows=8, sizes=[1, 4, 8])
+    assert sent == [
+        Parcel(0, [1], [11]),
+        Parcel(1, [0, 2, 4, 0], [10, 12, 14, -1]),
+        Parcel(3, [3], [13]),
+    ]
 
 
 # --- memory ---

@@ -403,19 +403,6 @@ def test_weights_are_relative_to_the_largest_of_all_devices(toy: Setting) -> Non
     np.testing.assert_allclose(after.params, 4.0 - 0.5 * mean_weight * 1.25, rtol=1e-6)
 
 
-@pytest.mark.parametrize("num_devices", [1, 2])
-def test_an_agent_without_priorities_leaves_those_of_the_replay(num_devices: int) -> None:
-    def loss(*arguments: Any) -> tuple[Array, LossOutput]:
-        value, output = _toy_loss(*arguments)
-        return value, output._replace(priorities=())
-
-    setting = _setting(TOY._replace(update=TOY_UPDATE._replace(loss=loss)), num_devices)
-    memory = setting.memory(_sequence(TOY))
-    state, after, _ = _learn(setting, setting.state, memory)
-    assert state.updates == 1
-    _assert_same(after, memory)
-
-
 def test_the_target_sees_the_number_of_this_update(toy: Setting) -> None:
     state = toy.state
     for before, expected in ((0, 101), (101, 203), (203, 306)):

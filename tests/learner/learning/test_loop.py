@@ -1,10 +1,8 @@
-import itertools
 from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, packed
@@ -13,7 +11,6 @@ from learner.learning.page_routing import ShardedReplay
 from learner.report.metrics import Tally
 from learner.runtime.channel import (
     ActorLearnerChannel,
-    FilledPages,
     RateLimiter,
     VersionedParams,
     open_channel,
@@ -80,55 +77,6 @@ def _learning(
         publish_every_updates=publish_every_updates,
     )
     return learning, channel, tally
-
-
-class Queue:
-    """An index that has room for so many pages, and draws what was planned first."""
-
-    def __init__(self, room: int, first_draw: int = 0) -> None:
-        self.room, self.planned, self.num_inserted = room, list[int](), 0
-        self.num_sequences, self._draws = 9, itertools.count(first_draw)
-
-    def has_room(self, num_pages: int) -> bool:
-        return self.num_inserted + num_pages <= self.room
-
-    def plan(self, streams: Any) -> np.ndarray:
-        self.planned += [stream for stream in streams if stream >= 0]
-        self.num_inserted = len(self.planned)
-        return np.zeros(len(streams), np.int32)
-
-    def end_stream(self, stream: int) -> None:
-        """Nothing is kept of streams."""
-
-    def draw(self) -> np.ndarray:
-        return np.array([next(self._draws)], np.int32)
-
-
-def _send(channel: ActorLearnerChannel, *streams: int) -> None:
-    pages: Any = np.zeros((len(streams), 1))
-    slots = [0] * len(streams)
-    channel.pages.put(FilledPages(pages, streams, slots, (), [0] * len(streams)), 0.0)
-
-
-def test_what_replay_has_no_room_for_waits_in_the_queue() -> None:
-    learning, channel, _ = _learning([])
-    queue: Any = Queue(room=3)
-    learning._shards = learning._shards._replace(indices=[queue], most_pages=2, page_steps=5)
-    for stream in (1, 2, 3):
-        _send(channel, stream)
-    learning.insert_pages()
-    # A third page might come with another one, for which there would be no room.
-    assert queue.planned == [1, 2]
-    assert len(channel.pages) == 1
-    queue.room = 4
-    learning.insert_pages()
-    assert queue.planned == [1, 2, 3]
-    _send(channel, 4, 5)
-    learning.insert_pages()
-    learning.abandon_pages()
-    assert queue.planned == [1, 2, 3]
-    assert learning.abandoned_rows == 2 * 5
-    assert learning.stored_rows == 3 * 5
 
 
 def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:

@@ -41,18 +41,6 @@ def _limiter(
     return shared
 
 
-def test_every_event_reaches_the_limiter() -> None:
-    limiter = _limiter(replay_ratio=0.5, batch_steps=10)
-    counts = {"env_steps": 8, "early_steps": 0, "taken_steps": 4, "applied_steps": 3}
-    limiter.restore({**counts, "replay_ratio": 0.5})
-    limiter.acted(2)
-    limiter.took()
-    limiter.applied()
-    expected = {"env_steps": 10, "early_steps": 0, "taken_steps": 14, "applied_steps": 13}
-    assert limiter.now.counts() == {**expected, "replay_ratio": 0.5}
-    assert not limiter.holds([0])
-
-
 def test_two_threads_continue_at_the_configured_ratio() -> None:
     limiter = _limiter(replay_ratio=2.0, batch_steps=6, tolerance_updates=1.0)
 

@@ -1,11 +1,14 @@
+"""The serving core: a model of all that may happen, batches, and cuts."""
+
+import math
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from learner.serving.batching import BatchQueue, Pending, free_running
+from learner.serving.batching import BatchQueue, BatchRule, Pending, free_running, lock_step
 from learner.serving.core import Batch, ProtocolError, Serving
-from learner.serving.leases import Group, Lease, NoFreeSlotError, Role, SlotTable
+from learner.serving.leases import Group, Lease, NoFreeSlotError, Role, SlotRange, SlotTable
 from learner.serving.ledger import ALWAYS, residues
 from seedrl.types import StepType, TimeStep
 
@@ -260,3 +263,65 @@ def test_a_first_row_in_an_episode_cuts_its_own_stream_and_no_other() -> None:
     assert batch.positions.tolist() == [1, 0]
     assert batch.streams.tolist() == group.streams.tolist()
     assert serving.ledger["discarded"] == 1
+
+
+# --- queues and rules ---
+
+
+def _pending(num_envs: int, arrival: float = 0.0) -> Pending:
+    slots = np.zeros(num_envs, np.int32)
+    lease = Lease(1, 1, "peer", 0)
+    group = Group(lease, 0, slots, slots.astype(np.int64), "training", 0, b"")
+    return Pending(group, 0, TimeStep((), (), (), ()), arrival)
+
+
+def _queue(max_rows: int) -> BatchQueue:
+    rule = BatchRule(0.5, lambda *_: 4, list, is_complete=False)
+    return BatchQueue(SlotRange("training", 0, max_rows), rule)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "now", "expected"),
+    [
+        ((1, 1), 10.0, 0.5),
+        ((1, 1), 10.25, 0.25),
+        ((1, 1), 99.0, 0.0),  # the oldest has reached the deadline
+        ((2, 2), 10.1, 0.0),  # it is large enough
+    ],
+)
+def test_a_batch_is_due_by_size_or_deadline(
+    sizes: tuple[int, int], now: float, expected: float
+) -> None:
+    queue = _queue(10)
+    for size, arrival in zip(sizes, (10.0, 10.1), strict=True):
+        queue.put(_pending(size, arrival))
+    assert queue.seconds_until_due(now) == expected
+
+
+def test_steps_are_taken_whole_and_in_order_until_the_next_does_not_fit() -> None:
+    queue = _queue(6)
+    steps = [_pending(size) for size in (3, 2, 2, 1)]
+    for step in steps:
+        queue.put(step)
+    assert [id(step) for step in queue.take()] == [id(step) for step in steps[:2]]
+    assert queue.num_rows == 3
+    assert [id(step) for step in queue.take()] == [id(step) for step in steps[2:]]
+    assert queue.take() == []
+
+
+@pytest.mark.parametrize(
+    ("num_live", "lookahead", "expected"),
+    [(8, 2, 4), (7, 2, 4), (7, 1, 7), (1, 2, 1), (0, 2, 1), (0, 1, 1)],
+)
+def test_free_running_acts_on_a_part_of_who_is_there(
+    num_live: int, lookahead: int, expected: int
+) -> None:
+    assert free_running(0.5).target_rows(num_live, 100, lookahead) == expected
+
+
+def test_rows_lie_in_order_of_arrival_or_in_lock_step_in_order_of_slots() -> None:
+    slots = [np.array([2, 5]), np.array([0]), np.array([1, 3, 4])]
+    assert free_running(0.5).rows(slots) == [slice(0, 2), slice(2, 3), slice(3, 6)]
+    rule = lock_step()
+    assert rule.rows(slots) == slots
+    assert (rule.target_rows(3, 6, 2), rule.deadline_seconds) == (6, math.inf)

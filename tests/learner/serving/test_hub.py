@@ -1,14 +1,18 @@
-"""The hub: waits that end when they should, and who gets which slots; without any transport."""
+"""The hub and its connections without a transport: who gets what, and how waits and races end.
+
+All else of a connection is in test_server.py.
+"""
 
 import queue
 import time
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
 from learner.report.env_servers import EnvServerRegistry
-from learner.serving.batching import free_running
+from learner.serving.batching import free_running, lock_step
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import IDLE_SECONDS, EndError, Hub
@@ -21,37 +25,136 @@ from seedrl.wire.framing import StepPayload
 from seedrl.wire.payload import StepLayout
 from seedrl.wire.spec import spec_message
 
-_SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(2))
+SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(99))
+FIRST, MID, LAST = StepType
+METRICS = ("score", "deaths", "keys")
 
 
-def _hub(evaluation: int = 2, num_devices: int = 1, **arguments: Any) -> Hub:
+def _hub(
+    evaluation: int = 0,
+    num_devices: int = 1,
+    *,
+    is_lock_step: bool = False,
+    metrics: tuple[str, ...] = (),
+    **arguments: Any,
+) -> Hub:
     slots = SlotTable(training=4, evaluation=evaluation, seed=3, num_devices=num_devices)
-    serving = Serving(slots, page_steps=2, rule=free_running(0.0))
-    return Hub(serving, EnvironmentConfig(id="Some-v0"), **arguments)
+    rule = lock_step() if is_lock_step else free_running(0.0)
+    serving = Serving(slots, page_steps=2, rule=rule)
+    return Hub(serving, EnvironmentConfig(id="Some-v0", metrics=metrics), **arguments)
 
 
-@pytest.fixture
-def hub() -> Hub:
-    return _hub()
+def _say(connection: Connection, **content: Any) -> bool:
+    return connection.receive(seedrl_pb2.FromEnvServer(**content))
 
 
-def test_a_wake_before_the_wait_is_not_lost(hub: Hub) -> None:
+def _hello(connection: Connection, **fields: Any) -> bool:
+    fields = {"major": contract.MAJOR, "num_envs": 4, "num_groups": 1, **fields}
+    return _say(connection, hello=seedrl_pb2.Hello(**fields))
+
+
+def _greet(hub: Hub, **fields: Any) -> Connection:
+    """An env server that has said Hello."""
+    connection = Connection(hub, "peer", queue.SimpleQueue(), 12345, 2.5)
+    _hello(connection, **fields)
+    return connection
+
+
+def _ready(connection: Connection, spec: EnvSpec = SPEC, metrics: tuple[str, ...] = ()) -> bool:
+    ready = seedrl_pb2.Ready(spec=spec_message(spec), metrics=metrics)
+    return _say(connection, ready=ready)
+
+
+def _join(hub: Hub, *, metrics: tuple[str, ...] = (), **fields: Any) -> tuple[Connection, Any]:
+    """An env server that is ready, unless it is refused, and what it got: Assign, or its end."""
+    connection = _greet(hub, **fields)
+    if not connection.has_ended:
+        assert _ready(connection, metrics=metrics)
+    return connection, connection.outbox.get_nowait()
+
+
+def _step(
+    group: int, num_envs: int, sequence: int, kinds: StepType | list[StepType], metrics: Any = None
+) -> StepPayload:
+    zeros = np.zeros(num_envs, np.float32)
+    timestep = TimeStep(np.full(num_envs, kinds, np.uint8), zeros, zeros + 1, zeros)
+    if metrics is None:
+        return StepPayload(StepLayout(SPEC, num_envs).pack(group, sequence, timestep))
+    rows = np.array(metrics, np.float32).reshape(-1, 2)
+    layout = StepLayout(SPEC, num_envs, num_metrics=2)
+    return StepPayload(layout.pack(group, sequence, timestep, rows))
+
+
+def _act(hub: Hub) -> None:
+    batch = hub.next_batch(["training"], timeout=0.0)
+    assert batch is not None
+    hub.answer(batch, np.zeros(4, np.int32))
+
+
+def test_one_message_may_bring_the_steps_of_several_groups_and_their_metrics() -> None:
+    hub = _hub(metrics=METRICS)
+    connection, answer = _join(hub, num_groups=2, metrics=("keys", "score"))
+    assert list(answer.assign.environments[0].metrics) == list(METRICS)
+    assert (answer.assign.max_message_bytes, answer.assign.step_deadline_seconds) == (12345, 2.5)
+    first = b"".join((_step(1, 2, 0, FIRST, []), _step(0, 2, 0, FIRST, [])))
+    assert connection.receive(StepPayload(first))
+    _act(hub)
+    last = (_step(0, 2, 1, [MID, LAST], [[7, 0.5]]), _step(1, 2, 1, LAST, [[8, np.nan], [9, 2.5]]))
+    assert connection.receive(StepPayload(b"".join(last)))
+    batch = hub.next_batch(["training"], timeout=0.0)
+    assert batch is not None
+    # In the order of the configuration, and NaN for what this env server does not measure.
+    first, second = (item.metrics for item in batch.pending)
+    np.testing.assert_array_equal(first, [[0.5, np.nan, 7]])
+    np.testing.assert_array_equal(second, [[np.nan, np.nan, 8], [2.5, np.nan, 9]])
+
+
+def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
+    connection = Connection(_hub(), "peer", queue.SimpleQueue())
+    assert _hello(connection, host="h\n0:00:01  999,999 steps\x1b[2J" + "x" * 10**6, pid=7)
+    assert connection.peer.isprintable() and len(connection.peer) < 210
+    connection.outbox.get()  # Assign
+    reason = "no\nlicence\x1b[2J" + "y" * 10**6
+    assert not _say(connection, refusal=seedrl_pb2.Refusal(reason=reason))
+    end = connection.outbox.get()
+    assert end.code is grpc.StatusCode.FAILED_PRECONDITION
+    assert end.details.isprintable() and len(end.details) == 200
+
+
+def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns() -> None:
+    hub = _hub()
+    connection, answer = _join(hub)
+    assert answer.assign.minor == contract.MINOR
+    assert not _say(connection, failure=seedrl_pb2.Failure(reason="no\nlicence"))
+    end = connection.outbox.get_nowait()
+    assert end.code is grpc.StatusCode.UNAVAILABLE and "no licence" in end.details
+    assert hub.num_free == 4
+
+
+def test_an_absurd_reward_is_a_failure_of_its_environment_and_no_breach() -> None:
+    hub = _hub()
+    connection, answer = _join(hub)
+    assert answer.assign.environments[0].max_abs_reward == 1e6
+    zeros = np.zeros(4, np.float32)
+    step = TimeStep(np.ones(4, np.uint8), zeros + np.float32(1e38), zeros + 1, zeros)
+    assert not connection.receive(StepPayload(StepLayout(SPEC, 4).pack(0, 0, step)))
+    end = connection.outbox.get_nowait()
+    assert end.code is grpc.StatusCode.UNAVAILABLE
+    assert "environment.max_abs_reward" in end.details
+    assert (hub.ledger()["rejected"], hub.env_servers().failures, hub.num_free) == (4, 1, 4)
+
+
+# --- the hub ---
+
+
+def test_a_wake_before_the_wait_is_not_lost() -> None:
+    hub = _hub(2)
     hub.wake()
     roles: list[Role] = ["training", "evaluation"]
     assert hub.next_batch(roles, timeout=1e6) is None
     start = time.monotonic()
     assert hub.next_batch(roles, timeout=0.02) is None
     assert time.monotonic() - start >= 0.02  # it counted once
-
-
-def _join(hub: Hub, num_envs: int, sent: list[seedrl_pb2.Sent] | None = None) -> Connection:
-    """An env server that has said Hello."""
-    stream = Connection(hub, "peer", queue.SimpleQueue())
-    hello = seedrl_pb2.Hello(
-        major=contract.MAJOR, num_envs=num_envs, num_groups=1, host="h", pid=7, sent=sent or []
-    )
-    stream.receive(seedrl_pb2.FromEnvServer(hello=hello))
-    return stream
 
 
 def _assigned(stream: Connection) -> tuple[int, list[int]]:
@@ -61,12 +164,13 @@ def _assigned(stream: Connection) -> tuple[int, list[int]]:
     return answer.assign.lease, sorted(s for group in answer.assign.groups for s in group.slots)
 
 
-def test_who_comes_back_before_its_end_was_noticed_gets_its_slots_again(hub: Hub) -> None:
-    _assigned(_join(hub, 2))
-    old = _join(hub, 4)
+def test_who_comes_back_before_its_end_was_noticed_gets_its_slots_again() -> None:
+    hub = _hub(2)
+    _greet(hub, num_envs=2)
+    old = _greet(hub)
     key, slots = _assigned(old)
     report = [seedrl_pb2.Sent(lease=key, num_envs=sum(slot < 4 for slot in slots), steps=1)]
-    assert _assigned(_join(hub, 4, report))[1] == slots
+    assert _assigned(_greet(hub, sent=report))[1] == slots
     assert old.outbox.get_nowait() is None  # ended quietly: nobody reads it
     assert hub.take_ended() != []
     # It had sent a step that was never seen.
@@ -76,10 +180,7 @@ def test_who_comes_back_before_its_end_was_noticed_gets_its_slots_again(hub: Hub
 def test_an_env_server_is_sent_away_for_slots_that_stay_idle() -> None:
     now = [0.0]
     hub = _hub(1, clock=lambda: now[0])
-    evaluates, trains = _join(hub, 2), _join(hub, 2)
-    for stream in (evaluates, trains):
-        _assigned(stream)
-        _ready(stream)
+    (evaluates, _), (trains, _) = _join(hub, num_envs=2), _join(hub, num_envs=2)
     evaluates.close()
     hub.rebalance()
     now[0] = IDLE_SECONDS - 1
@@ -88,38 +189,36 @@ def test_an_env_server_is_sent_away_for_slots_that_stay_idle() -> None:
     now[0] = IDLE_SECONDS
     hub.rebalance()
     assert isinstance(trains.outbox.get_nowait(), EndError)
-    again = _join(hub, 2)
-    assert 4 in _assigned(again)[1]
-    _ready(again)
+    again, answer = _join(hub, num_envs=2)
+    assert [4] in [list(group.slots) for group in answer.assign.groups]
     for _ in range(3):
         now[0] += IDLE_SECONDS
         hub.rebalance()
     assert again.outbox.empty()
 
 
-def test_the_first_env_server_fixes_the_spec_and_others_are_refused(hub: Hub) -> None:
-    first, second = _join(hub, 1), _join(hub, 1)
-    for stream in (first, second):
-        _assigned(stream)
+def test_the_first_env_server_fixes_the_spec_and_others_are_refused() -> None:
+    hub = _hub(2)
+    first, second = _greet(hub, num_envs=1), _greet(hub, num_envs=1)
+    for connection in (first, second):
+        _assigned(connection)
     assert not hub.wait_for_env_server(0.0)
     _ready(first)
-    assert (hub.wait_for_spec(0.0), hub.wait_for_env_server(0.0)) == (_SPEC, True)
+    assert (hub.wait_for_spec(0.0), hub.wait_for_env_server(0.0)) == (SPEC, True)
     other = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(2))
     _ready(second, other)
     item = second.outbox.get_nowait()
     assert isinstance(item, EndError) and item.is_refusal
-    assert hub.spec == _SPEC and first.outbox.empty()
+    assert hub.spec == SPEC and first.outbox.empty()
 
 
 def test_each_inference_device_gets_the_batches_of_its_own_slots() -> None:
-    hub = _hub(num_devices=2)
-    stream = _join(hub, 6)
-    _assigned(stream)
-    _ready(stream)
+    hub = _hub(2, num_devices=2)
+    stream, _ = _join(hub, num_envs=6)
     roles: tuple[Role, ...] = ("training", "evaluation")
     taken: list[tuple[int, list[int]]] = []
     for group in (1, 0, 2):
-        _send_step(stream, 2, group)
+        assert stream.receive(_step(group, 2, 0, FIRST))
         for device in (0, 1):
             batch = hub.next_batch(roles, timeout=0.0, device=device)
             if batch is not None:
@@ -131,19 +230,6 @@ def test_each_inference_device_gets_the_batches_of_its_own_slots() -> None:
     # Streams are numbered by slot, after those that were never begun.
     assert [hub.take_ended(device) for device in (1, 0)] == [[7, 9], [6, 8, 10, 11]]
     assert hub.take_ended(0) == []
-
-
-def _ready(stream: Connection, spec: EnvSpec = _SPEC) -> None:
-    ready = seedrl_pb2.Ready(spec=spec_message(spec))
-    stream.receive(seedrl_pb2.FromEnvServer(ready=ready))
-
-
-def _send_step(stream: Connection, num_envs: int, group: int = 0) -> None:
-    """The first one of an episode."""
-    zeros = np.zeros(num_envs, np.float32)
-    timestep = TimeStep(np.full(num_envs, StepType.FIRST, np.uint8), zeros, zeros + 1, zeros)
-    layout = StepLayout(_SPEC, num_envs)
-    assert stream.receive(StepPayload(layout.pack(group, 0, timestep)))
 
 
 def test_a_group_owes_a_step_from_its_actions_until_the_next_one() -> None:
@@ -158,11 +244,11 @@ def test_a_group_owes_a_step_from_its_actions_until_the_next_one() -> None:
             found.append(hub.env_servers().servers[0].state)
         return found
 
-    stream = _join(hub, 4)
+    stream = _greet(hub)
     assert states(0.0, 1000.0) == ["building"] * 2
     _ready(stream)
     assert states(0.0, 61.0) == ["live", "hung"]  # it owes the first step
-    _send_step(stream, 4)
+    assert stream.receive(_step(0, 4, 0, FIRST))
     assert states(0.0, 61.0) == ["live"] * 2  # it waits in the learner's queue
     batch = hub.next_batch(["training"], timeout=0.0)
     assert batch is not None
@@ -172,3 +258,76 @@ def test_a_group_owes_a_step_from_its_actions_until_the_next_one() -> None:
     stream.close()
     found = hub.env_servers()
     assert (found.servers[0].state, found.training.live) == ("left", 0)
+
+
+# --- recordings ---
+
+
+def test_a_recording_is_asked_for_from_where_its_player_was_lost() -> None:
+    hub = _hub(is_lock_step=True)
+    player, answer = _join(hub, plays_recording=True)
+    assert [group.first_row for group in answer.assign.groups] == [0]
+    for sequence, step_type in enumerate((FIRST, MID, MID)):
+        assert player.receive(_step(0, 4, sequence, step_type))
+        _act(hub)
+    player.close()
+    assert hub.take_ended() == []
+    again, answer = _join(hub, plays_recording=True, num_groups=2)
+    assert [group.first_row for group in answer.assign.groups] == [3, 3]
+    again.close()
+    environments, answer = _join(hub)
+    assert [group.first_row for group in answer.assign.groups] == [0]
+    assert hub.take_ended() == [4, 5, 6, 7]
+    environments.close()
+    assert hub.take_ended() == [8, 9, 10, 11]
+
+
+@pytest.mark.parametrize("is_lock_step", [False, True])
+def test_a_player_of_no_use_is_told_not_to_come_back(is_lock_step: bool) -> None:
+    hub = _hub(is_lock_step=is_lock_step)
+    environments, _ = _join(hub)
+    assert environments.receive(_step(0, 4, 0, FIRST))
+    _act(hub)
+    environments.close()  # that cuts the stream, which no recording can resume
+    _, end = _join(hub, plays_recording=True)
+    assert isinstance(end, EndError) and end.is_refusal and not end.is_reported
+
+
+# --- both sides of races ---
+
+
+class _Link:
+    def __init__(self) -> None:
+        self.has_ended = False
+
+    def end(self) -> None:
+        self.has_ended = True
+
+    def send_actions(self, payload: memoryview) -> bool:
+        return not self.has_ended
+
+
+def test_a_connection_that_the_hub_ends_while_it_connects_its_link_ends_the_link() -> None:
+    hub, link = _hub(), _Link()
+
+    def connect(name: str) -> Any:
+        hub.close(None)
+        return link
+
+    connection = Connection(hub, "peer", queue.SimpleQueue(), connect_link=connect)
+    _hello(connection, link="name")
+    assert link.has_ended
+    assert connection.outbox.get_nowait() is None  # what follows it is never sent
+    connection.close()
+    assert hub.connections() == [] and hub.num_free == 4
+
+
+def test_what_ends_a_lease_is_what_its_connection_ends_with() -> None:
+    """Not the next step of its env server, which is fenced: that would end the env server too."""
+    hub = _hub()
+    connection, _ = _join(hub)
+    hub.leave(connection._lease, EndError(grpc.StatusCode.UNAVAILABLE, "return later"))
+    assert not connection.receive(_step(0, 4, 0, FIRST))
+    assert connection.outbox.get_nowait().details == "return later"
+    assert connection.outbox.empty()
+    assert hub.ledger()["fenced"] == 4

@@ -57,13 +57,6 @@ def test_slots_of_a_dispatched_group_are_leased_again_only_after_its_return() ->
     assert (_slots(partial), partial.num_missing) == ([[0, 1]], 2)
 
 
-def test_no_two_leases_have_one_key_not_even_those_of_two_sessions() -> None:
-    tables = [SlotTable(training=2, evaluation=0, seed=seed) for seed in (0, 1, 2**31 - 1)]
-    keys = {table.lease(1, 1, "peer").key for table in tables for _ in range(2)}
-    assert len(keys) == 6
-    assert 0 < min(keys) < max(keys) < 2**64
-
-
 def test_the_lowest_free_slots_are_leased_whatever_the_order_of_leaving() -> None:
     table = _table(8, 4)
     leases = [table.lease(3, 1, "peer") for _ in range(4)]

@@ -22,11 +22,7 @@ class Watched:
     ) -> None:
         self.now = 0.0
         self.heard = Heard()
-        self.learning = SimpleNamespace(
-            num_applied=0,
-            num_skipped=0,
-            num_stale=0,
-        )
+        self.learning = SimpleNamespace(num_applied=0, num_skipped=0, num_stale=0)
         self.totals = SimpleNamespace(measured_episodes=0, absent_metrics=("sucess", "level"))
         self.has_failed = False
         self.session: Any = SimpleNamespace(
@@ -97,13 +93,7 @@ def test_rounds_of_evaluation_are_reported_with_their_outcome(watched: Watched) 
     assert watched.reporter.best == played(0.951)
     rounds.append(played(0.96, is_confirmation=True))
     (confirmed,) = watched.look(2.0)
-    assert confirmed.fields == {
-        "mean_return": 0.96,
-        "episodes": 20,
-        "updates": 1234,
-        "is_confirmation": True,
-        "outcome": "confirmed",
-    }
+    assert (confirmed.fields["mean_return"], confirmed.fields["outcome"]) == (0.96, "confirmed")
 
 
 @pytest.mark.parametrize("name", ["num_skipped", "num_stale"])

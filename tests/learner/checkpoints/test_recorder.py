@@ -114,15 +114,6 @@ def test_a_recording_ends_where_a_stream_is_cut(
     assert "ends before batch 4: an env server was lost" in caplog.text
 
 
-def test_a_run_that_begins_anew_begins_its_recording_anew(tmp_path: Path) -> None:
-    path = tmp_path / "recording"
-    _record(path, range(6))
-    _record(path, range(2), streams=(8, 9, 6, 7))
-    with Recording(path) as recording:
-        assert list(recording.header.streams) == [8, 9, 6, 7]
-        assert recording.num_records == 2
-
-
 @pytest.mark.parametrize(("num_records", "num_slots"), [(2, N), (3, N + 1), (None, N)])
 def test_a_run_does_not_resume_beyond_its_recording(
     tmp_path: Path, num_records: int | None, num_slots: int

@@ -15,42 +15,31 @@ from learner.runtime.watchdog import Watchdog
 from seedrl import checkpoints
 from seedrl.errors import CheckpointError
 from tests.learner.checkpoints.snapshots import META, state
+from tests.learner.report.listener import Heard
 from tests.patience import SECONDS, wait_until
 
 
-def test_a_save_that_hangs_is_an_event(
-    tmp_path: Path,
-) -> None:
-    release, said = threading.Event(), list[str]()
-
-    def hear(kind: str, text: str, **fields: Any) -> None:
-        if kind == "save_failed":
-            said.append(text)
-
-    listener: Any = SimpleNamespace(report=hear)
+def test_a_save_that_hangs_is_one_event(tmp_path: Path) -> None:
+    release, heard = threading.Event(), Heard()
     shared: Any = SimpleNamespace(
-        require_equal=lambda *_: None,
-        save=lambda *_, **__: release.wait(SECONDS),
+        require_equal=lambda *_: None, save=lambda *_, **__: release.wait(SECONDS)
     )
-    saver = Saver(tmp_path, keep=2, listener=listener, shared=shared)
+    saver = Saver(tmp_path, keep=2, listener=heard, shared=shared)
     # Its own thread would do that several times a second.
     watchdog = Watchdog(lambda _: None, clock=iter(np.arange(0.0, 100.0, 0.5)).__next__)
     watchdog.watch(saver.heartbeat, 5.0, saver.report_hang)
-    for _ in range(2):
-        said.clear()
-        saver.start(Snapshot(state(), [], ()), META)
-        wait_until(lambda: saver.heartbeat.piece)
-        for _ in range(20):
-            watchdog.look()
-        (text,) = said
-        assert str(tmp_path) in text
-        assert "another host" in text
-        release.set()
-        saver.wait()
-        release.clear()
+    saver.start(Snapshot(state(), [], ()), META)
+    wait_until(lambda: saver.heartbeat.piece)
     for _ in range(20):
         watchdog.look()
-    assert len(said) == 1  # nothing is saved now
+    (event,) = heard.take()
+    assert event.kind == "save_failed"
+    assert str(tmp_path) in event.text and "another host" in event.text
+    release.set()
+    saver.wait()
+    for _ in range(20):
+        watchdog.look()
+    assert [event.kind for event in heard.take()] == ["saved"]
 
 
 def test_a_save_is_due_once_an_interval_and_never_while_one_is_written(
@@ -97,20 +86,20 @@ def test_a_failed_save_is_kept_until_one_succeeds(
     def fail(*_: Any, **__: Any) -> Path:
         raise error
 
-    events: list[str] = []
-    listener: Any = SimpleNamespace(report=lambda kind, text, **fields: events.append(kind))
-    saver = Saver(tmp_path, keep=2, listener=listener)
+    heard = Heard()
+    saver = Saver(tmp_path, keep=2, listener=heard)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "save", fail)
         saver.start(Snapshot(state(), [], ()), META)
         saver.wait()
     assert saver.failure is error
     # What is a defect of ours is logged with its traceback.
-    assert (events, len(caplog.records)) == (["save_failed"], tracebacks)
+    assert [event.kind for event in heard.take()] == ["save_failed"]
+    assert len(caplog.records) == tracebacks
     saver.start(Snapshot(state(), [], ()), META)
     saver.wait()
     assert saver.failure is None
-    assert events == ["save_failed", "saved"]
+    assert [event.kind for event in heard.take()] == ["saved"]
 
 
 def test_only_what_scored_higher_replaces_the_best_checkpoint(tmp_path: Path) -> None:

@@ -159,6 +159,3 @@ def test_the_result_is_kept_as_the_final_score_of_the_run(
     # The run was trained on, so that is not its final score any more.
     (run_folder / "status.json").write_text('{"updates": 8}')
     assert read_final_score(run_folder) is None
-    (run_folder / "status.json").unlink()
-    (run_folder / "final_score.json").write_text('{"mean": 2.0')
-    assert read_final_score(run_folder) is None

@@ -58,24 +58,6 @@ def test_the_folder_of_a_run_on_ray_is_a_path_of_its_nodes(
     assert "--workdir" in str(caught.value)
 
 
-def test_an_authority_is_valid_for_each_host_of_a_learner(tmp_path: Path) -> None:
-    pytest.importorskip("cryptography")
-    files = launch.make_secrets()
-    assert {"token", "ca.pem", "env_server.pem", "env_server.key"} <= set(files)
-    issued = []
-    for host in ("10.0.0.1", "10.0.0.2"):
-        folder = tmp_path / host
-        folder.mkdir()
-        for name, text in files.items():
-            (folder / name).write_text(text)
-        launch.issue(folder, host)
-        issued.append((folder / "learner.pem").read_text())
-        # What env servers have stays good.
-        assert (folder / "ca.pem").read_text() == files["ca.pem"]
-        assert (folder / "token").read_text() == files["token"]
-    assert issued[0] != issued[1]
-
-
 def test_programs_accept_the_commands_of_the_processes(tmp_path: Path) -> None:
     _, config, fleet = launch.read(["pong_r2d2", "--on", "ray", "--env-servers", "3"])
     (tmp_path / "config.json").write_text(config_io.to_json(config))

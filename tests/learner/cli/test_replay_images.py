@@ -14,18 +14,26 @@ from seedrl.errors import CheckpointError
 NUM_PAGES, PAGE_STEPS = 8, 10
 
 
-@pytest.fixture
-def workdir(tmp_path: Path) -> Path:
-    frames = np.arange(NUM_PAGES * PAGE_STEPS, dtype=np.uint8).reshape(1, NUM_PAGES, PAGE_STEPS)
+def saved(
+    *shape: int, name: str = "", dtype: str = "float32", **changed: np.ndarray
+) -> dict[str, np.ndarray]:
+    """A replay whose frames are their own numbers, of which one sequence can be drawn."""
+    numbers = np.arange(NUM_PAGES * PAGE_STEPS, dtype=np.float32).reshape(1, NUM_PAGES, PAGE_STEPS)
     mass = np.zeros((1, NUM_PAGES), np.float32)
-    mass[0, 2] = 1.0  # the one sequence that can be drawn
-    extra = {
-        "replay.pages.steps.timestep.observation": frames[..., None, None] + np.zeros((3, 4), "B"),
+    mass[0, 2] = 1.0
+    frames = numbers.reshape(1, NUM_PAGES, PAGE_STEPS, *[1] * len(shape)) + np.zeros(shape)
+    return {
+        f"replay.pages.steps.timestep.observation{name}": frames.astype(dtype),
         "replay.sampling_weight": mass,
         "replay.next": np.array([[1, 2, 5, 4, 5, 6, 7, 0]], np.int32),
-    }
+    } | changed
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> Path:
     meta = {"config": to_json(load("cartpole_r2d2"))}
-    checkpoints.save(tmp_path / "checkpoints", 1, {"params": ()}, meta, keep=2, extra=extra)
+    tree, extra = {"params": ()}, saved(3, 4, dtype="uint8")
+    checkpoints.save(tmp_path / "checkpoints", 1, tree, meta, keep=2, extra=extra)
     return tmp_path
 
 
@@ -44,22 +52,6 @@ def test_each_row_is_a_sequence_that_was_drawn_by_its_priority(
     # Page 2 and then page 5, which follows it.
     expected = [*range(20, 30), 50, 51]
     assert (picture[:, ::4] == expected).all() and (picture[:, 3::4] == expected).all()
-
-
-def saved(
-    *shape: int, names: tuple[str, ...] = ("",), **changed: np.ndarray
-) -> dict[str, np.ndarray]:
-    """A replay whose frames are their own numbers, of which one sequence can be drawn."""
-    numbers = np.arange(NUM_PAGES * PAGE_STEPS, dtype=np.float32).reshape(1, NUM_PAGES, PAGE_STEPS)
-    mass = np.zeros((1, NUM_PAGES), np.float32)
-    mass[0, 2] = 1.0
-    frames = numbers.reshape(1, NUM_PAGES, PAGE_STEPS, *[1] * len(shape)) + np.zeros(shape)
-    prefix = "replay.pages.steps.timestep.observation"
-    return {
-        **{prefix + name: frames for name in names},
-        "replay.sampling_weight": mass,
-        "replay.next": np.array([[1, 2, 5, 4, 5, 6, 7, 0]], np.int32),
-    } | changed
 
 
 def test_a_sequence_may_begin_inside_a_page() -> None:
@@ -82,7 +74,7 @@ def test_any_observation_is_an_image(shape: tuple[int, ...], image: tuple[int, .
 
 
 def test_the_first_of_a_dict_of_observations_is_drawn() -> None:
-    replay = saved(9, 7, names=(".cart",)) | saved(4, names=(".pole.0",))
+    replay = saved(9, 7, name=".cart") | saved(4, name=".pole.0")
     assert sampled_frames(replay, length=5, sequences=1, seed=0).shape == (1, 5, 9, 7)
 
 

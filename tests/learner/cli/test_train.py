@@ -103,14 +103,6 @@ def test_a_run_gets_its_config_and_its_env_servers_find_it(stage: Stage) -> None
     assert re.fullmatch(r"runs/saved__3__\d{8}-\d{6}", str(again.arguments["workdir"]))
 
 
-def test_the_numbers_of_the_fleet_decide_the_slots(stage: Stage) -> None:
-    flags = ["--env-servers", "3", "--envs_per_server=40", "--groups", "1", "--workdir", "w"]
-    assert main(["train", "cartpole_r2d2", *flags, "--replay.min-steps", "10_000"]) == 0
-    config = stage.calls[0].config
-    assert config.serving.training_slots == 20
-    assert (config.launch.env_servers, config.launch.envs_per_server) == (3, 40)
-
-
 def test_env_servers_that_are_refused_end_the_run_with_their_line(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,19 +131,6 @@ def test_an_address_of_a_flag_or_a_config_file_is_kept_and_has_a_token(stage: St
         "    serving = dataclasses.replace(config.serving, bind='127.0.0.1:8701')\n"
         "    return dataclasses.replace(config, serving=serving)\n"
     )
-    assert main(["train", "cartpole_r2d2", "--workdir", "v", "--bind=127.0.0.1:8700"]) == 0
-    assert main(["train", "own.py", "--workdir", "w"]) == 0
-    assert [call.config.serving.bind for call in stage.calls] == [
-        "127.0.0.1:8700",
-        "127.0.0.1:8701",
-    ]
-    for call in stage.calls:
-        # Both have the name of a file, which is gone with the run.
-        assert call.option("--token-file") == call.config.serving.token_file
-        assert not Path(call.config.serving.token_file).exists()
-
-
-def test_the_token_is_readable_only_by_its_user(stage: Stage) -> None:
     seen = []
     played = stage.train
 
@@ -161,8 +140,15 @@ def test_the_token_is_readable_only_by_its_user(stage: Stage) -> None:
         played(config, **arguments)
 
     learner.train.train = train  # type: ignore[assignment]  # undone by the fixture
-    assert main(["train", "cartpole_r2d2", "--workdir", "w", "--bind", "127.0.0.1:8686"]) == 0
-    assert seen == [(True, 0o600)]
+    assert main(["train", "cartpole_r2d2", "--workdir", "v", "--bind=127.0.0.1:8700"]) == 0
+    assert main(["train", "own.py", "--workdir", "w"]) == 0
+    binds = ["127.0.0.1:8700", "127.0.0.1:8701"]
+    assert [call.config.serving.bind for call in stage.calls] == binds
+    assert seen == [(True, 0o600)] * 2
+    for call in stage.calls:
+        # Both have the name of a file, which is gone with the run.
+        assert call.option("--token-file") == call.config.serving.token_file
+        assert not Path(call.config.serving.token_file).exists()
 
 
 def test_a_port_that_the_system_chooses_is_refused(

@@ -35,14 +35,6 @@ def test_an_event_is_the_same_line_on_the_terminal_and_in_the_file(tmp_path: Pat
     }
 
 
-def test_words_of_others_cannot_move_the_cursor_or_fill_the_disk(tmp_path: Path) -> None:
-    shown: list[Event] = []
-    events = Events(tmp_path, shown.append)
-    events.report("ended", "a\x1b[2J\nb" + 1000 * "c", reason="")
-    events.close()
-    assert shown[0].text.startswith("a [2J b") and len(shown[0].text) == 500
-
-
 def test_a_flood_of_one_kind_is_cut_for_a_minute_and_others_are_told(tmp_path: Path) -> None:
     now, shown = [0.0], []
     events = Events(tmp_path, shown.append, clock=lambda: now[0])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from learner.report import history as history_module
-from learner.report.history import MOST_COLUMNS, MOST_ROWS, History, draw, draw_within
+from learner.report.history import MOST_ROWS, History, draw, draw_within
 from tests.patience import SECONDS
 
 
@@ -70,14 +70,6 @@ def test_a_long_run_keeps_its_shape_and_its_last_line_in_bounded_memory() -> Non
         gaps = {b - a for a, b in itertools.pairwise(steps) if a and b}
         assert len(gaps) == 1
         assert history.latest["env_steps"] == 4 * MOST_ROWS + 3
-
-
-def test_the_names_of_a_strangers_file_are_bounded() -> None:
-    history = History()
-    for step in range(5):
-        names = {f"{step}_{number}": 1.0 for number in range(400)}
-        history.add([metrics(step, **names)])
-    assert len(history.columns()) == MOST_COLUMNS
 
 
 def test_a_picture_shows_episodes_rounds_and_the_target(

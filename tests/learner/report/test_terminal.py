@@ -92,10 +92,9 @@ def test_without_a_terminal_it_is_one_line() -> None:
         "evaluation 0.700"
     )
     compiling = dataclasses.replace(STATUS, state="compiling", last_evaluation=None)
-    metrics = {"env_steps": 1384.0, "env_steps_per_second": 0.0, "updates": 0.0}
-    metrics["skipped_updates"] = 0.0
-    assert line(metrics, compiling) == "1,384 steps (3%)  0/s  0 updates  compiling for 0 s"
-    assert line(metrics, None) == "1,384 steps  0/s  0 updates"
+    metrics = {"env_steps": 1384.0, "updates": 0.0, "skipped_updates": 0.0}
+    assert line(metrics, compiling) == "1,384 steps (3%)  0 updates  compiling for 0 s"
+    assert line(metrics, None) == "1,384 steps  0 updates"
 
 
 @pytest.mark.parametrize(
@@ -128,15 +127,9 @@ def test_updates_and_events_are_lines_without_a_terminal() -> None:
     progress.look(STATUS)
     assert text(out) == ""
     progress.update({**METRICS, "elapsed_seconds": 3661.5})
-    event = Event(
-        time_seconds=0.0,
-        elapsed_seconds=62.0,
-        env_steps=1,
-        kind="ended",
-        is_problem=True,
-        text="the run [bold]ends",
-    )
-    progress.show(event)
+    about: dict[str, Any] = {"time_seconds": 0.0, "env_steps": 1, "kind": "ended"}
+    text_of_event = "the run [bold]ends"
+    progress.show(Event(elapsed_seconds=62.0, is_problem=True, text=text_of_event, **about))
     progress.close()
     update, shown = text(out).splitlines()
     assert update.startswith("1:01:01  12,345 steps (25%)  678/s  90 updates  ratio 4.00  ")
@@ -152,9 +145,7 @@ def test_a_terminal_shows_a_panel_that_stays_at_the_end() -> None:
     progress.close()
     progress.close()
     last = text(out)[text(out).rindex("╭") :]
-    title = "cartpole_r2d2 · 1:01:01 · training"
-    for part in (title, "12,345 of 50,000", "2 with 132", "best 1.000"):
-        assert part in last
+    assert "cartpole_r2d2 · 1:01:01 · training" in last and "12,345 of 50,000" in last
     assert "a line above" in text(out)
 
 

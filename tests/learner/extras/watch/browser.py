@@ -1,6 +1,5 @@
 """A headless Chromium, driven over the pipe of its DevTools protocol."""
 
-import base64
 import json
 import os
 import shutil
@@ -27,7 +26,7 @@ class Browser:
       errors: what the page wrote to its console as an error or a warning, and exceptions.
     """
 
-    def __init__(self, folder: Path, *, size: tuple[int, int] = (1360, 1000), dark: bool = False):
+    def __init__(self, folder: Path):
         program = find()
         assert program, "no Chromium"
         to_browser, from_browser = os.pipe(), os.pipe()
@@ -36,7 +35,6 @@ class Browser:
             "--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
             "--no-first-run", "--disable-background-networking", "--disable-component-update",
             "--disable-dev-shm-usage", "--hide-scrollbars", f"--user-data-dir={folder}",
-            "--blink-settings=preferredColorScheme=" + ("0" if dark else "1"),
         ]  # fmt: skip
         self._process = subprocess.Popen(
             ["bash", "-c", script, "browser", program, *options],
@@ -62,11 +60,8 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self._call(f"{domain}.enable")
-        width, height = size
-        self._call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width, height=height, deviceScaleFactor=1, mobile=False,
-        )  # fmt: skip
+        size = {"width": 1360, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+        self._call("Emulation.setDeviceMetricsOverride", **size)
 
     def open(self, url: str) -> None:
         """Goes to a page, and waits until it has loaded."""
@@ -84,14 +79,6 @@ class Browser:
     def wait(self, expression: str) -> None:
         """Waits until the expression is true."""
         wait_until(lambda: self.value(expression) is True, f"never true: {expression}")
-
-    def screenshot(self, path: Path, *, height: int | None = None) -> None:
-        """Writes the page as it is, from its top to `height`, as a PNG."""
-        tall = height or self.value("document.documentElement.scrollHeight")
-        width = self.value("innerWidth")
-        clip = {"x": 0, "y": 0, "width": width, "height": tall, "scale": 1}
-        found = self._call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(found["data"]))
 
     def close(self) -> None:
         """Ends the browser."""

@@ -36,10 +36,9 @@ from learner.multihost.joining import (
 from learner.multihost.topology import ALONE, Topology
 from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_process
-from learner.progress_reporter import ProgressReporter
 from learner.report.status import EvaluationStatus, Status
 from learner.report.terminal import Summary
-from learner.reports import Reports, open_reports
+from learner.reports import ProgressReporter, Reports, open_reports
 from learner.runtime.watchdog import exit_deadline
 from learner.runtime.worker import Deaths
 from learner.schedule import Session

@@ -69,7 +69,6 @@ class Recorder:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Closes the file."""
         self._file.close()
 
     def _begin(self, streams: list[int]) -> None:
@@ -112,7 +111,6 @@ def open_recorder(
 
 
 def _header(path: Path, spec: EnvSpec, num_slots: int, position: int) -> RecordingHeader | None:
-    """Of the recording to continue; None to begin a new one."""
     try:
         with Recording(path) as recording:
             fits = recording.header.spec == spec and recording.num_slots == num_slots

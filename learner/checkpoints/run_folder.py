@@ -90,7 +90,6 @@ class RunFolder:
             return len(file.readlines())
 
     def close(self) -> None:
-        """Lets others have the folder."""
         os.close(self._descriptor)
 
 

@@ -85,7 +85,6 @@ class Saver:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a save is under way."""
         return self._thread is not None and self._thread.is_alive()
 
     def take_turn(self, *, has_learned: bool = False) -> bool:

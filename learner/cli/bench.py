@@ -1,6 +1,5 @@
 """`seedrl bench [NAME...]`: how well this machine is used, each figure beside its limit."""
 
-import difflib
 import importlib
 import json
 from collections.abc import Mapping, Sequence
@@ -48,21 +47,21 @@ class BenchOptions:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Measures and prints; returns the exit code."""
     return run_benchmarks(argv, BENCHMARKS, package=PACKAGE, prog=PROG)
 
 
 def run_benchmarks(
     argv: Sequence[str], benchmarks: Mapping[str, str], *, package: str, prog: str
 ) -> int:
-    """Measures and prints benchmarks of `package`; returns the exit code.
-
-    Args:
-      argv: see BenchOptions.
-      benchmarks: what each module of the package measures, by its name.
-    """
+    """`benchmarks` has what each module of the package measures, by its name."""
     options = read(BenchOptions, argv, prog=prog)
-    _check(options, benchmarks)
+    for name in options.names:
+        if name not in benchmarks:
+            raise ConfigError(f"unknown benchmark {name!r}: expected {', '.join(benchmarks)}")
+    require_at_least(options, rounds=1)
+    if not options.seconds > 0:
+        raise ConfigError(f"--seconds: expected more than 0, got {options.seconds:g}")
+    require_file("--json", options.json)
     # After the check: what they import takes seconds.
     from rich.console import Console
 
@@ -101,15 +100,3 @@ def write(path: Path, results: "Sequence[Result]", machine: dict[str, Any], pace
     rows = [result.to_json() for result in results]
     document = {"machine": machine, "pace": pace._asdict(), "rows": rows}
     path.write_text(json.dumps(document, indent=2) + "\n")
-
-
-def _check(options: BenchOptions, benchmarks: Mapping[str, str]) -> None:
-    for name in options.names:
-        if name not in benchmarks:
-            close = difflib.get_close_matches(name, benchmarks, n=1)
-            hint = f"did you mean {close[0]}? " if close else ""
-            raise ConfigError(f"unknown benchmark {name!r}: {hint}expected {', '.join(benchmarks)}")
-    require_at_least(options, rounds=1)
-    if not options.seconds > 0:
-        raise ConfigError(f"--seconds: expected more than 0, got {options.seconds:g}")
-    require_file("--json", options.json)

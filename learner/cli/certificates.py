@@ -58,7 +58,6 @@ class CertificatesOptions:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Writes the files; returns the exit code."""
     options = read(CertificatesOptions, argv, prog=PROG)
     if not 1 <= options.days <= _AUTHORITY_DAYS:
         raise ConfigError(f"--days: expected 1 to {_AUTHORITY_DAYS}, got {options.days}")

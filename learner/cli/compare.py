@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -44,7 +44,6 @@ class CompareOptions:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Prints the comparison; returns the exit code."""
     options = read(CompareOptions, argv, prog=PROG)
     if not options.runs:
         raise ConfigError(f"RUNS: expected folders of runs, got none (see {PROG} --help)")
@@ -69,29 +68,24 @@ def compare(
 ) -> Comparison:
     """Reads and compares. Raises ConfigError for what is no run, or cannot be compared."""
     right = _measured(against)
-    left = [run for run in _measured(runs) if run.record.folder.resolve() not in _folders(right)]
+    left = {path: run for path, run in _measured(runs).items() if path not in right}
     if not left:
         raise ConfigError("--against: expected other runs than those before it, got all of them")
     # Together, so that names tell the groups of both sides apart.
-    together = group([*left, *right])
+    together = group([*left.values(), *right.values()])
     own, others = _of(together, left), _of(together, right)
     return comparison.compare(own, others, threshold)
 
 
-def _of(groups: Sequence[Group], runs: Sequence[MeasuredRun]) -> list[Group]:
+def _of(groups: Iterable[Group], runs: Mapping[Path, MeasuredRun]) -> list[Group]:
     """The groups with only these runs; those with none are left out."""
-    folders = _folders(runs)
-    kept = [[run for run in each.runs if run.record.folder.resolve() in folders] for each in groups]
-    found = zip(groups, kept, strict=True)
-    return [each._replace(runs=tuple(own)) for each, own in found if own]
+    own = {id(run) for run in runs.values()}
+    kept = (each._replace(runs=tuple(r for r in each.runs if id(r) in own)) for each in groups)
+    return [each for each in kept if each.runs]
 
 
-def _folders(runs: Iterable[MeasuredRun]) -> set[Path]:
-    return {run.record.folder.resolve() for run in runs}
-
-
-def _measured(folders: Sequence[Path]) -> list[MeasuredRun]:
-    """The runs in these folders, each once. Raises ConfigError if there is none with a score."""
+def _measured(folders: Sequence[Path]) -> dict[Path, MeasuredRun]:
+    """The runs in these folders by path. Raises ConfigError if there is none with a score."""
     found: dict[Path, MeasuredRun] = {}
     for folder in folders:
         inside = list(find_runs(folder))
@@ -108,7 +102,7 @@ def _measured(folders: Sequence[Path]) -> list[MeasuredRun]:
                 if each is inside[-1] and not measured:
                     raise
                 print(f"left out: {error}", file=sys.stderr)
-    return list(found.values())
+    return found
 
 
 def _write(flag: str, path: Path, content: bytes) -> None:

@@ -103,7 +103,6 @@ class EvaluateOptions(PlayOptions):
 
 
 def run(argv: Sequence[str]) -> int:
-    """Evaluates and prints the result; returns the exit code."""
     options = read(EvaluateOptions, argv, prog=PROG)
     extras.require("learner")
     config = config_of(options)

@@ -50,7 +50,6 @@ class ExperimentOptions:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Trains until all runs are done; returns the exit code."""
     options = read(ExperimentOptions, argv, prog=PROG)
     extras.require("learner")
     runs = checked_runs(options.grid)

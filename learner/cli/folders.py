@@ -1,10 +1,10 @@
 """What the folder of a run holds: `seedrl runs`, `checkpoints`, `digest` and `export`."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
@@ -42,11 +42,9 @@ class CheckpointsOptions:
 
     Attributes:
       workdir: folder of the run.
-      json: print one JSON object a line.
     """
 
     workdir: Annotated[Path, tyro.conf.Positional]
-    json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +66,7 @@ class ExportOptions:
 
     Attributes:
       workdir: folder of the run.
-      output: the file; by default policy.jax in the folder of the run.
-      force: replace the file if it exists.
+      output: the file, which is replaced; by default policy.jax in the folder of the run.
       step: take the checkpoint of that many updates instead of the newest.
       best: take the checkpoint that scored highest in the evaluations of the run.
       epsilon: the agent's exploration; 0 is greedy.
@@ -78,7 +75,6 @@ class ExportOptions:
 
     workdir: Annotated[Path, tyro.conf.Positional]
     output: Path | None = None
-    force: bool = False
     step: int | None = None
     best: bool = False
     epsilon: float = 0.0
@@ -86,7 +82,6 @@ class ExportOptions:
 
 
 def runs(argv: Sequence[str]) -> int:
-    """Prints the runs in a folder; returns the exit code."""
     options = read(RunsOptions, argv, prog="seedrl runs")
     if not options.folder.is_dir():
         raise ConfigError(f"expected a folder with runs, got {options.folder}")
@@ -117,48 +112,30 @@ def _cells(record: RunRecord, root: Path) -> tuple[str, ...]:
 
 
 def checkpoints(argv: Sequence[str]) -> int:
-    """Prints the checkpoints of a run, and verifies them; returns the exit code."""
     options = read(CheckpointsOptions, argv, prog="seedrl checkpoints")
     extras.require("learner")
+    from seedrl import checkpoints  # imports jax
+
     directory = options.workdir / "checkpoints"
     if not directory.is_dir():
         raise CheckpointError(f"expected checkpoints in {directory}, which does not exist")
-    found = [*_verified(directory / "best", "best"), *_verified(directory, "checkpoint")]
-    for entry in found:
-        print(json.dumps(entry) if options.json else _text(**entry))
-    if not found and not options.json:
-        print(f"no checkpoints in {options.workdir}")
-    is_damaged = any(entry["problem"] for entry in found)
-    return ExitCode.UNREADABLE_CHECKPOINT if is_damaged else ExitCode.OK
-
-
-def _verified(directory: Path, kind: str) -> Iterator[dict[str, Any]]:
-    """Reads every file of every checkpoint, oldest first; changes nothing."""
-    from seedrl import checkpoints  # imports jax
-
-    for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-        if match := checkpoints.NAME.fullmatch(path.name):
-            problem = checkpoints.damage(path) or ""
-            yield {
-                "path": str(path),
-                "kind": kind,
-                "step": int(match[1]),
-                "env_steps": None if problem else checkpoints.opened(path).meta.get("env_steps"),
-                "num_bytes": sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
-                "problem": problem,
-            }
-
-
-def _text(
-    *, path: str, kind: str, step: int, env_steps: int | None, num_bytes: int, problem: str
-) -> str:
-    steps = "" if env_steps is None else f"{env_steps:,} environment steps, "
-    size = f"{num_bytes / 2**20:.1f} MiB"
-    return f"{kind:<10}  update {step:,}, {steps}{size}, {path}: {problem or 'intact'}"
+    code = ExitCode.OK
+    for path in sorted((directory / "best").glob("*")) + sorted(directory.glob("*")):
+        if not (match := checkpoints.NAME.fullmatch(path.name)):
+            continue
+        kind = "best" if path.parent.name == "best" else "checkpoint"
+        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**20
+        steps = ""
+        if problem := checkpoints.damage(path):
+            code = ExitCode.UNREADABLE_CHECKPOINT
+        elif (taken := checkpoints.opened(path).meta.get("env_steps")) is not None:
+            steps = f"{taken:,} environment steps, "
+        state = f"{size:.1f} MiB, {path}: {problem or 'intact'}"
+        print(f"{kind:<10}  update {int(match[1]):,}, {steps}{state}")
+    return code
 
 
 def digest(argv: Sequence[str]) -> int:
-    """Prints what the newest checkpoint of a run adds up to; returns the exit code."""
     options = read(DigestOptions, argv, prog="seedrl digest")
     # Imports jax: only once the command line is known to be good.
     from learner.checkpoints.restoring import digests, stored
@@ -175,13 +152,10 @@ def digest(argv: Sequence[str]) -> int:
 
 
 def export(argv: Sequence[str]) -> int:
-    """Writes the policy of a run; returns the exit code."""
     options = read(ExportOptions, argv, prog="seedrl export")
     if options.best and options.step is not None:
         raise ConfigError("--step and --best: expected one of them, got both")
     output = options.output or options.workdir / "policy.jax"
-    if output.exists() and not options.force:
-        raise ConfigError(f"--output: {output} exists; choose another file, or add --force")
     extras.require("learner")
     # Imports jax: only once the command line is known to be good.
     from seedrl import policy

@@ -62,7 +62,6 @@ class LaunchOptions:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Places the run and waits until it is over; returns the exit code."""
     options, config, fleet = read(argv)
     extras.require("ray")
     extras.require("certificates")

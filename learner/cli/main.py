@@ -8,8 +8,8 @@ from learner.processes.stop import end_with
 from seedrl.errors import ConfigError
 from seedrl.programs.outcome import exit_code
 
-# Each is a module of this package with `run(argv) -> int`, imported only when it is called; those
-# in _OF_A_FOLDER are functions of one module.
+# Each is a module of this package with `run(argv)`, which returns the exit code and is imported
+# only when it is called; those in _OF_A_FOLDER are functions of one module.
 _OF_A_FOLDER = ("runs", "checkpoints", "digest", "export")
 COMMANDS = {
     "train": "start a learner and env servers on this machine and supervise them",

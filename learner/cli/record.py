@@ -70,7 +70,6 @@ class RecordOptions(PlayOptions):
 
 
 def run(argv: Sequence[str]) -> int:
-    """Records, and prints the returns and the files; returns the exit code."""
     options = read(RecordOptions, argv, prog=PROG)
     extras.require("learner")
     extras.require("video")

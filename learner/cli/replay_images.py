@@ -46,7 +46,6 @@ class ReplayImagesOptions:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Writes the picture; returns the exit code."""
     options = read(ReplayImagesOptions, argv, prog=PROG)
     require_at_least(options, sequences=1, frames=1)
     require_file("--out", options.out)

@@ -37,7 +37,6 @@ class WatchOptions:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Serves the page until it is interrupted; returns the exit code."""
     options = read(WatchOptions, argv, prog=PROG)
     if not options.folder.is_dir():
         raise ConfigError(f"expected the folder of a run, or of several, got {options.folder}")

@@ -116,7 +116,6 @@ class Events(EventSink):
 
     @property
     def elapsed_seconds(self) -> float:
-        """Time of the run, over all of its sessions."""
         return self._clock() - self._started
 
     def report(self, kind: str, text: str, *, is_problem: bool = False, **fields: Any) -> None:
@@ -150,7 +149,6 @@ class Events(EventSink):
         self._has_some.wait(timeout)
 
     def wake(self) -> None:
-        """Ends the present wait, or the next one."""
         self._has_some.set()
 
     def flush(self) -> None:
@@ -164,6 +162,5 @@ class Events(EventSink):
                 self._show(event)
 
     def close(self) -> None:
-        """Flushes, and closes the file."""
         self.flush()
         self._file.close()

@@ -49,7 +49,6 @@ class Health(Collector):
         self.port = self._server.server_port
 
     def look(self, status: Status) -> None:
-        """Takes the newest status."""
         self._status, self._looked = status, self._clock()
 
     def collect(self) -> Iterator[Metric]:
@@ -81,7 +80,6 @@ class Health(Collector):
 
 
 def gauges(status: Status) -> Iterator[GaugeMetricFamily]:
-    """All gauges of a status."""
     values = {name: getattr(status, name, status.metrics.get(name)) for name in _NUMBERS}
     values["training_return"] = status.metrics.get("return/training")
     if status.last_evaluation is not None:

@@ -39,7 +39,6 @@ class History:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets everything."""
         self._columns: dict[str, array[float]] = {"env_steps": array("d")}
         self._stride = 1
         self._num_lines = 0
@@ -47,7 +46,6 @@ class History:
         self.rounds: list[dict[str, float]] = []
 
     def columns(self) -> Columns:
-        """All rows: name -> values."""
         return self._since(0)
 
     def add(self, lines: list[bytes]) -> tuple[Columns, list[dict[str, float]]] | None:

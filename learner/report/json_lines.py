@@ -51,7 +51,6 @@ class JsonLines:
                 _logger.error("cannot write %s: %s", self._file.name, error)
 
     def close(self) -> None:
-        """Closes the file."""
         with self._lock:
             self._file.close()
 

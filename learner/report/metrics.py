@@ -250,7 +250,6 @@ class EventFile:
         )
 
     def add(self, scalars: Mapping[str, float], step: int) -> None:
-        """Writes scalars by their tags."""
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
         data = self._head + _record(step=step, summary=Summary(value=values))
         # Half a record would hide all that follow: what an earlier call left is written over.
@@ -296,7 +295,6 @@ class WeightsAndBiases:
         self._thread.start()
 
     def add(self, scalars: Mapping[str, float], step: int) -> None:
-        """Sends scalars by their tags."""
         # No `step`: after a resume environment steps may step back once; it drops such values.
         if not self._has_ended:  # else the queue would grow for ever
             self._queue.put(dict(scalars))

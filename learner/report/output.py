@@ -17,7 +17,6 @@ class TolerantStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Writes `text`, or drops it."""
         with contextlib.suppress(OSError, ValueError):  # ValueError: the stream is closed
             self._stream.write(text)
         return len(text)

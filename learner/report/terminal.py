@@ -36,8 +36,6 @@ CELLS: dict[str, dict[str, str]] = {
         "serving_lag_updates": "of which {:.1f} in serving",
     },
     "learning": {"loss": "loss {:.3g}", "gradient_norm": "gradient {:.3g}"},
-    "acting": {"batch_fill": "batches {:.0%} full", "inference_ms_p95": "p95 {:.1f} ms"},
-    "replay": {"replay_sequences": "{:,.0f} sequences"},
     "line": {
         "env_steps": "{:,.0f} steps",
         "env_steps_per_second": "{:,.0f}/s",
@@ -64,7 +62,7 @@ def rows(status: Status, metrics: Mapping[str, float]) -> Iterator[tuple[str, st
     frames = metrics.get("frames_per_second", math.nan)
     if frames != metrics.get("env_steps_per_second") and math.isfinite(frames):
         yield "frames", f"{frames:,.0f}/s"
-    for label in ("pace", "learning", "acting", "replay"):
+    for label in ("pace", "learning"):
         cells = list(_cells(label, metrics))
         if label == "learning":
             cells += [f"{name} {metrics[name]:.3g}" for name in own_numbers(metrics)]
@@ -238,7 +236,6 @@ class Progress:
         self.log(f"{duration(metrics.get('elapsed_seconds', 0.0))}  {text}")
 
     def show(self, event: Event) -> None:
-        """Prints an event."""
         warning = "warning: " if event.is_problem else ""
         self.log(f"{duration(event.elapsed_seconds)}  {warning}{event.text}")
 
@@ -360,7 +357,6 @@ def _without(words: Sequence[str], flags: Sequence[str]) -> list[str]:
 
 
 def print_summary(summary: Summary) -> None:
-    """Prints how a run went, on stdout."""
     out = _console(sys.stdout)
     for label, value in summary_rows(summary):
         out.print(f"{label:<18} {value}", markup=False, highlight=False, soft_wrap=True)

@@ -35,7 +35,7 @@ class Fate(NamedTuple):
 
 
 LEARNER = {
-    "main": Fate("learner.progress_reporter:ProgressReporter.update"),
+    "main": Fate("learner.reports:ProgressReporter.update"),
     "acting": Fate("learner.acting.loop:Acting.run_once", is_saved=False),
     "learning": Fate("learner.learning.loop:Learning.run_once", is_saved=False),
     "deterministic": Fate(

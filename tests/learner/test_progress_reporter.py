@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from learner.progress_reporter import ProgressReporter
 from learner.report.status import EvaluationStatus
+from learner.reports import ProgressReporter
 from seedrl.config_io import load
 from tests.learner.report.listener import Heard, Taken
 

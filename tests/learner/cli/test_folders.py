@@ -47,9 +47,9 @@ def test_checkpoints_are_listed_and_verified(
     assert first == f"checkpoint  update 1, 0.0 MiB, {intact}: intact"
     assert second.endswith(f"{newer}: intact")
     (newer / "meta.json").unlink()
-    assert main(["checkpoints", str(tmp_path), "--json"]) == 74
-    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(line["step"], bool(line["problem"])) for line in shown] == [(1, False), (2, True)]
+    assert main(["checkpoints", str(tmp_path)]) == 74
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("intact") and "update 2" in second and "meta.json" in second
 
 
 def test_a_checkpoint_is_digested_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,10 +80,8 @@ def test_a_policy_is_written_to_the_folder_of_the_run_unless_told_otherwise(
     assert (tmp_path / "policy.jax").read_bytes() == b"12345"
     assert capsys.readouterr().out == f"{tmp_path}/policy.jax: 5 bytes, after 1,234 updates\n"
     other = tmp_path / "other"
-    other.write_bytes(b"mine")
-    assert main(["export", str(tmp_path), "--output", str(other)]) == 2
-    assert other.read_bytes() == b"mine"
-    assert main(["export", str(tmp_path), "--output", str(other), "--best", "--force"]) == 0
+    other.write_bytes(b"before")
+    assert main(["export", str(tmp_path), "--output", str(other), "--best"]) == 0
     assert other.read_bytes() == b"12345"
     assert loads == [(tmp_path, False), (tmp_path, True)]
     capsys.readouterr()

@@ -4,7 +4,6 @@
     python -m tests.mutation --fast          one of each module that has a test of its own, and
                                              only against these tests: about two minutes
     python -m tests.mutation NAME ...        these
-    python -m tests.mutation --list          print the mutants
 
 Ends with 0 if at least 95 per cent are killed, with 1 if not, with 2 if the tests do not pass
 without a mutant.
@@ -29,7 +28,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="mutants to try; all by default")
     parser.add_argument("--fast", action="store_true", help="one of each tested module")
-    parser.add_argument("--list", action="store_true", help="print the mutants and end")
     parser.add_argument("--workers", type=int, default=2, help="mutants at a time")
     parser.add_argument(
         "--timeout-seconds", type=float, default=400.0, help="the longest that one mutant may take"
@@ -37,16 +35,13 @@ def main() -> int:
     flags = parser.parse_args()
     known = {mutant.name: mutant for mutant in all_mutants()}
     if unknown := sorted(set(flags.names) - known.keys()):
-        parser.error(f"expected names of mutants (see --list), got {', '.join(unknown)}")
+        parser.error(f"unknown: {', '.join(unknown)}; expected some of {', '.join(known)}")
     chosen, tests = [known[name] for name in flags.names or known], gate.tests()
     if flags.fast:
         first = {mutant.file: mutant for mutant in reversed(chosen) if mutant.name not in _NOT_FAST}
         chosen = [each for each in first.values() if gate.own_test(each.file) in tests]
         own = [gate.own_test(mutant.file) for mutant in chosen]
         tests = list(dict.fromkeys([*own, *_ALSO_FAST]))
-    if flags.list:
-        print(*(f"{each.name} ({each.file}): {each.bug}" for each in chosen), sep="\n")
-        return 0
     try:
         return report(run(chosen, tests, flags.workers, flags.timeout_seconds))
     except gate.BrokenHarnessError as error:

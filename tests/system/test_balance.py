@@ -158,14 +158,5 @@ def test_policy_lag_is_exact_for_an_agent_that_knows_its_version(balance: Balanc
     assert lag.max() > 1
 
 
-def test_stored_versions_are_those_that_acted(balance: Balance) -> None:
-    steps = balance.outcome.shards[0].state.pages.steps
-    rows = slice(balance.outcome.shards[0].num_pages)
-    np.testing.assert_array_equal(steps.version[rows], steps.extras["version"][rows])
-    # Published every third update, and nothing else acts.
-    assert set(np.unique(steps.version[rows]) % 3) == {0}
-    assert steps.version.max() > 0.75 * balance.outcome.state.updates
-
-
 def test_nothing_compiles_after_the_warm_up(balance: Balance) -> None:
     assert balance.compiled == []

@@ -27,7 +27,6 @@ from envs_server.sent_log import SentLog
 from learner.serving.ledger import AT_REST, residues
 from tests.faults.memory import Sample, records, sample
 from tests.system.processes import ROOT, env_servers
-from tests.tools import faulty_environment
 
 _FOREVER = 10**9
 _TRAIN = (
@@ -39,7 +38,6 @@ _TRAIN = (
         "--checkpoint.interval-seconds=10",
     ),
     *("--logging.interval-seconds=1", "--logging.no-learning-curve"),
-    "--environment.wrappers=tests.tools.faulty_environment:Faulty",
 )
 
 
@@ -48,13 +46,11 @@ class Run:
 
     Attributes:
       workdir: of the run.
-      faults: the folder that environments look into.
       process: `seedrl train`, the learner.
     """
 
     def __init__(self, folder: Path, steps: int) -> None:
-        self.workdir, self.faults = folder / "run", folder / "faults"
-        self.faults.mkdir()
+        self.workdir = folder / "run"
         self._steps = steps
         self._log = (folder / "log").open("ab")
         self.sessions: list[int] = []  # exit codes
@@ -62,21 +58,11 @@ class Run:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         words = [*_TRAIN, f"--workdir={self.workdir}", f"--learning.total-steps={self._steps}"]
-        variables = {"PYTHONPATH": str(ROOT), faulty_environment.VARIABLE: str(self.faults)}
         command = [sys.executable, "-m", "learner.cli.main", "train", *words]
-        environment = {**os.environ, **variables}
-        # In a pipe of ours: what it says of a full disk must not be lost to that disk.
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.Popen(
+            command, env=environment, stdout=self._log, stderr=subprocess.STDOUT
         )
-        threading.Thread(target=self._keep_output, args=(process,), daemon=True).start()
-        return process
-
-    def _keep_output(self, process: "subprocess.Popen[bytes]") -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            self._log.write(line)
-            self._log.flush()
 
     def has_ended(self) -> bool:
         """True if it ended well; another end is followed by the next start."""
@@ -144,14 +130,9 @@ def damage_checkpoint(run: Run, chooser: random.Random) -> None:
         run.process.kill()
 
 
-def _environment(name: str) -> Fault:
-    return lambda run, chooser: (run.faults / name).touch()
-
-
-_OF_PROCESSES = (kill_env_server, freeze_env_server, kill_learner, damage_checkpoint)
 FAULTS: dict[str, Fault] = {
-    **{fault.__name__: fault for fault in _OF_PROCESSES},
-    **{f"environment_{name}": _environment(name) for name in faulty_environment.FAULTS},
+    fault.__name__: fault
+    for fault in (kill_env_server, freeze_env_server, kill_learner, damage_checkpoint)
 }
 
 

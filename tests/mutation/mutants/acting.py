@@ -3,7 +3,6 @@
 from tests.mutation.mutant import Mutant
 
 _ACT_STEP = "learner/acting/act_step.py"
-_ACTOR = "learner/acting/actor.py"
 _LIMITER = "seedrl/replay/rate_limiter.py"
 _EVALUATION = "learner/acting/evaluator.py"
 
@@ -57,13 +56,6 @@ MUTANTS = (
         "key = state.key.at[1].set(state.key[1] ^ number)",
         "key = state.key",
         "Every batch explores by the same random numbers.",
-    ),
-    Mutant(
-        "groups_staged_in_reverse",
-        _ACTOR,
-        "for item, where in zip(batch.pending, batch.rows, strict=True)",
-        "for item, where in zip(batch.pending, batch.rows[::-1], strict=True)",
-        "A batch gives the steps of one group to the slots of another.",
     ),
     Mutant(
         "steps_owed_before_ready",

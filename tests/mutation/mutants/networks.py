@@ -28,11 +28,4 @@ MUTANTS = (
         "belongs = since_first >= 0",
         "The stack still holds frames of the episode before.",
     ),
-    Mutant(
-        "frames_in_reverse",
-        _FRAMES,
-        "oldest_first = jnp.moveaxis(previous_frames[:, ::-1], 1, 0)",
-        "oldest_first = jnp.moveaxis(previous_frames, 1, 0)",
-        "The previous frames come back in reverse order.",
-    ),
 )

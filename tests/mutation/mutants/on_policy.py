@@ -27,13 +27,6 @@ MUTANTS = (
         "A LAST row bootstraps from the next episode.",
     ),
     Mutant(
-        "vtrace_lambda_left_out_of_the_advantage",
-        _VTRACE,
-        "returns = reward + discount * (values[1:] + settings.vtrace_lambda * ahead)",
-        "returns = reward + discount * (values[1:] + ahead)",
-        "The advantage takes v of the next row whatever λ is: SEED RL's way.",
-    ),
-    Mutant(
         "ratio_upside_down",
         _IMPALA,
         "log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_steps]",
@@ -82,13 +75,6 @@ MUTANTS = (
         "np.array([self._waiting.popleft() for _ in range(self._batch)], np.int32)",
         "np.array([*self._waiting][: self._batch], np.int32)",
         "A batch stays in the queue and is drawn again.",
-    ),
-    Mutant(
-        "waiting_sequences_overwritten",
-        _INDEX,
-        "indices = (self.num_inserted + np.cumsum(is_ours) - 1) % self._capacity",
-        "indices = (self._num_drawn + np.cumsum(is_ours) - 1) % self._capacity",
-        "What arrives is written over what waits.",
     ),
     Mutant(
         "queue_not_time_major",

@@ -23,7 +23,6 @@ from seedrl.errors import ConfigError
 from seedrl.fields import check_fields
 from seedrl.networks.config import BoxNetworkConfig
 from seedrl.networks.sac import BoxNetwork, CriticParams
-from seedrl.rl.distributions import TanhSample
 from seedrl.rl.priorities import sequence_priority
 from seedrl.rl.soft_q import soft_targets
 from seedrl.rl.surrogate import mean_of
@@ -224,17 +223,34 @@ def _loss(
     trained = _transitions(config, network, params, target, sequence)
     counted = jnp.tile(weights, trained.reward.shape[0] // weights.shape[0]) * trained.is_trained
 
+    # y = r + γ d (min_i Q'_i(s', a') - α ln π(a'|s')), a' ~ π (equations 3, 5). After a LAST step
+    # another episode follows; its target is masked below.
+    policy = network.policy(params.actor, trained.next_memory, trained.next_observation)
+    drawn = policy.sample(target_key)
+    next_q_values = network.q_values(
+        target, trained.next_target_memory, trained.next_observation, drawn.action
+    )
+    targets = soft_targets(
+        trained.reward,
+        trained.discount,
+        next_q_values,
+        drawn.log_probability,
+        gamma=config.gamma,
+        temperature=jnp.exp(params.log_temperature),
+    )
     # J_Q = Σ_i ½ (Q_i(s, a) - y)² (equation 5). It alone has a gradient for the memory.
-    targets = _targets(config, network, params, target, trained, target_key)
     q_values = network.q_values(params.critics, trained.memory, trained.observation, trained.action)
     errors = jnp.where(trained.is_trained[None], targets[None] - q_values, 0.0)
     critic_loss = 0.5 * jnp.mean(counted * jnp.sum(jnp.square(errors), axis=0))
 
-    # J_π = α ln π(a'|s) - min_i Q_i(s, a') (equation 7). To the actor the memory is a
-    # constant, like an observation.
-    seen = jax.lax.stop_gradient(trained)
+    # J_π = α ln π(a|s) - min_i Q_i(s, a), a ~ π (equation 7). Memory, like observations, and the
+    # critics and temperature are constants here: a gradient reaches the actor through `drawn`.
+    seen, constant = jax.lax.stop_gradient((trained, params))
     drawn = network.policy(params.actor, seen.memory, seen.observation).sample(actor_key)
-    actor_loss = jnp.mean(counted * _actor_losses(network, params, seen, drawn))
+    values = network.q_values(constant.critics, seen.memory, seen.observation, drawn.action)
+    temperature = jnp.exp(constant.log_temperature)
+    actor_losses = temperature * drawn.log_probability - jnp.min(values, axis=0)
+    actor_loss = jnp.mean(counted * actor_losses)
 
     # J_α = ln α (H - H̄) (equation 18), with respect to ln α, as in the authors' code, where the
     # paper has α.
@@ -304,39 +320,6 @@ def _transitions(
         next_target_memory=after(target_memory),
         is_trained=before(timestep.step_type) != StepType.LAST,
     )
-
-
-def _targets(
-    config: SacConfig,
-    network: BoxNetwork,
-    params: SacParams,
-    target: CriticParams,
-    trained: Transitions,
-    key: Array,
-) -> Array:
-    # After a LAST step another episode follows; its target is masked by the caller.
-    policy = network.policy(params.actor, trained.next_memory, trained.next_observation)
-    drawn = policy.sample(key)
-    return soft_targets(
-        trained.reward,
-        trained.discount,
-        network.q_values(
-            target, trained.next_target_memory, trained.next_observation, drawn.action
-        ),
-        drawn.log_probability,
-        gamma=config.gamma,
-        temperature=jnp.exp(params.log_temperature),
-    )
-
-
-def _actor_losses(
-    network: BoxNetwork, params: SacParams, trained: Transitions, drawn: TanhSample
-) -> Array:
-    # Critics and temperature are constants here: a gradient reaches the actor through `drawn`.
-    constant = jax.lax.stop_gradient(params)
-    q_values = network.q_values(constant.critics, trained.memory, trained.observation, drawn.action)
-    temperature = jnp.exp(constant.log_temperature)
-    return temperature * drawn.log_probability - jnp.min(q_values, axis=0)
 
 
 def _initial_priorities(burn_in: int, steps: StoredStep) -> Array:

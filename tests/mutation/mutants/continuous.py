@@ -54,8 +54,8 @@ MUTANTS = (
     Mutant(
         "critics_trained_by_the_actor",
         _SAC,
-        "network.q_values(constant.critics, trained.memory",
-        "network.q_values(params.critics, trained.memory",
+        "network.q_values(constant.critics, seen.memory",
+        "network.q_values(params.critics, seen.memory",
         "The critics learn to be high where the actor goes.",
     ),
     Mutant(

@@ -194,6 +194,7 @@ def _loss(
     after = steps.timestep.step_type[window.burn_in :]
     end = start + steps_to_bootstrap(after, n_steps=window.bootstrap)
 
+    # Double Q-learning: at the end the online network chooses, the target network values.
     def q_values(params: Tree, step: Array) -> Array:
         return _q_values_at(network, params, inputs, step, earlier_steps=window.burn_in)
 

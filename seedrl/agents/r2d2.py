@@ -1,9 +1,10 @@
 """R2D2: recurrent, replayed, distributed Q-learning (Kapturowski et al. 2019).
 
-From top to bottom: the configuration, the agent that it builds, acting, the loss, priorities. The
-n-step errors are `seedrl.rl.q_learning.n_step_td_errors`, the step down the gradient and the target
-network `seedrl.agents.gradient_update`. The gradient of the burn-in stops in
-`seedrl.agents.inputs.unrolled_after_burn_in`.
+From top to bottom: the configuration, the agent that it builds, acting, the loss, priorities. An
+update is this file and seven more: `seedrl.agents.inputs` unrolls the network, and stops the
+gradient of the burn-in; `seedrl.rl.q_learning`, `returns` and `value_scaling` have the errors,
+`priorities` the priority; `seedrl.agents.gradient_update` steps down the gradient and copies to the
+target network; `learner/learning/learn_step.py` samples, calls all of it and writes back.
 """
 
 import functools

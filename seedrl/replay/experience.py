@@ -16,6 +16,9 @@ from seedrl.replay.rate_limiter import Limiter
 from seedrl.types import Array, Page, StoredStep, Tree
 from seedrl.types import Sequence as Unroll
 
+# Acting fills pages on its device and hands them over through a queue. From there on the learning
+# thread owns them: only it inserts, draws and writes back, so that no array here needs a lock.
+
 
 class Batch(NamedTuple):
     """What one device trains on.

@@ -63,13 +63,7 @@ class _Stream:
 class PageIndex:
     """The ring order of one shard's pages: an `Index`. Owned by the learning thread, which inserts.
 
-    Every page has a serial number; page q lies at q mod P and lives until page q + P arrives. A
-    stream's pages have ascending serials, so whoever evicts a page has evicted every older page of
-    its stream before: a link never leads to a page that was overwritten, and evicting a page
-    invalidates exactly the sequences that start in it.
-
-    Where M sequences start in a page, they can be sampled once the last of them is complete: at
-    most a page later than each by itself, and nothing is counted per sequence.
+    Every page has a serial number; page q lies at q mod P and lives until page q + P arrives.
 
     Attributes:
       starts_in_page: M.
@@ -144,6 +138,9 @@ class PageIndex:
         # Takes a page: the serials of it, of its predecessor and of the start that it completes.
         serial = self.num_inserted
         self.num_inserted += 1
+        # A stream's pages have ascending serials, so whoever evicts a page has evicted every older
+        # page of its stream before: a link never leads to a page that was overwritten, and evicting
+        # a page invalidates exactly the sequences that start in it.
         evicted = serial % self._capacity
         self._num_complete -= int(self._is_sampleable[evicted])
         self._is_sampleable[evicted] = False
@@ -156,6 +153,8 @@ class PageIndex:
         first_page = entry.num_pages - self._pages_per_sequence
         if len(entry.serials) > self._pages_per_sequence:
             entry.serials.popleft()
+        # Where M sequences start in a page, all can be sampled once the last of them is complete: at
+        # most a page later than each by itself, and nothing is counted per sequence.
         starts_on_stride = first_page >= 0 and first_page % self._pages_per_stride == 0
         return serial, previous, entry.serials[0] if starts_on_stride else None
 
@@ -214,8 +213,7 @@ def stale_pages(
 class QueueIndex:
     """The order of one shard's sequences: an `Index`. Owned by the learning thread.
 
-    Sequence q, counted from 0 as they arrive, lies at q mod C until it is drawn. As none is ever
-    drawn before an older one, those that wait are neighbours, and never more than C.
+    Sequence q, counted from 0 as they arrive, lies at q mod C until it is drawn.
 
     Attributes:
       num_inserted: sequences that have arrived so far.
@@ -251,6 +249,7 @@ class QueueIndex:
         is_ours = np.asarray(streams, np.int64).reshape(-1) >= 0
         number = int(np.count_nonzero(is_ours))
         assert self.has_room(number), (len(self._waiting), number, self._capacity)
+        # None is drawn before an older one: those that wait are neighbours, never more than C.
         indices = (self.num_inserted + np.cumsum(is_ours) - 1) % self._capacity
         self._waiting.extend(indices[is_ours].tolist())
         self.num_inserted += number

@@ -13,13 +13,8 @@ Hence, if at most n environment steps are taken between two questions whether to
     0 <= owed < c * b + r * n
 
 so the ratio T / E is never above r, and is below it by less than c updates whenever acting is
-allowed to continue. An update that was taken pays, whether or not it was applied: what makes every
-update fail must not make acting wait for ever. The ratio that is reported counts applied ones only.
-The device of a shard without experience trains on nothing: b is less until all have some.
-
-At every moment one of the two may continue, for any r, b and any c >= 1: not ready, acting may;
-ready with owed < c * b, acting may; ready with owed >= c * b, owed >= b and learning may. Both
-decide on one value of `owed`, so that rounding cannot come between them.
+allowed to continue. At every moment one of the two may continue, for any r, b and any c >= 1: not
+ready, acting may; ready with owed < c * b, acting may; ready with owed >= c * b, learning may.
 """
 
 from collections.abc import Mapping, Sequence
@@ -118,6 +113,8 @@ class RatioLimiter(NamedTuple):
         )
 
     def took(self) -> Self:
+        # An update that was taken pays, whether or not it is applied: what makes every update fail
+        # must not make acting wait for ever. The ratio that is reported counts applied ones only.
         return self._replace(taken_steps=self.taken_steps + self.update_steps)
 
     def applied(self) -> Self:
@@ -125,17 +122,17 @@ class RatioLimiter(NamedTuple):
 
     @property
     def update_steps(self) -> int:
-        """Steps that an update trains now: each shard that holds experience gives its part."""
+        # The device of a shard without experience trains on nothing: b is less until all have some.
         return self.batch_steps * self.num_filled // self.num_shards
 
     @property
     def owed_steps(self) -> float:
-        """Trained steps that are due."""
+        # Acting and learning decide on this one value, so that rounding cannot come between them.
         return self.replay_ratio * self.env_steps - self.taken_steps
 
     @property
     def measured_ratio(self) -> float:
-        """Applied trained steps per environment step, of all steps; 0 before the first one."""
+        # Of all steps, those before learning too.
         return self.applied_steps / max(1, self.early_steps + self.env_steps)
 
     def metrics(self) -> Mapping[str, float]:
@@ -163,13 +160,6 @@ class QueueLimiter(NamedTuple):
         learning may take an update   iff  every shard holds b sequences
         acting on training slots waits iff S - D >= c n b
 
-    S counts a sequence when acting completes it, not when learning takes it in: so what is on its
-    way between them is bounded, too. At every moment one of the two may continue: what acting has
-    completed arrives, it is dealt to shards by turns (`seedrl.replay.index.by_turns`), and updates
-    take as much from each; so from S - D >= n b on, every shard will hold b. Unlike the ratio of
-    trained steps to environment steps, this does not depend on how long episodes are (a FIRST time
-    step is no environment step).
-
     Attributes:
       batch_per_device: b, sequences that an update takes from each shard.
       num_devices: n.
@@ -191,6 +181,9 @@ class QueueLimiter(NamedTuple):
         return self.held >= self.batch_per_device
 
     def may_act(self) -> bool:
+        # At every moment one of the two may continue: what acting has completed arrives, it is
+        # dealt to shards by turns, and updates take as much from each; so from S - D >= n b on,
+        # every shard will hold b.
         return self.completed - self.taken < self.ahead_updates * self._batch
 
     def may_learn(self) -> bool:
@@ -198,7 +191,9 @@ class QueueLimiter(NamedTuple):
 
     def acted(self, steps: int, pages: int = 0) -> Self:
         del steps
-        return self._replace(completed=self.completed + pages)  # a page is a sequence
+        # Counted when acting completes a sequence, which is a page, not when learning takes it in:
+        # so what is on its way between them is bounded, too.
+        return self._replace(completed=self.completed + pages)
 
     def holds(self, num_sequences: Sequence[int]) -> Self:
         return self._replace(held=min(num_sequences))

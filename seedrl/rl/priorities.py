@@ -18,13 +18,8 @@ MAX_SAMPLING_WEIGHT = 1e30
 def sequence_priority(errors: Array, is_trained: Array, *, eta: float = 0.9) -> Array:
     """p = η max_t |δ_t| + (1 - η) mean_t |δ_t| over the trained time steps.
 
-    Args:
-      errors: `[U, B] float32`, in the (scaled) space of the loss.
-      is_trained: `[U, B] bool`; False ones count neither in the maximum nor in the mean.
-      eta: η in [0, 1].
-
-    Returns:
-      `[B] float32`. 0 for a sequence without a trained time step: see `sampling_weight_of`.
+    `errors` and `is_trained` are `[U, B]`, η is 0 to 1. The result, `[B] float32`, is 0 for a
+    sequence without a trained time step: see `sampling_weight_of`.
 
     Source: Kapturowski et al. 2019, section 2.3 (η = 0.9).
     """
@@ -37,22 +32,14 @@ def sequence_priority(errors: Array, is_trained: Array, *, eta: float = 0.9) -> 
 
 
 def sampling_weight_of(priority: Array, exponent: float) -> Array:
-    """The unnormalised probability of a sequence.
+    """The unnormalised probability of sequences: w = p^α, `[...] float32`, for a finite p > 0.
 
-    w = p^α, clipped to [1e-30, 1e30], for a finite p > 0. A priority of 0 says that nothing can be
-    learned from the sequence: w = 1e-30 for every α, the smallest weight there is, so that it is
-    drawn only where there is nothing else. w = 0, which means "refused", for a priority that is
-    NaN, infinite or negative: the caller decides what takes its place.
+    A priority of 0 says that nothing can be learned from the sequence: w = 1e-30 for every α, the
+    smallest weight there is, so that it is drawn only where there is nothing else. w = 0, which
+    means "refused", for a priority that is NaN, infinite or negative: the caller decides what takes
+    its place. α ≥ 0; 0 samples all sequences of a positive priority alike.
 
-    Args:
-      priority: `[...] float32`.
-      exponent: α ≥ 0; 0 samples all sequences of a positive priority alike.
-
-    Returns:
-      `[...] float32`.
-
-    Source: Schaul et al. 2016, equation 1, https://arxiv.org/abs/1511.05952. Deviation: the
-    clipping, which no ordinary priority meets, and 0.
+    Source: Schaul et al. 2016, equation 1. Deviation: 0, and clipping to [1e-30, 1e30].
     """
     chex.assert_type(priority, jnp.float32)
     is_valid = jnp.isfinite(priority) & (priority >= 0)

@@ -39,16 +39,9 @@ def n_step_targets(
     so a sum ends at LAST, with V of the true last observation if the episode was truncated (d = 1)
     and with nothing if it terminated (d = 0).
 
-    Args:
-      timesteps: `step_type [T, B]`, `reward [T, B] float32`, `discount [T, B] float32`;
-        `observation` is not looked at.
-      bootstrap_values: `[T, B] float32`.
-      n_steps: at least 1 and less than T.
-      gamma: discount of one step, in [0, 1].
-
-    Returns:
-      Gⁿ, `[T - n, B] float32`, of the first T - n time steps. Of a LAST one it is meaningless,
-      because the action taken there was ignored: callers mask it.
+    `timesteps` and V are `[T, B]`, 1 ≤ n < T, γ is 0 to 1; no observation is looked at. The result
+    is Gⁿ, `[T - n, B] float32`, of the first T - n time steps. Of a LAST one it is meaningless,
+    because the action taken there was ignored: callers mask it.
 
     Source: Sutton and Barto 2018, equation 7.1; Kapturowski et al. 2019, section 2.3. Where SEED RL
     shortens the last n - 1 returns of a sequence, we ask for n more time steps.

@@ -19,9 +19,8 @@ def soft_targets(
     """y = r_t + γ d_t (min_i Q_i(s_t, a_t) - α ln π(a_t|s_t)), no gradient: `[N] float32`.
 
     Args:
-      reward_t: `[N] float32`, of the action before.
-      discount_t: `[N] float32`: 0 on the LAST of an episode that terminated; 1 on one that was
-        truncated, which bootstraps.
+      reward_t, discount_t: `[N] float32`, consequences of the action before. A discount of 0
+        terminates; a truncated episode has 1, and bootstraps.
       q_t: `[2, N] float32`, of the target critics.
       log_probability_t: `[N] float32`, of a_t, which the present policy drew.
       gamma: discount of one step.

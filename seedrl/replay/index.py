@@ -153,8 +153,8 @@ class PageIndex:
         first_page = entry.num_pages - self._pages_per_sequence
         if len(entry.serials) > self._pages_per_sequence:
             entry.serials.popleft()
-        # Where M sequences start in a page, all can be sampled once the last of them is complete: at
-        # most a page later than each by itself, and nothing is counted per sequence.
+        # Where M sequences start in a page, all can be sampled once the last of them is complete:
+        # at most a page later than each by itself, and nothing is counted per sequence.
         starts_on_stride = first_page >= 0 and first_page % self._pages_per_stride == 0
         return serial, previous, entry.serials[0] if starts_on_stride else None
 

@@ -3,15 +3,18 @@
 `envs_server.options` documents flags and exit codes.
 """
 
-import contextlib
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
 
 from envs_server.options import PROG, Options, read_options
 from envs_server.stop import HangLimit, Stop, end_with_parent, is_supervised
 from seedrl.errors import ConfigError
 from seedrl.programs.outcome import exit_code, leave
+
+Opened = TypeVar("Opened")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -43,27 +46,22 @@ def serve(options: Options) -> int:
     from envs_server.client import Client, Offer
     from envs_server.sent_log import SentLog
 
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s env server %(process)d: %(message)s",
-        stream=sys.stderr,
-    )
+    line = "%(asctime)s env server %(process)d: %(message)s"
+    logging.basicConfig(level=logging.INFO, format=line, stream=sys.stderr)
     stop, hang = Stop(), HangLimit()
     stop.install()
     end_with_parent()
     recording, token, credentials = None, "", None
-    if options.play is not None:
+    if options.play:
         from seedrl.wire.recording import Recording
 
-        with _naming("--play"):
-            recording = Recording(options.play)
-    with _naming("--sent-log"):
-        sent_log = SentLog(options.sent_log)
+        recording = _opened("--play", Recording, options.play)
     if options.token_file or options.authority:
         from seedrl.wire.credentials import Certificates, read_token
 
-        with _naming("--token-file"):
-            token = "" if options.token_file is None else read_token(options.token_file)
+        token = (
+            _opened("--token-file", read_token, options.token_file) if options.token_file else ""
+        )
         files = (options.certificate, options.private_key, options.authority)
         credentials = Certificates(*files).of_client()
     hang.start()
@@ -71,7 +69,7 @@ def serve(options: Options) -> int:
         options.learner,
         Offer(options.num_envs, options.num_groups, options.allow_env, recording),
         stop,
-        sent_log,
+        _opened("--sent-log", SentLog, options.sent_log),
         local_link=options.local_link,
         token=token,
         credentials=credentials,
@@ -80,10 +78,9 @@ def serve(options: Options) -> int:
     return client.run()
 
 
-@contextlib.contextmanager
-def _naming(flag: str) -> Iterator[None]:
+def _opened(flag: str, opens: Callable[[Path], Opened], path: Path) -> Opened:
     try:
-        yield
+        return opens(path)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{flag}: {error}") from error
 

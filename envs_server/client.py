@@ -248,23 +248,17 @@ def _check_together(groups: list[Any], assign: Assign) -> None:
 
 
 class _End(NamedTuple):
-    """How a stream ended, in a line that is logged; the process ends with `code`, if it has one.
-
-    Otherwise it connects once more, after at most `longest_pause` seconds.
-    """
+    """How a stream ended, and with which code the process ends; without one it connects again."""
 
     reason: str
     code: ExitCode | None = None
-    longest_pause: float = 1.0
+    longest_pause: float = 1.0  # seconds, before that
 
 
 class Client:
     """Serves one learner for ever, over one stream at a time. Used by one thread.
 
-    After a stream ended it waits a random time below a bound that doubles from 0.1 to 1 second (5
-    if the learner has no slot free), so that a fleet does not return all at once. It waits no
-    longer once the unix socket of a learner that is starting appears. Environments are built again
-    for every stream.
+    Environments are built again for every stream.
     """
 
     def __init__(
@@ -374,12 +368,13 @@ class Client:
             self._next_reminder = now + WARNING_SECONDS
             state = "disconnected from" if lease.is_serving else "waiting for"
             _log.warning("%s the learner at %s: %s", state, self._address, end.reason)
+        # At random, so that a fleet does not return all at once.
         bound = min(end.longest_pause, 0.1 * 2 ** min(self._attempts, 10))
         self._attempts += 1
         self._wait(random.uniform(0, bound))
 
     def _wait(self, seconds: float) -> None:
-        """Sleeps for that long, or until a unix socket that is not there yet appears."""
+        """Sleeps for that long, or until the unix socket of a learner that is starting appears."""
         path = self._address.removeprefix("unix:")
         is_missing = path != self._address and not os.path.exists(path)
         end = time.monotonic() + seconds

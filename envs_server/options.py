@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,51 +20,7 @@ printed; 2 wrong arguments, the learner refused this env server, or the environm
 here; 75 the environments failed too often. With --processes, only 0 and 2: a process that ends
 otherwise is started again."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """Flags, by the names of `--help`. Raises ValueError for those that do not go together."""
-
-    learner: str
-    num_envs: int
-    processes: int
-    logs: Path | None
-    groups: int
-    allow_env: tuple[str, ...]
-    sent_log: Path | None
-    play: Path | None
-    token_file: Path | None
-    authority: Path | None
-    certificate: Path | None
-    private_key: Path | None
-    insecure: bool
-    local_link: bool
-
-    def __post_init__(self) -> None:
-        if fault := address_fault(self.learner, lowest_port=1):
-            raise ValueError(f"--learner: {fault}")
-        if min(self.num_envs, self.groups, self.processes) < 1 or self.groups > MOST_GROUPS:
-            raise ValueError(
-                f"expected --num-envs and --processes of at least 1, --groups of 1 to {MOST_GROUPS}"
-            )
-        if self.processes > 1 and self.play:
-            raise ValueError(f"--processes: expected 1 with --play, got {self.processes}")
-        if sys.platform != "linux" and (self.processes > 1 or self.logs or self.sent_log):
-            raise ValueError("--processes, --logs and --sent-log: Linux only")
-        if (self.certificate is None) != (self.private_key is None):
-            raise ValueError("--certificate and --private-key: expected both or none")
-        if self.certificate is not None and self.authority is None:
-            raise ValueError("--certificate: expected --authority with it")
-        if self.token_file and not (self.authority or self.insecure or is_local(self.learner)):
-            raise ValueError(
-                f"--token-file: others may read on the way to {self.learner}; expected --authority "
-                "(TLS), or --insecure on a network that you trust"
-            )
-
-    @property
-    def num_groups(self) -> int:
-        """Groups that are asked for: none is empty."""
-        return min(self.groups, self.num_envs)
+Options = argparse.Namespace
 
 
 class _Parser(argparse.ArgumentParser):
@@ -74,7 +29,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def read_options(words: Sequence[str] | None = None) -> Options:
-    """Parses a command line, by default this process's own. Raises ConfigError if it is wrong."""
+    """Parses a command line, by default this process's own. Raises ConfigError if it is wrong.
+
+    The options have the names of the flags, and `num_groups`, of which none is empty.
+    """
     parser = _Parser(
         PROG,
         description=_ABOUT,
@@ -99,7 +57,7 @@ def read_options(words: Sequence[str] | None = None) -> Options:
     )
     add("--sent-log", type=Path, help="file that counts the steps sent, and outlives a kill")
     add("--play", type=Path, help="recording to play, to a deterministic learner")
-    add("--token-file", type=Path, help="file with the learner's serving.token_file's token")
+    add("--token-file", type=Path, help="file with the token that the learner asks for")
     add("--authority", type=Path, help="PEM file of the authority of the learner's certificate")
     add("--certificate", type=Path, help="PEM file of this env server's own certificate")
     add("--private-key", type=Path, help="PEM file of its key")
@@ -110,8 +68,34 @@ def read_options(words: Sequence[str] | None = None) -> Options:
         default=True,
         help="steps take a socket of the kernel to a learner of this host",
     )
-    found = vars(parser.parse_args(words))
-    try:
-        return Options(**{**found, "allow_env": tuple(found["allow_env"])})
-    except ValueError as error:
-        parser.error(str(error))
+    options = parser.parse_args(words)
+    if fault := _fault(options):
+        parser.error(fault)
+    options.num_groups = min(options.groups, options.num_envs)
+    options.allow_env = tuple(options.allow_env)
+    return options
+
+
+def _fault(options: Options) -> str:
+    """Flags that do not go together, in one line; "" if all do."""
+    if fault := address_fault(options.learner, lowest_port=1):
+        return f"--learner: {fault}"
+    least = min(options.num_envs, options.groups, options.processes)
+    if least < 1 or options.groups > MOST_GROUPS:
+        return f"expected --num-envs and --processes of at least 1, --groups of 1 to {MOST_GROUPS}"
+    if options.processes > 1 and options.play:
+        return f"--processes: expected 1 with --play, got {options.processes}"
+    if sys.platform != "linux" and (options.processes > 1 or options.logs or options.sent_log):
+        return "--processes, --logs and --sent-log: Linux only"
+    if (options.certificate is None) != (options.private_key is None):
+        return "--certificate and --private-key: expected both or none"
+    if options.certificate and not options.authority:
+        return "--certificate: expected --authority with it"
+    if options.token_file and not (
+        options.authority or options.insecure or is_local(options.learner)
+    ):
+        return (
+            f"--token-file: others may read on the way to {options.learner}; expected --authority "
+            "(TLS), or --insecure on a network that you trust"
+        )
+    return ""

@@ -24,9 +24,9 @@ _SERVED, _FINISHED = 1, 2
 class SentLog:
     """Counts the steps of each group from Assign until a later Assign confirms the report.
 
-    The counts lie in a file that is mapped into memory: whatever ends the process, the kernel keeps
-    what was written, so that the next env server with this file can report it. Each count is one
-    aligned 8-byte store, which a SIGKILL cannot tear.
+    They lie in a file that is mapped into memory: whatever ends the process, the kernel keeps what
+    was written, and the next env server with this file reports it. Each count is one aligned 8-byte
+    store, which a SIGKILL cannot tear.
 
     Attributes:
       has_served: whether a step was ever answered under this log, by this process or one before.
@@ -38,8 +38,7 @@ class SentLog:
         Raises ValueError if the file belongs to a running env server or is something else, OSError
         if the disk has no room for it.
         """
-        self._file = None if path is None else _locked(path)
-        memory = mmap.mmap(-1 if self._file is None else self._file, _SIZE)
+        memory = mmap.mmap(-1 if path is None else _locked(path), _SIZE)
         # `[1 + most groups, fields]`, of which the first row says what it is.
         table = np.frombuffer(memory, np.uint64).reshape(-1, len(_FIELDS))
         # A disk may give back what nobody has written: groups and their sizes are of 32 bits.
@@ -105,16 +104,11 @@ def _locked(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not (size := os.fstat(descriptor).st_size):
-            # Or a page that the disk has no room for would be a SIGBUS later.
-            os.posix_fallocate(descriptor, 0, _SIZE)
-        elif size != _SIZE:
-            raise ValueError(f"expected an env server's log of sent steps, got {path}")
-    except BaseException as error:
-        os.close(descriptor)
-        if isinstance(error, BlockingIOError):
-            raise ValueError(
-                f"expected a log of its own, {path} is another env server's"
-            ) from error
-        raise
+    except BlockingIOError as error:
+        raise ValueError(f"expected a log of its own, {path} is another env server's") from error
+    if not (size := os.fstat(descriptor).st_size):
+        # Or a page that the disk has no room for would be a SIGBUS later.
+        os.posix_fallocate(descriptor, 0, _SIZE)
+    elif size != _SIZE:
+        raise ValueError(f"expected an env server's log of sent steps, got {path}")
     return descriptor

@@ -7,7 +7,6 @@ Every peer gets a virtual environment of its own, which is made on first use.
 
 import importlib
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -33,7 +32,6 @@ class PeerOptions:
       json: file for all numbers, with machine, versions and commit.
       seconds: of each single measurement; training runs take as long as they take.
       rounds: times that each thing is measured; of training, the number of seeds.
-      first_seed: of training; later rounds take the next ones.
       venvs: folder of the virtual environments.
     """
 
@@ -41,7 +39,6 @@ class PeerOptions:
     json: Path | None = None
     seconds: float = 1.0
     rounds: int = 5
-    first_seed: int = 0
     venvs: Path = field(default_factory=virtual_environment.default_folder)
 
 
@@ -55,8 +52,10 @@ def main() -> int:
     tune_process(keeps_freed_memory=True)
     pace = Pace(options.rounds, options.seconds)
     results: list[Result] = []
+    venvs = options.venvs.expanduser().resolve()
     for name in options.names:
-        for new in _measured(name, pace, options):
+        module = importlib.import_module(f"tests.benchmarks.peers.{name}")
+        for new in module.run(pace, venvs):
             print(new.name, new.ours, new.limits, file=sys.stderr, flush=True)
             results.append(new)
             # As soon as it is known: the next peer may fail.
@@ -64,14 +63,6 @@ def main() -> int:
                 write(options.json, results, machine(), pace)
     print_results(results, Console())
     return 0
-
-
-def _measured(name: str, pace: Pace, options: PeerOptions) -> Iterator[Result]:
-    venvs = options.venvs.expanduser().resolve()
-    module = importlib.import_module(f"tests.benchmarks.peers.{name}")
-    seed = {"first_seed": options.first_seed} if name == "sb3" else {}
-    results: Iterator[Result] = module.run(pace, venvs, **seed)
-    return results
 
 
 if __name__ == "__main__":

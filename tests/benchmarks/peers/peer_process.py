@@ -5,17 +5,14 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-_TAIL_CHARACTERS = 2000
-
 
 class PeerProcess:
-    """Owns a process, all that it starts, and the file of its messages. Used by one thread.
+    """Owns a process and all that it starts, which write to our stderr. Used by one thread.
 
     A command is a JSON object on a line of its stdin, the answer one on a line of its stdout.
     """
@@ -35,13 +32,11 @@ class PeerProcess:
         self._environment.pop("PYTHONPATH", None)
 
     def __enter__(self) -> Self:
-        self._messages = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             self._command,
             env=self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._messages,
             text=True,
             start_new_session=True,
         )
@@ -54,13 +49,9 @@ class PeerProcess:
             self._process.stdin.close()
         self._process.stdout.close()
         self._process.wait()
-        self._messages.close()
 
     def ask(self, **command: Any) -> dict[str, Any]:
-        """Sends a command and waits for its answer.
-
-        Raises RuntimeError with the program's last messages if it ends or takes too long.
-        """
+        """Sends a command and waits for its answer. Raises RuntimeError if none comes in time."""
         assert self._process.stdin is not None and self._process.stdout is not None
         # A process that is killed closes its stdout, which ends the wait below.
         timer = threading.Timer(self._patience_seconds, self._kill)
@@ -72,10 +63,8 @@ class PeerProcess:
         finally:
             timer.cancel()
         if not line:
-            raise RuntimeError(
-                f"{' '.join(self._command)} gave no answer to {json.dumps(command)[:80]} within "
-                f"{self._patience_seconds:g} seconds, or ended. Its last messages:\n{self._tail()}"
-            )
+            seconds = f"{self._patience_seconds:g} seconds"
+            raise RuntimeError(f"{self._command} ended, or gave no answer within {seconds}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -100,7 +89,3 @@ class PeerProcess:
         # themselves.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
-
-    def _tail(self) -> str:
-        self._messages.seek(0)
-        return self._messages.read()[-_TAIL_CHARACTERS:]

@@ -49,37 +49,20 @@ class Learned(NamedTuple):
     held_steps: int
 
 
-class _Figure(NamedTuple):
-    """Which fields of `Learned` count, ours and the other's, and in which unit."""
-
-    name: str
-    unit: str
-    ours: str
-    theirs: str
-
-
-class _Comparison(NamedTuple):
-    """One of ours beside another, and the ratio to reach."""
-
-    ours: str
-    other: str
-    figure: _Figure
-    target: float | None = None
-
-
-_HELD = _Figure("both to a score that holds over 100", "s", "held_seconds", "held_seconds")
-_FIRST = _Figure("both to a first score", "s", "first_seconds", "first_seconds")
-_STEPS = _Figure("training steps of both to a first score", "", "first_steps", "first_steps")
-_STRICT = _Figure(
+# Name, unit, and the fields of `Learned` that count, ours and the other's.
+_HELD = ("both to a score that holds over 100", "s", "held_seconds", "held_seconds")
+_FIRST = ("both to a first score", "s", "first_seconds", "first_seconds")
+_STEPS = ("training steps of both to a first score", "", "first_steps", "first_steps")
+_STRICT = (
     "ours to a score that holds over 100, theirs to a first one",
     *("s", "held_seconds", "first_seconds"),
 )
-
+# Ours, the other, the figure and the ratio to reach.
 _COMPARISONS = (
-    _Comparison(_BASE, "Stable-Baselines3 DQN", _STRICT, 1.0),
-    *(_Comparison(ours, _BASE, _HELD, 0.8) for ours in _OURS if ours != _BASE),
+    (_BASE, "Stable-Baselines3 DQN", _STRICT, 1.0),
+    *((ours, _BASE, _HELD, 0.8) for ours in _OURS if ours != _BASE),
     *(
-        _Comparison(ours, other, figure)
+        (ours, other, figure, None)
         for ours in _OURS
         for other in _THEIRS
         for figure in (_HELD, _FIRST, _STEPS)
@@ -87,54 +70,41 @@ _COMPARISONS = (
 )
 
 
-def run(pace: Pace, venvs: Path, *, first_seed: int = 0) -> Iterator[Result]:
+def run(pace: Pace, venvs: Path) -> Iterator[Result]:
     """Trains all of them once a round; the results, all from the same runs."""
     interpreter = virtual_environment.python("sb3", venvs)
     for name in _OURS:
-        _train(name, first_seed, f"--learning.total-steps={_WARM_UP_STEPS}")
+        _train(name, 0, f"--learning.total-steps={_WARM_UP_STEPS}")
     trained: dict[str, Callable[[int], Learned]] = {name: partial(_ours, name) for name in _OURS}
     trained |= {label: partial(_theirs, interpreter, task) for label, task in _THEIRS.items()}
     runs: dict[str, list[Learned]] = {name: [] for name in trained}
 
     def measure(name: str) -> float:
-        found = trained[name](first_seed + len(runs[name]))
+        found = trained[name](len(runs[name]))
         # A run that is lost later need not take this one with it.
-        print(name, first_seed + len(runs[name]), found, file=sys.stderr, flush=True)
+        print(name, len(runs[name]), found, file=sys.stderr, flush=True)
         runs[name].append(found)
         return found.held_seconds
 
     interleave({name: partial(measure, name) for name in trained}, pace.rounds)
-    yield from results(runs)
-
-
-def results(runs: Mapping[str, list[Learned]]) -> Iterator[Result]:
-    """Of runs by config or by the peer's algorithm, one a round."""
-    for each in _COMPARISONS:
-        yield _result(each, runs)
-
-
-def _result(each: _Comparison, runs: Mapping[str, list[Learned]]) -> Result:
-    config = config_io.load(each.ours)
-    serving = config.serving
-    return Result(
-        name=f"CartPole to 475, {each.ours} / {each.other}: {each.figure.name}",
-        unit=each.figure.unit,
-        limit_name=each.other,
-        ours=_values(runs[each.ours], each.figure.ours),
-        limits=_values(runs[each.other], each.figure.theirs),
-        target=each.target,
-        is_cost=True,
-        conditions={
-            "network": network_name(config.agent),
-            "batch": f"{config.learning.batch_sequences} sequences",
-            "environments": f"{serving.training_slots} and {serving.evaluation_slots} for "
-            "evaluation",
-        },
-    )
-
-
-def _values(runs: list[Learned], name: str) -> tuple[float, ...]:
-    return tuple(getattr(each, name) for each in runs)
+    for mine, other, (figure, unit, my_field, other_field), target in _COMPARISONS:
+        config = config_io.load(mine)
+        serving = config.serving
+        yield Result(
+            name=f"CartPole to 475, {mine} / {other}: {figure}",
+            unit=unit,
+            limit_name=other,
+            ours=tuple(getattr(each, my_field) for each in runs[mine]),
+            limits=tuple(getattr(each, other_field) for each in runs[other]),
+            target=target,
+            is_cost=True,
+            conditions={
+                "network": network_name(config.agent),
+                "batch": f"{config.learning.batch_sequences} sequences",
+                "environments": f"{serving.training_slots} and {serving.evaluation_slots} for "
+                "evaluation",
+            },
+        )
 
 
 def learned(

@@ -4,6 +4,7 @@ import functools
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -106,6 +107,33 @@ def test_hosts_that_leave_at_the_end_are_not_lost_and_nothing_can_be_gathered() 
             with pytest.raises(ClosedError):
                 peers.gather("tag", 0)
     assert losses == []
+
+
+class SlowSocket(MessageSocket):
+    """Takes a while to send what all have given."""
+
+    def send(self, message: Any, *, unless_busy: bool = False) -> None:
+        if "all" in message:
+            threading.Event().wait(0.3)
+        super().send(message, unless_busy=unless_busy)
+
+
+def test_a_host_that_leaves_with_its_values_keeps_no_other_from_theirs() -> None:
+    def one(peers: Peers) -> list[Any]:
+        found = peers.gather("tag", peers.topology.process_index)
+        if peers.topology.process_index == 1:
+            peers.leave()
+        return found
+
+    with linked(3) as hosts:
+        hosts[0]._links[2].__class__ = SlowSocket
+        # The last to give is host 2: its message is handled while host 1 leaves.
+        works = [functools.partial(one, peers) for peers in hosts[:2]]
+        with ThreadPoolExecutor() as pool:
+            early = [pool.submit(work) for work in works]
+            wait_until(lambda: len(hosts[0]._given.get("tag", ())) == 2, "two values")
+            late = one(hosts[2])
+            assert [late, *(each.result() for each in early)] == [[0, 1, 2]] * 3
 
 
 def test_a_host_that_fails_reports_that_and_not_the_end_of_others_which_it_has_caused() -> None:

@@ -107,13 +107,20 @@ class Spread(NamedTuple):
 class Numbers(NamedTuple):
     """A group's final scores, mean returns over the budget, and when it reached a return."""
 
-    group: Group
+    name: str
+    task: str
+    runs: tuple[MeasuredRun, ...]
     final: Spread
     area: Spread
     threshold: float | None
     # Until each run reached that return; infinite for one that never did.
     steps: list[float]
     seconds: list[float]
+
+    @property
+    def budget(self) -> int:
+        """Steps that each run may take."""
+        return self.runs[0].budget
 
 
 class Pair(NamedTuple):
@@ -156,10 +163,10 @@ def compare(
     }
     letters = list(found)
     pairs = [
-        Pair(a, b, found[a].group.task, *_improvement(found[a].final.each, found[b].final.each))
+        Pair(a, b, found[a].task, *_improvement(found[a].final.each, found[b].final.each))
         for a in letters[: len(groups)]
         for b in letters[len(groups) :]
-        if found[a].group.task == found[b].group.task
+        if found[a].task == found[b].task
     ]
     return Comparison(found, pairs)
 
@@ -176,7 +183,8 @@ def numbers(group: Group, threshold: float | None) -> Numbers:
     steps = [math.inf if each is None else each.env_steps for each in rounds]
     seconds = [math.inf if each is None else each.seconds for each in rounds]
     final = _spread([run.final for run in group.runs])
-    return Numbers(group, final, _spread(areas), threshold, steps, seconds)
+    area = _spread(areas)
+    return Numbers(group.name, group.task, group.runs, final, area, threshold, steps, seconds)
 
 
 def target_of(task: str, groups: Sequence[Group]) -> float | None:
@@ -203,35 +211,33 @@ def _letter(place: int) -> str:
 def lines(comparison: Comparison) -> Iterator[str]:
     """The comparison, line by line."""
     groups = comparison.groups
-    for task in dict.fromkeys(each.group.task for each in groups.values()):
+    for task in dict.fromkeys(each.task for each in groups.values()):
         yield task
         for letter, each in groups.items():
-            if each.group.task == task:
-                yield f"  {letter}  {_title(each.group)}"
+            if each.task == task:
+                yield f"  {letter}  {_title(each)}"
                 yield from (f"       {label:<17}{text}" for label, text in _rows(each))
     for a, b, task, probability, bounds in comparison.pairs:
         yield f"{task}: P({a} > {b}) = {probability:.2f}{_bounds(bounds, '.2f')} (final scores)"
-    runs = [run for each in groups.values() for run in each.group.runs]
-    if any(1 < len(each.group.runs) < 10 for each in groups.values()):
+    if any(1 < len(each.runs) < 10 for each in groups.values()):
         yield f"note: {_CAUTION}"
-    if not all(run.is_fresh for run in runs):
+    if not all(run.is_fresh for each in groups.values() for run in each.runs):
         yield (
             "note: some final scores are of rounds in training; `seedrl evaluate RUN --greedy "
             "--save` plays 100 fresh episodes"
         )
 
 
-def _title(group: Group) -> str:
-    runs = group.runs
-    seeds = " ".join(str(run.record.seed) for run in runs)
-    finished = sum(run.record.state == "finished" for run in runs)
-    state = "" if finished == len(runs) else f", {finished} of them finished"
-    number = f"{len(runs)} run{'s' * (len(runs) != 1)}, seed{'s' * (len(runs) != 1)} {seeds}"
-    return f"{group.name}: {number}, budget {runs[0].budget:,} steps{state}"
+def _title(each: Numbers) -> str:
+    number, s = len(each.runs), "s" * (len(each.runs) != 1)
+    seeds = " ".join(str(run.record.seed) for run in each.runs)
+    finished = sum(run.record.state == "finished" for run in each.runs)
+    state = "" if finished == number else f", {finished} of them finished"
+    return f"{each.name}: {number} run{s}, seed{s} {seeds}, budget {each.budget:,} steps{state}"
 
 
 def _rows(each: Numbers) -> Iterator[tuple[str, str]]:
-    origins = ", ".join(sorted({run.final_origin for run in each.group.runs}))
+    origins = ", ".join(sorted({run.final_origin for run in each.runs}))
     yield "final score", f"{_spread_text(each.final)}   ({origins})"
     if each.threshold is not None:
         steps, seconds = _whole(median(each.steps)), _whole(median(each.seconds))
@@ -260,26 +266,18 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
     """The same numbers as JSON values; null for what is not finite: a run that never got there."""
     groups = [
         {
+            **each._asdict(),
             "letter": letter,
-            "name": each.group.name,
-            "task": each.group.task,
-            "budget": each.group.runs[0].budget,
+            "budget": each.budget,
             "final": each.final._asdict(),
             "area": each.area._asdict(),
-            "threshold": each.threshold,
-            "steps": each.steps,
-            "seconds": each.seconds,
             "runs": [
                 {
+                    **{name: getattr(run, name) for name in ("seconds", "final", "final_origin")},
+                    **{name: getattr(run.record, name) for name in ("seed", "state", "env_steps")},
                     "folder": str(run.record.folder),
-                    "seed": run.record.seed,
-                    "state": run.record.state,
-                    "env_steps": run.record.env_steps,
-                    "seconds": run.seconds,
-                    "final": run.final,
-                    "final_origin": run.final_origin,
                 }
-                for run in each.group.runs
+                for run in each.runs
             ],
         }
         for letter, each in comparison.groups.items()
@@ -295,7 +293,7 @@ def png(comparison: Comparison) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    tasks = list(dict.fromkeys(each.group.task for each in comparison.groups.values()))
+    tasks = list(dict.fromkeys(each.task for each in comparison.groups.values()))
     figure = Figure(figsize=(13, 4.8 * len(tasks)), layout="constrained")
     FigureCanvasAgg(figure)
     for row, task in enumerate(tasks):
@@ -316,7 +314,7 @@ def png(comparison: Comparison) -> bytes:
 
 def page(comparison: Comparison, picture: bytes) -> str:
     """The picture, a PNG, and the text as one HTML file that needs no other."""
-    tasks = dict.fromkeys(each.group.task for each in comparison.groups.values())
+    tasks = dict.fromkeys(each.task for each in comparison.groups.values())
     return _PAGE.format(
         title=html.escape(" and ".join(tasks)),
         picture=base64.b64encode(picture).decode(),
@@ -332,8 +330,8 @@ def _draw(
     position: Callable[[Round], float],
 ) -> None:
     for place, (letter, numbers) in enumerate(comparison.groups.items()):
-        runs = numbers.group.runs
-        if numbers.group.task != task:
+        runs = numbers.runs
+        if numbers.task != task:
             continue
         color: dict[str, Any] = {"color": f"C{place % 10}"}
         # Between two rounds a curve is straight; before the first and behind the last it is level.
@@ -343,7 +341,7 @@ def _draw(
             for run in runs
         ]
         middle = interquartile_mean([np.interp(points, *curve) for curve in curves], axis=0)
-        axes.plot(points, middle, label=f"{letter}  {numbers.group.name} ({len(runs)})", **color)
+        axes.plot(points, middle, label=f"{letter}  {numbers.name} ({len(runs)})", **color)
         for curve in curves:
             axes.plot(*curve, lw=0.6, alpha=0.4, **color)
         if numbers.threshold is not None:

@@ -1,6 +1,7 @@
 """Measurements in turn, so that other load on the machine hits all of them, and their results."""
 
 import contextlib
+import dataclasses
 import functools
 import multiprocessing
 import os
@@ -84,46 +85,26 @@ def serial(*rates: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A figure and its limit, measured in turn.
-
-    Attributes:
-      name: benchmark and figure.
-      unit: of both.
-      limit_name: what the limit is.
-      ours, limits: one number a round.
-      conditions: what both were measured with, by name.
-      target: the ratio to reach; None if there is none.
-      is_cost: whether less is better, so that the target is an upper bound.
-      details: further numbers, by name with unit.
-    """
+    """A figure and its limit, measured in turn, one number a round of each."""
 
     name: str
     unit: str
     limit_name: str
     ours: tuple[float, ...]
     limits: tuple[float, ...]
-    conditions: Mapping[str, Any]
-    target: float | None = None
-    is_cost: bool = False
-    details: Mapping[str, float] = field(default_factory=dict)
+    conditions: Mapping[str, Any]  # what both were measured with, by name
+    target: float | None = None  # the ratio to reach
+    is_cost: bool = False  # less is better, so that the target is an upper bound
+    details: Mapping[str, float] = field(default_factory=dict)  # further numbers, by name with unit
 
     @property
     def ratio(self) -> Spread:
         return spread(ratios(self.ours, self.limits))
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "unit": self.unit,
-            "limit_name": self.limit_name,
-            "ours": spread(self.ours)._asdict() | {"rounds": list(self.ours)},
-            "limit": spread(self.limits)._asdict() | {"rounds": list(self.limits)},
-            "ratio": self.ratio._asdict(),
-            "target": self.target,
-            "is_cost": self.is_cost,
-            "conditions": dict(self.conditions),
-            "details": dict(self.details),
-        }
+        spreads = {"ours": spread(self.ours)._asdict() | {"rounds": self.ours}}
+        spreads["limit"] = spread(self.limits)._asdict() | {"rounds": self.limits}
+        return {**dataclasses.asdict(self), **spreads, "ratio": self.ratio._asdict()}
 
     def cells(self) -> tuple[str, ...]:
         """The result as a row of a table: figure, ours, limit, ratio with its range, target."""

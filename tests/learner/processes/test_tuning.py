@@ -8,18 +8,16 @@ from importlib import metadata
 
 import pytest
 
-# Not numpy's memory, for which it asks for huge pages. In a thread, because glibc treats those
-# unlike the main one.
+# Prints MiB that the kernel had to give anew for the second of two blocks. Not numpy's memory, for
+# which it asks for huge pages. In a thread, because glibc treats those unlike the main one.
 FAULTS = """
 import resource, threading
 from learner.processes.tuning import keep_freed_memory
 
-size = 100 * 2**20
-
 def count():
     for _ in range(2):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        block = b"x" * size
+        block = b"x" * 100 * 2**20
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
         del block
     print(faults * resource.getpagesize() / 2**20)
@@ -29,8 +27,8 @@ thread = threading.Thread(target=count)
 thread.start()
 thread.join()
 """
-
-# Of 100 MiB in small blocks each hundredth is kept, by a thread, which has an arena of its own.
+# Prints MiB that the kernel got back: of 100 MiB in small blocks each hundredth is kept, by a
+# thread, which has an arena of its own.
 RESIDENT = """
 import resource, threading
 from pathlib import Path
@@ -51,9 +49,7 @@ thread = threading.Thread(target=count)
 thread.start()
 thread.join()
 """
-
-
-PROGRAM = """
+CONVOLUTION = """
 import jax, jax.numpy as jnp
 from learner.processes.tuning import compile_quick_convolutions
 
@@ -63,21 +59,36 @@ layout = ("NHWC", "HWIO", "NHWC")
 convolve = lambda *of: jax.lax.conv_general_dilated(*of, (4, 4), "SAME", dimension_numbers=layout)
 print("ynn_fusion" in jax.jit(convolve).lower(images, kernel).compile().as_text())
 """
+TUNED = """
+import jax, os, sys
+from learner.processes.tuning import compile_quick_convolutions, tune_process
+
+tune_process(keeps_freed_memory=False)
+print(sys.getswitchinterval(), jax.config.jax_compilation_cache_dir)
+before = os.environ.pop('XLA_FLAGS', '')
+compile_quick_convolutions()
+print(before == os.environ.get('XLA_FLAGS', ''))
+"""
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not glibc")
-def test_freed_memory_between_what_is_kept_is_returned() -> None:
-    command = [sys.executable, "-c", RESIDENT]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert float(done.stdout) > 80
+def printed(program: str, **variables: str) -> list[str]:
+    own = {**os.environ, **variables}
+    own.pop("JAX_COMPILATION_CACHE_DIR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=own,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="not glibc")
-def test_freed_memory_is_used_again() -> None:
-    command = [sys.executable, "-c", FAULTS]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    # Of the second block's 100 MiB, what the kernel had to give anew.
-    assert float(done.stdout) < 4
+def test_freed_memory_is_returned_or_used_again() -> None:
+    assert float(printed(RESIDENT)[0]) > 80
+    assert float(printed(FAULTS)[0]) < 4
 
 
 @pytest.mark.skipif(
@@ -85,36 +96,14 @@ def test_freed_memory_is_used_again() -> None:
 )
 @pytest.mark.parametrize(
     ("flags", "is_by_ynnpack"),
-    [("", False), ("--xla_cpu_experimental_ynn_fusion_type=individual_convolution", True)],
+    [("", "False"), ("--xla_cpu_experimental_ynn_fusion_type=individual_convolution", "True")],
 )
 def test_a_convolution_is_one_of_ynnpack_only_where_flags_say_so(
-    flags: str, is_by_ynnpack: bool
+    flags: str, is_by_ynnpack: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={**os.environ, "XLA_FLAGS": flags},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert done.stdout.split() == [str(is_by_ynnpack)]
+    assert printed(CONVOLUTION, XLA_FLAGS=flags) == [is_by_ynnpack]
 
 
 def test_threads_take_turns_fast_programs_are_cached_and_flags_are_those_of_learners() -> None:
-    code = (
-        "import jax, os, sys; from learner.processes.tuning import tune_process; "
-        "tune_process(keeps_freed_memory=False); "
-        "print(sys.getswitchinterval(), jax.config.jax_compilation_cache_dir); "
-        "before = os.environ.pop('XLA_FLAGS', ''); "
-        "from learner.processes.tuning import compile_quick_convolutions; "
-        "compile_quick_convolutions(); print(before == os.environ.get('XLA_FLAGS', ''))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"XDG_CACHE_HOME": "/some/cache", "PYTHONPATH": ":".join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.stdout.split() == ["0.0005", "/some/cache/seedrl/jax", "True"], done.stderr
+    found = printed(TUNED, XDG_CACHE_HOME="/some/cache", XLA_FLAGS="")
+    assert found == ["0.0005", "/some/cache/seedrl/jax", "True"]

@@ -90,6 +90,7 @@ def save(
     """
     with publishing(directory, step, keep=keep) as folder:
         write_arrays(folder, arrays, extra or {})
+        # Last: sums that are there cover everything else.
         seal(folder, step, meta)
     return directory / f"{step:012d}"
 
@@ -116,6 +117,7 @@ def publishing(directory: Path, step: int, *, keep: int) -> Iterator[Path]:
             shutil.rmtree(directory / name, ignore_errors=True)
         folder.mkdir(mode=0o700)
         yield folder
+        # The new one is durable and visible before an old one is deleted.
         _publish(folder, target)
         _retain(directory, step, keep)
     except CheckpointError:
@@ -135,7 +137,7 @@ def write_arrays(
     Several processes may write it together: process 0 writes the trees and its rows of `extra`,
     and seals it; each other `part` writes its rows, and gives the entries of its files to `seal`.
     """
-    (folder / "extra").mkdir(exist_ok=True)
+    (folder / "extra").mkdir(exist_ok=True)  # other processes may have come first
     if part:
         return _entries(folder, stored_arrays.write_large(folder / "extra", extra, part=part))
     stored_arrays.write_tree(folder, jax.tree.map(np.asarray, dict(arrays)))
@@ -169,6 +171,7 @@ def _publish(folder: Path, target: Path) -> None:
         _delete(aside)
         target.rename(aside)
     folder.rename(target)
+    # Else a power failure could undo the rename, after the older ones were deleted.
     _sync(target.parent)
     _delete(aside)
 
@@ -184,7 +187,8 @@ def _retain(directory: Path, step: int, keep: int) -> None:
 
 
 def _set_aside(path: Path, why: str) -> Path:
-    """Renames a checkpoint to `WHY-STEP-*`: it no longer counts, and is not deleted."""
+    # Its name no longer matches NAME, so that it does not count. It is not deleted: it may be all
+    # that is left of a run.
     prefix = f"{why}-{int(path.name.split('.')[0])}-"
     return path.rename(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
 
@@ -232,6 +236,7 @@ def _damage(path: Path, parts: Collection[str]) -> str | None:
     if content["step"] != int(path.name.split(".")[0]):
         raise ValueError(f"those of step {content['step']!r:.80}")
     files = content["files"]
+    # Both ways: a listed file may be gone, an unlisted one may have been added.
     for name in sorted({*files, *_files(path)} - {SUMS}):
         if parts and name.split("/")[0] not in parts:
             continue
@@ -239,6 +244,7 @@ def _damage(path: Path, parts: Collection[str]) -> str | None:
             return f"{path / name}: expected no such file, because {SUMS} does not list it"
         size, digest = files[name]
         try:
+            # A FIFO or a link in its place is an OSError, and never waits.
             with open_regular(path / name) as file:
                 actual_size, actual = os.fstat(file.fileno()).st_size, _sha256(file)
         except FileNotFoundError:
@@ -259,7 +265,7 @@ def _other_format(path: Path, got: object) -> CheckpointError:
 
 
 def _refuse_reading(path: Path, error: OSError) -> NoReturn:
-    """Raises CheckpointError: a file that may not be read is not a damaged one."""
+    # Not damage: taking an older checkpoint for it would lose training.
     raise CheckpointError(
         f"may not read {error.filename or path}: it belongs to another user; ask for permission or "
         "for a copy"
@@ -273,7 +279,6 @@ def _files(root: Path) -> list[str]:
 
 
 def _entries(root: Path, paths: Iterable[Path]) -> dict[str, Any]:
-    """The entries of these files below `root`, which it makes durable. Raises OSError."""
     found: dict[str, Any] = {}
     for path in paths:
         with open_regular(path) as file:
@@ -293,7 +298,7 @@ def _sha256(file: BufferedReader) -> str:
 
 
 def _sync(path: Path) -> None:
-    """Returns when the file's content, or the directory's list of names, is on disk."""
+    # Of a directory it makes the list of names durable, so that renames in it are.
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -408,7 +413,7 @@ def updates_of_params(checkpoint: Checkpoint) -> int:
 
 
 def _listed(directory: Path) -> list[tuple[int, Path]]:
-    """Steps and paths of all checkpoints, oldest first; a replaced one before its successor."""
+    # Oldest first; a replaced one before its successor.
     try:
         paths = list(directory.iterdir())
     except FileNotFoundError:

@@ -296,9 +296,10 @@ def check(config: Config) -> None:
 
     Raises ConfigError: the first broken rule, in one line that names the field.
     """
-    for path, value in fields_of(config).items():
-        is_number = isinstance(value, int | float)
-        if is_number and not math.isfinite(value):
+    values = fields_of(config)
+    for path, value in values.items():
+        # First: NaN passes through comparisons that are written the other way round.
+        if isinstance(value, int | float) and not math.isfinite(value):
             raise ConfigError(f"{path}: expected a finite number, got {value}")
     for section, ranges in _RANGES.items():
         check_ranges(f"{section}.", getattr(config, section), **ranges)
@@ -306,14 +307,13 @@ def check(config: Config) -> None:
     _require_offered("replay", config.replay, "steps_of_page", "check", "build")
     slots, total_steps = config.serving.training_slots, config.learning.total_steps
     config.replay.check(window, training_slots=slots, total_steps=total_steps)
-    values = fields_of(config)
     for is_met, path, expected in (*_own_rules(config), *_rules_between(config)):
         if not is_met:
             raise ConfigError(f"{path}: expected {expected}, got {values.get(path)!r:.200}")
 
 
 def _own_rules(config: Config) -> Iterator[tuple[object, str, str]]:
-    """Rules of single fields: whether each is met, the field, the expected value."""
+    # Whether each is met, the field, and what it is expected to be.
     environment, serving = config.environment, config.serving
     yield 0 <= config.seed < 2**31, "seed", f"0 to {2**31 - 1}"
     yield config.checkpoint.keep >= 2, "checkpoint.keep", "at least 2"
@@ -349,12 +349,13 @@ def _own_rules(config: Config) -> Iterator[tuple[object, str, str]]:
 
 
 def _rules_between(config: Config) -> Iterator[tuple[object, str, str]]:
-    """Rules between two fields, each with the one to change."""
+    # Each names the field to change.
     learning, serving, launch = config.learning, config.serving, config.launch
     has_tls, bind = serving.certificate and serving.private_key, serving.bind
     is_paired = bool(serving.certificate) == bool(serving.private_key)
     yield is_paired, "serving.certificate", "it with serving.private_key, or neither"
     yield has_tls or not serving.authority, "serving.authority", "serving.certificate with it"
+    # Only this user reaches the default socket; a path's folder decides who reaches it.
     is_private = not bind or bind.startswith("unix:") or serving.insecure
     yield (
         is_private or (serving.token_file and (has_tls or is_local(bind))),
@@ -408,7 +409,7 @@ def _is_object(text: str) -> bool:
 
 
 def _require_offered(path: str, value: Any, *names: str) -> None:
-    """Refuses a user's own configuration of agent or replay that lacks a method or property."""
+    # Agent and replay may be a user's own.
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         raise ConfigError(f"{path}: expected an instance of a frozen dataclass, got {value!r:.80}")
     # Looked up without computing it: a property may be a user's own and raise.

@@ -186,7 +186,7 @@ def difference(expected: str, got: str) -> list[str]:
 
 
 def _leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
-    """Paths and values of a saved tree: fields of dataclasses, and their classes as `type`."""
+    # Fields of dataclasses, and their classes as `type`; what is below another value is part of it.
     kind = tree.get("type") if isinstance(tree, dict) else None
     if isinstance(kind, str) and ":" in kind:  # neither a list nor a dict
         for name, item in tree.items():
@@ -196,7 +196,7 @@ def _leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _document(text: Any) -> tuple[list[str], Any]:
-    """The folders and the tree of a saved config."""
+    # The trusted folders of the process that saved it, and the tree.
     try:
         document = json.loads(text)
         folders, tree = document["import_from"], document["config"]
@@ -261,7 +261,7 @@ def _decode_items(path: str, items: Any, passed_over: Sequence[str]) -> Any:
 
 
 def _find_type(path: str, name: Any, passed_over: Sequence[str]) -> Any:
-    """The dataclass of a saved name. Importing runs code, so only trusted modules are imported."""
+    # Importing runs code: only trusted modules are imported.
     if not isinstance(name, str):
         raise ConfigError(f'{path}: expected a class under "type", got {name!r:.80}')
     module_name, _, qualname = name.rpartition(":")
@@ -406,7 +406,6 @@ def _lies_directly_in(name: str, folder: Path) -> bool:
 
 
 def _module_of(path: Path) -> ModuleType:
-    """The module of a Python file, which runs once. Raises ConfigError if it raises anything."""
     # The path makes the name unique: a/config.py and b/config.py can be loaded side by side. A file
     # runs once, so that the classes in it stay the same classes.
     name = f"{_FILE_PREFIX}{path}"
@@ -426,7 +425,7 @@ def _module_of(path: Path) -> ModuleType:
 
 
 def _with_place(path: Path, error: BaseException) -> str:
-    """One line for an error of a config file, with its place in a user's own file."""
+    # The place is in a user's own file, not in ours where a mistake may show first.
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {error.msg}"
     place = own_place(error) or str(path)
@@ -436,7 +435,7 @@ def _with_place(path: Path, error: BaseException) -> str:
 
 
 def _described(error: BaseException) -> str:
-    """The error in one line, with the new name of an unknown field that had another one."""
+    # A field of an earlier version is one that the class does not know today.
     text = " ".join(str(error).split())
     if unknown := re.search(r"unexpected keyword argument '(\w+)'", text):
         renamed = [old for old in RENAMED if old.endswith(f".{unknown[1]}")]

@@ -194,7 +194,7 @@ class Policy:
         return PolicyStep(action, PolicyCarry(output.carry, step_type, key), extras)
 
     def _rows(self, observation: Tree, head: tuple[int, ...]) -> Tree:
-        """Checked observations `[B, *shape]`; `head`: their shape before that of `spec`."""
+        # `[B, *shape]`, from observations whose shape is `head` and then that of `spec`.
         try:
             leaves = self.spec.flatten(observation)
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -277,7 +277,7 @@ def _act(
 
 
 def _require_finite(name: str, array: np.ndarray) -> None:
-    """As in training, where an env server refuses such an observation."""
+    # As in training, where an env server refuses such an observation.
     if array.dtype.kind != "f":
         return
     with np.errstate(over="ignore"):  # a number that float32 cannot hold is infinite to a network

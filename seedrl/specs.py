@@ -163,9 +163,8 @@ class EnvSpec:
             if mine.get(path) != theirs.get(path)
         ]
         if self.action != other.action:
-            lines.append(
-                f"action: expected {_show_action(self.action)}, got {_show_action(other.action)}"
-            )
+            expected, got = show_value(self.action), show_value(other.action)
+            lines.append(f"action: expected {expected}, got {got}")
         if len(lines) > _MOST_LINES:
             lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
         return lines
@@ -184,13 +183,6 @@ def _check_shape(shape: Any, most_elements: int) -> None:
 
 def _show(spec: ArraySpec | None) -> str:
     return "nothing" if spec is None else f"{spec.dtype}{list(spec.shape)}"
-
-
-def _show_action(action: ActionSpec) -> str:
-    if isinstance(action, DiscreteSpec):
-        return f"{action.num_actions} discrete actions"
-    low, high = show_value(list(action.low)), show_value(list(action.high))
-    return f"a box of shape {list(action.shape)} from {low} to {high}"
 
 
 def show_value(value: object) -> str:

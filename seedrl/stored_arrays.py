@@ -132,7 +132,8 @@ def read_large(root: Path, *, prefix: str = "", rows: slice | None = None) -> di
 
 
 def _read_part(root: Path, part: int, prefix: str = "") -> dict[str, np.ndarray]:
-    """The arrays of a part, mapped: a header that claims more than its file has is refused."""
+    # Mapped, not read: numpy refuses a header that claims more than its file has, and the rows of
+    # other hosts stay on disk.
     arrays = {}
     for name, (file, dtype) in json.loads(read_regular(root / _names_of(part))).items():
         if Path(file).name != file:
@@ -163,7 +164,6 @@ def _item_of(name: str) -> str:
 
 
 def _named(tree: Mapping[str, Tree]) -> dict[str, Any]:
-    """The leaves by their paths; numbers become arrays."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(dict(tree))
     named = {
         jax.tree_util.keystr(path, simple=True, separator="/"): (
@@ -176,23 +176,23 @@ def _named(tree: Mapping[str, Tree]) -> dict[str, Any]:
 
 
 def _type_of(array: Any) -> str:
-    """`float32[4, 8]`: equal for arrays that fit each other."""
+    # `float32[4, 8]`: equal for arrays that fit each other.
     return f"{np.dtype(array.dtype)}{[int(size) for size in array.shape]}"
 
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Inside, any error becomes one line: the files may be anybody's, and the parsers orbax's."""
     try:
         yield
+    # Any error: the files may be anybody's, and the parsers are orbax's.
     except Exception as error:
         raise CheckpointError(f"cannot read {path}: {in_one_line(error)}") from error
 
 
 def _handler() -> Any:
-    """Orbax's reader. Of several processes each reads by itself, and waits for no other."""
     import orbax.checkpoint as ocp
 
+    # Of several processes each reads by itself: by default orbax would wait for the others.
     options = ocp.options.MultiprocessingOptions()
     if jax.process_count() > 1:
         own = jax.process_index()
@@ -201,7 +201,7 @@ def _handler() -> Any:
 
 
 def _stored(root: Path, items: Sequence[str]) -> dict[str, Any]:
-    """Objects with the shape and dtype of each array in some items of a checkpoint."""
+    # By name, anything with the shape and dtype that the array has on disk; nothing is read.
     found: dict[str, Any] = {}
     for path in (root / item for item in items if (root / item).is_dir()):
         with _reading(path):
@@ -218,9 +218,9 @@ def _stored(root: Path, items: Sequence[str]) -> dict[str, Any]:
 
 
 def _read(root: Path, wanted: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The arrays of these names, whose shapes and dtypes are those of `_stored`."""
     import orbax.checkpoint as ocp
 
+    # Whoever calls this has compared `wanted` with `_stored`. Empty arrays are not on disk.
     arrays = {
         name: np.zeros(leaf.shape, leaf.dtype)
         for name, leaf in wanted.items()

@@ -159,14 +159,14 @@ def _unknown(word: str, known: Collection[str]) -> str:
 
 
 def _positive(name: str, known: Mapping[str, Flag]) -> str:
-    """`--checkpoint.replay` for `--checkpoint.no-replay`."""
+    # `--checkpoint.replay` for `--checkpoint.no-replay`
     section, dot, last = name.removeprefix("--").rpartition(".")
     positive = f"--{section}{dot}{last.removeprefix('no-')}"
     return positive if positive in known and known[positive].kind is bool else name
 
 
 def _value(word: str, name: str, flag: Flag, left: list[str]) -> Any:
-    """The value of the flag in `word`; takes its words from the front of `left`."""
+    # The value may follow as words, which are taken from the front of `left`.
     _, equals, text = word.partition("=")
     if flag.kind is bool:
         if equals or (left and left[0].lower() in ("true", "false")):
@@ -185,7 +185,7 @@ def _value(word: str, name: str, flag: Flag, left: list[str]) -> Any:
 
 
 def _parts(hint: Any) -> tuple[Any, bool, bool]:
-    """The type of one word, whether there may be any number of them, whether None is possible."""
+    # The type of one word, whether there may be any number of them, whether None is possible.
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     kind = next((each for each in kinds if each is not type(None)), type(None))
     items = get_args(kind)
@@ -194,7 +194,6 @@ def _parts(hint: Any) -> tuple[Any, bool, bool]:
 
 
 def _converted(name: str, hint: Any, words: Sequence[str]) -> Any:
-    """The value of a type in these words. Raises ConfigError if they do not fit."""
     kind, is_many, is_optional = _parts(hint)
     if is_optional and [word.lower() for word in words] == ["none"]:
         return None
@@ -213,7 +212,7 @@ def _converted(name: str, hint: Any, words: Sequence[str]) -> Any:
 
 
 def _of_kind(kind: Any, text: str) -> Any:
-    """Raises ValueError for a word that does not fit."""
+    # A word that does not fit raises ValueError.
     if get_origin(kind) is Literal:
         choices = [str(choice) for choice in get_args(kind)]
         return get_args(kind)[choices.index(text)]

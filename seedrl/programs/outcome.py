@@ -67,7 +67,7 @@ def exit_code(command: Callable[[], int], *, prog: str) -> int:
 
 
 def _described(error: Exception) -> tuple[str, ExitCode]:
-    """The line and exit code of an error; no line for a defect of ours."""
+    # No line for a defect of ours, of which the traceback is printed.
     if isinstance(error, UserError):
         return str(error), error.exit_code
     if isinstance(error, ImportError) and (missing := extras.describe(error)):

@@ -37,7 +37,7 @@ def test_every_difference_gets_its_line() -> None:
         "observation.z.1.a: expected float32[], got nothing",
         "observation.z.1.b: expected uint8[84, 84], got nothing",
         "observation.d: expected nothing, got float32[]",
-        "action: expected 4 discrete actions, got 5 discrete actions",
+        "action: expected DiscreteSpec(num_actions=4), got DiscreteSpec(num_actions=5)",
     ]
     assert _SPEC.difference(_SPEC) == []
 

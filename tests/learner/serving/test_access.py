@@ -1,14 +1,235 @@
-"""The address of a learner: a private socket by default, held by a lock."""
+"""The way to a learner: its address, and who gets in, against the real service over real gRPC."""
 
+import contextlib
+import dataclasses
+import datetime
 import os
+import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from learner.cli.certificates import make
+from learner.report.env_servers import EnvServerRegistry
 from learner.serving.access import lock_address, private_address
+from learner.serving.batching import free_running
+from learner.serving.core import Serving
+from learner.serving.hub import Hub
+from learner.serving.leases import SlotTable
+from learner.serving.server import Service
+from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.errors import AddressInUseError, ConfigError
+from seedrl.wire import contract, seedrl_pb2
+from seedrl.wire.channel import LearnerConnection
+from seedrl.wire.credentials import Certificates, read_token, tls_advice
+from tests.patience import SECONDS
+
+_DAY = datetime.timedelta(days=1)
+_EXPIRED = datetime.timedelta(seconds=-60)
+
+
+class _Said:
+    """Everything that a learner's user reads."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def report(self, kind: str, text: str, **fields: object) -> None:
+        self.lines.append(f"{kind} {text} {fields}")
+
+
+class _Site(NamedTuple):
+    """Two authorities, files that have expired, and learners that ask for what they make."""
+
+    folder: Path
+    said: _Said
+    tls: Service
+    plain: Service
+    expired: Service
+
+
+def _service(said: _Said, config: ServingConfig) -> Service:
+    slots = SlotTable(training=4, evaluation=0, seed=3)
+    serving = Serving(slots, page_steps=2, rule=free_running(0.005))
+    hub = Hub(serving, EnvironmentConfig(id="Some-v0"), registry=EnvServerRegistry(said))
+    service = Service(hub, config)
+    service.start()
+    return service
+
+
+def _of_server(folder: Path) -> dict[str, str]:
+    names = {"certificate": "learner.pem", "private_key": "learner.key"}
+    return {field: str(folder / name) for field, name in names.items()}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Site]:
+    folder, said = tmp_path_factory.mktemp("site"), _Said()
+    for name in ("own", "other"):
+        (folder / name).mkdir()
+        make(folder / name, (), _DAY)
+    shutil.copytree(folder / "own", folder / "expired")
+    make(folder / "expired", (), _EXPIRED)
+    own = folder / "own"
+    base = ServingConfig(
+        bind="127.0.0.1:0",
+        training_slots=4,
+        evaluation_slots=0,
+        token_file=str(own / "token"),
+    )
+    tls = dataclasses.replace(base, authority=str(own / "ca.pem"), **_of_server(own))
+    expired = dataclasses.replace(base, **_of_server(folder / "expired"))
+    services = [_service(said, config) for config in (tls, base, expired)]
+    yield _Site(folder, said, *services)
+    for service in services:
+        service.stop(grace_seconds=0.0)
+
+
+def _credentials(own: Path | None, authority: Path) -> grpc.ChannelCredentials | None:
+    pair = (own / "env_server.pem", own / "env_server.key") if own else (None, None)
+    return Certificates(*pair, authority / "ca.pem").of_client()
+
+
+def _hello(*sent: seedrl_pb2.Sent) -> seedrl_pb2.FromEnvServer:
+    hello = seedrl_pb2.Hello(major=contract.MAJOR, num_envs=2, host="h", pid=7, sent=sent)
+    return seedrl_pb2.FromEnvServer(hello=hello)
+
+
+@contextlib.contextmanager
+def _connection(
+    service: Service, token: str, credentials: grpc.ChannelCredentials | None
+) -> Iterator[LearnerConnection]:
+    with LearnerConnection(
+        service.address.replace("127.0.0.1", "localhost"),
+        max_message_bytes=2**16,
+        local_link=False,
+        token=token,
+        credentials=credentials,
+    ) as connection:
+        yield connection
+
+
+def _refused(
+    service: Service,
+    token: str,
+    credentials: grpc.ChannelCredentials | None,
+    hello: seedrl_pb2.FromEnvServer,
+) -> tuple[grpc.StatusCode, str]:
+    with _connection(service, token, credentials) as connection:
+        connection.put(hello)
+        with pytest.raises(grpc.RpcError) as failure:
+            next(connection.messages())
+    return failure.value.code(), failure.value.details()
+
+
+# Each: whose certificate, which authority, whose token; what the env server's user hears.
+_UNAUTHENTICATED = "expected the learner's token; start the env server with --token-file"
+_MATRIX = {
+    "no token": ("own", "own", "", "token"),
+    "wrong token": ("own", "own", "other", "token"),
+    "no certificate": (None, "own", "own", "--certificate"),
+    "expired certificate": ("expired", "own", "own", "--certificate"),
+    "certificate of another authority": ("other", "own", "own", "--certificate"),
+    "learner of another authority": ("other", "other", "own", "--authority"),
+}
+
+
+def _token(site: _Site, of: str) -> str:
+    return read_token(site.folder / of / "token") if of else ""
+
+
+@pytest.mark.parametrize("case", _MATRIX)
+def test_without_the_right_token_and_certificate_nobody_gets_in(site: _Site, case: str) -> None:
+    own, authority, token, heard = _MATRIX[case]
+    credentials = _credentials(own and site.folder / own, site.folder / authority)
+    code, details = _refused(site.tls, _token(site, token), credentials, _hello())
+    _check_refused(code, details, heard)
+    _check_nobody_is_there(site)
+
+
+def test_without_tls_nobody_gets_into_a_port_that_speaks_it(site: _Site) -> None:
+    code, details = _refused(site.tls, _token(site, "own"), None, _hello())
+    _check_refused(code, details, "does the learner speak it")
+    _check_nobody_is_there(site)
+
+
+def test_a_stolen_lease_key_or_a_replayed_hello_is_worth_nothing_without_the_token(
+    site: _Site,
+) -> None:
+    with _connection(site.plain, _token(site, "own"), None) as owner:
+        hello = _hello()
+        owner.put(hello)
+        key = next(owner.messages()).assign.lease
+        stolen = _hello(seedrl_pb2.Sent(lease=key, num_envs=2, steps=5))
+        for sent in (stolen, hello):
+            for token in ("", _token(site, "other"), f"{_token(site, 'own')}x"):
+                code, details = _refused(site.plain, token, None, sent)
+                assert (code, details) == (grpc.StatusCode.UNAUTHENTICATED, _UNAUTHENTICATED)
+        assert len(site.plain.hub.connections()) == 1
+        assert site.plain.hub.ledger().get("disputed", 0) == 0
+        assert str(key) not in "".join(site.said.lines)
+    assert site.plain.hub.wait_until(lambda: site.plain.hub.num_free == 4, SECONDS)
+
+
+def test_who_has_both_gets_in(site: _Site) -> None:
+    credentials = _credentials(site.folder / "own", site.folder / "own")
+    with _connection(site.tls, _token(site, "own"), credentials) as connection:
+        connection.put(_hello())
+        assert len(next(connection.messages()).assign.groups) == 1
+    assert site.tls.hub.wait_until(lambda: site.tls.hub.num_free == 4, SECONDS)
+
+
+def _check_refused(code: grpc.StatusCode, details: str, heard: str) -> None:
+    if heard == "token":
+        assert (code, details) == (grpc.StatusCode.UNAUTHENTICATED, _UNAUTHENTICATED)
+        return
+    assert code is grpc.StatusCode.UNAVAILABLE
+    advice = tls_advice(details)
+    assert "TLS" in advice and heard in advice
+
+
+def _check_nobody_is_there(site: _Site) -> None:
+    for service in (site.tls, site.plain, site.expired):
+        assert service.hub.num_free == 4
+        assert not service.hub.connections()
+        assert not any(service.hub.ledger().values())
+    said = "".join(site.said.lines)
+    for name in ("own", "other", "expired"):
+        assert _token(site, name) not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "token", "code"),
+    [
+        ("", "own", grpc.StatusCode.OK),
+        ("seedrl.wire.Learner", "own", grpc.StatusCode.OK),
+        ("other", "own", grpc.StatusCode.NOT_FOUND),
+        ("", "", grpc.StatusCode.UNAUTHENTICATED),
+    ],
+)
+def test_health_checks_of_grpc_are_answered_with_the_token(
+    site: _Site, name: str, token: str, code: grpc.StatusCode
+) -> None:
+    metadata = [("authorization", f"Bearer {_token(site, token)}")]
+    found = grpc.StatusCode.OK
+    with grpc.insecure_channel(site.plain.address) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        request = health_pb2.HealthCheckRequest(service=name)
+        try:
+            answer = stub.Check(request, metadata=metadata, timeout=SECONDS)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        except grpc.RpcError as error:
+            found = error.code()
+    assert found is code
+
+
+# --- the address ---
 
 
 @pytest.fixture

@@ -197,21 +197,6 @@ def test_an_env_server_is_sent_away_for_slots_that_stay_idle() -> None:
     assert again.outbox.empty()
 
 
-def test_the_first_env_server_fixes_the_spec_and_others_are_refused() -> None:
-    hub = _hub(2)
-    first, second = _greet(hub, num_envs=1), _greet(hub, num_envs=1)
-    for connection in (first, second):
-        _assigned(connection)
-    assert not hub.wait_for_env_server(0.0)
-    _ready(first)
-    assert (hub.wait_for_spec(0.0), hub.wait_for_env_server(0.0)) == (SPEC, True)
-    other = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(2))
-    _ready(second, other)
-    item = second.outbox.get_nowait()
-    assert isinstance(item, EndError) and item.is_refusal
-    assert hub.spec == SPEC and first.outbox.empty()
-
-
 def test_each_inference_device_gets_the_batches_of_its_own_slots() -> None:
     hub = _hub(2, num_devices=2)
     stream, _ = _join(hub, num_envs=6)

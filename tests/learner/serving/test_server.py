@@ -361,67 +361,6 @@ def _step_on(service: Service, client: Client, num_steps: int) -> None:
         client.receive()
 
 
-def _sent(client: Client, steps: int) -> list[Sent]:
-    """What `client` would report if it had played only that."""
-    size = len(client.groups[0].slots)
-    return [Sent(lease=client.lease, num_envs=size, steps=steps, answered=steps)]
-
-
-def test_env_servers_that_outlive_a_learner_are_new_to_the_next_one(tmp_path: Path) -> None:
-    bind = f"unix:{tmp_path}/socket"
-    first = service_at(bind, evaluation=0)
-    first.start()
-    reports = []
-    for steps in (1, 2, 3, 4):
-        client = Client(first.address).shake_hands(num_envs=1)
-        _step_on(first, client, steps)
-        reports.append((_sent(client, steps), client))
-    for _, client in reports:
-        client.leave()
-    first.stop(grace_seconds=0.0)
-
-    # A new run with the same seed on the same address; they return in another order.
-    second = service_at(bind, evaluation=0)
-    second.start()
-    clients = [
-        Client(second.address).shake_hands(num_envs=1, sent=sent) for sent, _ in reversed(reports)
-    ]
-    for client in clients:
-        _step_on(second, client, num_steps=2)
-    assert "sent" not in second.hub.ledger()
-    for client in clients:
-        client.leave()
-    wait_until_free(second, 4)
-    with Client(second.address) as heir:
-        heir.shake_hands(num_envs=1, sent=[sent for each in clients for sent in _sent(each, 2)])
-    ledger = second.hub.ledger()
-    assert (ledger["sent"], ledger["seen"], ledger.get("disputed", 0)) == (8, 8, 0)
-    assert residues(ledger, ALWAYS) == []
-    second.stop(grace_seconds=0.0)
-
-
-def test_a_false_report_ends_its_own_connection_and_is_counted(unix_service: Service) -> None:
-    service = unix_service
-    with Client(service.address) as bystander, Client(service.address) as liar:
-        bystander.shake_hands(num_envs=2)
-        liar.shake_hands(num_envs=2)
-        _step_on(service, liar, num_steps=3)
-        report = _sent(liar, 2**63)
-        liar.leave()
-        wait_until_free(service, 4)
-        with Client(service.address) as again:
-            code, details = _play(again, [hello(sent=report)])
-        assert code is INVALID and "h:7" in details
-        _step_on(service, bystander, num_steps=2)
-        ledger = service.hub.ledger()
-        assert ledger["disputed"] == 3 * len(liar.groups[0].slots)
-        assert residues(ledger, ALWAYS) == []
-        # A dispute counts once: the connection after that is admitted.
-        with Client(service.address) as reformed:
-            reformed.shake_hands(sent=report)
-            wait_for(service, lambda: len(service.hub.connections()) == 2)
-
-
 def test_who_guesses_a_lease_ends_nobody(unix_service: Service) -> None:
     service = unix_service
     with Client(service.address) as victim, Client(service.address) as attacker:

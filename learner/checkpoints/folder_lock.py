@@ -35,17 +35,15 @@ def check_free(folder: Path) -> None:
     The learner takes the lock later. To look before spares env servers that could not even open
     their files in the folder.
     """
-    if _is_locked(folder):
+    if is_locked(folder):
         raise _in_use(folder)
 
 
-def is_abandoned(folder: Path) -> bool:
-    """True if no process of this machine has the folder that a learner has used."""
-    return _is_locked(folder) is False
+def is_locked(folder: Path) -> bool | None:
+    """Whether a process of this machine uses the folder; None if that cannot be known.
 
-
-def _is_locked(folder: Path) -> bool | None:
-    """None if that cannot be known: the lock is another user's, or there is none."""
+    Then the lock is another user's, or no learner has ever used it.
+    """
     with contextlib.suppress(OSError):
         descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK)
         try:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from learner.checkpoints.folder_lock import is_abandoned
+from learner.checkpoints.folder_lock import is_locked
 from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.report.json_lines import LineReader, parsed, replace_file
 from learner.report.status import ERROR, FAILED, FRESH_SECONDS, STOPPED, EvaluationStatus
@@ -59,7 +59,7 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     is_alive = (time.time() if now is None else now) - _number(
         shown, "time_seconds"
     ) < FRESH_SECONDS
-    is_alive &= shown.get("host") != socket.gethostname() or not is_abandoned(folder)
+    is_alive &= shown.get("host") != socket.gethostname() or is_locked(folder) is not False
     state, reason = _state(shown, is_alive=is_alive)
     return RunRecord(
         folder=folder,

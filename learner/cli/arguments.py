@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
@@ -32,10 +32,8 @@ _SHORT = {
 }
 # The fields that most users set, in the order of what they do with them.
 _COMMON = (
-    *("--seed", "--environment.id", "--environment.arguments", "--learning.total-steps"),
-    *("--learning.batch-sequences", "--evaluation.target-return", "--serving.training-slots"),
-    *("--serving.evaluation-slots", "--replay.capacity-steps", "--replay.ratio"),
-    *("--checkpoint.interval-seconds", "--agent.learning-rate"),
+    *("--seed", "--environment.id", "--learning.total-steps", "--evaluation.target-return"),
+    *("--serving.training-slots", "--replay.ratio", "--agent.learning-rate"),
 )
 
 
@@ -45,17 +43,10 @@ def require_file(flag: str, path: Path | None) -> None:
         raise ConfigError(f"{flag}: expected a file in an existing folder, got {path}")
 
 
-def table(rows: Sequence[Sequence[str]], right: Collection[str] = ()) -> list[str]:
-    """The lines of a table whose first row has the names; columns of `right` are aligned there."""
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    columns = [(width, name in right) for width, name in zip(widths, rows[0], strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if is_right else cell.ljust(width)
-            for cell, (width, is_right) in zip(row, columns, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def require_at_least(options: Any, **least: int) -> None:
@@ -158,10 +149,9 @@ def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:
 
 def _print_help(options: type, config: Config, prog: str) -> NoReturn:
     # Without a prefix of their own: all flags are on one page.
-    kinds = {"options": options, "config": Config}
-    defaults = {"options": dataclasses.field(), "config": dataclasses.field(default=config)}
+    here = tyro.conf.arg(name="")
     parts: Any = [
-        (name, Annotated[kind, tyro.conf.arg(name="")], defaults[name])
-        for name, kind in kinds.items()
+        ("options", Annotated[options, here]),
+        ("config", Annotated[Config, here], dataclasses.field(default=config)),
     ]
     print_help(dataclasses.make_dataclass("CommandLine", parts), prog)

@@ -17,7 +17,6 @@ from seedrl.programs.command_line import read
 from seedrl.run_files import find_runs
 
 _COLUMNS = ("run", "config", "seed", "state", "steps", "last", "best", "why")
-_NUMBERS = ("seed", "steps", "last", "best")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +90,7 @@ def runs(argv: Sequence[str]) -> int:
             print(json.dumps({**record._asdict(), "folder": str(record.folder)}))
     elif records:
         cells = (_cells(record, options.folder) for record in records)
-        print(*table([_COLUMNS, *cells], right=_NUMBERS), sep="\n")
+        print(*table([_COLUMNS, *cells]), sep="\n")
     else:
         print(f"no runs in {options.folder}")
     return ExitCode.OK

@@ -1,12 +1,8 @@
 """Metrics of a run: collected from all threads, written once per interval.
 
 A line of `metrics.jsonl` is a JSON object with `kind`, `time_seconds` (Unix time) and
-`elapsed_seconds` (of the run); numbers that are not finite are null. The table of `metric_table`
-lists the names in the line of an interval, whose kind is `metrics`, and other kinds of lines.
-
-After a resume the lines continue below those of the earlier process; counts and
-`elapsed_seconds` continue from the checkpoint. Later lines remain, so these and `env_steps` may
-step back once; TensorBoard hides those lines.
+`elapsed_seconds` (of the run); `metric_table` lists the others. After a resume counts and time
+continue from the checkpoint below the lines of the earlier process, so `env_steps` may step back.
 """
 
 import logging

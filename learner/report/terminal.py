@@ -19,7 +19,6 @@ from learner.report.output import TolerantStream
 from learner.report.status import EvaluationStatus, Status
 from seedrl.agents.metric_meanings import TELLING
 
-_STAY = ("return/training",)
 _MOST_OWN = 3
 _SIGNIFICANT = 4
 _LARGE = 1e9
@@ -48,8 +47,9 @@ CELLS: dict[str, dict[str, str]] = {
 }
 
 
-def rows(status: Status, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+def rows(status: Status) -> Iterator[tuple[str, str]]:
     """The panel's rows: label and text."""
+    metrics = status.metrics
     yield "progress", _progress(status, metrics)
     yield "return", "   ".join(_returns(status, metrics))
     yield "env servers", _env_servers(status)
@@ -203,13 +203,12 @@ def binding(metrics: Mapping[str, float]) -> str:
 class Progress:
     """Shows a run: a live panel on a terminal, else one line for each interval of metrics.
 
-    Its methods may be called by any thread. Returns stay until an episode ends again.
+    The status writer's thread calls `look` and `show`, the main thread `update` and `log`.
     """
 
     def __init__(self, console: Console | None = None):
         self._console = console if console is not None else _console(sys.stderr)
-        self._lock = threading.Lock()  # guards the three below
-        self._metrics: dict[str, float] = {}
+        self._lock = threading.Lock()  # guards the two below
         self._status: Status | None = None
         self._live: Live | None = None
         if self._console.is_terminal:
@@ -225,14 +224,14 @@ class Progress:
                 self._live.update(self._panel(), refresh=True)
 
     def update(self, metrics: Mapping[str, float]) -> None:
-        """Takes the metrics of an interval, and shows them."""
+        """Takes the metrics of an interval; the panel shows them with the next status."""
         with self._lock:
-            seen = {name: value for name, value in self._metrics.items() if name in _STAY}
-            self._metrics = {**seen, **metrics}
             if self._live is not None:
-                self._live.update(self._panel())
                 return
-            text = line(self._metrics, self._status)
+            # Of an interval without an episode, the returns are those of the one before.
+            known = {} if self._status is None else self._status.metrics
+            stay = {name: value for name, value in known.items() if name == "return/training"}
+            text = line({**stay, **metrics}, self._status)
         self.log(f"{duration(metrics.get('elapsed_seconds', 0.0))}  {text}")
 
     def show(self, event: Event) -> None:
@@ -255,7 +254,7 @@ class Progress:
         if status is None:
             return Panel("starting", title="seedrl", expand=False)
         table = Table.grid(padding=(0, 3))
-        for row in rows(status, self._metrics):
+        for row in rows(status):
             table.add_row(*row)
         title = f"{status.config} · {duration(status.elapsed_seconds)} · {status.state}"
         return Panel(table, title=title, expand=False)

@@ -39,7 +39,7 @@ def application(folder: Path) -> Starlette:
             Route("/stream", _stream),
             Mount("/", StaticFiles(directory=_PAGE, html=True)),
         ],
-        middleware=[Middleware(_Guard)],
+        middleware=[Middleware(_guarded)],
     )
     app.state.folder = folder
     return app
@@ -61,16 +61,10 @@ def is_allowed_host(header: str) -> bool:
     return True
 
 
-class _Guard:
+def _guarded(inside: ASGIApp) -> ASGIApp:
     """Refuses requests for another host, and adds the headers of every answer."""
 
-    def __init__(self, app: ASGIApp):
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await self._app(scope, receive, send)
-
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 extra = [(key.lower().encode(), text.encode()) for key, text in _HEADERS.items()]
@@ -78,10 +72,12 @@ class _Guard:
             await send(message)
 
         host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-        app: ASGIApp = self._app
-        if not is_allowed_host(host):
-            app = PlainTextResponse("unknown host: use the address", status_code=421)
-        return await app(scope, receive, with_headers)
+        if is_allowed_host(host):
+            return await inside(scope, receive, with_headers)
+        refusal = PlainTextResponse("unknown host: use the address", status_code=421)
+        return await refusal(scope, receive, with_headers)
+
+    return app
 
 
 async def _words(request: Request) -> Response:

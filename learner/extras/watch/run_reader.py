@@ -126,18 +126,16 @@ class RunReader:
 
 def facts(config: Mapping[str, Any]) -> Json:
     """The part of a run's `config.json` that a list of runs shows."""
-    fields = config.get("config", {})
 
     def at(*path: str) -> Any:
-        value: Any = fields
-        for name in path:
+        value: Any = config
+        for name in ("config", *path):
             value = value.get(name) if isinstance(value, dict) else None
         return value
 
-    kind = str(at("agent", "type") or "").rpartition(":")[2].removesuffix("Config")
     return {
         "environment": at("environment", "id"),
-        "agent": kind,
+        "agent": str(at("agent", "type") or "").rpartition(":")[2].removesuffix("Config"),
         "seed": at("seed"),
         "total_steps": at("learning", "total_steps"),
         "target_return": at("evaluation", "target_return"),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learner.checkpoints.folder_lock import check_free, is_abandoned
+from learner.checkpoints.folder_lock import check_free, is_locked
 from learner.checkpoints.run_folder import RunFolder
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
@@ -27,16 +27,16 @@ def _save(folder: RunFolder, step: int, meta: dict[str, Any] = META) -> Path:
 
 
 def test_a_second_learner_is_kept_out_until_the_first_is_gone(tmp_path: Path) -> None:
-    assert not is_abandoned(tmp_path / "run")  # nobody has ever used it
+    assert is_locked(tmp_path / "run") is None  # nobody has ever used it
     check_free(tmp_path / "run")
     first = RunFolder(tmp_path / "run")
     for use in (RunFolder, check_free):
         with pytest.raises(AddressInUseError) as caught:
             use(tmp_path / "run")
         assert f"{tmp_path}/run" in str(caught.value)
-    assert not is_abandoned(tmp_path / "run")
+    assert is_locked(tmp_path / "run")
     first.close()
-    assert is_abandoned(tmp_path / "run")
+    assert is_locked(tmp_path / "run") is False
     RunFolder(tmp_path / "run").close()
 
 

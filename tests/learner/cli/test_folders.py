@@ -9,15 +9,8 @@ import numpy as np
 import pytest
 
 from learner.checkpoints.restoring import digests, stored
-from learner.cli.arguments import table
 from learner.cli.main import main
 from seedrl import checkpoints, policy
-
-
-def test_a_table_aligns_numbers() -> None:
-    rows = [("run", "steps", "why"), ("one", "123,456", "confirmed"), ("sweep/2", "0", "")]
-    lines = ["run        steps  why", "one      123,456  confirmed", "sweep/2        0"]
-    assert table(rows, right=("steps",)) == lines
 
 
 def test_runs_are_listed_as_text_or_as_json(

@@ -63,6 +63,7 @@ STATUS = Status(
     best_evaluation=played(1.0, 9_000),
     env_steps_per_second=700.0,
     updates_per_second=5.0,
+    metrics=METRICS,
     training_slots=Slots(total=32, live=32, waiting=4),
     evaluation_slots=Slots(total=100, live=100, hung=2),
     env_servers=(
@@ -74,7 +75,7 @@ STATUS = Status(
 
 
 def test_the_panel_shows_pace_returns_env_servers_and_the_bottleneck() -> None:
-    assert dict(rows(STATUS, METRICS)) == {
+    assert dict(rows(STATUS)) == {
         "progress": "12,345 of 50,000 steps (25%)   700/s   0:00:55 left",
         "return": "training 0.953   evaluation 0.700   best 1.000 at 9,000 steps   target 0.95",
         "env servers": "2 with 132 environments   32 of 32 train   100 of 100 evaluate   "
@@ -140,7 +141,6 @@ def test_a_terminal_shows_a_panel_that_stays_at_the_end() -> None:
     out = console(terminal=True)
     progress = Progress(out)
     progress.look(STATUS)
-    progress.update(METRICS)
     progress.log("a line above")
     progress.close()
     progress.close()

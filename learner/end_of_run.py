@@ -93,10 +93,8 @@ def why(
     stopped_by: str = "",
     is_confirming: bool = False,
 ) -> str:
-    """Why the run is over, in words for its user; `end` is None if an exception ended it.
-
-    `is_confirming`: a confirmation of the target was being played.
-    """
+    """Why the run is over, in words for its user; `end` is None if an exception ended it."""
+    # `is_confirming`: a confirmation of the target was being played.
     if end is EndOfRun.STOPPED:
         is_failure = stopped_by.startswith(ENV_SERVERS_FAILED)
         return stopped_by if is_failure else f"{STOPPED} {stopped_by}"
@@ -117,10 +115,9 @@ _OWN = (EndOfRun.MISTAKE, EndOfRun.FAILED)
 
 
 class SharedEnd:
-    """Brings the end that this host has come to before the others. Used by the main thread.
+    """Brings the end that this host has come to before the others. Used by the main thread."""
 
-    Alone it is over at once.
-    """
+    # Alone it is over at once.
 
     def __init__(self, hosts: Hosts):
         self._hosts = hosts

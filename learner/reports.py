@@ -51,10 +51,9 @@ _logger = logging.getLogger(__name__)
 
 
 class ProgressReporter:
-    """Turns what a session's counters show into events. Used by the main thread.
+    """Turns what a session's counters show into events. Used by the main thread."""
 
-    The acting and the learning thread only raise the counters; nothing here is called by them.
-    """
+    # The acting and the learning thread only raise the counters; nothing here is called by them.
 
     def __init__(
         self,
@@ -66,10 +65,8 @@ class ProgressReporter:
         *,
         compiling_since: float | None = None,
     ):
-        """Starts with a session that is compiling, since now if `compiling_since` is None.
-
-        `earlier`: rounds of all sessions before this one, see `run_records.played_rounds`.
-        """
+        """Starts with a session that is compiling, since now if `compiling_since` is None."""
+        # `earlier`: rounds of all sessions before this one, see `run_records.played_rounds`.
         self._target = config.evaluation.target_return
         self._max_skipped = config.learning.max_skipped_updates
         self._session = session
@@ -192,11 +189,10 @@ class ProgressReporter:
 
 
 class StatusWriter:
-    """Writes `status.json` once a second, and events as soon as they happen. Owns a thread.
+    """Writes `status.json` once a second, and events as soon as they happen. Owns a thread."""
 
-    The main thread sets the public attributes, each by one assignment, and closes this; the thread
-    only reads them. An error here is logged, and never ends the run.
-    """
+    # The main thread sets the public attributes, each by one assignment, and closes this; the
+    # thread only reads them. An error here is logged, and never ends the run.
 
     def __init__(
         self,
@@ -418,10 +414,8 @@ class Reports(NamedTuple):
     live: StatusWriter
 
     def starts_from(self, start: StartFrom, replay: str = "") -> None:
-        """Reports the checkpoint that the run continues from, or whose parameters it takes over.
-
-        `replay`: what happens to the saved replay, unless that is only restored.
-        """
+        """Reports the checkpoint that the run continues from, or whose parameters it takes over."""
+        # `replay`: what happens to the saved replay, unless that is only restored.
         found = start.checkpoint or start.initial
         if found is None:
             return
@@ -469,10 +463,8 @@ class Reports(NamedTuple):
         self.events.report("ended", f"the run ends: {shown}", reason=reason)
 
     def draw_curve(self, config: Config, folder: RunFolder, seconds: float) -> None:
-        """Draws the learning curve, if the run is configured to; that may take `seconds`.
-
-        All is saved by then: a full disk or a busy machine costs the picture only.
-        """
+        """Draws the learning curve, if the run is configured to; that may take `seconds`."""
+        # All is saved by then: a full disk or a busy machine costs the picture only.
         if not config.logging.learning_curve:
             return
         reason = draw_within(
@@ -490,10 +482,8 @@ class Reports(NamedTuple):
 def open_reports(
     config: Config, name: str, folder: RunFolder, checkpoint: Checkpoint | None
 ) -> Iterator[Reports]:
-    """Opens the reports on a run called `name`; those of a resumed run continue where it was saved.
-
-    Without a checkpoint, earlier attempts in the folder do not count.
-    """
+    """Opens the reports on a run called `name`; of a resumed run they continue."""
+    # Without a checkpoint, earlier attempts in the folder do not count.
     env_steps, totals = 0, dict[str, float]()
     if checkpoint is not None:
         env_steps, totals = int(checkpoint.meta["env_steps"]), checkpoint.meta["totals"]

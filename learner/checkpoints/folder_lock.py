@@ -30,20 +30,16 @@ def lock(folder: Path) -> int:
 
 
 def check_free(folder: Path) -> None:
-    """Raises AddressInUseError if a learner is using the folder, which need not be there.
-
-    The learner takes the lock later. To look before spares env servers that could not even open
-    their files in the folder.
-    """
+    """Raises AddressInUseError if a learner is using the folder, which need not be there."""
+    # The learner takes the lock later. To look before spares env servers that could not even open
+    # their files in the folder.
     if is_locked(folder):
         raise _in_use(folder)
 
 
 def is_locked(folder: Path) -> bool | None:
-    """Whether a process of this machine uses the folder; None if that cannot be known.
-
-    Then the lock is another user's, or no learner has ever used it.
-    """
+    """Whether a process of this machine uses the folder; None if that cannot be known."""
+    # Then the lock is another user's, or no learner has ever used it.
     with contextlib.suppress(OSError):
         descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK)
         try:

@@ -21,13 +21,12 @@ _logger = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Writes batches to a recording as they are answered. Owned by the thread that acts.
+    """Writes batches to a recording as they are answered. Owned by the thread that acts."""
 
-    What is there already and arrives again, as in a run that is resumed and played its own
-    recording, stays as it is, so that it may be read at the same time; from the first difference on
-    it is replaced. Where a stream is cut, the recording ends; the run does not. A disk that
-    takes no more ends the run, which is resumed with its recording.
-    """
+    # What is there already and arrives again, as in a run that is resumed and played its own
+    # recording, stays as it is, so that it may be read at the same time; from the first difference
+    # on it is replaced. Where a stream is cut, the recording ends; the run does not. A disk that
+    # takes no more ends the run, which is resumed with its recording.
 
     def __init__(self, path: Path, spec: EnvSpec, *, num_slots: int, position: int):
         """`position`: number of the first batch to be recorded.

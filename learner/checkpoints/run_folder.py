@@ -69,11 +69,9 @@ class RunFolder:
             return None
 
     def best_to_beat(self) -> Checkpoint | None:
-        """What the next score must exceed to be saved; another attempt's does not count.
-
-        A session that was killed before its first checkpoint may leave only its best parameters:
-        they are kept although nothing can be resumed.
-        """
+        """What the next score must exceed to be saved; another attempt's does not count."""
+        # A session that was killed before its first checkpoint may leave only its best parameters:
+        # they are kept although nothing can be resumed.
         return None if self.is_begun_anew else self.best()
 
     def record_config(self, config: Config) -> None:
@@ -94,10 +92,8 @@ class RunFolder:
 
 
 def _require_sound(checkpoint: Checkpoint) -> None:
-    """Raises CheckpointError for records with which a run could not go on; they may be anybody's.
-
-    A limiter that has counted more steps than the run has taken makes acting wait for ever.
-    """
+    """Raises CheckpointError for records with which a run could not go on."""
+    # They may be anybody's: a limiter that has counted more steps than the run has taken makes acting wait for ever.
     meta = checkpoint.meta
     limiter = meta.get("limiter", {})
     try:

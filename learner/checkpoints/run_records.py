@@ -45,10 +45,8 @@ class RunRecord(NamedTuple):
 
 
 def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
-    """What is known of a run; files that are missing or torn tell nothing.
-
-    `now`: Unix time, by default the present.
-    """
+    """What is known of a run; files that are missing or torn tell nothing."""
+    # `now`: Unix time, by default the present.
     shown, config = _json(folder / run_files.STATUS), _json(folder / run_files.CONFIG).get("config")
     config = config if isinstance(config, dict) else {}
     environment = config.get("environment")
@@ -75,11 +73,9 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
 
 
 def played_rounds(path: Path) -> list[EvaluationStatus]:
-    """The rounds of evaluation of all sessions of a run, oldest first, for the last and the best.
-
-    Those count, too, which were played by parameters that a killed session has not saved: the best
-    ones are saved at once. Rounds before `--resume never` are of another attempt.
-    """
+    """The rounds of evaluation of all sessions of a run, oldest first."""
+    # Those count, too, which were played by parameters that a killed session has not saved: the
+    # best ones are saved at once. Rounds before `--resume never` are of another attempt.
     rounds: list[EvaluationStatus] = []
     for line in _lines(path, b"evaluation", b"session"):
         if line["kind"] == "session":
@@ -90,11 +86,10 @@ def played_rounds(path: Path) -> list[EvaluationStatus]:
 
 
 class FinalScore(NamedTuple):
-    """A round that was played after a run, by its last parameters.
+    """A round that was played after a run, by its last parameters."""
 
-    A score that decided on something, such as which parameters are the best or whether the run may
-    end, is too high on average; this one did not.
-    """
+    # A score that decided on something, such as which parameters are the best or whether the run
+    # may end, is too high on average; this one did not.
 
     mean: float
     episodes: int

@@ -39,11 +39,11 @@ class Best(NamedTuple):
 
 
 class Saver:
-    """Decides when to save, and writes snapshots in the background, one at a time.
+    """Decides when to save, and writes snapshots in the background, one at a time."""
 
-    The main thread owns it. A save's thread alone writes below `checkpoints`, and sets `_failures`
-    and `_best_return`; the main thread reads them, or joins that thread before it starts the next.
-    """
+    # The main thread owns it. A save's thread alone writes below `checkpoints`, and sets
+    # `_failures` and `_best_return`; the main thread reads them, or joins that thread before it
+    # starts the next.
 
     def __init__(
         self,
@@ -58,13 +58,11 @@ class Saver:
         shared: SharedSave | None = None,
         after: Callable[[], object] | None = None,
     ):
-        """Keeps `keep` checkpoints below the run's folder `workdir`, and the best one.
-
-        `interval_seconds` are between two decisions to save, `first_seconds` at most from the first
-        update to the first decision. `best_return` is the score of the best checkpoint that there
-        is. `shared` writes with the other hosts of a run. `after` is called by the thread that has
-        saved, or failed to.
-        """
+        """Keeps `keep` checkpoints below the run's folder `workdir`, and the best one."""
+        # `interval_seconds` are between two decisions to save, `first_seconds` at most from the
+        # first update to the first decision. `best_return` is the score of the best checkpoint that
+        # there is. `shared` writes with the other hosts of a run. `after` is called by the thread
+        # that has saved, or failed to.
         self._shared, self._after = shared, after
         self._workdir = workdir
         self._best_return, self._tried_return = best_return, -math.inf
@@ -110,10 +108,8 @@ class Saver:
         )
 
     def wants(self, mean_return: float) -> bool:
-        """Whether parameters of this score are to be saved now, for none as good are saved.
-
-        Where that has failed, only the next save that is due tries it again.
-        """
+        """Whether parameters of this score are to be saved now, for none as good are saved."""
+        # Where that has failed, only the next save that is due tries it again.
         return mean_return > max(self._best_return, self._tried_return) and not self.is_busy
 
     def start_best(self, best: Best) -> None:
@@ -122,11 +118,9 @@ class Saver:
         self._start("best", self._save_best, best)
 
     def start(self, snapshot: Snapshot, meta: Mapping[str, Any], best: Best | None = None) -> None:
-        """Starts a save; waits for the one before it.
-
-        `best` is saved before the rest, if it scored higher than the best checkpoint that there is.
-        The rest is saved even if that fails.
-        """
+        """Starts a save; waits for the one before it."""
+        # `best` is saved before the rest, if it scored higher than the best checkpoint that there
+        # is. The rest is saved even if that fails.
         self._start("state", self._save, snapshot, dict(meta), best)
 
     def wait(self) -> None:
@@ -206,10 +200,8 @@ def open_saver(
     listener: EventSink,
     peers: Peers | None = None,
 ) -> Saver:
-    """A run's; see `Saver`. `best` is what the next score must exceed to be saved.
-
-    Of several hosts the first decides when all save, and saves the best alone.
-    """
+    """A run's; see `Saver`. `best` is what the next score must exceed to be saved."""
+    # Of several hosts the first decides when all save, and saves the best alone.
     peers = peers or Peers()
     decides = peers.topology.is_first
     return Saver(

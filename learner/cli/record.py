@@ -203,10 +203,9 @@ def rgb(picture: Any) -> np.ndarray:
 def _video(
     path: Path, shape: tuple[int, ...], fps: float
 ) -> Iterator[Callable[[np.ndarray], None]]:
-    """Takes pictures `[H, W, 3] uint8` of one shape; the file gets its name when it is complete.
-
-    Not `imageio_ffmpeg.write_frames`: it hides ffmpeg's exit code, and forks a process of threads.
-    """
+    """Takes pictures `[H, W, 3] uint8` of one shape; the file gets its name when it is complete."""
+    # Not `imageio_ffmpeg.write_frames`: it hides ffmpeg's exit code, and forks a process of
+    # threads.
     import imageio_ffmpeg
 
     partial = path.with_name(f"{path.name}.partial")

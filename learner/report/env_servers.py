@@ -59,12 +59,11 @@ class _Server:
 
 
 class EnvServerRegistry:
-    """Knows every env server of a run, and reports when one joins, fails, hangs or leaves.
+    """Knows every env server of a run, and reports when one joins, fails, hangs or leaves."""
 
-    The hub calls it under its own lock when an env server comes or leaves, and without it once a
-    second with `look`; never for a step. So `look` may run while another lease begins or ends.
-    Leases go by their number; times are of any clock.
-    """
+    # The hub calls it under its own lock when an env server comes or leaves, and without it once a
+    # second with `look`; never for a step. So `look` may run while another lease begins or ends.
+    # Leases go by their number; times are of any clock.
 
     def __init__(
         self,
@@ -90,11 +89,9 @@ class EnvServerRegistry:
     def admitted(
         self, lease: int, status: EnvServerStatus, *, offered: int, why_disabled: str = ""
     ) -> None:
-        """An env server got slots; it builds its environments now.
-
-        `offered`: environments that it has; it may have got fewer. `why_disabled`: why the newest
-        of the disabled ones is.
-        """
+        """An env server got slots; it builds its environments now."""
+        # `offered`: environments that it has; it may have got fewer. `why_disabled`: why the newest
+        # of the disabled ones is.
         with self._lock:
             server = self._present[lease] = _Server(status, offered)
             # A process that reconnects; one that was started again has another name.

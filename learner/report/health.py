@@ -25,10 +25,10 @@ _SLOTS = ("total", "live", "waiting", "hung")
 
 
 class Health(Collector):
-    """Answers with the newest status. Owns a port, and a thread, until `close`.
+    """Answers with the newest status. Owns a port, and a thread, until `close`."""
 
-    The threads of clients only read the status that `look` replaces; no other thread waits for one.
-    """
+    # The threads of clients only read the status that `look` replaces; no other thread waits for
+    # one.
 
     def __init__(self, bind: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`bind` is `host:port`; port 0 takes a free one. Raises AddressInUseError."""

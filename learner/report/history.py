@@ -29,11 +29,10 @@ Columns = dict[str, list[float | None]]
 
 
 class History:
-    """Rows of metrics in columns, evaluation rounds, and the last line.
+    """Rows of metrics in columns, evaluation rounds, and the last line."""
 
-    Beyond 2 * MOST_ROWS every other row is dropped, and from then on only every second line is
-    kept, every fourth, and so on.
-    """
+    # Beyond 2 * MOST_ROWS every other row is dropped, and from then on only every second line is
+    # kept, every fourth, and so on.
 
     def __init__(self) -> None:
         self.clear()
@@ -152,12 +151,10 @@ def draw_within(
 
 
 def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | None = None) -> None:
-    """Draws returns against environment steps.
-
-    Of training episodes the mean of each interval, between the lowest and the highest; of each
-    round of evaluation the mean with its standard deviation. Damaged lines are skipped; without any
-    return the axes are empty. `png` is replaced; `target` is the return that ends the run.
-    """
+    """Draws returns against environment steps."""
+    # Of training episodes the mean of each interval, between the lowest and the highest; of each
+    # round of evaluation the mean with its standard deviation. Damaged lines are skipped; without
+    # any return the axes are empty. `png` is replaced; `target` is the return that ends the run.
     # Slow to import, and needed once. Without pyplot: no window system, no global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

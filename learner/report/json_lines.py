@@ -25,11 +25,10 @@ _logger = logging.getLogger(__name__)
 
 
 class JsonLines:
-    """Appends to the file `path`, from any thread; what is there already stays.
+    """Appends to the file `path`, from any thread; what is there already stays."""
 
-    A disk that refuses a line is reported as an error, and the run continues. After half a line,
-    which a killed process or a full disk leaves, the next one starts on a new line.
-    """
+    # A disk that refuses a line is reported as an error, and the run continues. After half a line,
+    # which a killed process or a full disk leaves, the next one starts on a new line.
 
     def __init__(self, path: Path):
         self._lock = threading.Lock()
@@ -80,11 +79,10 @@ def replace_file(path: Path, text: str) -> None:
 
 
 class LineReader:
-    """Reads the lines that a file has gained since the last call. Half a line is left for later.
+    """Reads the lines that a file has gained since the last call. Half a line is left for later."""
 
-    The file may be anybody's: nothing but a regular file is opened, memory is bounded. Holds no
-    descriptor between two calls, so that a folder may be moved or deleted.
-    """
+    # The file may be anybody's: nothing but a regular file is opened, memory is bounded. Holds no
+    # descriptor between two calls, so that a folder may be moved or deleted.
 
     def __init__(self, path: Path, *, longest_line_bytes: int = LONGEST_LINE_BYTES):
         """`longest_line_bytes`: longer lines are skipped; less than a piece."""
@@ -101,11 +99,9 @@ class LineReader:
             yield self.read()[0]
 
     def read(self) -> tuple[list[bytes], bool]:
-        """The whole lines since the last call, without their ends; very long ones are left out.
-
-        None while there is no such regular file. True if the file is not the one of the call
-        before, or was cut: these lines are its first.
-        """
+        """The whole lines since the last call, without their ends; very long ones are left out."""
+        # None while there is no such regular file. True if the file is not the one of the call
+        # before, or was cut: these lines are its first.
         try:
             with open_regular(self._path) as file:
                 found = os.fstat(file.fileno())

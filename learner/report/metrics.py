@@ -43,10 +43,9 @@ _logger = logging.getLogger(__name__)
 
 
 class Tally:
-    """What one thread counts and measures at each batch: plain containers, so that it is cheap.
+    """What one thread counts and measures at each batch: plain containers, so that it is cheap."""
 
-    Only that thread adds; at each report the main thread takes what is new (`Metrics.collect`).
-    """
+    # Only that thread adds; at each report the main thread takes what is new (`Metrics.collect`).
 
     def __init__(self) -> None:
         # By name as `Metrics.count` takes them; each only grows.
@@ -60,11 +59,10 @@ class Tally:
 
 
 class Metrics:
-    """Collects from any thread; `flush` and `close` are called by one.
+    """Collects from any thread; `flush` and `close` are called by one."""
 
-    Owns `workdir/metrics.jsonl` and the TensorBoard files in `workdir/tb`. A disk that refuses a
-    line is reported as an error, and the run continues.
-    """
+    # Owns `workdir/metrics.jsonl` and the TensorBoard files in `workdir/tb`. A disk that refuses a
+    # line is reported as an error, and the run continues.
 
     def __init__(
         self,
@@ -75,11 +73,9 @@ class Metrics:
         purge_step: int = 0,
         mirrors: "Sequence[WeightsAndBiases]" = (),
     ):
-        """`totals`: counts and time of earlier processes, as `totals` gave them.
-
-        TensorBoard hides the values of earlier processes from `purge_step` environment steps on,
-        because the run did not resume from there. `mirrors` are closed with the files.
-        """
+        """`totals`: counts and time of earlier processes, as `totals` gave them."""
+        # TensorBoard hides the values of earlier processes from `purge_step` environment steps on,
+        # because the run did not resume from there. `mirrors` are closed with the files.
         workdir.mkdir(parents=True, exist_ok=True)
         self._clock = clock
         counted = dict(totals or {})
@@ -137,10 +133,8 @@ class Metrics:
             self._gauges[name] = value
 
     def flush(self, *, env_steps: int, updates: int) -> dict[str, float]:
-        """Writes the metrics of the interval since the last flush, and returns them.
-
-        Both counts are of the whole run; `env_steps` is the x axis in TensorBoard.
-        """
+        """Writes the metrics of the interval since the last flush, and returns them."""
+        # Both counts are of the whole run; `env_steps` is the x axis in TensorBoard.
         self.collect()
         with self._lock:
             now = self._clock()
@@ -224,12 +218,11 @@ def _tag(name: str) -> str:
 
 
 class EventFile:
-    """A new file of events in a folder where TensorBoard looks.
+    """A new file of events in a folder where TensorBoard looks."""
 
-    Not tensorboardX's writer: its thread dies on a full disk, and the thousandth value after that
-    blocks for ever. Here values that the disk refuses are dropped, with one warning until it takes
-    some again; `metrics.jsonl` has them, too.
-    """
+    # Not tensorboardX's writer: its thread dies on a full disk, and the thousandth value after that
+    # blocks for ever. Here values that the disk refuses are dropped, with one warning until it
+    # takes some again; `metrics.jsonl` has them, too.
 
     def __init__(self, folder: Path, *, purge_step: int):
         """`purge_step`: TensorBoard hides the values of earlier files from this step on."""
@@ -275,11 +268,10 @@ def _record(**event: Any) -> bytes:
 
 
 class WeightsAndBiases:
-    """Mirrors scalars to a project. Only its own thread waits for the network.
+    """Mirrors scalars to a project. Only its own thread waits for the network."""
 
-    A run that is resumed continues there too. If the service cannot be reached or refuses, that is
-    one warning, and the run continues: `metrics.jsonl` has the same values.
-    """
+    # A run that is resumed continues there too. If the service cannot be reached or refuses, that
+    # is one warning, and the run continues: `metrics.jsonl` has the same values.
 
     def __init__(self, project: str, workdir: Path, config: Mapping[str, Any]):
         """`config`: the configuration by field, by which runs are compared there."""

@@ -8,10 +8,9 @@ from typing import Any, TextIO, cast
 
 
 class TolerantStream:
-    """A text stream whose writes never raise: text that cannot be written is dropped.
+    """A text stream whose writes never raise: text that cannot be written is dropped."""
 
-    Every write is tried, because a full disk may be freed.
-    """
+    # Every write is tried, because a full disk may be freed.
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -35,10 +34,8 @@ class TolerantStream:
 
 @contextlib.contextmanager
 def tolerating_lost_output() -> Iterator[None]:
-    """Inside, no write to stdout or stderr raises: a run continues when its reader is gone.
-
-    Not for a command whose output is its result.
-    """
+    """Inside, no write to stdout or stderr raises: a run continues when its reader is gone."""
+    # Not for a command whose output is its result.
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast(TextIO, TolerantStream(stream)) for stream in before)
     try:

@@ -201,10 +201,9 @@ def binding(metrics: Mapping[str, float]) -> str:
 
 
 class Progress:
-    """Shows a run: a live panel on a terminal, else one line for each interval of metrics.
+    """Shows a run: a live panel on a terminal, else one line for each interval of metrics."""
 
-    The status writer's thread calls `look` and `show`, the main thread `update` and `log`.
-    """
+    # The status writer's thread calls `look` and `show`, the main thread `update` and `log`.
 
     def __init__(self, console: Console | None = None):
         self._console = console if console is not None else _console(sys.stderr)
@@ -319,10 +318,8 @@ def _updates(summary: Summary) -> str:
 
 
 def resume_command(summary: Summary) -> str:
-    """The user's command, with the run's folder, and more steps if all were taken.
-
-    A confirmed target is left out: it would end the run at once.
-    """
+    """The user's command, with the run's folder, and more steps if all were taken."""
+    # A confirmed target is left out: it would end the run at once.
     words = resuming(summary.command, summary.workdir)
     status = summary.status
     if status.env_steps >= status.total_steps:

@@ -46,11 +46,9 @@ def application(folder: Path) -> Starlette:
 
 
 def is_allowed_host(header: str) -> bool:
-    """True if a request names this machine by an address or by its own name.
-
-    The owner of any other name can point it at this machine, to make a browser read the page for
-    another site (DNS rebinding).
-    """
+    """True if a request names this machine by an address or by its own name."""
+    # The owner of any other name can point it at this machine, to make a browser read the page for
+    # another site (DNS rebinding).
     name = header.rpartition(":")[0] if header.rpartition(":")[2].isdigit() else header
     if name.lower() in ("localhost", socket.gethostname().lower()):
         return True

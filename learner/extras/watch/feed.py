@@ -16,11 +16,11 @@ SEARCH_SECONDS = 2.0
 
 
 class Feed:
-    """What one page is sent as long as it is open. Owned by the stream of that page.
+    """What one page is sent as long as it is open. Owned by the stream of that page."""
 
-    `messages` runs in the event loop; the reading in a worker thread, one at a time, so that a
-    large file or a slow disk blocks no other page. A browser that lost its stream opens a new one.
-    """
+    # `messages` runs in the event loop; the reading in a worker thread, one at a time, so that a
+    # large file or a slow disk blocks no other page. A browser that lost its stream opens a new
+    # one.
 
     def __init__(self, folder: Path, run: str | None, clock: Callable[[], float] = time.time):
         """`folder`: a run, or a folder of runs; `run`: the one to show; `clock`: Unix time."""

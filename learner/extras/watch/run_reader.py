@@ -25,11 +25,10 @@ Json = dict[str, Any]
 
 
 class View(NamedTuple):
-    """The news of a run, for the page to merge into what it has.
+    """The news of a run, for the page to merge into what it has."""
 
-    `curve`, `rounds`, `columns` and `events` are rows to append, all else replaces its predecessor.
-    A part with `reset` is complete: the page drops what it had.
-    """
+    # `curve`, `rounds`, `columns` and `events` are rows to append, all else replaces its
+    # predecessor. A part with `reset` is complete: the page drops what it had.
 
     # Of every run: facts, status (without env_servers), curve {name: [...]}, rounds.
     brief: Json

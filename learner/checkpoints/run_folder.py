@@ -93,7 +93,8 @@ class RunFolder:
 
 def _require_sound(checkpoint: Checkpoint) -> None:
     """Raises CheckpointError for records with which a run could not go on."""
-    # They may be anybody's: a limiter that has counted more steps than the run has taken makes acting wait for ever.
+    # They may be anybody's: a limiter that has counted more steps than the run has taken makes
+    # acting wait for ever.
     meta = checkpoint.meta
     limiter = meta.get("limiter", {})
     try:

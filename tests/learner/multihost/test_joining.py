@@ -18,6 +18,7 @@ from learner.multihost.peers import Peers
 from learner.multihost.topology import Topology
 from learner.processes.stop import StopRequest
 from seedrl import config_io, run_files
+from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.learner.multihost.linked import at_once, linked
@@ -25,6 +26,11 @@ from tests.patience import wait_until
 
 CARTPOLE = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
 OTHER = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(2))
+
+
+def insecure() -> Config:
+    config = config_io.load("cartpole_r2d2")
+    return dataclasses.replace(config, serving=dataclasses.replace(config.serving, insecure=True))
 
 
 def hosts_of(peers: Peers) -> Hosts:
@@ -50,38 +56,35 @@ def test_hosts_with_folders_of_their_own_are_refused(tmp_path: Path, other: str)
     assert ["--workdir" in text and "host 1" in text for text in texts] == [other != "a"] * 2
 
 
-class LateHub:
-    """Knows no environment when it is first asked, and another one when it is given one."""
-
-    def __init__(self, then: EnvSpec | None):
-        self._then = then
-
-    def wait_for_spec(self, timeout: float, given: EnvSpec | None = None) -> EnvSpec | None:
-        return None if given is None else self._then or given
-
-
 def wait_for(
-    hub: Any, peers: Peers, stop: StopRequest, check_threads: Callable[[], object] = lambda: None
+    wait_for_spec: Callable[..., EnvSpec | None],
+    peers: Peers,
+    stop: StopRequest,
+    check_threads: Callable[[], object] = lambda: None,
 ) -> EnvSpec | None:
-    return common_spec(hub.wait_for_spec, hosts_of(peers), stop, check_threads, 0.0)
+    return common_spec(wait_for_spec, hosts_of(peers), stop, check_threads, 0.0)
+
+
+def no_spec(timeout: float, given: EnvSpec | None = None) -> EnvSpec | None:
+    """Of a hub that knows no environment until it is given one."""
+    return given
 
 
 @pytest.mark.parametrize("then", [None, OTHER])
 def test_an_environment_that_comes_while_hosts_agree_is_the_same(then: EnvSpec | None) -> None:
-    class FirstHub(LateHub):
-        def wait_for_spec(self, timeout: float, given: EnvSpec | None = None) -> EnvSpec | None:
-            return CARTPOLE
+    def spec(peers: Peers) -> object:
+        def wait_for_spec(timeout: float, given: EnvSpec | None = None) -> EnvSpec | None:
+            if peers.topology.is_first:
+                return CARTPOLE
+            return given and (then or given)
 
-    def spec(peers: Peers, hub: Any) -> object:
         try:
-            return wait_for(hub, peers, StopRequest())
+            return wait_for(wait_for_spec, peers, StopRequest())
         except ConfigError as error:
             return str(error).partition(":")[0]
 
     with linked(2) as peers:
-        hubs = [FirstHub(None), LateHub(then)]
-        pairs = zip(peers, hubs, strict=True)
-        found = at_once([lambda each=each, hub=hub: spec(each, hub) for each, hub in pairs])
+        found = at_once([functools.partial(spec, each) for each in peers])
     assert found == [CARTPOLE, CARTPOLE if then is None else "environment"]
 
 
@@ -93,9 +96,9 @@ def test_the_wait_for_a_host_ends_at_a_signal_or_if_a_thread_has_died() -> None:
 
     with linked(2) as peers:
         with pytest.raises(InterruptedError):
-            wait_for(LateHub(None), peers[0], stop, check_threads)
+            wait_for(no_spec, peers[0], stop, check_threads)
         stop.set()
-        assert wait_for(LateHub(None), peers[0], stop) is None
+        assert wait_for(no_spec, peers[0], stop) is None
         with pytest.raises(StoppedError):
             joining.broadcast_flag("confirmed", True, hosts_of(peers[1]), stop)
 
@@ -105,8 +108,7 @@ def test_a_host_that_is_stopped_before_the_run_begins_ends_the_others(
     monkeypatch: pytest.MonkeyPatch, waits: bool
 ) -> None:
     losses: list[str] = []
-    stop, config = StopRequest(), config_io.load("cartpole_r2d2")
-    config = dataclasses.replace(config, serving=dataclasses.replace(config.serving, insecure=True))
+    stop, config = StopRequest(), insecure()
     with linked(2, losses) as peers:
         monkeypatch.setattr(joining, "_meet", lambda *_: {})
         monkeypatch.setattr(joining, "Peers", lambda *_: peers[1])
@@ -127,16 +129,10 @@ def test_hosts_that_begin_with_other_parameters_are_refused(
     monkeypatch.setattr(joining, "Peers", lambda *_: pytest.fail("they have met"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
-    config = config_io.load("cartpole_r2d2")
-    serving = dataclasses.replace(config.serving, insecure=True)
-    config = dataclasses.replace(config, serving=serving)
 
     def refused(index: int, init_from: Path | None) -> str:
-        topology = Topology(coordinator, 2, index)
-        with (
-            pytest.raises(ConfigError) as found,
-            joined(topology, config, StopRequest(), init_from),
-        ):
+        own = joined(Topology(coordinator, 2, index), insecure(), StopRequest(), init_from)
+        with pytest.raises(ConfigError) as found, own:
             pass
         return str(found.value)
 

@@ -11,7 +11,7 @@ from learner.multihost import meeting
 from learner.multihost.meeting import _proof, dial, receive_all
 from learner.multihost.peers import MessageSocket
 from learner.multihost.topology import Topology
-from seedrl.errors import AddressInUseError, ConfigError, HostLostError
+from seedrl.errors import ConfigError, HostLostError
 from tests.learner.multihost.linked import at_once
 from tests.patience import SECONDS
 
@@ -157,9 +157,9 @@ def test_strangers_are_not_taken_for_hosts(
     def stranger_first() -> bool:
         with connected(two[0]) as it:
             it.sendall(data or b"")
-            if data is None:
-                return arrive(two[1])
-        return arrive(two[1])
+            if data is not None:
+                it.close()
+            return arrive(two[1])
 
     assert at_once([lambda: receive(two[0]), stranger_first]) == [[1], True]
 
@@ -191,14 +191,6 @@ def test_a_wait_ends_at_a_signal_and_in_time_and_names_who_did_not_come(index: i
         works[index](own, RUN, TOKEN, poll=stopped)
     with pytest.raises(HostLostError, match=f"missing: {1 - index}"):
         works[index](own, RUN, TOKEN, poll=idle, seconds=0.0)
-
-
-def test_a_port_that_is_taken_is_named() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        topology = Topology(f"127.0.0.1:{taken.getsockname()[1]}", 2, 0)
-        with pytest.raises(AddressInUseError) as found:
-            receive(topology)
-    assert topology.coordinator in str(found.value)
 
 
 def test_a_host_that_has_reached_itself_dials_again(monkeypatch: pytest.MonkeyPatch) -> None:

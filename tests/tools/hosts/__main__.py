@@ -93,7 +93,6 @@ def _killed(run: SeveralHosts, number: int, how: signal.Signals) -> dict[str, An
     for program in (run.learners[lost], *run.env_servers):
         program.signal(signal.SIGKILL)
         program.process.wait()
-    saved = checkpoints.latest(run.workdir / "checkpoints")
     return {
         "what": "kill",
         "number": number,
@@ -103,11 +102,10 @@ def _killed(run: SeveralHosts, number: int, how: signal.Signals) -> dict[str, An
         "seconds": round(seconds, 2),
         "said": said,
         "resumed_at": resumed_at,
-        "saved_at": None if saved is None else saved.step,
         "ok": code == ExitCode.TEMPORARY
         and seconds <= LOST_SECONDS
         and len(said) == 1
-        and saved is not None
+        and checkpoints.latest(run.workdir / "checkpoints") is not None
         and resumed_at == (expected.step if expected else 0),
     }
 

@@ -62,21 +62,19 @@ def test_an_interval_counts_what_went_through_the_system(system: System) -> None
     system.run_until(lambda: learning.stored_rows == system.served.hub.ledger()["completed"])
 
 
-def test_nothing_moves_between_two_intervals(system: System) -> None:
-    system.run(0.01)
-    before = system.served.hub.ledger(), system.parts.learning.updates
-    # Every environment's next step has come, and none is answered.
-    system.served.await_rows(before[0]["answered"] + SLOTS)
-    after = system.served.hub.ledger(), system.parts.learning.updates
-    assert after[0]["answered"] == before[0]["answered"] and after[1] == before[1]
-
-
-def test_an_interval_by_updates_holds_whole_updates(system: System) -> None:
+def test_an_interval_by_updates_holds_whole_updates_and_nothing_moves_after_it(
+    system: System,
+) -> None:
     interval = system.run(0.01, by_updates=True)
     assert interval.updates >= 1
     # At replay ratio 1 an update of 3 sequences of 4 rows makes up for 12 steps; the limiter's
     # tolerance is 2 updates, and a step of all environments may come on top.
     assert abs(interval.steps - 12 * interval.updates) <= 2 * 12 + SLOTS
+    answered, updates = system.served.hub.ledger()["answered"], system.parts.learning.updates
+    # Every environment's next step has come, and none is answered.
+    system.served.await_rows(answered + SLOTS)
+    assert system.served.hub.ledger()["answered"] == answered
+    assert system.parts.learning.updates == updates
 
 
 def test_a_measurement_has_all_rows_of_all_figures(small: Workload, pace: Pace) -> None:

@@ -209,16 +209,15 @@ def damage(path: Path, parts: Collection[str] = ()) -> str | None:
     """One line about the first damaged file of a checkpoint; None if it is intact.
 
     Verifies only `parts`, some of its files and folders; by default all of them. Raises
-    CheckpointError if it may not be read, or has another format.
+    PermissionError if it may not be read, CheckpointError if it has another format.
     """
     listed = path / SUMS
     if not listed.exists() and (path / _EARLIER_SUMS).is_file():
         raise _other_format(path, "1 or 2")
     try:
         return _damage(path, parts)
-    except PermissionError as error:
-        _refuse_reading(path, error)
-    except CheckpointError:
+    # A file that may not be read is not damaged: an older checkpoint would lose training.
+    except (CheckpointError, PermissionError):
         raise
     # The sums may hold anything: deeply nested JSON exceeds the parser's stack.
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -262,14 +261,6 @@ def _other_format(path: Path, got: object) -> CheckpointError:
         f"expected checkpoint format {FORMAT} in {path}, got {got}; use the version of seedrl that "
         "wrote it, or start a new workdir"
     )
-
-
-def _refuse_reading(path: Path, error: OSError) -> NoReturn:
-    # Not damage: taking an older checkpoint for it would lose training.
-    raise CheckpointError(
-        f"may not read {error.filename or path}: it belongs to another user; ask for permission or "
-        "for a copy"
-    ) from error
 
 
 def _files(root: Path) -> list[str]:
@@ -352,8 +343,8 @@ def latest(
     as errors, one line each; `sets_aside` renames them to `damaged-*`, for the process that resumes
     and saves: they must not count as kept, or an older intact one would be deleted.
 
-    Raises CheckpointError if there are checkpoints but none is intact, or one may not be read or
-    has another format: that is no damage.
+    Raises CheckpointError if there are checkpoints but none is intact, or one has another format;
+    PermissionError if one may not be read: that is no damage.
     """
     problems: list[tuple[Path, str]] = []
     for number, path in reversed(_listed(directory)):
@@ -418,8 +409,6 @@ def _listed(directory: Path) -> list[tuple[int, Path]]:
         paths = list(directory.iterdir())
     except FileNotFoundError:
         return []
-    except PermissionError as error:
-        _refuse_reading(directory, error)
     matches = [(NAME.fullmatch(path.name), path) for path in paths if path.is_dir()]
     found = sorted((int(m[1]), m[2] is None, path) for m, path in matches if m)
     return [(step, path) for step, _, path in found]

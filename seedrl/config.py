@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError, naming_own_code
-from seedrl.fields import check_ranges, fields_of
+from seedrl.fields import check_fields, fields_of
 from seedrl.replay.prioritized import ReplayConfig as ReplayConfig
 from seedrl.wire.contract import (
     LEAST_MESSAGE_BYTES,
@@ -262,7 +262,7 @@ class Config:
     seed: int = 0
 
 
-# See `check_ranges`.
+# See `check_fields`.
 _RANGES: dict[str, dict[str, str]] = {
     "environment": {
         "positive": "max_abs_reward",
@@ -302,7 +302,7 @@ def check(config: Config) -> None:
         if isinstance(value, int | float) and not math.isfinite(value):
             raise ConfigError(f"{path}: expected a finite number, got {value}")
     for section, ranges in _RANGES.items():
-        check_ranges(f"{section}.", getattr(config, section), **ranges)
+        check_fields(f"{section}.", getattr(config, section), **ranges)
     window = _checked_window(config.agent)
     _require_offered("replay", config.replay, "steps_of_page", "check", "build")
     slots, total_steps = config.serving.training_slots, config.learning.total_steps
@@ -404,7 +404,7 @@ def _rules_between(config: Config) -> Iterator[tuple[object, str, str]]:
 def _is_object(text: str) -> bool:
     try:
         return isinstance(json.loads(text), dict)
-    except (TypeError, ValueError, RecursionError):  # a TypeError if it is not even text
+    except (ValueError, RecursionError):
         return False
 
 

@@ -13,16 +13,7 @@ from seedrl.errors import ConfigError
 Value = TypeVar("Value", bound=Any)
 
 
-def check_fields(path: str, value: Any, **ranges: str) -> None:
-    """Raises ConfigError for the first field of a wrong type, or out of its range.
-
-    `ranges`: see `check_ranges`, which cannot compare values of other types.
-    """
-    check_types(path, value)
-    check_ranges(path, value, **ranges)
-
-
-def check_ranges(
+def check_fields(
     path: str,
     value: Any,
     *,
@@ -32,11 +23,12 @@ def check_ranges(
     fractions: str = "",
     below_1: str = "",
 ) -> None:
-    """Raises ConfigError for the first field that is out of its range.
+    """Raises ConfigError for the first field of a wrong type, or out of its range.
 
     Each range has the names of its fields, with spaces between them. `path` is the place of
     `value`, a dataclass, with a dot at its end.
     """
+    check_types(path, value)  # before anything is compared
     limits: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
         (positive, "a finite number above 0", lambda number: 0 < number < math.inf),
         (at_least_0, "at least 0", lambda number: number >= 0),

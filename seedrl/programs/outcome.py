@@ -75,7 +75,7 @@ def _described(error: Exception) -> tuple[str, ExitCode]:
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return f"the path {error.filename} is too long", ExitCode.USAGE
     if isinstance(error, OSError) and error.errno in _UNWRITABLE:
-        return f"cannot write: {error}", ExitCode.UNREADABLE_CHECKPOINT
+        return f"cannot read or write: {error}", ExitCode.UNREADABLE_CHECKPOINT
     return "", ExitCode.INTERNAL
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.fields import check_ranges
+from seedrl.fields import check_fields
 from seedrl.replay.rate_limiter import RatioLimiter
 from seedrl.types import Array, Page, StoredStep
 
@@ -65,7 +65,7 @@ class ReplayConfig:
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
         """See ExperienceConfig."""
-        check_ranges(
+        check_fields(
             "replay.",
             self,
             positive="ratio",

@@ -40,7 +40,11 @@ def test_a_program_outlives_its_terminal_by_wish() -> None:
         (AddressInUseError("x"), 75, "test: error: x\n"),
         (KeyboardInterrupt(), 143, ""),
         *(
-            (OSError(n, "full", "a.jsonl"), 74, f"error: cannot write: [Errno {n}] full: 'a.jsonl'")
+            (
+                OSError(n, "full", "a.jsonl"),
+                74,
+                f"error: cannot read or write: [Errno {n}] full: 'a.jsonl'",
+            )
             for n in (errno.ENOSPC, errno.EFBIG, errno.EIO)
         ),
         (ZeroDivisionError("oops"), 70, "ZeroDivisionError: oops\ntest: internal error"),
@@ -115,4 +119,4 @@ def test_a_full_disk_under_stdout_is_one_line_and_its_code() -> None:
     with open("/dev/full", "w") as full:
         ended = _left('leave(exit_code(write, prog="test"))', full)
     assert ended.returncode == 74
-    assert ended.stderr == "test: error: cannot write: [Errno 28] No space left on device\n"
+    assert ended.stderr == "test: error: cannot read or write: [Errno 28] No space left on device\n"

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from envs_server.check.__main__ import read_options as read_check_options
-from envs_server.check.server import read_options as read_server_check_options
+import envs_server.check.__main__ as check_env
+from envs_server.check import server as check_env_server
 from envs_server.options import read_options
 from learner.cli import launch, main, train
 from learner.cli.arguments import parse
 from learner.cli.experiment import checked_runs
 from seedrl.config import check
+from seedrl.programs.command_line import read
 from tests.documented import (
     ENGINES,
     ROOT,
@@ -64,9 +65,9 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
         case ["python", "-m", "envs_server", *argv]:
             read_options(argv)
         case ["seedrl", "check-env", *argv]:  # these two become another program
-            read_check_options(argv)
+            read(check_env.Options, argv, prog="check-env")
         case ["seedrl", "check-env-server", *argv]:
-            read_server_check_options(argv)
+            read(check_env_server.Options, argv, prog="check-env-server")
         case ["seedrl", "experiment", grid, *argv]:
             (folder / "tests").symlink_to(ROOT / "tests")  # as in a checkout
             checked_runs(folder / grid)

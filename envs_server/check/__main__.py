@@ -69,14 +69,9 @@ class Options:
             raise ValueError(f"expected --seed of 0 to 2^31 - num_envs, got {self.seed}")
 
 
-def read_options(words: Sequence[str] | None = None) -> Options:
-    """Parses a command line, by default this process's own. Raises ConfigError if it is wrong."""
-    return read(Options, words, prog=PROG)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Checks the environment that the command line names and prints a report; the exit code."""
-    return exit_code(lambda: _check(read_options(arguments)), prog=PROG)
+    return exit_code(lambda: _check(read(Options, arguments, prog=PROG)), prog=PROG)
 
 
 def _check(options: Options) -> ExitCode:

@@ -36,6 +36,8 @@ class BrokenError(Exception):
 def listen(leases: "queue.SimpleQueue[Lease]", patience_seconds: float) -> tuple[grpc.Server, str]:
     """A gRPC server that makes a lease of each stream that is opened, and its address."""
 
+    # gRPC calls it in a thread of the stream's own, which only sends what the outbox gives it. All
+    # else, reading included, is done by the checker's thread.
     def serve(received: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         lease = Lease(received, context, patience_seconds)
         leases.put(lease)
@@ -56,7 +58,6 @@ class Lease:
       outbox: of what gRPC's thread sends, until None.
       assigned, spec: what was asked for, and what was built.
       steps: the payloads of each group's steps so far.
-      answered: how many of each group's steps were answered.
     """
 
     def __init__(
@@ -95,14 +96,14 @@ class Lease:
             raise BrokenError("Ready", str(error)) from error
         self.sizes = [len(group.slots) for group in assign.groups]
         self.steps: list[list[bytes]] = [[] for _ in self.sizes]
-        self.answered = [0 for _ in self.sizes]
         self._layouts = [StepLayout(self.spec, size) for size in self.sizes]
-        self._is_due = [np.ones(size, bool) for size in self.sizes]
+        self._is_first = [np.ones(size, bool) for size in self.sizes]
         self._await_steps(range(len(self.sizes)))
 
     def receive(self, kind: str) -> Any:
         """The content of the next message, which is to be of this kind, a heading of the .proto."""
         start, patience_seconds = time.monotonic(), self._patience_seconds
+        # Reading has no deadline of its own: it raises once the timer's thread cancels the stream.
         timer = threading.Timer(patience_seconds, self._context.cancel)
         timer.start()
         message = None
@@ -138,6 +139,7 @@ class Lease:
 
     def end(self, code: grpc.StatusCode, details: str = "") -> None:
         """Ends the stream."""
+        # First the status, then the end of the outbox, at which gRPC's thread reads it.
         self._context.set_code(code)
         self._context.set_details(details or f"seedrl check-env-server tries {code.name}")
         self.outbox.put(None)
@@ -158,28 +160,28 @@ class Lease:
         groups = range(first_group, len(self.sizes))
         for _ in range(num_rounds if groups else 0):
             self.send(memoryview(b"".join(self.answer(group) for group in groups)))
-            for group in groups:
-                self.answered[group] += 1
             self._await_steps(groups)
 
     def _await_steps(self, groups: range) -> None:
-        while any(len(self.steps[group]) == self.answered[group] for group in groups):
+        due = set(groups)
+        while due:
             try:
                 for group, data in split(self.receive(_STEPS), self._layouts):
-                    self._take(group, data)
+                    self._take(group, data, is_due=group in due)
+                    due.remove(group)
             except WireError as error:
                 raise BrokenError(_STEPS, str(error)) from error
 
-    def _take(self, group: int, data: bytes | bytearray | memoryview) -> None:
+    def _take(self, group: int, data: bytes | bytearray | memoryview, *, is_due: bool) -> None:
         number, got = len(self.steps[group]), sequence_of(data)
         where = f"group {group}: expected step {number}"
-        if number > self.answered[group] or got != number:
+        if not is_due or got != number:
             raise BrokenError(_STEPS, f"{where} after actions for the one before, got step {got}")
         step_type = self._layouts[group].unpack(data).step_type
         # FIRST at the beginning and after LAST, and nowhere else.
-        for row in np.flatnonzero((step_type == StepType.FIRST) != self._is_due[group]):
-            expected = "FIRST" if self._is_due[group][row] else "MID or LAST"
+        for row in np.flatnonzero((step_type == StepType.FIRST) != self._is_first[group]):
+            expected = "FIRST" if self._is_first[group][row] else "MID or LAST"
             got_type = StepType(step_type[row]).name
             raise BrokenError(_STEPS, f"{where} with {expected} in row {row}, got {got_type}")
-        self._is_due[group] = step_type == StepType.LAST
+        self._is_first[group] = step_type == StepType.LAST
         self.steps[group].append(bytes(data))

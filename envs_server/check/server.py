@@ -133,7 +133,7 @@ class Trial:
     def __init__(self, subject: Process, plan: Options) -> None:
         self.subject, self.plan = subject, plan
         self.findings = Findings(defaultdict(lambda: _REMEDY), NOTES)
-        self._opened = queue.SimpleQueue[Lease]()
+        self._opened = queue.SimpleQueue[Lease]()  # by gRPC's threads
         self._waiting: Lease | None = None  # the next of them, not used yet
         self.lease: Lease | None = None  # the one in use
         self.server, self._address = listen(self._opened, plan.patience_seconds)
@@ -184,6 +184,7 @@ class Trial:
 
     def restart(self) -> None:
         """Ends the env server, and forgets its streams; the next `open` starts it again."""
+        # First the process, or it would open another stream.
         self.subject.stop()
         self._waiting = None
         while not self._opened.empty():
@@ -335,14 +336,9 @@ def check(subject: Process, plan: Options, names: Sequence[str] = tuple(DIALOGUE
     return trial.findings
 
 
-def read_options(words: Sequence[str] | None = None) -> Options:
-    """Parses a command line, by default this process's own. Raises ConfigError if it is wrong."""
-    return read(Options, words, prog=PROG)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Checks the env server that the command line names and prints a report; the exit code."""
-    return exit_code(lambda: _check(read_options(arguments)), prog=PROG)
+    return exit_code(lambda: _check(read(Options, arguments, prog=PROG)), prog=PROG)
 
 
 def _check(options: Options) -> ExitCode:

@@ -22,7 +22,7 @@ hangs.
 leaves out (marked `gate`); `python -m tests.faults L1 L2` runs those rows.
 
 Two programs look for faults without a row. `pytest -m gate tests/tools/fuzz` gives \
-every reader of a peer's bytes (frames, steps, actions, specs, conversations, links) thousands of \
+every reader of a peer's bytes (frames, steps, actions, conversations) thousands of \
 inputs: each must be read, so that writing gives the same again, or refused in one line. \
 `make chaos ARGS="--minutes 60"` trains CartPole with four env servers while faults follow each \
 other in an order that a seed decides (`python -m tests.tools.chaos --list` names \

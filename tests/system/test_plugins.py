@@ -13,8 +13,9 @@ from tests.system.processes import TRAIN, Programs
 
 pytestmark = pytest.mark.slow
 
-CORRIDOR = """
+CONFIG = """
 from seedrl.config import (
+    CheckpointConfig,
     Config,
     EnvironmentConfig,
     EvaluationConfig,
@@ -24,56 +25,35 @@ from seedrl.config import (
     ServingConfig,
 )
 from seedrl_plugin.dqn import DQNConfig
-
-
-def config() -> Config:
-    return Config(
-        environment=EnvironmentConfig(id="seedrl_plugin.env:make", arguments='{"length": 4}'),
-        agent=DQNConfig(),
-        serving=ServingConfig(training_slots=1, evaluation_slots=1),
-        replay=ReplayConfig(capacity_steps=2_000, min_steps=64),
-        learning=LearningConfig(batch_sequences=16, total_steps=20_000),
-        evaluation=EvaluationConfig(
-            interval_seconds=0.2, episodes=2, target_return=1.0, confirm_episodes=10
-        ),
-        logging=LoggingConfig(interval_seconds=0.2, learning_curve=False),
-    )
-"""
-
-ON_POLICY = """
-from seedrl.config import (
-    CheckpointConfig,
-    Config,
-    EnvironmentConfig,
-    EvaluationConfig,
-    LearningConfig,
-    LoggingConfig,
-    ServingConfig,
-)
 from seedrl_plugin.fifo import QueueConfig
 from seedrl_plugin.reinforce import ReinforceConfig
 
 
 def config() -> Config:
     return Config(
-        environment=EnvironmentConfig(id="seedrl_plugin.env:make", arguments='{"length": 5}'),
-        agent=ReinforceConfig(),
-        serving=ServingConfig(training_slots=2, evaluation_slots=2),
-        replay=QueueConfig(),
-        learning=LearningConfig(batch_sequences=8, num_devices=1, total_steps=200_000),
+        environment=EnvironmentConfig(id="seedrl_plugin.env:make", arguments='{"length": 4}'),
         evaluation=EvaluationConfig(
             interval_seconds=0.2, episodes=2, target_return=1.0, confirm_episodes=10
         ),
         checkpoint=CheckpointConfig(replay=True),
         logging=LoggingConfig(interval_seconds=0.2, learning_curve=False),
+        OWN
     )
 """
+DQN = """agent=DQNConfig(),
+        serving=ServingConfig(training_slots=1, evaluation_slots=1),
+        replay=ReplayConfig(capacity_steps=2_000, min_steps=64),
+        learning=LearningConfig(batch_sequences=16, total_steps=20_000),"""
+REINFORCE = """agent=ReinforceConfig(),
+        serving=ServingConfig(training_slots=2, evaluation_slots=2),
+        replay=QueueConfig(),
+        learning=LearningConfig(batch_sequences=8, num_devices=1, total_steps=200_000),"""
 
 
 def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(
     programs: Programs, tmp_path: Path
 ) -> None:
-    (tmp_path / "corridor.py").write_text(CORRIDOR)
+    (tmp_path / "corridor.py").write_text(CONFIG.replace("OWN", DQN))
     workdir = tmp_path / "run"
     run = programs(*TRAIN, "corridor.py", "--workdir", workdir, "--env-servers", 1)
     assert run.end() == 0, run.stderr
@@ -94,7 +74,7 @@ def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(
 def test_an_on_policy_agent_with_a_queue_of_its_own_trains_on_each_unroll_once(
     programs: Programs, tmp_path: Path
 ) -> None:
-    (tmp_path / "on_policy.py").write_text(ON_POLICY)
+    (tmp_path / "on_policy.py").write_text(CONFIG.replace("OWN", REINFORCE))
     workdir = tmp_path / "run"
     with socket_address() as address:
         allowed = ("--allow-env", "seedrl_plugin.env:*")

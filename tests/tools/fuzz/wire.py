@@ -1,10 +1,7 @@
-"""Readers of messages: frames, steps, actions, specs, and a link's bytes."""
-
-import socket
+"""Readers of messages: frames, steps and actions."""
 
 import numpy as np
 
-from seedrl.spec_json import decode_spec, encode_spec
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import TimeStep
 from seedrl.wire.contract import MAJOR, MINOR
@@ -17,7 +14,6 @@ from seedrl.wire.framing import (
     receive_from_env_server,
     receive_from_learner,
 )
-from seedrl.wire.link import Link
 from seedrl.wire.payload import ActionLayout, Buffer, StepLayout, pack_actions, sequence_of, split
 from seedrl.wire.seedrl_pb2 import (
     Assign,
@@ -117,52 +113,6 @@ def read_actions(data: bytes) -> bool:
     return True
 
 
-def read_spec(data: bytes) -> bool:
-    """The text of a spec. What is read is written and read as the same again."""
-    try:
-        # What gRPC hands on is UTF-8.
-        text = data.decode()
-    except UnicodeDecodeError:
-        return False
-    try:
-        spec = decode_spec(text)
-    except ValueError as error:
-        assert_one_line(error)
-        return False
-    assert decode_spec(encode_spec(spec)) == spec
-    assert spec.difference(spec) == []
-    assert len("".join(_PLAIN.difference(spec))) < 8000
-    return True
-
-
-_LONGEST_ON_LINK = 512
-
-
-def read_link(data: bytes) -> bool:
-    """What arrives on a link: the messages that its lengths announce, or one that is too long."""
-    ours, theirs = socket.socketpair()
-    received: list[bytes] = []
-    is_refused = False
-    with ours, theirs:
-        link = Link(ours, _LONGEST_ON_LINK)
-        theirs.sendall(data)
-        theirs.shutdown(socket.SHUT_WR)
-        try:
-            received.extend(map(bytes, link.receive()))
-        except WireError as error:
-            assert_one_line(error)
-            is_refused = True
-    expected = []
-    while len(data) >= 4 and (length := int.from_bytes(data[:4], "little")) <= _LONGEST_ON_LINK:
-        if len(data) < 4 + length:
-            break
-        expected.append(data[4 : 4 + length])
-        data = data[4 + length :]
-    # What comes in one piece with a length that is refused is not handed on.
-    assert received == expected or (is_refused and received == expected[: len(received)])
-    return not is_refused
-
-
 def _step_seed(group: int, *, is_last: bool = False) -> bytes:
     layout, spec = _LAYOUTS[group], (_PLAIN, _PLAIN, _NESTED, _NESTED)[group]
     num_envs = (2, 3, 2, 1)[group]
@@ -211,14 +161,8 @@ FRAMES = (
 )
 
 
-def _on_link(*messages: bytes) -> bytes:
-    return b"".join(len(message).to_bytes(4, "little") + message for message in messages)
-
-
 TARGETS = (
     Target("frames", read_frames, FRAMES),
     Target("steps", read_steps, (*_STEPS, _STEPS[0] + _STEPS[5] + _STEPS[2])),
     Target("actions", read_actions, (*_ACTIONS, _ACTIONS[1] + _ACTIONS[0])),
-    Target("specs", read_spec, tuple(encode_spec(spec).encode() for spec in (_PLAIN, _NESTED))),
-    Target("link", read_link, (_on_link(b"", b"abc"), _on_link(b"x" * 512), b"\xff\xff\0\0")),
 )

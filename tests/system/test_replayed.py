@@ -12,13 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from envs_server.envs.counting import image_of
 from seedrl.agents.apex import ApexConfig
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
-from seedrl.agents.normalization import RunningStatistics, normalization_of, normalized
-from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import (
     Config,
@@ -28,8 +25,7 @@ from seedrl.config import (
     ReplayConfig,
     ServingConfig,
 )
-from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
-from seedrl.rl.distributions import Categorical
+from seedrl.networks.config import QNetworkConfig
 from seedrl.rl.priorities import MIN_SAMPLING_WEIGHT
 from seedrl.specs import EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
@@ -153,74 +149,6 @@ def test_r2d2_acts_by_the_q_values_of_the_stored_carry(learner_run: Start) -> No
     streams = {tuple(number) for number in numbers[:, :2].tolist()}
     assert {tuple(number) for number in numbers[is_first_of_stream, :2].tolist()} == streams
     assert len(streams) == 2 * 2 and not is_first_of_stream.all()
-
-
-def _decided(params: Any) -> Any:
-    """With a policy far from uniform, as after much learning; what is seen is twice as large."""
-    params.agent["params"]["PolicyAndValueHead_0"]["policy"]["kernel"] *= 5.0
-    units = RunningStatistics(np.float32(9), np.float32(0.4), np.float32(0.25))
-    return params._replace(returns=units)
-
-
-@pytest.mark.gate
-def test_ppo_has_ratio_1_and_the_value_of_every_row(learner_run: Start) -> None:
-    """With a memory, it acts as IMPALA does. That the queue mixes nothing is the simulator's."""
-    agent = PpoConfig(
-        network=ActorCriticConfig(
-            torso="mlp", torso_sizes=(8,), core="lstm", core_size=8, frame_stack=3
-        ),
-        unroll=7,
-        minibatches=2,
-        gamma=GAMMA,
-        normalize_rewards=True,
-    )
-    unchanging = Unchanging(
-        agent=agent,
-        change=_decided,
-        initial_priorities=lambda steps: jnp.ones(steps.action.shape[1]),
-    )
-    outcome, spec = _replayed(learner_run, unchanging, 300, min_steps=150)
-    network, settings = agent.network.build(spec), normalization_of(agent, spec)
-    sequence = outcome.shards[0].sequences
-
-    @jax.jit
-    def replay(params: Any, steps: StoredStep, carry: Any) -> Any:
-        timestep = normalized(settings, params, steps.timestep)
-        seen = Sequence(steps._replace(timestep=timestep), carry.agent)
-        output, _ = network.unroll(params.agent, seen.carry.network, inputs_of_sequence(seen))
-        log_policy = jax.nn.log_softmax(output.logits)
-        return log_policy, Categorical(log_policy).log_probability(steps.action), output.value
-
-    found = replay(outcome.state.params, *sequence)
-    log_policy, taken, values = map(np.asarray, found)
-    steps = sequence.steps
-    ratio = np.exp(taken - steps.extras.log_probability)
-    np.testing.assert_allclose(ratio, 1, rtol=0, atol=1e-5)
-    # On LAST and bootstrap rows too: advantages are made of them.
-    np.testing.assert_allclose(steps.extras.value, values, atol=1e-5)
-    # Numbers that differ between actions and between rows by far more.
-    assert np.std(log_policy, axis=(0, 1)).min() > 1e-2 and np.std(values) > 1e-2
-    assert np.mean(log_policy.argmax(axis=-1) != steps.action) > 0.1
-    _check_kinds(steps.timestep)
-    # Sequences share no row.
-    numbers = _numbers(steps.timestep.observation)
-    assert len(np.unique(numbers.reshape(-1, 4), axis=0)) == numbers[..., 0].size > 60 * 8
-    _check_rewards_so_far(numbers, steps.timestep.reward, sequence.carry.discounted_sum)
-
-
-def _check_rewards_so_far(numbers: np.ndarray, rewards: np.ndarray, sums: np.ndarray) -> None:
-    """They are carried from sequence to sequence, over no end of an episode and no cut."""
-    rows = zip(numbers.reshape(-1, 4).tolist(), rewards.ravel().tolist(), strict=True)
-    reward_of = {tuple(number): reward for number, reward in rows}
-    num_checked = 0
-    for number, found in zip(numbers[0].tolist(), sums, strict=True):
-        *episode, step = number
-        before = [reward_of.get((*episode, earlier)) for earlier in range(1, step)]
-        if step and None not in before:
-            expected = sum(GAMMA**ago * r for ago, r in enumerate(reversed(before)) if r)
-            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-            num_checked += len(before) > 7
-    assert num_checked > 10
 
 
 def test_apex_has_the_q_values_and_the_sampling_weight_of_every_transition(

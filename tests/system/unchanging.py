@@ -11,7 +11,7 @@ import numpy as np
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput, no_statistics
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import EnvSpec
-from seedrl.types import Array, Sequence, StoredStep, Tree
+from seedrl.types import Array, Sequence, Tree
 
 
 def drawn_like(shapes: Tree) -> Tree:
@@ -31,15 +31,11 @@ class Unchanging:
 
     Attributes:
       agent: acts.
-      change: what becomes of the first parameters, numpy leaves.
       priorities: of an update, `sequence -> [B] float32`; () leaves those in the replay.
-      initial_priorities: those of `agent` unless given.
     """
 
     agent: Any
-    change: Callable[[Tree], Tree] = lambda params: params
     priorities: Callable[[Sequence], Array | tuple[()]] = lambda sequence: ()
-    initial_priorities: Callable[[StoredStep], Array] | None = None
 
     @property
     def window(self) -> WindowSpec:
@@ -59,11 +55,10 @@ class Unchanging:
             return state, UpdateOutput({}, guarded=jnp.zeros(()), priorities=priorities)
 
         # Drawn here, because programs that draw matrices take long to compile.
-        drawn = self.change(drawn_like(jax.eval_shape(agent.init, jax.random.key(0))))
+        drawn = drawn_like(jax.eval_shape(agent.init, jax.random.key(0)))
         return agent._replace(
             init=lambda key: jax.tree.map(jnp.asarray, drawn),
             init_state=lambda params: AgentState(params, (), (), jnp.zeros((), jnp.int32)),
             update=update,
             update_statistics=no_statistics,
-            initial_priorities=self.initial_priorities or agent.initial_priorities,
         )

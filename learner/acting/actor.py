@@ -138,11 +138,6 @@ class Actor:
         self.page_steps = programs.page_steps
         self.page_rows = shapes.page_rows  # numbers of pages that `take_pages` may return
 
-    def warm_up(self, frozen: VersionedParams) -> None:
-        """Compiles every program."""
-        self.warm_up_largest(frozen)
-        self.compile_others(frozen)
-
     def warm_up_largest(self, frozen: VersionedParams) -> None:
         """Compiles the program for the largest batch, which all batches take from then on."""
         largest = self._shapes.act_rows[-1]

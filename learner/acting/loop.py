@@ -149,7 +149,8 @@ class Acting:
 
     def warm_up(self) -> None:
         """Compiles every program; see `Actor`."""
-        self._actor.warm_up(self._params)
+        self.warm_up_largest()
+        self.compile_others()
 
     def warm_up_largest(self) -> None:
         """Compiles what acting needs to start; see `Actor`."""

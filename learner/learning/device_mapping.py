@@ -97,9 +97,8 @@ def _lowered(learn: Any, everywhere: Listed[jax.Device], *shapes: Tree) -> Any:
     """`learn` lowered for shapes of its arguments; `everywhere`: of several hosts all devices."""
     if not everywhere:
         return learn.lower(*shapes)
-    # Over several hosts pmap makes a global array of each argument, which shapes are not; it leaves
-    # jax's abstract arrays alone. They must name the mesh, or the first update would be compiled
-    # again.
+    # Over several hosts pmap makes a global array of each argument but of jax's abstract arrays.
+    # They must name the mesh, or the first update would be compiled again.
     mesh = Mesh(np.array(everywhere), (AXIS,)).abstract_mesh
 
     def abstract(leaf: Any, rows: tuple[int, ...] = ()) -> Any:

@@ -172,20 +172,23 @@ class Service:
         self._stopping.wait(POLL_SECONDS)
         now = time.monotonic()
         for connection, context in self._calls.copy().items():
-            seconds = now - connection.since
-            if connection.has_ended:
-                # Its end stands behind what its peer does not read, and would do so for ever.
-                if seconds > GRACE_SECONDS:
-                    context.cancel()
+            if has_ended := connection.has_ended:
+                limit, what = GRACE_SECONDS, ""
             elif not connection.has_said_hello:
-                if seconds > HELLO_SECONDS:
-                    _end(connection, f"expected hello within {HELLO_SECONDS:g} seconds")
-            elif not connection.is_ready and seconds > self._config.ready_deadline_seconds:
-                _end(connection, "expected ready within serving.ready_deadline_seconds of hello")
-
-
-def _end(connection: Connection, details: str) -> None:
-    connection.close(EndError(grpc.StatusCode.UNAVAILABLE, details))
+                limit, what = HELLO_SECONDS, "hello"
+            elif not connection.is_ready:
+                limit = self._config.ready_deadline_seconds
+                what = "ready after hello (serving.ready_deadline_seconds)"
+            else:
+                continue
+            if now - connection.since <= limit:
+                continue
+            if has_ended:
+                # Its end stands behind what its peer does not read, and would do so for ever.
+                context.cancel()
+            else:
+                late = f"expected {what} within {limit:g} seconds"
+                connection.close(EndError(grpc.StatusCode.UNAVAILABLE, late))
 
 
 def message_limit(

@@ -37,7 +37,7 @@ from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn
 from learner.learning.loop import Learning
 from learner.learning.page_routing import ShardedReplay
 from learner.multihost.agreement import AgreedLimiter, Hosts, alone
-from learner.multihost.jax_processes import devices_of, require_as_many
+from learner.multihost.joining import devices_of, require_as_many
 from learner.multihost.topology import ALONE, Topology
 from learner.report.env_servers import EnvServerRegistry
 from learner.report.events import Events

@@ -23,13 +23,13 @@ from learner.checkpoints.run_records import played_rounds
 from learner.checkpoints.saver import Saver, open_saver
 from learner.end_of_run import EndOfRun, SharedEnd, confirmed_earlier, end_of_run, raise_death, why
 from learner.multihost.agreement import Hosts
-from learner.multihost.jax_processes import leave as leave_jax_service
 from learner.multihost.joining import (
     StoppedError,
     broadcast_flag,
     common_checkpoint,
     common_spec,
     joined,
+    leave_jax,
     own_folder,
     require_shared,
 )
@@ -304,7 +304,7 @@ class TrainLoop:
             self.session.failed.wait(POLL_SECONDS)
             self.progress.update()
             if not self._hosts.is_alone and self.session.has_updated:
-                leave_jax_service()  # not possible before the first update
+                leave_jax()  # not possible before the first update
             now = time.monotonic()
             if now >= self._next_report:
                 self._next_report = now + self._config.logging.interval_seconds

@@ -10,8 +10,7 @@ from typing import Annotated
 import tyro
 
 from learner.extras import comparison
-from learner.extras.comparison import Comparison
-from learner.extras.measured_run import Group, MeasuredRun, group, measure
+from learner.extras.comparison import Comparison, Group, MeasuredRun, group, measure
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs import extras

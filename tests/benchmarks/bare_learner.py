@@ -6,8 +6,7 @@ import jax
 import numpy as np
 
 from learner.acting.act_step import example_page
-from learner.extras.bench.bare import random_pages
-from learner.extras.bench.workloads import Workload
+from learner.extras.bench.workloads import Workload, random_pages
 from learner.learning.device_mapping import map_programs, replicate, stack_shards
 from learner.learning.learn_step import build_learn_programs
 from learner.learning.loop import fetched

@@ -8,9 +8,8 @@ import numpy as np
 
 from learner.acting.act_step import example_timestep
 from learner.extras.bench import workloads
-from learner.extras.bench.bare import bare_forward
 from learner.extras.bench.measuring import Pace, Result, apart, conditions, interleave, rate, spread
-from learner.extras.bench.workloads import Workload
+from learner.extras.bench.workloads import Workload, bare_forward
 from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import SlotTable

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 
 from learner.extras.bench import workloads
-from learner.extras.bench.bare import BareUpdate, bare_forward
 from learner.extras.bench.measuring import (
     Pace,
     Result,
@@ -25,7 +24,7 @@ from learner.extras.bench.measuring import (
     spread,
 )
 from learner.extras.bench.system import Interval, RawStepping, System
-from learner.extras.bench.workloads import Workload
+from learner.extras.bench.workloads import BareUpdate, Workload, bare_forward
 from seedrl.config import Config, LaunchConfig
 
 # The figures, and the parts of which the limit of each is composed.

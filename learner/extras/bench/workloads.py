@@ -1,14 +1,31 @@
-"""What is measured: bundled configurations, scaled to what a short measurement can show."""
+"""What is measured: bundled configurations, scaled to what a short measurement can show.
+
+And the limits of its parts: the learner's compiled programs without its threads.
+"""
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from learner.acting.act_step import example_page, example_timestep
+from learner.build import plan_geometry, scale
+from learner.learning.device_mapping import map_programs, replicate, stack_shards
+from learner.learning.learn_step import build_learn_programs
+from learner.learning.loop import fetched
+from learner.learning.page_routing import insert_parcels, parcels
 from seedrl import config_io
 from seedrl.config import Config, LaunchConfig
+from seedrl.networks.network import NetworkInput
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.types import Page
 
 # Steps of a run whose end no measurement reaches.
 ENDLESS = 10**15
+_PAGES_PER_INSERT = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,3 +88,95 @@ def scaled(
 
 def _frames(num_actions: int) -> EnvSpec:
     return EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(num_actions))
+
+
+def bare_forward(workload: Workload, rows: int) -> Callable[[], int]:
+    """A forward pass over `rows` rows that are on the device already; it returns `rows`."""
+    network = workload.config.agent.network.build(workload.spec)
+    params = jax.jit(network.init)(jax.random.PRNGKey(0))
+    carry = network.initial_carry(rows)
+    timestep = example_timestep(workload.spec)
+    inputs = NetworkInput(
+        observation=jax.tree.map(
+            lambda leaf: jnp.zeros((1, rows, *leaf.shape), leaf.dtype), timestep.observation
+        ),
+        previous_action=jnp.zeros((1, rows), jnp.int32),
+        reward=jnp.zeros((1, rows), jnp.float32),
+        is_first=jnp.zeros((1, rows), bool),
+    )
+    program = jax.jit(network.unroll)
+
+    def step() -> int:
+        jax.block_until_ready(program(params, carry, inputs))
+        return rows
+
+    step()
+    return step
+
+
+class BareUpdate:
+    """Owns a learner state and a replay full of random experience. Used by one thread.
+
+    Attributes:
+      steps: environment steps that one update makes up for, at the workload's replay ratio.
+    """
+
+    def __init__(self, workload: Workload):
+        config = workload.config
+        geometry = plan_geometry(config)
+        batch = config.learning.batch_sequences
+        agent = config.agent.build(workload.spec)
+        page = example_page(agent, workload.spec, geometry.page_steps)
+        experience = config.replay.build(
+            agent.window,
+            page=page,
+            initial_priorities=agent.initial_priorities,
+            scale=scale(config, geometry),
+        )
+        programs = build_learn_programs(agent, experience.memory, batch_per_device=batch)
+        self._programs = map_programs(programs, geometry.devices)
+        state = jax.jit(programs.init)(jax.random.PRNGKey(config.seed))
+        self._state = replicate(state, geometry.devices)
+        self._memory = stack_shards(lambda: experience.memory.init(page), geometry.devices)
+        index, pages = experience.index(), random_pages(page, _PAGES_PER_INSERT)
+        while index.fill < 1.0 and index.has_room(_PAGES_PER_INSERT):
+            sent = parcels(
+                range(_PAGES_PER_INSERT), [0] * _PAGES_PER_INSERT, num_rows=_PAGES_PER_INSERT
+            )
+            planned = [(parcel, index.plan(parcel.streams)) for parcel in sent]
+            self._memory = insert_parcels(self._programs, self._memory, pages, planned)
+        # Of an on-policy queue one batch is learned again and again: its host forgets what it has
+        # handed out, its memory on the device does not.
+        self._draw = jax.tree.map(lambda leaf: leaf[None], index.draw())
+        ratio = getattr(config.replay, "ratio", None)
+        rows = agent.window.length if ratio is None else agent.window.unroll
+        self.steps = batch * rows / (ratio or 1.0)
+
+    def learn(self) -> float:
+        self.update()
+        return self.steps
+
+    def update(self) -> Mapping[str, float]:
+        """One update; returns its metrics, once they are there."""
+        self._state, self._memory, numbers = self._programs.learn(
+            self._state, self._memory, self._draw, np.bool_(True)
+        )
+        return fetched(numbers)
+
+
+def random_pages(page: Page, num_pages: int) -> Page:
+    """Pages without structure: nothing about them can be compressed, skipped or predicted."""
+    random = np.random.default_rng(0)
+
+    def fill(leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+        shape = (num_pages, *leaf.shape)
+        if np.issubdtype(leaf.dtype, np.floating):
+            return random.standard_normal(shape, np.float32).astype(leaf.dtype)
+        return random.integers(0, 256 if leaf.dtype == np.uint8 else 2, shape).astype(leaf.dtype)
+
+    pages: Page = jax.tree.map(fill, page)
+    timestep = pages.steps.timestep
+    ordinary = timestep._replace(
+        step_type=np.ones_like(timestep.step_type), discount=np.ones_like(timestep.discount)
+    )
+    return pages._replace(steps=pages.steps._replace(timestep=ordinary))

@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 
 from learner.extras.comparison import (
+    Group,
     area_over,
     compare,
+    group,
     interquartile_mean,
     interval,
+    measure,
     numbers,
     probability_of_improvement,
     target_of,
 )
-from learner.extras.measured_run import Group, group, measure
 from seedrl.errors import ConfigError
 from tests.learner.extras.run_folders import write_run
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.extras.measured_run import group, measure
+from learner.extras.comparison import group, measure
 from seedrl.errors import ConfigError
 from tests.learner.extras.run_folders import evaluation, interval, write_metrics, write_run
 

@@ -112,7 +112,7 @@ def test_a_host_that_is_stopped_before_the_run_begins_ends_the_others(
     with linked(2, losses) as peers:
         monkeypatch.setattr(joining, "_meet", lambda *_: {})
         monkeypatch.setattr(joining, "Peers", lambda *_: peers[1])
-        monkeypatch.setattr(joining.jax_processes, "join", lambda *_: None)
+        monkeypatch.setattr(joining, "join_jax", lambda *_: None)
         threading.Thread(target=peers[0].gather, args=("jax", "a:1")).start()
         with contextlib.suppress(StoppedError), joined(peers[1].topology, config, stop) as hosts:
             stop.set("SIGTERM")

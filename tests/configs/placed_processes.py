@@ -18,7 +18,6 @@ import yaml
 LEARNER, ENV_SERVER = "seedrl-learner", "seedrl-env-server"
 FOLDER = Path(__file__).parents[2] / "configs" / "jobs"
 FILES = sorted(path.name for path in FOLDER.iterdir())
-JOBSETS = [name for name in FILES if name.startswith("jobset")]
 Document = dict[str, Any]
 _SECONDS = 120.0
 _BIND = r"--serving\.bind=(?:0\.0\.0\.0:)?(\S+)"
@@ -63,11 +62,6 @@ def documents(name: str) -> list[Document]:
 def kind(documents: list[Document], wanted: str) -> Document:
     (found,) = [document for document in documents if document["kind"] == wanted]
     return found
-
-
-def replicated_jobs(documents: list[Document]) -> dict[str, Document]:
-    jobs = kind(documents, "JobSet")["spec"]["replicatedJobs"]
-    return {job["name"]: job["template"]["spec"] for job in jobs}
 
 
 @cache
@@ -173,7 +167,9 @@ def _run(script: list[str], variables: Mapping[str, str]) -> list[list[str]]:
     with tempfile.TemporaryDirectory() as name:
         folder, records = Path(name), Path(name, "records")
         records.mkdir()
-        write_programs(folder, _STAND_INS)
+        for program, text in _STAND_INS.items():
+            (folder / program).write_text(f"#!/usr/bin/env bash\n{text}")
+            (folder / program).chmod(0o700)
         activation = folder / "seedrl-home" / "seedrl" / "bin" / "activate"
         activation.parent.mkdir(parents=True)
         activation.touch()
@@ -187,11 +183,3 @@ def _run(script: list[str], variables: Mapping[str, str]) -> list[list[str]]:
             path.read_text().replace(own["HOME"], "/home/seedrl").split("\0")[:-1]
             for path in sorted(records.iterdir())
         ]
-
-
-def write_programs(folder: Path, programs: Mapping[str, str]) -> None:
-    """Shell scripts of these names."""
-    for program, text in programs.items():
-        path = folder / program
-        path.write_text(f"#!/usr/bin/env bash\n{text}")
-        path.chmod(0o700)

@@ -2,10 +2,6 @@
 
 import dataclasses
 import json
-import os
-import signal
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,19 +17,13 @@ from learner.multihost.topology import topology_of
 from seedrl import config_io
 from seedrl.config import check
 from tests.configs.placed_processes import (
-    ENV_SERVER,
     FILES,
     Document,
     documents,
     placed,
-    replicated_jobs,
-    text_of,
-    write_programs,
 )
-from tests.patience import SECONDS
 
 KUBERNETES = "1.37"
-REFUSALS = (jsonschema.ValidationError, kubernetes_validate.ValidationError)
 
 
 def own_schema(name: str) -> Document:
@@ -52,7 +42,7 @@ def compose_validator() -> Any:
 
 
 def validate(name: str, files: list[Document]) -> None:
-    """Raises one of REFUSALS unless every document fits its schema."""
+    """Raises a ValidationError unless every document fits its schema."""
     if name.startswith("compose"):
         compose_validator().validate(files[0])
     elif name.startswith("sky"):
@@ -109,75 +99,3 @@ def test_programs_accept_their_commands_and_all_slots_are_filled(name: str) -> N
     first = next(iter(hosts.learners)).rpartition(":")[0]
     expected = {"sky": "10.0.0.1", "compose": "learner-0"}.get(name.split("-")[0], first)
     assert coordinator == ("" if len(hosts.learners) == 1 else f"{expected}:8690")
-
-
-@pytest.mark.parametrize(("own_code", "code"), [(0, 143), (74, 74)])
-def test_a_pod_that_is_taken_away_does_not_end_as_if_it_were_done(
-    tmp_path: Path, own_code: int, code: int
-) -> None:
-    """A Job counts a pod that has ended with 0 as done, and puts no other one in its place."""
-    (container,) = replicated_jobs(documents("jobset-gpu.yaml"))["envs"]["template"]["spec"][
-        "containers"
-    ]
-    os.mkfifo(tmp_path / "started")
-    (tmp_path / ENV_SERVER).write_text(
-        f"#!{sys.executable} -IS\n"
-        "import signal, sys\n"
-        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
-        f"with open({str(tmp_path / 'started')!r}, 'w') as file: file.write('x')\n"
-        f"signal.sigwait([signal.SIGTERM]); sys.exit({own_code})\n"
-    )
-    (tmp_path / ENV_SERVER).chmod(0o700)
-    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    words = container["command"] + container["args"]
-    pod = subprocess.Popen(words, env={"PATH": path, "LEARNER_HOST": "first"})
-    assert (tmp_path / "started").read_text() == "x"
-    pod.terminate()
-    assert pod.wait(SECONDS) == code
-
-
-SAVES = 'read -r words < "$ASKED"; exit '
-
-
-@pytest.mark.parametrize("name", ["slurm.sbatch", "slurm-hosts.sbatch"])
-@pytest.mark.parametrize(
-    ("of_learner", "of_env_servers", "code"),
-    [
-        # All env servers are refused: the learner is asked to save, and the job fails.
-        (f"{SAVES}0", "exit 2", 2),
-        (f"{SAVES}75", "exit 2", 2),
-        ("exit 7", "exec sleep 1000", 7),
-        ("exit 0", "exit 143", 0),
-    ],
-)
-def test_a_slurm_job_ends_as_its_learner_does_unless_env_servers_are_refused(
-    tmp_path: Path, name: str, of_learner: str, of_env_servers: str, code: int
-) -> None:
-    srun = """\
-while [[ $1 == --* ]]; do
-  [[ $1 != --het-group=* ]] || group=${1#*=}
-  shift
-done
-program=GROUP_$group
-exec bash -c "${!program}"
-"""
-    programs = {"seedrl": "", "scontrol": "printf '%s\\n' $3\n", "srun": srun}
-    programs["scancel"] = 'printf "%s\\n" "$*" > "$ASKED"\n'
-    write_programs(tmp_path, programs)
-    os.mkfifo(tmp_path / "asked")
-    environment = {
-        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
-        "ASKED": str(tmp_path / "asked"),
-        "GROUP_0": of_learner,
-        "GROUP_1": of_env_servers,
-        "SLURM_JOB_ID": "7",
-        "SLURM_JOB_NODELIST_HET_GROUP_0": "node0 node1",
-        "SLURM_SUBMIT_DIR": str(tmp_path),
-    }
-    words = ["bash", "-c", text_of(name)]
-    job = subprocess.Popen(words, env=environment, start_new_session=True)
-    try:
-        assert job.wait(SECONDS) == code
-    finally:
-        if job.poll() is None:
-            os.killpg(job.pid, signal.SIGKILL)

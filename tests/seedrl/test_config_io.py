@@ -347,12 +347,8 @@ def test_a_configs_folder_comes_before_the_current_one_here_and_in_children(
     assert sys.path == [str(beside), str(current), "others"]
     path = config_io.path_for_children()
     assert path == os.pathsep.join(map(str, (beside, current, tmp_path)))
-    source = "import twin_of_two, only_here; print(twin_of_two.__file__, only_here.__file__)"
-    found = subprocess.run(
-        [sys.executable, "-P", "-S", "-c", source],
-        env={"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert found.stdout.split() == [f"{beside}/twin_of_two.py", f"{current}/only_here.py"]
+    # -S: this environment's own packages are not on the path.
+    source = "import twin_of_two as t, only_here as o; print(t.__file__, o.__file__)"
+    command = [sys.executable, "-P", "-S", "-c", source]
+    found = subprocess.check_output(command, env={"PYTHONPATH": path}, text=True)
+    assert found.split() == [f"{beside}/twin_of_two.py", f"{current}/only_here.py"]

@@ -69,7 +69,6 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
         case ["seedrl", "check-env-server", *argv]:
             read(check_env_server.Options, argv, prog="check-env-server")
         case ["seedrl", "experiment", grid, *argv]:
-            (folder / "tests").symlink_to(ROOT / "tests")  # as in a checkout
             checked_runs(folder / grid)
             _require_flags(argv, _help(lambda: main.main(["experiment", "--help"])))
         case ["seedrl", "launch", *argv]:

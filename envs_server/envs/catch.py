@@ -16,25 +16,21 @@ _CELL_PIXELS = 16
 
 
 class Catch(gymnasium.Env[np.ndarray, np.int64]):
-    """Observations are `[rows, columns]` images: ball and paddle at full brightness, else 0."""
+    """Observations are `[rows, columns] float32`: 1 at ball and paddle, else 0."""
 
     def __init__(
         self,
         *,
         rows: int = 10,
         columns: int = 5,
-        dtype: Literal["float32", "uint8"] = "float32",
         render_mode: Literal["rgb_array"] | None = None,
     ) -> None:
         if rows < 2 or columns < 1:
-            raise ValueError(
-                f"expected at least 2 rows and 1 column, got {rows} rows and {columns} columns"
-            )
+            raise ValueError(f"expected 2 rows and 1 column at least, got {rows} and {columns}")
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": 5}
         self.render_mode = render_mode
-        self._rows, self._columns, self._dtype = rows, columns, np.dtype(dtype)
-        self._bright = 255 if dtype == "uint8" else 1
-        self.observation_space = Box(0, self._bright, (rows, columns), self._dtype.type)
+        self._rows, self._columns = rows, columns
+        self.observation_space = Box(0, 1, (rows, columns), np.float32)
         self.action_space = Discrete(3)
         self._ball_row = self._ball_column = self._paddle_column = 0
 
@@ -65,9 +61,8 @@ class Catch(gymnasium.Env[np.ndarray, np.int64]):
         return np.kron(is_bright, cell)
 
     def _board(self) -> np.ndarray:
-        board = np.zeros((self._rows, self._columns), self._dtype)
-        board[self._ball_row, self._ball_column] = self._bright
-        board[self._rows - 1, self._paddle_column] = self._bright
+        board = np.zeros((self._rows, self._columns), np.float32)
+        board[self._ball_row, self._ball_column] = board[-1, self._paddle_column] = 1
         return board
 
 

@@ -21,10 +21,8 @@ class DelayedRecall(gymnasium.Env[np.ndarray, np.int64]):
 
     def __init__(self, *, symbols: int = 4, delay: int = 20) -> None:
         if symbols < 2 or delay < 0:
-            raise ValueError(
-                "expected at least 2 symbols and a delay of 0 or more, got "
-                f"symbols={symbols}, delay={delay}"
-            )
+            got = f"symbols={symbols}, delay={delay}"
+            raise ValueError(f"expected at least 2 symbols and a delay of 0 or more, got {got}")
         self._symbols, self._delay = symbols, delay
         self.observation_space = Box(0, 1, (symbols + 1,), np.float32)
         self.action_space = Discrete(symbols)

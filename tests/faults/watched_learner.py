@@ -84,33 +84,14 @@ def busy_processes(number: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
-    """A file system of its own of that size in `folder`, which may be mounted read-only later."""
+    """A file system of its own of that size in `folder`."""
     folder.mkdir()
-    with _mounted("-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)):
-        yield folder
-
-
-@contextlib.contextmanager
-def _mounted(*words: str) -> Iterator[None]:
+    words = ["-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
     subprocess.run(["mount", *words], check=True)
     try:
-        yield
+        yield folder
     finally:
-        subprocess.run(["umount", "--lazy", words[-1]], check=True)
-
-
-@contextlib.contextmanager
-def read_only(folder: Path, elsewhere: Path) -> Iterator[None]:
-    """Inside, nothing can be written below `folder`; `elsewhere` is a new one beside it.
-
-    Not a mount that is changed: while a file of it is open for writing, that is refused.
-    """
-    elsewhere.mkdir()
-    with _mounted("--bind", str(folder), str(elsewhere)):
-        command = ["mount", "-o", "remount,ro,bind", str(elsewhere)]
-        subprocess.run(command, check=True)
-        with _mounted("--bind", str(elsewhere), str(folder)):
-            yield
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def fill(folder: Path) -> Path:

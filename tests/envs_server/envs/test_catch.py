@@ -37,13 +37,6 @@ def test_a_paddle_that_runs_away_misses_and_stays_on_the_board(move: int) -> Non
     assert board[9].sum() == 2
 
 
-def test_images_may_be_bytes() -> None:
-    env = make(dtype="uint8")
-    board, _ = env.reset(seed=1)
-    assert board.dtype == np.uint8 and set(board.ravel()) == {0, 255}
-    assert env.observation_space.contains(board)
-
-
 def test_it_renders_for_a_video() -> None:
     env = make(rows=4, columns=3, render_mode="rgb_array")
     board, _ = env.reset(seed=0)

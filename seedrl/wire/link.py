@@ -53,7 +53,7 @@ class UnusableLinkError(Exception):
 
 
 class Link:
-    """One end of a link. Any thread may send and `end` it, one receives and closes.
+    """One end of a link. Any thread may `send_at_once` and `end` it, one sends, receives, closes.
 
     Whichever side ends it, or dies, both stop receiving, and what is sent afterwards is dropped:
     why it has ended is what the stream says.
@@ -69,7 +69,6 @@ class Link:
         self._num_come = 0
         # Nobody may use a descriptor that is being closed: its number could be another file's then.
         self._closing = threading.Lock()
-        self._sending = threading.Lock()  # taken before the other; to `end` takes the other alone
 
     def send(self, message: Buffer | FramedStep) -> None:
         """Sends `message`, and waits for the other side to make room.
@@ -82,10 +81,9 @@ class Link:
         else:
             length, parts = len(message), (_LENGTH.pack(len(message)), message)
         try:
-            with self._sending:
-                sent = self._connection.sendmsg(parts)
-                if sent < _LENGTH.size + length:  # a signal came between
-                    self._connection.sendall(b"".join(parts)[sent:])
+            sent = self._connection.sendmsg(parts)
+            if sent < _LENGTH.size + length:  # a signal came between
+                self._connection.sendall(b"".join(parts)[sent:])
         except OSError:
             self.end()
 
@@ -164,7 +162,7 @@ class Link:
     def close(self) -> None:
         """Ends it and gives the socket back."""
         self.end()  # so that nobody goes on sending
-        with self._sending, self._closing:
+        with self._closing:
             self._connection.close()
 
 

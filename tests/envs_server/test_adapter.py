@@ -143,18 +143,3 @@ def test_numbers_of_info_go_with_last_rows_by_name() -> None:
     np.testing.assert_array_equal(adapter.metrics, [[0.5, 3, 1, 1, nan, nan, nan, nan], [nan] * 8])
     adapter.step(np.zeros(2, np.int64))
     assert adapter.metrics.shape == (0, 8)
-
-
-def test_a_restarted_environment_is_first_in_the_middle_of_an_episode() -> None:
-    steps = iter([[False, True], [False, False]])
-
-    def step(actions: np.ndarray) -> VectorStep:
-        none = np.zeros(2, bool)
-        return VectorStep(np.zeros(2), np.ones(2), none, none, restarted=np.array(next(steps)))
-
-    space = gymnasium.spaces.Discrete(2)
-    adapter = Adapter(VectorEnvironment(space, space, lambda s: np.zeros(2), step, lambda: None))
-    adapter.reset([0, 1])
-    rows = [adapter.step(np.zeros(2, np.int64)) for _ in range(2)]
-    assert [row.step_type.tolist() for row in rows] == [[MID, FIRST], [MID, MID]]
-    assert [row.reward.tolist() for row in rows] == [[1, 0], [1, 1]]

@@ -4,7 +4,7 @@ import gymnasium
 import pytest
 from gymnasium.envs.registration import EnvSpec
 
-from envs_server.build import Recipe, build, choose, read_recipe
+from envs_server.build import Recipe, choose, read_recipe
 from envs_server.envs import catch, masked_cartpole
 from envs_server.errors import BuildError
 from seedrl.wire.seedrl_pb2 import Environment
@@ -46,23 +46,6 @@ def test_seeded_takes_one_seed_for_many_environments_only_if_there_is_nothing_el
     spec = EnvSpec("OnlyVectors-v0", vector_entry_point="somewhere:Vectors")
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
     assert choose(recipe, "seeded") == expected
-
-
-@pytest.mark.filterwarnings("ignore:.*out of date")
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        Recipe("NoSuchGame-v0", {}),
-        Recipe("CartPole-v1", {"colour": 1}),
-        Recipe("ALE/Pong-v5", {"colour": 1}),
-        Recipe("c:make", {"rows": 1}, (), catch.make),
-    ],
-)
-def test_a_failure_to_build_is_one_line(recipe: Recipe) -> None:
-    with pytest.raises(BuildError) as refusal:
-        build(recipe, "auto", 2)
-    assert str(refusal.value).startswith(f"cannot build {recipe.id}: ")
-    assert "\n" not in str(refusal.value)
 
 
 _MODULE = "envs_server.envs.masked_cartpole"

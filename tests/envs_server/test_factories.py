@@ -88,12 +88,3 @@ def test_what_is_no_factory_is_refused_in_one_line(plugin: str, name: str) -> No
     with pytest.raises(BuildError) as refusal:
         load_factory(name.format(plugin), ("*",))
     assert "\n" not in str(refusal.value)
-
-
-def test_a_module_that_ends_the_process_on_import_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "ends_on_import.py").write_text("import sys\nsys.exit(5)\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(BuildError):
-        load_factory("ends_on_import:make", ("*",))

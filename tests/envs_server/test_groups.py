@@ -81,9 +81,3 @@ def test_an_observation_that_breaks_the_spec_is_the_environments_fault() -> None
     with pytest.raises(EnvironmentFailedError) as fault:
         group.step(_answer(0, 0, 0))
     assert "group 4" in str(fault.value) and "float64[2]" in str(fault.value)
-
-
-def test_a_reset_that_raises_is_the_environments_fault() -> None:
-    group = EnvGroup(4, Recorder().environment(), [1, 2])
-    with pytest.raises(EnvironmentFailedError):
-        group.first()

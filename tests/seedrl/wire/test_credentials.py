@@ -15,15 +15,15 @@ from seedrl.wire.credentials import Certificates, read_token
 )
 def test_what_is_no_token_is_refused_and_not_quoted(tmp_path: Path, text: str) -> None:
     (tmp_path / "token").write_text(text)
-    with pytest.raises(ConfigError, match="expected a token of 16 to 1024") as refused:
+    with pytest.raises(ConfigError) as refused:
         read_token(tmp_path / "token")
     assert not text.strip() or text.strip() not in str(refused.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read .*/token: No such file"):
+    with pytest.raises(ConfigError, match="/token"):
         read_token(tmp_path / "token")
-    with pytest.raises(ConfigError, match="cannot read .*/ca.pem: No such file"):
+    with pytest.raises(ConfigError, match=r"/ca\.pem"):
         Certificates(authority=tmp_path / "ca.pem").of_client()
 
 
@@ -33,8 +33,8 @@ def test_a_certificate_goes_with_its_own_key(tmp_path: Path) -> None:
     assert Certificates(learner, key, ca).of_server() is not None
     assert Certificates(learner, key, ca).of_client() is not None
     assert Certificates().of_server() is Certificates().of_client() is None
-    with pytest.raises(ConfigError, match="and its own key, without a password, in .*ca.key"):
+    with pytest.raises(ConfigError, match=r"/ca\.key"):
         Certificates(learner, tmp_path / "ca.key").of_server()
     ca.write_text("no certificate")
-    with pytest.raises(ConfigError, match="expected a certificate in PEM in .*ca.pem"):
+    with pytest.raises(ConfigError, match=r"/ca\.pem"):
         Certificates(learner, key, ca).of_server()

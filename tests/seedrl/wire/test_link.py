@@ -67,17 +67,6 @@ def test_messages_of_all_sizes_arrive_whole_and_in_order(
             assert came.result(SECONDS) == messages
 
 
-def test_what_two_threads_send_is_not_mixed(ends: tuple[Link, Link]) -> None:
-    ours, theirs = ends
-    # More than a socket holds: each is sent in parts.
-    messages = [bytes((kind,)) * 2**20 for kind in range(8)]
-    with ThreadPoolExecutor(3) as pool, contextlib.closing(ours):
-        received = theirs.receive()
-        arrived = pool.submit(lambda: {bytes(next(received)) for _ in messages})
-        list(pool.map(ours.send, messages, timeout=SECONDS))
-        assert arrived.result(SECONDS) == {*messages}
-
-
 @pytest.mark.parametrize("side", [0, 1])
 def test_an_end_is_heard_on_both_sides(ends: tuple[Link, Link], side: int) -> None:
     with ThreadPoolExecutor() as pool:

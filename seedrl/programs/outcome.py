@@ -12,7 +12,6 @@ from typing import NoReturn
 
 from seedrl.errors import UserError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs import extras
 
 # Errors of a full disk or a folder that cannot be written to: no defect of ours.
 _UNWRITABLE = (
@@ -70,8 +69,11 @@ def _described(error: Exception) -> tuple[str, ExitCode]:
     # No line for a defect of ours, of which the traceback is printed.
     if isinstance(error, UserError):
         return str(error), error.exit_code
-    if isinstance(error, ImportError) and (missing := extras.describe(error)):
-        return missing, ExitCode.USAGE
+    if isinstance(error, ImportError):
+        from seedrl.programs import extras
+
+        if missing := extras.describe(error):
+            return missing, ExitCode.USAGE
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return f"the path {error.filename} is too long", ExitCode.USAGE
     if isinstance(error, OSError) and error.errno in _UNWRITABLE:

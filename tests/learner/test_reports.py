@@ -53,15 +53,15 @@ def test_env_servers_that_are_waited_for_are_named(
 class Reported:
     """A StatusWriter on fakes; `seen` are the statuses that were shown."""
 
-    def __init__(self, folder: Path, env_steps: int = 0) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.seen: list[Status] = []
         self.is_shown = threading.Event()
         self.metrics = Metrics(folder)
-        self.events = Events(folder, lambda event: None, env_steps=env_steps)
+        self.events = Events(folder, lambda event: None)
         self.evaluator = SimpleNamespace(confirmation=None, is_confirming=False)
         self.session: Any = SimpleNamespace(
-            acting=SimpleNamespace(training_steps=env_steps),
+            acting=SimpleNamespace(training_steps=0),
             learning=SimpleNamespace(updates=70),
             evaluator=self.evaluator,
             is_compiling=True,
@@ -138,21 +138,6 @@ def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Rep
     live.close()
     saved = reported.saved()
     assert (saved["state"], saved["reason"]) == ("finished", "all steps taken")
-
-
-def test_steps_of_earlier_sessions_are_no_rate(tmp_path: Path) -> None:
-    reported = Reported(tmp_path, env_steps=5000)
-    live = reported.live
-    live.close()  # no thread looks at the same time
-    assert live.now().env_steps == 5000
-    session, events = reported.session, reported.events
-    live.session, events.count_steps = session, lambda: session.acting.training_steps
-    resumed = live.now()
-    assert (resumed.env_steps_per_second, resumed.updates_per_second) == (0.0, 0.0)
-    session.acting.training_steps, session.learning.updates = 5001, 71
-    moved = live.now()
-    assert moved.env_steps_per_second == moved.updates_per_second > 0.0
-    reported.close()
 
 
 def test_a_stand_still_is_reported_ever_more_rarely_and_its_end_once() -> None:

@@ -89,11 +89,7 @@ def test_what_comes_again_after_a_resume_stays_as_it_is(tmp_path: Path) -> None:
     _record(path, range(5, 8))
     assert path.read_bytes().startswith(before)
     assert len(_rewards(path)) == 8
-
-
-def test_a_new_future_replaces_the_old_one_from_the_first_difference_on(tmp_path: Path) -> None:
-    path = tmp_path / "recording"
-    _record(path, range(6))
+    # A new future replaces the old one from the first difference on.
     _record(path, [3])
     _record(path, [4], mark=1)
     assert _rewards(path) == [[10 * n + s + (n == 4) for s in range(N)] for n in range(5)]

@@ -9,12 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from learner.acting.act_step import ActingState
-from learner.acting.loop import ActingSnapshot
 from learner.checkpoints.restoring import (
     digests,
     require_fit,
-    restore_acting,
     restore_params,
     restore_replay,
     restore_state,
@@ -169,12 +166,6 @@ def test_what_another_class_has_learned_is_refused_though_its_arrays_fit(
             require_fit(found._replace(meta={"config": config}), CONFIG)
 
 
-def _acting(slots: int = 3) -> ActingSnapshot:
-    tables = ActingState((np.ones((slots, 2), np.float32),), replay().pages, np.zeros(2, np.uint32))
-    params, returns = state().params, np.linspace(0, 1, slots)
-    return ActingSnapshot(tables, params, np.array(5), returns, np.arange(slots))
-
-
 def _in_lock_step(training_slots: int = 3) -> Config:
     learning = dataclasses.replace(CONFIG.learning, schedule="deterministic")
     serving = dataclasses.replace(CONFIG.serving, training_slots=training_slots)
@@ -184,13 +175,6 @@ def _in_lock_step(training_slots: int = 3) -> Config:
 def _serving(training_slots: int = 3) -> Serving:
     slots = SlotTable(training=training_slots, evaluation=0, seed=0)
     return Serving(slots, page_steps=2, rule=lock_step())
-
-
-def test_what_acting_needs_to_go_on_comes_back(tmp_path: Path) -> None:
-    found = _save(tmp_path, Snapshot(state(), [{}], replay(), _acting()))
-    nothing = jax.tree.map(np.zeros_like, _acting())
-    _assert_same(restore_acting(found, nothing, CONFIG), _acting())
-    _assert_same(restore_replay(found, abstract_of(replay())), replay())
 
 
 @pytest.mark.parametrize("was_lock_step", [True, False])

@@ -1,8 +1,6 @@
 """`seedrl evaluate` with env servers that only pretend, and a result that is given."""
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,21 +10,12 @@ import learner.evaluate
 from learner.checkpoints.run_records import read_final_score
 from learner.cli.main import main
 from learner.evaluate import Evaluation
-from learner.processes import env_servers
 from seedrl import checkpoints, config_io
 from seedrl.config import Config
 from seedrl.config_io import to_json
 
-RESULT = Evaluation(
-    mean=2.0,
-    standard_error=0.5,
-    minimum=1.0,
-    maximum=3.0,
-    episodes=2,
-    updates=7,
-    step=7,
-    returns=(1.0, 3.0),
-)
+NUMBERS: dict[str, Any] = {"mean": 2.0, "standard_error": 0.5, "minimum": 1.0, "maximum": 3.0}
+RESULT = Evaluation(**NUMBERS, episodes=2, updates=7, step=7, returns=(1.0, 3.0))
 PAUSE = "import signal; signal.pause()"
 Calls = list[tuple[Config, int]]
 
@@ -47,17 +36,14 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, act: Callable[..., Any] = lambda _: RESULT) -> Calls:
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls: Calls = []
 
-    def evaluate(
-        config: Config, checkpoint: Any, *, episodes: int, raise_failure: Any, **_: Any
-    ) -> Evaluation:
+    def evaluate(config: Config, checkpoint: Any, *, episodes: int, **_: Any) -> Evaluation:
         assert checkpoint == {"step": None, "is_best": False, "parts": checkpoints.PARAMS}
         assert config.environment.vectorization == "seeded"
         calls.append((config, episodes))
-        result: Evaluation = act(raise_failure)
-        return result
+        return RESULT
 
     monkeypatch.setattr(learner.evaluate, "evaluate", evaluate)
     monkeypatch.setattr(checkpoints, "choose", lambda workdir, **which: which)
@@ -77,24 +63,6 @@ def test_the_result_is_one_line_or_json(
     assert not [*(run_folder / "logs").iterdir()]
     assert main(["evaluate", str(run_folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {**RESULT._asdict(), "returns": [1.0, 3.0]}
-
-
-@pytest.mark.parametrize(("episodes", "expected"), [(100, [50, 50]), (3, [2, 2]), (1, [1])])
-def test_no_more_environments_than_episodes_are_started(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, episodes: int, expected: list[int]
-) -> None:
-    sizes: list[int] = []
-    command = env_servers.command
-
-    def spy(planned: env_servers.Fleet, *args: Any, **kwargs: Any) -> list[str]:
-        sizes.extend([planned.num_envs] * planned.num_servers)
-        assert planned.num_groups <= planned.num_envs
-        return command(planned, *args, **kwargs)
-
-    monkeypatch.setattr(env_servers, "command", spy)
-    stand_in(monkeypatch)
-    assert main(["evaluate", str(run_folder), "--episodes", str(episodes)]) == 0
-    assert sizes == expected
 
 
 @pytest.mark.parametrize(
@@ -128,23 +96,6 @@ def test_a_run_that_names_code_is_played_only_if_that_is_allowed(
     path.write_text(json.dumps(document))
     assert main(["evaluate", str(run_folder)]) == 2
     assert "add --allow subprocess:run other:wrap" in capsys.readouterr().err
-
-
-def test_env_servers_that_cannot_run_end_an_evaluation_that_waits_for_them(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    error = "python -m envs_server: error: no such environment"
-    refuse = f"import sys; print({error!r}, file=sys.stderr); sys.exit(2)"
-    (run_folder.parent / "envs_server" / "__main__.py").write_text(refuse)
-
-    def wait(raise_failure: Callable[[], None]) -> None:
-        while True:
-            raise_failure()
-            time.sleep(0.01)
-
-    stand_in(monkeypatch, wait)
-    assert main(["evaluate", str(run_folder), "--env-servers", "1"]) == 2
-    assert capsys.readouterr().err == "seedrl: error: no such environment\n"
 
 
 def test_the_result_is_kept_as_the_final_score_of_the_run(

@@ -38,20 +38,3 @@ def test_named_benchmarks_are_printed_and_written(
     assert document["pace"] == {"rounds": 3, "seconds": 0.5}
     machine = document["machine"]
     assert machine["cores"] >= 1 and machine["versions"]["jax"] and machine["devices"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["pipelin"], "pipeline"),
-        (["--rounds", "0"], "--rounds"),
-        (["--seconds", "0"], "--seconds"),
-        (["--json", "no/such/folder.json"], "--json"),
-    ],
-)
-def test_wrong_usage_is_one_line(
-    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["bench", *flags]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and message in error

@@ -71,9 +71,6 @@ def test_the_curves_are_drawn(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["none"], "none"),
-        (["empty"], "empty"),
-        ([], "RUNS"),
         (["a", "--against", "catch"], "same environments"),
         (["a", "--against", "a"], "--against"),
         (["unplayed"], "metrics.jsonl"),
@@ -90,7 +87,6 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("learner.extras.comparison.png", lambda comparison: PNG)
-    (tmp_path / "empty").mkdir()
     write_run(tmp_path / "catch", [1.0], environment="Catch")
     write_run(tmp_path / "unplayed", [])
     assert main(["compare", *words]) == 2

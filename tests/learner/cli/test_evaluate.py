@@ -65,28 +65,6 @@ def test_the_result_is_one_line_or_json(
     assert json.loads(capsys.readouterr().out) == {**RESULT._asdict(), "returns": [1.0, 3.0]}
 
 
-@pytest.mark.parametrize(
-    ("flags", "code", "named"),
-    [
-        (("--best",), 74, "checkpoint"),
-        (("--best", "--step", "7"), 2, "--step and --best"),
-        (("--episodes", "0"), 2, "--episodes"),
-        (("--seed", "-1"), 2, "--seed"),
-        (("--step", "7", "--save"), 2, "--save"),
-    ],
-)
-def test_what_cannot_be_played_is_one_line(
-    run_folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    flags: tuple[str, ...],
-    code: int,
-    named: str,
-) -> None:
-    assert main(["evaluate", str(run_folder), *flags]) == code
-    error = capsys.readouterr().err
-    assert named in error and error.count("\n") == 1
-
-
 def test_a_run_that_names_code_is_played_only_if_that_is_allowed(
     run_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,7 +79,6 @@ def test_a_dry_run_prints_commands(stage: Path, capsys: pytest.CaptureFixture[st
         (("ratio", "ration"), [], "--replay.ration"),
         (("20_000", "-1"), [], "learning.total_steps"),
         (("cartpole_r2d2", "carpole"), [], "carpole"),
-        (("", ""), ["--workers", "0"], "--workers"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_before_anything_begins(

@@ -80,20 +80,3 @@ def test_a_policy_is_written_to_the_folder_of_the_run_unless_told_otherwise(
     capsys.readouterr()
     assert main(["export", str(tmp_path), "--output", "no/such/folder/x"]) == 2
     assert "no/such/folder/x" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "named"),
-    [
-        ("runs {}/none", 2, "none"),
-        ("checkpoints {}", 74, "checkpoints"),
-        ("digest {}", 74, "checkpoints"),
-        ("export {} --best --step 3", 2, "--step"),
-    ],
-)
-def test_what_is_not_there_is_one_line(
-    words: str, code: int, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(words.format(tmp_path).split()) == code
-    error = capsys.readouterr().err
-    assert named in error and error.count("\n") == 1

@@ -1,6 +1,5 @@
 """`seedrl launch`: what it refuses, and the processes that it would place."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -8,32 +7,10 @@ import pytest
 from envs_server.options import read_options
 from learner.cli import launch
 from learner.cli.arguments import parse
-from learner.cli.main import main
 from learner.cli.train import LearnerOptions
 from seedrl import config_io
 from seedrl.config import check
 from seedrl.errors import ConfigError
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("catch_r2d2", "--on"),
-        ("catch_r2 --on ray", "catch_r2d2"),
-        ("--on ray", "CONFIG"),
-        ("catch_r2d2 --on ray --learner-cpus 0", "--learner-cpus"),
-        ("catch_r2d2 --on ray --serving.bind 127.0.0.1:1", "serving.bind"),
-        pytest.param(
-            "catch_r2d2 --on ray",
-            "seedrl[ray]",
-            marks=pytest.mark.skipif(find_spec("ray") is not None, reason="ray is installed"),
-        ),
-    ],
-)
-def test_a_mistake_is_one_line(words: str, named: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["launch", *words.split()]) == 2
-    out, error = capsys.readouterr()
-    assert out == "" and error.count("\n") == 1 and named in error
 
 
 @pytest.mark.parametrize(

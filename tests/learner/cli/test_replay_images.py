@@ -94,19 +94,3 @@ def test_a_replay_without_anything_to_draw_is_refused(
     with pytest.raises(CheckpointError) as caught:
         sampled_frames(replay, length=5, sequences=1, seed=0)
     assert reason in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("flags", "code", "message"),
-    [
-        ("{0} --frames 0", 2, "--frames"),
-        ("{0} --out {0}", 2, "--out"),
-        ("{0} --out {0}/no/such.png", 2, "--out"),
-        ("{0}/empty", 74, "empty"),
-    ],
-)
-def test_what_cannot_be_drawn_is_told(
-    flags: str, code: int, message: str, workdir: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["replay-images", *flags.format(workdir).split()]) == code
-    assert message in capsys.readouterr().err

@@ -7,21 +7,6 @@ from learner.cli.main import main
 from learner.extras.watch.application import listen
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["{0}/none"], "none"),
-        (["{0}", "--port", "65536"], "--port"),
-        (["{0}", "--bind", "0.0.0.0"], "--bind"),
-    ],
-)
-def test_wrong_input_is_refused(
-    argv: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["watch", *(word.format(tmp_path) for word in argv)]) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_an_address_that_is_taken_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

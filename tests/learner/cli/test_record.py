@@ -132,10 +132,8 @@ def test_a_picture_that_changes_its_size_leaves_no_video(
 @pytest.mark.parametrize(
     ("picture", "expected"),
     [
-        (_flat(7), (7, 7, 7)),
         (_flat(7, 1), (7, 7, 7)),
         (_flat([1, 2, 3], 3), (1, 2, 3)),
-        (None, "object[]"),
         (_flat(0, 4), "uint8[64, 64, 4]"),
         (_flat(0, 3, dtype="float32"), "float32[64, 64, 3]"),
     ],

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from learner.report.events import Event, Events
 from seedrl import run_files
 
@@ -47,15 +45,3 @@ def test_a_flood_of_one_kind_is_cut_for_a_minute_and_others_are_told(tmp_path: P
     assert len(shown) == 502
     assert shown[499].text.startswith("it leaves (event 500 of this kind")
     assert [event.text for event in shown[500:]] == ["the run ends", "it leaves"]
-
-
-def test_a_disk_that_is_full_neither_ends_the_run_nor_silences_the_terminal(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / run_files.EVENTS).symlink_to("/dev/full")
-    shown: list[Event] = []
-    events = Events(tmp_path, shown.append)
-    events.report("ended", "one", reason="")
-    events.close()
-    assert [event.text for event in shown] == ["one"]
-    assert "cannot write" in caplog.text

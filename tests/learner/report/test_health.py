@@ -11,24 +11,9 @@ from typing import Any
 import pytest
 
 from learner.report.health import Health
-from learner.report.status import EvaluationStatus, Slots, Status
 from seedrl.errors import AddressInUseError
+from tests.learner.report.test_terminal import STATUS
 from tests.patience import SECONDS
-
-STATUS = Status(
-    time_seconds=1e9,
-    state="training",
-    config="cartpole",
-    pid=1,
-    started_seconds=1e9,
-    elapsed_seconds=10.0,
-    env_steps=1234,
-    total_steps=5000,
-    target_return=None,
-    last_evaluation=EvaluationStatus(mean_return=9.5, episodes=20, updates=3, env_steps=1000),
-    training_slots=Slots(total=32, live=24, hung=8),
-    evaluation_slots=Slots(total=4, live=4),
-)
 
 
 @pytest.fixture
@@ -75,14 +60,16 @@ def test_numbers_are_those_of_the_status(health: Health) -> None:
     lines = text.splitlines()
     assert code == 200
     for line in (
-        "seedrl_env_steps 1234.0",
-        "seedrl_evaluation_return 9.5",
-        "seedrl_env_servers 0.0",
-        'seedrl_slots{role="training",state="hung"} 8.0',
-        'seedrl_slots{role="evaluation",state="live"} 4.0',
+        "seedrl_env_steps 12345.0",
+        "seedrl_evaluation_return 0.7",
+        "seedrl_training_return 0.953",
+        "seedrl_replay_ratio 3.996",
+        "seedrl_env_servers 2.0",
+        'seedrl_slots{role="training",state="waiting"} 4.0',
+        'seedrl_slots{role="evaluation",state="hung"} 2.0',
     ):
         assert line in lines
-    assert "seedrl_target_return" not in text  # there is none
+    assert "seedrl_skipped_updates" not in text  # there is none
     assert _get(health, "/")[0] == 404
 
 

@@ -27,24 +27,6 @@ def _lines(workdir: Path) -> list[dict[str, Any]]:
     return [json.loads(line, parse_constant=refuse) for line in text.splitlines() if line]
 
 
-def test_rates_come_from_counts_over_the_measured_interval(tmp_path: Path) -> None:
-    clock = _Clock()
-    metrics = Metrics(tmp_path, clock=clock)
-    for _ in range(6):
-        metrics.count("env_steps", 10)
-        metrics.count("frames", 40)
-    clock.now += 2.0
-    expected = {"env_steps": 1060.0, "env_steps_per_second": 30.0, "frames": 240.0, "updates": 7.0}
-    expected |= {"frames_per_second": 120.0, "elapsed_seconds": 2.0}
-    assert metrics.flush(env_steps=1060, updates=7) == expected
-    metrics.count("frames", 5)
-    clock.now += 1.0
-    second = metrics.flush(env_steps=1065, updates=7)
-    assert (second["frames"], second["frames_per_second"]) == (245.0, 5.0)
-    assert second["env_steps_per_second"] == 0.0
-    metrics.close()
-
-
 def test_what_a_thread_tallies_is_taken_once_at_each_report(tmp_path: Path) -> None:
     clock = _Clock()
     metrics = Metrics(tmp_path, clock=clock)

@@ -62,9 +62,7 @@ def ask(
     ("path", "kind", "part"),
     [
         ("/", "text/html", b"seedrl watch"),
-        ("/watch.css", "text/css", b"color-scheme"),
         ("/watch.js", "text/javascript", b"EventSource"),
-        ("/uplot.css", "text/css", b".uplot"),
         ("/uplot.js", "text/javascript", b"uPlot"),
         ("/words.json", "application/json", b"replay_ratio"),
     ],

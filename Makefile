@@ -4,8 +4,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-# Test processes (pytest-xdist); 0 runs in one process.
-WORKERS ?= 2
+# Test processes (pytest-xdist); 0 runs in one process. One more than there are cores: tests that
+# start programs wait for them.
+WORKERS ?= 3
 UV ?= uv
 LOCK := requirements.lock
 STAMP := $(VENV)/.installed

@@ -16,12 +16,12 @@ from learner.end_of_run import raise_death
 from learner.processes.stop import StopRequest
 from learner.reports import open_reports
 from learner.runtime.worker import Deaths
-from learner.train import _refusing, _wait_for, train
+from learner.train import _wait_for, train
 from seedrl import checkpoints, config_io
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory, best_return
 from seedrl.config_io import to_json
-from seedrl.errors import CheckpointError, ConfigError, UserError
+from seedrl.errors import CheckpointError, UserError
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests import own_process
@@ -131,11 +131,3 @@ def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> 
     with pytest.raises(RuntimeError, match="no more sockets"):
         _wait_for(look, StopRequest(), lambda: raise_death(service, deaths))
     assert next(looks) is None
-
-
-def test_an_environment_that_the_agent_does_not_suit_ends_its_env_servers_with_the_run() -> None:
-    hub = mock.Mock()
-    with pytest.raises(ConfigError), _refusing(hub):
-        raise ConfigError("agent: too small")
-    (error,) = hub.close.call_args.args
-    assert error.is_refusal and error.details == "agent: too small"

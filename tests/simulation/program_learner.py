@@ -41,8 +41,8 @@ from tests.simulation.learner import (
     open_hub,
     page_index,
 )
+from tests.system.harness import sequence_reader
 from tests.system.oracle import BOX, HashingAgent, exploration, priority
-from tests.system.sequences import sequence_reader
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from envs_server.sent_log import SentLog
@@ -30,11 +31,10 @@ from learner.serving.leases import Role, SlotTable
 from learner.serving.server import Service
 from seedrl.agents.agent import Agent
 from seedrl.config import Config, check, page_steps
-from seedrl.replay.buffer import Replay, ReplayState, paged_replay
+from seedrl.replay.buffer import Replay, ReplayState, Sample, paged_replay
 from seedrl.types import Sequence as Experience
 from tests import started
 from tests.patience import SECONDS
-from tests.system.sequences import sequence_reader
 
 _POLL_SECONDS = 0.002
 # What others go on with while the end of a killed env server is noticed, at most.
@@ -84,6 +84,31 @@ class _Recorded(defaultdict[str, deque[float]]):
 
         self[name] = made = Recorded()
         return made
+
+
+def sequence_reader(replay: Replay) -> Callable[[ReplayState, np.ndarray], Experience]:
+    """A function of a replay on the host and places `[n]`: leaves `[T, n, ...]`, carry `[n]`.
+
+    It is compiled once, whatever n.
+    """
+
+    @jax.jit
+    def sample_all(state: ReplayState) -> Sample:
+        # With the same mass in every place, as many draws as places are one of each, in order.
+        mass = jnp.ones_like(state.sampling_weight)
+        return replay.sample(state._replace(sampling_weight=mass), jax.random.PRNGKey(0), len(mass))
+
+    def read(state: ReplayState, starts: np.ndarray) -> Experience:
+        sample = jax.tree.map(np.asarray, sample_all(state))
+        np.testing.assert_array_equal(sample.index, np.arange(len(state.sampling_weight)))
+        steps, carry = sample.sequence
+
+        return Experience(
+            jax.tree.map(lambda leaf: leaf[:, starts], steps),
+            jax.tree.map(lambda leaf: leaf[starts], carry),
+        )
+
+    return read
 
 
 @dataclass(frozen=True)

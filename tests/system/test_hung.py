@@ -1,4 +1,4 @@
-"""A real env server of which one environment hangs or ends it: another takes its place."""
+"""A real env server of which one environment hangs: another process takes its place."""
 
 import json
 from pathlib import Path
@@ -53,12 +53,8 @@ def _names_of_two_that_stepped(hub: Hub) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize(
-    "fault", ["hangs", "crashes", pytest.param("locks", marks=pytest.mark.gate)]
-)
-def test_an_env_server_that_hangs_or_dies_is_restarted_and_serves(
-    tmp_path: Path, fault: str
-) -> None:
+@pytest.mark.parametrize("fault", ["hangs", pytest.param("locks", marks=pytest.mark.gate)])
+def test_an_env_server_that_hangs_is_restarted_and_serves(tmp_path: Path, fault: str) -> None:
     """One environment is bad in its first episode; the process that replaces it is served."""
     address = f"unix:{tmp_path}/learner"
     service = _serve(address, _environment(tmp_path / "claim", fault))
@@ -73,4 +69,4 @@ def test_an_env_server_that_hangs_or_dies_is_restarted_and_serves(
     assert len(names) >= 2
     assert (supervisor.returncode, "is restarted" in said) == (0, True)
     log = (tmp_path / "env_server_0.log").read_text()
-    assert ("most recent call first" in log and "bad_environment.py" in log) == (fault != "crashes")
+    assert "most recent call first" in log and "bad_environment.py" in log

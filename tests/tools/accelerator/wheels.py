@@ -53,14 +53,7 @@ def main() -> int:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(lines[name] for name in sorted(NAMES)) + "\n")
         file.flush()
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
+        command = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check"]
         command += ["--no-deps", "--only-binary=:all:", "--require-hashes", "-r", file.name]
         command += ["--python-version", PYTHON, "--implementation", "cp", "-d", str(folder)]
         for platform in _PLATFORMS:

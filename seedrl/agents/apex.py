@@ -110,10 +110,7 @@ class ApexConfig:
         return identity()
 
     def build(self, spec: EnvSpec) -> Agent:
-        """The agent for environments of this spec.
-
-        Raises ConfigError for actions that are not discrete, and for a network that does not fit.
-        """
+        """The agent of a spec. Raises ConfigError for actions or a network that do not fit."""
         network = build_network(self.network, spec, q_values_of(num_actions_of(spec, "Ape-X")))
         _require_no_memory(network, self.earlier_steps)
         agent = q_learning_agent(self, network, _optimizer(self), _loss, _initial_priorities)

@@ -5,6 +5,7 @@ shape or dtype before anything is acted on. A mistake that JAX explains itself b
 line, such as a loss that is no scalar, is left to its traceback.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -142,15 +143,13 @@ def q_values_of(num_actions: int) -> Tree:
     return _array((num_actions,), "float32")
 
 
-def policy_and_value_of(num_actions: int) -> PolicyAndValue:
-    """The `output` of `build_network` for a policy over A actions."""
-    return PolicyAndValue(_array((num_actions,), "float32"), _array((), "float32"))
-
-
-def gaussian_and_value_of(num_numbers: int) -> GaussianAndValue:
-    """The `output` of `build_network` for a policy over D real numbers."""
-    numbers = _array((num_numbers,), "float32")
-    return GaussianAndValue(numbers, numbers, _array((), "float32"))
+def policy_and_value_of(spec: EnvSpec) -> PolicyAndValue | GaussianAndValue:
+    """The `output` of `build_network` for a policy over the actions of a spec."""
+    value = _array((), "float32")
+    if isinstance(spec.action, DiscreteSpec):
+        return PolicyAndValue(_array((spec.action.num_actions,), "float32"), value)
+    numbers = _array((math.prod(spec.action.shape),), "float32")
+    return GaussianAndValue(numbers, numbers, value)
 
 
 def build_network(config: Any, spec: EnvSpec, output: Tree) -> Network:

@@ -22,8 +22,9 @@ from seedrl.agents.gradient_update import (
     learning_rate_metrics,
     learning_rate_of,
 )
-from seedrl.agents.inputs import AgentCarry, initial_carry, inputs_of_sequence, inputs_of_step
+from seedrl.agents.inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
+from seedrl.agents.ppo import act
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import check_fields
 from seedrl.networks.config import ActorCriticConfig
@@ -33,7 +34,7 @@ from seedrl.rl.returns import scaled
 from seedrl.rl.surrogate import mean_of
 from seedrl.rl.vtrace import VTrace, VTraceSettings, vtrace
 from seedrl.specs import EnvSpec
-from seedrl.types import Array, Sequence, TimeStep, Tree
+from seedrl.types import Array, Sequence, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,12 +114,10 @@ class ImpalaConfig:
         return WindowSpec(burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1)
 
     def build(self, spec: EnvSpec) -> Agent:
-        """The agent for environments of this spec.
-
-        Raises ConfigError for actions that are not discrete, and for a network that does not fit.
-        """
+        """The agent of a spec. Raises ConfigError for actions or a network that do not fit."""
         normalization = normalization_of(self, spec)
-        output = policy_and_value_of(num_actions_of(spec, "IMPALA"))
+        num_actions_of(spec, "IMPALA")  # refuses a box
+        output = policy_and_value_of(spec)
         network = build_network(self.network, seen_by_agent(normalization), output)
         update = GradientUpdate(
             loss=functools.partial(_loss, self, network),
@@ -143,27 +142,10 @@ class ImpalaConfig:
         return with_normalization(agent, normalization)
 
 
-def _act(
-    network: Network,
-    params: Tree,
-    carry: AgentCarry,
-    timestep: TimeStep,
-    exploration: Array,
-    key: Array,
-) -> ActOutput:
-    """Actions of the policy; log μ(a), `[B] float32`, is stored as extras.
-
-    `timestep` has leaves `[B, ...]`; for `exploration [B] float32` see `seedrl.rl.distributions`.
-    """
-    chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
-    output, network_carry = network.unroll(params, carry.network, inputs_of_step(carry, timestep))
-    policy = Categorical(output.logits[0])
-    action = policy.draw(exploration, key)
-    return ActOutput(
-        action=action,
-        carry=AgentCarry(network_carry, action),
-        extras=policy.log_probability(action),
-    )
+def _act(network: Network, *arguments: Any) -> ActOutput:
+    """As PPO acts; of what PPO stores only log μ(a), `[B] float32`, as extras."""
+    output = act(network, (), *arguments)
+    return output._replace(extras=output.extras.log_probability)
 
 
 def _loss(

@@ -6,7 +6,6 @@ epoch, the loss of a minibatch. Advantages are `seedrl.rl.gae`, the clipped obje
 """
 
 import functools
-import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ import numpy as np
 import optax
 
 from seedrl.agents.agent import ActOutput, Agent, AgentState
-from seedrl.agents.check import build_network, gaussian_and_value_of, policy_and_value_of
+from seedrl.agents.check import build_network, policy_and_value_of
 from seedrl.agents.gradient_update import (
     GradientUpdate,
     LossOutput,
@@ -40,7 +39,7 @@ from seedrl.rl import surrogate
 from seedrl.rl.distributions import Categorical, Gaussian
 from seedrl.rl.gae import Advantages, gae
 from seedrl.rl.returns import scaled
-from seedrl.specs import DiscreteSpec, EnvSpec
+from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, TimeStep, Tree
 
 
@@ -127,13 +126,9 @@ class PpoConfig:
         return WindowSpec(burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1)
 
     def build(self, spec: EnvSpec) -> Agent:
-        """The agent for environments of this spec. Raises ConfigError if a network does not fit."""
+        """The agent of a spec. Raises ConfigError for a network that does not fit."""
         normalization = normalization_of(self, spec)
-        output: PolicyAndValue | GaussianAndValue
-        if isinstance(spec.action, DiscreteSpec):
-            output = policy_and_value_of(spec.action.num_actions)
-        else:
-            output = gaussian_and_value_of(math.prod(spec.action.shape))
+        output = policy_and_value_of(spec)
         network = build_network(self.network, seen_by_agent(normalization), output)
         # An optimizer takes a step for each minibatch; the schedule is given in whole updates.
         rate = learning_rate_of(self, steps_per_update=self.epochs * self.minibatches)
@@ -149,7 +144,7 @@ class PpoConfig:
             window=self.window,
             init=network.init,
             initial_carry=functools.partial(initial_carry, network, action=spec.action.array),
-            act=functools.partial(_act, network, spec.action.array.shape),
+            act=functools.partial(act, network, spec.action.array.shape),
             exploration=functools.partial(np.ones, dtype=np.float32),
             evaluation_exploration=0.0,
             init_state=update.init_state,
@@ -186,7 +181,7 @@ def _policy(output: PolicyAndValue | GaussianAndValue) -> Categorical | Gaussian
     return Gaussian(output.mean, output.log_std)
 
 
-def _act(
+def act(
     network: Network,
     action_shape: tuple[int, ...],
     params: Tree,
@@ -195,7 +190,7 @@ def _act(
     exploration: Array,
     key: Array,
 ) -> ActOutput:
-    """Actions of the policy, and `Acted` as extras.
+    """Actions of the policy of PPO and IMPALA, and `Acted` as extras.
 
     `timestep` has leaves `[B, ...]`; for `exploration [B] float32` see `seedrl.rl.distributions`.
     """

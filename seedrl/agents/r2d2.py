@@ -114,10 +114,7 @@ class R2D2Config:
         return signed_hyperbolic(self.value_scaling_epsilon) if self.value_scaling else identity()
 
     def build(self, spec: EnvSpec) -> Agent:
-        """The agent for environments of this spec.
-
-        Raises ConfigError for actions that are not discrete, and for a network that does not fit.
-        """
+        """The agent of a spec. Raises ConfigError for actions or a network that do not fit."""
         network = build_network(self.network, spec, q_values_of(num_actions_of(spec, "R2D2")))
         optimizer = optax.adam(learning_rate_of(self), eps=self.adam_epsilon)
         return q_learning_agent(self, network, optimizer, _loss, _initial_priorities)

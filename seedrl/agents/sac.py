@@ -83,10 +83,7 @@ class SacConfig:
         return WindowSpec(self.burn_in, self.unroll, bootstrap=1, stride=self.unroll)
 
     def build(self, spec: EnvSpec) -> Agent:
-        """The agent for environments of this spec.
-
-        Raises ConfigError for actions that are not a box, and for a network that does not fit.
-        """
+        """The agent of a spec. Raises ConfigError for actions or a network that do not fit."""
         if not isinstance(spec.action, BoxSpec):
             raise ConfigError(
                 "agent: SAC chooses real actions of a box, the environment has "

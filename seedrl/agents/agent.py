@@ -13,52 +13,38 @@ from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
 
 class ActOutput(NamedTuple):
-    """Result of `Agent.act`.
+    """Result of `Agent.act`."""
 
-    Attributes:
-      action: to be executed, by `spec.action`: `[B] int32`, or `[B, *shape] float32` of which -1
-        and 1 are the environment's bounds; a number beyond is executed as the nearest of these.
-      carry: the next recurrent state.
-      extras: stored with the time step, for the update: Q-values or log-probabilities, say.
-    """
-
+    # To be executed, by `spec.action`: `[B] int32`, or `[B, *shape] float32` of which -1 and 1 are
+    # the environment's bounds; a number beyond is executed as the nearest of these.
     action: Array
-    carry: Tree
-    extras: Tree
+    carry: Tree  # the next recurrent state
+    extras: Tree  # stored with the time step, for the update: Q-values or log-probabilities, say
 
 
 class AgentState(NamedTuple):
-    """Learner state of an agent, replicated on every device.
+    """Learner state of an agent, replicated on every device. Checkpoints use these names."""
 
-    Attributes:
-      params: parameters of the network. Evaluation, policies and checkpoints use this name.
-      target, optimizer: `()` for an agent without; checkpoints use these names.
-      extras: anything else that an agent keeps from one update to the next.
-      updates: `[] int32`, the updates applied so far: the version of `params`. The learn step
-        counts them; an agent only reads it.
-    """
-
-    params: Tree
-    target: Tree
-    optimizer: Tree
+    params: Tree  # of the network; evaluation and policies use this name too
+    target: Tree  # `()` for an agent without
+    optimizer: Tree  # `()` for an agent without
+    # `[] int32`, the updates applied so far: the version of `params`. The learn step counts them,
+    # an agent only reads it.
     updates: Array
-    extras: Tree = ()
+    extras: Tree = ()  # anything else that an agent keeps from one update to the next
 
 
 class UpdateOutput(NamedTuple):
-    """Second result of `Agent.update`.
+    """Second result of `Agent.update`."""
 
-    Attributes:
-      metrics: scalars by name. Over devices, epochs and minibatches those whose names end in `_max`
-        are maxima, and all others means.
-      guarded: scalars that must be finite for the update to be applied, on every device: the loss
-        and the norm of the gradient, say.
-      priorities: `[B] float32`, new ones; `()` leaves those in the replay as they are. If sequences
-        are cut, column i B + b is chunk i of sequence b: the largest of them counts.
-    """
-
+    # Scalars by name. Over devices, epochs and minibatches those whose names end in `_max` are
+    # maxima, and all others means.
     metrics: Mapping[str, Array]
+    # Scalars that must be finite for the update to be applied, on every device: the loss and the
+    # norm of the gradient, say.
     guarded: Tree
+    # `[B] float32`, new ones; `()` leaves those in the replay as they are. If sequences are cut,
+    # column i B + b is chunk i of sequence b: the largest of them counts.
     priorities: Array | tuple[()] = ()
 
 
@@ -119,62 +105,49 @@ def no_statistics(
 
 
 class Agent(NamedTuple):
-    """An algorithm as a bundle of pure, jittable functions. Absent things are `()`.
+    """An algorithm as a bundle of pure, jittable functions. Absent things are `()`."""
 
-    Attributes:
-      window: the sequences that `update` takes.
-      init: `key -> params`.
-      initial_carry: `batch_size -> carry` with leaves `[B, ...]`: the recurrent state at an
-        episode's start.
-      act: `(actor_params, carry, timestep, exploration, key) -> ActOutput`; leaves `[B, ...]`,
-        `exploration [B] float32`. Resets the carry itself where `timestep.step_type` is FIRST.
-      exploration: `num_training_slots -> [N] float32`, the exploration of each training slot.
-      evaluation_exploration: the exploration of every evaluation slot.
-      init_state: `params -> AgentState`. No two of its leaves may share memory.
-      update: `(state, sequence, weights, key, mean) -> (state, UpdateOutput)`; `sequence` is
-        `[T, B]` with `T = window.length`, `weights [B] float32`. `mean` averages a tree over all
-        devices: whatever changes the state must have gone through it, so that the state stays the
-        same on every device. `seedrl.agents.gradient_update` gives the usual one.
-      epochs: how often an update goes through its batch.
-      minibatches: parts of equal size of a batch; the learner shuffles and splits it again for each
-        epoch, and calls `update` once for each part.
-      chunks: how many pieces `preprocess_batch` cuts each sequence into.
-      preprocess_batch: `(state, sequence, weights) -> (sequence, weights)`: called once for each
-        batch, with all of it, before the first epoch; returns the batch that the epochs go through,
-        `[T', B']` and `[B']` with B' = B times `chunks`. Compute here the parts that all epochs
-        share, such as advantages. By default the batch itself.
-      update_statistics: `(state, sequence, mean) -> (state, guarded)`: called once for each batch,
-        with all of it as it was sampled, after the last epoch, for running statistics of the
-        experience. `mean` and `guarded` are as for `update`, `()` for nothing to guard.
-      initial_priorities: `steps [T, B] -> [B] float32`: the priorities of new sequences, from the
-        data stored at acting time. `steps.timestep.observation` is `()` here. Only prioritized
-        replay calls it.
-      stored_carry: `carry -> tree`: the part of the carry that replay keeps for the start of each
-        sequence: selected leaves, or `()`. With `()`, sequences may start inside pages, see
-        `ReplayConfig.page_steps`.
-      actor_params: `params -> actor_params`: the leaves that `act` needs; only these are copied to
-        acting. It selects leaves and computes nothing.
-    """
-
-    window: WindowSpec
-    init: Callable[[Array], Tree]
+    window: WindowSpec  # the sequences that `update` takes
+    init: Callable[[Array], Tree]  # `key -> params`
+    # `batch_size -> carry` with leaves `[B, ...]`: the recurrent state at an episode's start.
     initial_carry: Callable[[int], Tree]
+    # `(actor_params, carry, timestep, exploration, key) -> ActOutput`; leaves `[B, ...]`,
+    # `exploration [B] float32`. Resets the carry itself where `timestep.step_type` is FIRST.
     act: Callable[[Tree, Tree, TimeStep, Array, Array], ActOutput]
-    exploration: Callable[[int], np.ndarray]
-    evaluation_exploration: float
-    init_state: Callable[[Tree], AgentState]
+    exploration: Callable[[int], np.ndarray]  # `num_training_slots -> [N] float32`, of each slot
+    evaluation_exploration: float  # of every evaluation slot
+    init_state: Callable[[Tree], AgentState]  # no two leaves of the result may share memory
+    # `(state, sequence, weights, key, mean) -> (state, UpdateOutput)`; `sequence` is `[T, B]` with
+    # `T = window.length`, `weights [B] float32`. `mean` averages a tree over all devices: whatever
+    # changes the state must have gone through it, so that the state stays the same on every device.
+    # `seedrl.agents.gradient_update` gives the usual one.
     update: Update
-    epochs: int = 1
+    epochs: int = 1  # how often an update goes through its batch
+    # Parts of equal size of a batch: the learner shuffles and splits it again for each epoch, and
+    # calls `update` once for each part.
     minibatches: int = 1
-    chunks: int = 1
+    chunks: int = 1  # pieces that `preprocess_batch` cuts each sequence into
+    # `(state, sequence, weights) -> (sequence, weights)`: called once for each batch, with all of
+    # it, before the first epoch; returns the batch that the epochs go through, `[T', B']` and
+    # `[B']` with B' = B times `chunks`. For parts that all epochs share, such as advantages.
     preprocess_batch: Callable[[AgentState, Sequence, Array], tuple[Sequence, Array]] = (
         _batch_as_sampled
     )
+    # `(state, sequence, mean) -> (state, guarded)`: called once for each batch, with all of it as
+    # it was sampled, after the last epoch, for running statistics of the experience. `mean` and
+    # `guarded` are as for `update`, `()` for nothing to guard.
     update_statistics: Callable[
         [AgentState, Sequence, Callable[[Tree], Tree]], tuple[AgentState, Tree]
     ] = no_statistics
+    # `steps [T, B] -> [B] float32`: the priorities of new sequences, from the data stored at acting
+    # time; `steps.timestep.observation` is `()`. Only prioritized replay calls it.
     initial_priorities: Callable[[StoredStep], Array] = no_initial_priorities
+    # `carry -> tree`: the part of the carry that replay keeps for the start of each sequence:
+    # selected leaves, or `()`. With `()`, sequences may start inside pages, see
+    # `ReplayConfig.page_steps`.
     stored_carry: Callable[[Tree], Tree] = whole_carry
+    # `params -> actor_params`: the leaves that `act` needs; only these are copied to acting. It
+    # selects leaves and computes nothing.
     actor_params: Callable[[Tree], Tree] = all_params
 
 

@@ -44,22 +44,17 @@ def polyak_average(tau: float, params: Tree, target: Tree) -> Tree:
 
 
 class GradientUpdate(NamedTuple):
-    """One step down the gradient of a loss, then the target: an `Agent.update`.
+    """One step down the gradient of a loss, then the target: an `Agent.update`."""
 
-    Attributes:
-      loss: `(params, target, sequence, weights, key) -> (loss, LossOutput)`; `sequence` is `[T, B]`
-        with `T = window.length`, `weights [B] float32`. The scalar is a mean over the batch.
-      optimizer: turns gradients, which are means over all devices, into updates.
-      init_target: `params -> target`. Must copy.
-      update_target: `(params, target, updates) -> target`; `updates` counts this one, from 1.
-      optimizer_metrics: `state of the optimizer -> numbers by name`, before it takes its step.
-    """
-
+    # `(params, target, sequence, weights, key) -> (loss, LossOutput)`; `sequence` is `[T, B]` with
+    # `T = window.length`, `weights [B] float32`. The scalar is a mean over the batch.
     loss: Callable[[Tree, Tree, Sequence, Array, Array], tuple[Array, LossOutput]]
-    optimizer: optax.GradientTransformation
-    # An agent without a target network has `()`.
+    optimizer: optax.GradientTransformation  # of gradients that are means over all devices
+    # `params -> target`. Must copy; an agent without a target network has `()`.
     init_target: Callable[[Tree], Tree] = lambda params: ()
+    # `(params, target, updates) -> target`; `updates` counts this one, from 1.
     update_target: Callable[[Tree, Tree, Array], Tree] = lambda params, target, updates: target
+    # `state of the optimizer -> numbers by name`, before it takes its step.
     optimizer_metrics: Callable[[Tree], Mapping[str, Array]] = lambda optimizer: {}
 
     def init_state(self, params: Tree) -> AgentState:

@@ -11,15 +11,10 @@ from seedrl.types import Array, Sequence, StepType, TimeStep, Tree
 
 
 class AgentCarry(NamedTuple):
-    """The state of an agent with a network from before a time step.
+    """The state of an agent with a network from before a time step."""
 
-    Attributes:
-      network: the network's recurrent state.
-      previous_action: `[B] int32`, or of a box `[B, *shape] float32`; ignored on FIRST.
-    """
-
-    network: Tree
-    previous_action: Array
+    network: Tree  # the network's recurrent state
+    previous_action: Array  # `[B] int32`, or of a box `[B, *shape] float32`; ignored on FIRST
 
 
 _DISCRETE = ArraySpec((), "int32")

@@ -32,18 +32,13 @@ _SMALLEST_STD_OF_PIXELS = 0.5
 
 
 class RunningStatistics(NamedTuple):
-    """Mean and variance of all time steps so far.
+    """Mean and variance of all time steps so far."""
 
-    Attributes:
-      count: `[] float32`, in batches: the sum, over all batches, of the share of their time steps
-        that counted. So it is the same on any number of devices.
-      mean: `[...] float32`.
-      variance: `[...] float32`, of the population: divided by the number of time steps.
-    """
-
+    # `[] float32`, in batches: the sum, over all batches, of the share of their time steps that
+    # counted. So it is the same on any number of devices.
     count: Array
-    mean: Array
-    variance: Array
+    mean: Array  # `[...] float32`
+    variance: Array  # `[...] float32`, of the population: divided by the number of time steps
 
 
 def empty_statistics(shape: tuple[int, ...]) -> RunningStatistics:
@@ -114,50 +109,30 @@ def std_of(statistics: RunningStatistics) -> Array:
 
 
 class NormalizedParams(NamedTuple):
-    """Parameters of an agent, and the statistics by which its inputs are normalized.
+    """Parameters of an agent, and the statistics by which its inputs are normalized."""
 
-    Attributes:
-      agent: its own parameters; in actor parameters, its own actor parameters.
-      observations: statistics of each normalized array of an observation, in wire order.
-      returns: `[]`, of the discounted sums of rewards, or `()` if rewards are not normalized.
-    """
-
-    agent: Tree
-    observations: tuple[RunningStatistics, ...]
-    returns: RunningStatistics | tuple[()]
+    agent: Tree  # its own parameters; in actor parameters, its own actor parameters
+    observations: tuple[RunningStatistics, ...]  # of each normalized array, in wire order
+    returns: RunningStatistics | tuple[()]  # `[]`, of discounted sums of rewards, or `()`
 
 
 class NormalizedCarry(NamedTuple):
-    """An agent's state from before a time step, and the rewards so far.
+    """An agent's state from before a time step, and the rewards so far."""
 
-    Attributes:
-      agent: its own carry.
-      discounted_sum: `[B] float32`, or `()` if rewards are not normalized: R_t = r_t + γ R_{t-1},
-        over the rewards of the episode as they arrived.
-    """
-
-    agent: Tree
+    agent: Tree  # its own
+    # `[B] float32`, or `()` if rewards are not normalized: R_t = r_t + γ R_{t-1}, over the rewards
+    # of the episode as they arrived.
     discounted_sum: Array | tuple[()]
 
 
 class Normalization(NamedTuple):
-    """The inputs that are normalized.
+    """The inputs that are normalized, and clipped to plus or minus LIMIT."""
 
-    Attributes:
-      spec: of the environments.
-      observations: true if arrays of floats of an observation are: (x - mean) / std, each element
-        by itself, clipped to plus or minus LIMIT.
-      rewards: true if rewards are: divided by the std of their discounted sums, without subtracting
-        a mean, and clipped to plus or minus LIMIT.
-      gamma: discount of one step, of those sums.
-      images: true if images are, each pixel by itself; a std is at least half a grey level.
-    """
-
-    spec: EnvSpec
-    observations: bool
-    rewards: bool
-    gamma: float
-    images: bool = False
+    spec: EnvSpec  # of the environments
+    observations: bool  # arrays of floats: (x - mean) / std, each element by itself
+    rewards: bool  # divided by the std of their discounted sums, without subtracting a mean
+    gamma: float  # discount of one step, of those sums
+    images: bool = False  # each pixel by itself; a std is at least half a grey level
 
     def covers(self, leaf: ArraySpec) -> bool:
         """True if an array of the observation is normalized."""

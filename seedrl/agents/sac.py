@@ -143,27 +143,17 @@ class ActorParams(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """The N = U * B trained time steps of sequences, each with the one after it.
+    """The N = U * B trained time steps of sequences, each with the one after it."""
 
-    Attributes:
-      observation, next_observation: trees of `[N, ...]`.
-      memory, next_memory: output of the critics' memory, trees of `[N, ...]`.
-      next_target_memory: output of the target critics' memory.
-      action: `[N, D] float32`.
-      reward: `[N] float32`, of that action.
-      discount: `[N] float32`, 0 if the episode terminated with it.
-      is_trained: `[N] bool`; False on LAST steps, whose action was ignored.
-    """
-
-    observation: Tree
-    memory: Tree
-    action: Array
-    reward: Array
-    discount: Array
+    observation: Tree  # `[N, ...]`
+    memory: Tree  # `[N, H]`, output of the critics' memory, or `()`
+    action: Array  # `[N, D] float32`
+    reward: Array  # `[N] float32`, of that action
+    discount: Array  # `[N] float32`, 0 if the episode terminated with it
     next_observation: Tree
     next_memory: Tree
-    next_target_memory: Tree
-    is_trained: Array
+    next_target_memory: Tree  # of the target critics
+    is_trained: Array  # `[N] bool`; False on LAST, whose action was ignored
 
 
 def _init(network: BoxNetwork, initial_temperature: float, key: Array) -> SacParams:

@@ -8,18 +8,12 @@ class WindowSpec(NamedTuple):
 
     A sequence has `length = burn_in + unroll + bootstrap` steps and starts at every `stride`-th
     step of a stream. R2D2 (Kapturowski et al. 2019): (40, 80, n, 40); DQN: (0, 1, n, 1).
-
-    Attributes:
-      burn_in: leading steps that only bring the recurrent state up to date; never trained.
-      unroll: steps that are trained.
-      bootstrap: trailing steps that only supply targets; n for n-step returns.
-      stride: distance between the starts of neighbouring sequences of one stream.
     """
 
-    burn_in: int
-    unroll: int
-    bootstrap: int
-    stride: int
+    burn_in: int  # leading steps that only bring the recurrent state up to date; never trained
+    unroll: int  # steps that are trained
+    bootstrap: int  # trailing steps that only supply targets; n for n-step returns
+    stride: int  # distance between the starts of neighbouring sequences of one stream
 
     @property
     def length(self) -> int:

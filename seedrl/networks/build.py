@@ -27,15 +27,10 @@ class View(NamedTuple):
 
 
 class NetworkCarry(NamedTuple):
-    """State of a network from before a time step; without leaves if it needs none.
+    """State of a network from before a time step; without leaves if it needs none."""
 
-    Attributes:
-      core: the recurrent state, `[B, H] float32` leaves, or `()`.
-      frames: for each image of the observation `[B, k - 1, *shape]` of its dtype, or `()`.
-    """
-
-    core: Tree
-    frames: tuple[Array, ...]
+    core: Tree  # the recurrent state, `[B, H] float32` leaves, or `()`
+    frames: tuple[Array, ...]  # for each image `[B, k - 1, *shape]` of its dtype, or `()`
 
 
 class TorsoCoreHead(nn.Module):

@@ -22,15 +22,10 @@ _LOG_STD_RANGE = (-20.0, 2.0)
 
 
 class CriticParams(NamedTuple):
-    """Parameters that the critics' loss learns.
+    """Parameters that the critics' loss learns."""
 
-    Attributes:
-      memory: of the one memory that both critics see, `()` without.
-      twins: of both critics.
-    """
-
-    memory: Tree
-    twins: Tree
+    memory: Tree  # of the one memory that both critics see, `()` without
+    twins: Tree  # of both critics
 
 
 class BoxNetwork(NamedTuple):
@@ -38,20 +33,14 @@ class BoxNetwork(NamedTuple):
 
     Both see one observation at a time, and the memory's output for its time step: `[N, H] float32`,
     or `()` without a memory. D is the size of the box.
-
-    Attributes:
-      init_actor: `key -> actor params`.
-      init_critics: `key -> CriticParams`.
-      memory: a `Network` whose parameters `init_critics` makes, too: `CriticParams.memory`.
-      policy: `(actor params, memory, observation [N, ...]) -> TanhGaussian`, leaves `[N, D]`.
-      q_values: `(CriticParams, memory, observation [N, ...], action [N, D]) -> [2, N] float32`,
-        those of each critic.
     """
 
-    init_actor: Callable[[Array], Tree]
-    init_critics: Callable[[Array], CriticParams]
-    memory: Network
+    init_actor: Callable[[Array], Tree]  # `key -> actor params`
+    init_critics: Callable[[Array], CriticParams]  # `key -> CriticParams`
+    memory: Network  # its parameters are `CriticParams.memory`
+    # `(actor params, memory, observation [N, ...]) -> TanhGaussian`, leaves `[N, D]`.
     policy: Callable[[Tree, Tree, Tree], TanhGaussian]
+    # `(CriticParams, memory, observation [N, ...], action [N, D]) -> [2, N] float32`: each one's.
     q_values: Callable[[CriticParams, Tree, Tree, Array], Array]
 
 

@@ -27,53 +27,38 @@ class ReplayState(NamedTuple):
     """One shard's experience.
 
     Where M sequences start in a page, the m-th of page p has the index p M + m.
-
-    Attributes:
-      pages: leaves `[P, K, ...]`, carry leaves `[P, ...]`.
-      next: `[P] int32`, the page that follows in the same stream; P for none (yet).
-      sampling_weight: `[P M] float32`, priority^α of each sequence; 0 where there is no complete
-        one.
     """
 
-    pages: Page
-    next: Array
+    pages: Page  # leaves `[P, K, ...]`, carry leaves `[P, ...]`
+    next: Array  # `[P] int32`, the page that follows in the same stream; P for none (yet)
+    # `[P M] float32`, priority^α of each sequence; 0 where there is no complete one.
     sampling_weight: Array
 
 
 class Sample(NamedTuple):
-    """A batch drawn from one shard.
+    """A batch drawn from one shard."""
 
-    Attributes:
-      sequence: leaves `[T, B, ...]`, carry leaves `[B, ...]`; T is the window's length.
-      index: `[B] int32`, of each sequence: what `update_priorities` wants back.
-      probability: `[B] float32`, the probability of each draw within this shard.
-    """
-
-    sequence: Sequence
-    index: Array
-    probability: Array
+    sequence: Sequence  # leaves `[T, B, ...]`, carry leaves `[B, ...]`; T is the window's length
+    index: Array  # `[B] int32`, of each sequence: what `update_priorities` wants back
+    probability: Array  # `[B] float32`, of each draw within this shard
 
 
 class Replay(NamedTuple):
-    """A paged prioritized replay of one device.
+    """A paged prioritized replay of one device."""
 
-    Attributes:
-      capacity_pages: P.
-      init: `page -> ReplayState`, empty, from the shapes of one example page (leaves `[K, ...]`,
-        carry leaves `[...]`; arrays or shape structs).
-      insert: `(state, pages, plan) -> ReplayState`; leaves `[I, K, ...]`, carry leaves `[I, ...]`,
-        plan `[3, I] int32`, see `PageIndex.plan`. Consumes `state`: donate it.
-      sample: `(state, key, batch_size) -> Sample`; consumes the key. Every shard must hold a
-        sequence before its first batch: an empty one answers with zeros and probability 0.
-      update_priorities: `(state, index [B] int32, priorities [B] float32) -> ReplayState`. Keeps
-        the sampling weight of a priority that is not finite or is negative, and of a page that is
-        not sampleable. Where an index occurs several times, one of its priorities is kept.
-    """
-
-    capacity_pages: int
+    capacity_pages: int  # P
+    # `page -> ReplayState`, empty, from the shapes of one example page (leaves `[K, ...]`, carry
+    # leaves `[...]`; arrays or shape structs).
     init: Callable[[Page], ReplayState]
+    # `(state, pages, plan) -> ReplayState`; leaves `[I, K, ...]`, carry leaves `[I, ...]`, plan
+    # `[3, I] int32`, see `PageIndex.plan`. Consumes `state`: donate it.
     insert: Callable[[ReplayState, Page, Array], ReplayState]
+    # `(state, key, batch_size) -> Sample`; consumes the key. Every shard must hold a sequence
+    # before its first batch: an empty one answers with zeros and probability 0.
     sample: Callable[[ReplayState, Array, int], Sample]
+    # `(state, index [B] int32, priorities [B] float32) -> ReplayState`. Keeps the sampling weight
+    # of a priority that is not finite or is negative, and of a page that is not sampleable. Where
+    # an index occurs several times, one of its priorities is kept.
     update_priorities: Callable[[ReplayState, Array, Array], ReplayState]
 
 

@@ -21,35 +21,25 @@ from seedrl.types import Sequence as Unroll
 
 
 class Batch(NamedTuple):
-    """What one device trains on.
+    """What one device trains on."""
 
-    Attributes:
-      sequence: leaves `[T, B, ...]`, carry leaves `[B, ...]`; T is the window's length.
-      weights: `[B] float32`, how much each sequence counts.
-      indices: of the sequences: what `Memory.write_back` wants back.
-    """
-
-    sequence: Unroll
-    weights: Array
-    indices: Tree
+    sequence: Unroll  # leaves `[T, B, ...]`, carry leaves `[B, ...]`; T is the window's length
+    weights: Array  # `[B] float32`, how much each sequence counts
+    indices: Tree  # of the sequences: what `Memory.write_back` wants back
 
 
 class Memory(NamedTuple):
-    """The experience of one device: pure, jittable functions with static shapes.
+    """The experience of one device: pure, jittable functions with static shapes."""
 
-    Attributes:
-      init: `page -> state`, empty, from one example page (leaves `[K, ...]`, carry leaves `[...]`).
-      insert: `(state, pages, plan) -> state`; leaves `[I, ...]`, `plan` from `Index.plan`. Consumes
-        `state`.
-      sample: `(state, draw, key, largest) -> Batch`; `draw` from `Index.draw`. `largest` gives the
-        maximum of a scalar over all devices.
-      write_back: `(state, indices, priorities [B] float32) -> state`. A priority of NaN is none:
-        nothing changes. One of 0 says that nothing can be learned from the sequence.
-    """
-
+    # `page -> state`, empty, from one example page (leaves `[K, ...]`, carry leaves `[...]`).
     init: Callable[[Page], Tree]
+    # `(state, pages, plan) -> state`; leaves `[I, ...]`, plan from `Index.plan`. Consumes `state`.
     insert: Callable[[Tree, Page, Tree], Tree]
+    # `(state, draw, key, largest) -> Batch`; `draw` from `Index.draw`. `largest` gives the maximum
+    # of a scalar over all devices.
     sample: Callable[[Tree, Tree, Array, Callable[[Array], Array]], Batch]
+    # `(state, indices, priorities [B] float32) -> state`. A priority of NaN is none: nothing
+    # changes. One of 0 says that nothing can be learned from the sequence.
     write_back: Callable[[Tree, Tree, Array], Tree]
 
 
@@ -95,50 +85,33 @@ def no_accounts(index: Any) -> dict[str, int]:
 
 
 class Experience(NamedTuple):
-    """What a replay is made of.
+    """What a replay is made of."""
 
-    Attributes:
-      memory: on each device.
-      index: makes the empty index of a shard.
-      limiter: as at the start of a run.
-      example_draw: shapes and dtypes of `Index.draw`, as numpy arrays.
-      shard_of: `(slots, num_inserted, num_shards) -> [I]`: the shard of each of I pages, in order,
-        of which `num_inserted` have arrived before, over all shards.
-      accounts: `index -> {account: pages}`: what the ledger is to know of pages that are stored.
-      stale: `(versions [I], updates, num_waiting) -> positions` of those of I pages, in order, that
-        are too old to be taken in: `versions` acted on their first time steps, `updates` have been
-        taken, and `num_waiting` sequences can be drawn, over all shards.
-    """
-
-    memory: Memory
-    index: Callable[[], Index]  # type: ignore[assignment]  # a tuple has an index(), too
-    limiter: Limiter
-    example_draw: Tree = ()
+    memory: Memory  # on each device
+    index: Callable[[], Index]  # type: ignore[assignment]  # the empty one of a shard
+    limiter: Limiter  # as at the start of a run
+    example_draw: Tree = ()  # shapes and dtypes of `Index.draw`, as numpy arrays
+    # `(slots, num_inserted, num_shards) -> [I]`: the shard of each of I pages, in order, of which
+    # `num_inserted` have arrived before, over all shards.
     shard_of: Callable[[Sequence[int], int, int], list[int]] = by_slot
+    # `index -> {account: pages}`: what the ledger is to know of pages that are stored.
     accounts: Callable[[Any], Mapping[str, int]] = no_accounts
+    # `(versions [I], updates, num_waiting) -> positions` of those of I pages, in order, that are
+    # too old to be taken in: `versions` acted on their first time steps, `updates` have been taken,
+    # and `num_waiting` sequences can be drawn, over all shards.
     stale: Callable[[Sequence[int], int, int], Sequence[int]] = none_stale
 
 
 class Scale(NamedTuple):
-    """The sizes of a run, which its replay must fit.
+    """The sizes of a run, which its replay must fit."""
 
-    Attributes:
-      num_devices: n, that learn, on all hosts.
-      batch_per_device: B/n.
-      training_slots: of all devices.
-      device_bytes: memory of each device.
-      device_name: for messages.
-      publish_every_updates: how many updates acting may be behind in ordinary use.
-      process_count: that share all of this evenly.
-    """
-
-    num_devices: int
-    batch_per_device: int
-    training_slots: int
-    device_bytes: int
-    device_name: str
-    publish_every_updates: int = 1
-    process_count: int = 1
+    num_devices: int  # n, that learn, on all hosts
+    batch_per_device: int  # B/n
+    training_slots: int  # of all devices
+    device_bytes: int  # memory of each device
+    device_name: str  # for messages
+    publish_every_updates: int = 1  # how many updates acting may be behind in ordinary use
+    process_count: int = 1  # hosts that share all of this evenly
 
     @property
     def of_host(self) -> "Scale":

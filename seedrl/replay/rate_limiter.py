@@ -63,33 +63,21 @@ class Limiter(Protocol):
 
 
 class RatioLimiter(NamedTuple):
-    """Holds the replay ratio. `ReplayConfig` checks the settings.
+    """Holds the replay ratio. `ReplayConfig` checks the settings."""
 
-    Attributes:
-      replay_ratio: r, trained (non-burn-in) steps per training environment step.
-      batch_steps: b of all shards, sequences of an update times trained steps of each.
-      tolerance_updates: c, how many updates acting may run ahead of learning.
-      min_sequences: what shards must hold before learning starts, on average: one whose env servers
-        never come does not keep the others from it.
-      env_steps: E.
-      early_steps: those before learning became possible; they owe nothing, and count in the ratio
-        that is reported.
-      taken_steps: T.
-      applied_steps: those of T whose update was applied.
-      is_ready: whether shards hold enough; while not, acting is free and owes nothing.
-      num_filled, num_shards: how many shards hold experience, of how many.
-    """
-
-    replay_ratio: float
-    batch_steps: int
-    tolerance_updates: float
+    replay_ratio: float  # r, trained (non-burn-in) steps per training environment step
+    batch_steps: int  # b of all shards: sequences of an update times trained steps of each
+    tolerance_updates: float  # c, how many updates acting may run ahead of learning
+    # What shards must hold before learning starts, on average: one whose env servers never come
+    # does not keep the others from it.
     min_sequences: int = 1
-    env_steps: int = 0
+    env_steps: int = 0  # E
+    # Those before learning became possible: they owe nothing, and count in the reported ratio.
     early_steps: int = 0
-    taken_steps: int = 0
-    applied_steps: int = 0
-    is_ready: bool = False
-    num_filled: int = 1
+    taken_steps: int = 0  # T
+    applied_steps: int = 0  # those of T whose update was applied
+    is_ready: bool = False  # shards hold enough; while not, acting is free and owes nothing
+    num_filled: int = 1  # shards that hold experience, of
     num_shards: int = 1
 
     def may_act(self) -> bool:
@@ -159,22 +147,14 @@ class QueueLimiter(NamedTuple):
 
         learning may take an update   iff  every shard holds b sequences
         acting on training slots waits iff S - D >= c n b
-
-    Attributes:
-      batch_per_device: b, sequences that an update takes from each shard.
-      num_devices: n.
-      ahead_updates: c, at least 1.
-      completed: S.
-      taken: D.
-      held: sequences that every shard holds at least.
     """
 
-    batch_per_device: int
-    num_devices: int
-    ahead_updates: int
-    completed: int = 0
-    taken: int = 0
-    held: int = 0
+    batch_per_device: int  # b
+    num_devices: int  # n
+    ahead_updates: int  # c, at least 1
+    completed: int = 0  # S
+    taken: int = 0  # D
+    held: int = 0  # sequences that every shard holds at least
 
     @property
     def is_ready(self) -> bool:

@@ -40,15 +40,10 @@ class Categorical(NamedTuple):
 
 
 class Gaussian(NamedTuple):
-    """D independent real numbers, N(μ, σ²) each, not squashed.
+    """D independent real numbers, N(μ, σ²) each, not squashed."""
 
-    Attributes:
-      mean: μ, `[..., D] float32`.
-      log_std: ln σ, `[..., D] float32`.
-    """
-
-    mean: Array
-    log_std: Array
+    mean: Array  # μ, `[..., D] float32`
+    log_std: Array  # ln σ, `[..., D] float32`
 
     def log_probability(self, action: Array) -> Array:
         """ln N(a; μ, σ²), summed over the D numbers of `action [..., *shape]`: `[...] float32`."""
@@ -78,15 +73,10 @@ class TanhSample(NamedTuple):
 
 
 class TanhGaussian(NamedTuple):
-    """D independent real numbers in [-1, 1]: a = tanh(u), u ~ N(μ, σ²).
+    """D independent real numbers in [-1, 1]: a = tanh(u), u ~ N(μ, σ²)."""
 
-    Attributes:
-      mean: μ, `[..., D] float32`.
-      log_std: ln σ, `[..., D] float32`.
-    """
-
-    mean: Array
-    log_std: Array
+    mean: Array  # μ, `[..., D] float32`
+    log_std: Array  # ln σ, `[..., D] float32`
 
     def sample(self, key: Array) -> TanhSample:
         """Draws actions; gradients flow through them to μ and σ. Consumes the key.

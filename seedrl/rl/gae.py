@@ -10,17 +10,11 @@ from seedrl.types import Array, StepType, TimeStep
 
 
 class Advantages(NamedTuple):
-    """Of U trained time steps; no gradient flows through any of it.
+    """Of U trained time steps; no gradient flows through any of it."""
 
-    Attributes:
-      advantages: `[U, B] float32`; 0 on LAST.
-      targets: `[U, B] float32`, of the value: TD(λ) returns; V on LAST.
-      is_trained: `[U, B] bool`; False on LAST, whose action was ignored.
-    """
-
-    advantages: Array
-    targets: Array
-    is_trained: Array
+    advantages: Array  # `[U, B] float32`; 0 on LAST
+    targets: Array  # `[U, B] float32`, of the value: TD(λ) returns; V on LAST
+    is_trained: Array  # `[U, B] bool`; False on LAST, whose action was ignored
 
 
 def gae(values: Array, timesteps: TimeStep, *, gamma: float, gae_lambda: float) -> Advantages:

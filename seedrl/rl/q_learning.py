@@ -12,17 +12,11 @@ from seedrl.types import Array, StepType, StoredStep
 
 
 class TDErrors(NamedTuple):
-    """Temporal-difference errors of U trained time steps.
+    """Temporal-difference errors of U trained time steps."""
 
-    Attributes:
-      errors: `[U, B] float32`, target minus prediction in scaled space; 0 where not trained.
-      targets: `[U, B] float32` in scaled space, gradient stopped; 0 where not trained.
-      is_trained: `[U, B] bool`; False on LAST, whose action was ignored.
-    """
-
-    errors: Array
-    targets: Array
-    is_trained: Array
+    errors: Array  # `[U, B] float32`, target minus prediction in scaled space; 0 if not trained
+    targets: Array  # `[U, B] float32` in scaled space, gradient stopped; 0 if not trained
+    is_trained: Array  # `[U, B] bool`; False on LAST, whose action was ignored
 
 
 def double_q_values(q_online: Array, q_target: Array) -> Array:

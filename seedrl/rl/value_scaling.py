@@ -9,15 +9,10 @@ from seedrl.types import Array
 
 
 class ValueScaling(NamedTuple):
-    """A monotone function of values and its inverse, both elementwise on `[...] float32`.
+    """A monotone function of values and its inverse, both elementwise on `[...] float32`."""
 
-    Attributes:
-      apply: from returns to the space in which Q-values live.
-      invert: from Q-values back to returns.
-    """
-
-    apply: Callable[[Array], Array]
-    invert: Callable[[Array], Array]
+    apply: Callable[[Array], Array]  # from returns to the space in which Q-values live
+    invert: Callable[[Array], Array]  # from Q-values back to returns
 
 
 def identity() -> ValueScaling:

@@ -10,35 +10,21 @@ from seedrl.types import Array, StepType, TimeStep
 
 
 class VTraceSettings(NamedTuple):
-    """What V-trace depends on; names in brackets are those of the paper.
+    """What V-trace depends on, by the names of the paper."""
 
-    Attributes:
-      gamma: discount of one step, 0 to 1.
-      vtrace_lambda: λ, 0 to 1 (remark 2); 1 in the paper's experiments.
-      rho_bar: ρ̄, caps the ratio in temporal differences: which policy's value is learned.
-      c_bar: c̄, caps the ratio in the traces: how far differences are carried back.
-      pg_rho_bar: caps the ratio that weights the policy gradient.
-    """
-
-    gamma: float
-    vtrace_lambda: float = 1.0
-    rho_bar: float = 1.0
-    c_bar: float = 1.0
-    pg_rho_bar: float = 1.0
+    gamma: float  # γ, discount of one step, 0 to 1
+    vtrace_lambda: float = 1.0  # λ, 0 to 1 (remark 2); 1 in the paper's experiments
+    rho_bar: float = 1.0  # ρ̄, caps the ratio in temporal differences: whose value is learned
+    c_bar: float = 1.0  # c̄, caps the ratio in the traces: how far differences are carried back
+    pg_rho_bar: float = 1.0  # caps the ratio that weights the policy gradient
 
 
 class VTrace(NamedTuple):
-    """Of U trained time steps; no gradient flows through any of it.
+    """Of U trained time steps; no gradient flows through any of it."""
 
-    Attributes:
-      targets: `[U, B] float32`, v, of the value; V on LAST.
-      advantages: `[U, B] float32`, the weight of log π(a), with the ratio in it; 0 on LAST.
-      is_trained: `[U, B] bool`; False on LAST, whose action was ignored.
-    """
-
-    targets: Array
-    advantages: Array
-    is_trained: Array
+    targets: Array  # `[U, B] float32`, v, of the value; V on LAST
+    advantages: Array  # `[U, B] float32`, weight of log π(a), with the ratio in it; 0 on LAST
+    is_trained: Array  # `[U, B] bool`; False on LAST, whose action was ignored
 
 
 def vtrace(

@@ -164,9 +164,8 @@ def replace_actor_params(select: Callable[[Tree], Tree], params: Tree, actor_par
 class AgentConfig(Protocol):
     """The interface of a configuration's `agent`: a frozen dataclass that builds an Agent."""
 
+    # Known before the environment is.
     @property
-    def window(self) -> WindowSpec:
-        """The window, known before the environment is."""
-
-    def build(self, spec: EnvSpec) -> Agent:
-        """The agent for environments of this spec."""
+    def window(self) -> WindowSpec: ...
+    # The agent for environments of this spec.
+    def build(self, spec: EnvSpec) -> Agent: ...

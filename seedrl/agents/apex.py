@@ -45,9 +45,9 @@ def feed_forward() -> QNetworkConfig:
 class ApexConfig:
     """Ape-X DQN. "Paper" is Horgan et al. 2018, appendix C; deviations are named.
 
-    Double Q-learning from single n-step transitions, without memory: the observation, or stacked
-    frames, must hold all that matters. In the paper replay holds 2 million steps, learns
-    from 50,000 on, and has `replay.priority_exponent` 0.6 and `replay.importance_exponent` 0.4.
+    Without memory: the observation, or stacked frames, must hold all that matters. In the paper
+    replay holds 2 million steps, learns from 50,000 on, and has `replay.priority_exponent` 0.6 and
+    `replay.importance_exponent` 0.4.
 
     Attributes:
       network: a frozen dataclass whose `build(spec)` gives a `Network` of Q-values without a
@@ -128,7 +128,7 @@ def _optimizer(config: ApexConfig) -> optax.GradientTransformation:
 
 
 def _scale_by_std(decay: float, epsilon: float) -> optax.GradientTransformation:
-    """`optax.scale_by_stddev`, g / √(v + ε), for gradients that hardly change as well."""
+    # `optax.scale_by_stddev`, g / √(v + ε), for gradients that hardly change as well.
     moments = optax.scale_by_stddev(decay, epsilon)
 
     def update(
@@ -148,7 +148,6 @@ def _scale_by_std(decay: float, epsilon: float) -> optax.GradientTransformation:
 
 
 def _require_no_memory(network: Network, earlier_steps: int) -> None:
-    """Raises ConfigError if Q-values depend on more than `earlier_steps` earlier time steps."""
     carry = jax.eval_shape(lambda: network.initial_carry(1))
     frames = carry.frames if isinstance(carry, NetworkCarry) else ()
     if len(jax.tree.leaves(carry)) > len(frames):
@@ -213,7 +212,7 @@ def _loss(
 def _q_values_at(
     network: Network, params: Tree, inputs: NetworkInput, step: Array, *, earlier_steps: int
 ) -> Array:
-    """Q-values `[B, A]` of time step `step [B] int32` of each sequence, with its stacked frames."""
+    # `[B, A]` of time step `step [B] int32` of each sequence, with its stacked frames.
     index = step[None] + jnp.arange(-earlier_steps, 1)[:, None]
     columns = jnp.arange(step.shape[0])[None]
     seen: NetworkInput = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index, columns], inputs)

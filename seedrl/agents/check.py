@@ -31,13 +31,9 @@ _BATCH = 3
 
 
 def build_agent(config: AgentConfig, spec: EnvSpec) -> Agent:
-    """The agent that `config` builds, whose functions of acting are checked.
-
-    The learn step checks the functions of learning before it is compiled: acting starts sooner
-    without them.
-
-    Raises ConfigError as `check_agent` does.
-    """
+    """The agent that `config` builds. Raises ConfigError as `check_agent` does."""
+    # Only its functions of acting are checked. The learn step checks those of learning before it is
+    # compiled: acting starts sooner without them.
     with naming_own_code("agent.build"):
         agent = config.build(spec)
     _check_acting(agent, spec)
@@ -99,10 +95,7 @@ def _check_acting(agent: Agent, spec: EnvSpec) -> tuple[AgentState, Sequence]:
 def check_learning(agent: Agent, state: AgentState, sequence: Sequence) -> None:
     """Raises ConfigError for the first function of learning whose result is not as `Agent` says.
 
-    Args:
-      agent: checked for acting.
-      state: arrays, or their shapes.
-      sequence: a batch of this agent, `[T, B]`, with B a multiple of `minibatches`; or its shapes.
+    `state` and `sequence`, `[T, B]` with B a multiple of `minibatches`, are arrays or shapes.
     """
     state, sequence = jax.eval_shape(lambda: (state, sequence))
     columns = sequence.steps.action.shape[1]
@@ -155,12 +148,8 @@ def policy_and_value_of(spec: EnvSpec) -> PolicyAndValue | GaussianAndValue:
 def build_network(config: Any, spec: EnvSpec, output: Tree) -> Network:
     """The network that `config` builds, whose `unroll` gives `output` for each time step.
 
-    Args:
-      config: the value of `agent.network`.
-      spec: of the environment.
-      output: shapes and dtypes for one time step, by one of the functions above.
-
-    Raises ConfigError as `check_agent` does.
+    `output`: shapes and dtypes for one time step, by one of the functions above. Raises ConfigError
+    as `check_agent` does.
     """
     is_config = not isinstance(config, type) and callable(getattr(config, "build", None))
     _require(is_config, "network", "an instance of a config with build(spec)", config)

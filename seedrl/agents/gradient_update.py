@@ -35,14 +35,6 @@ def periodic_copy(interval: int, params: Tree, target: Tree, updates: Array) -> 
     return jax.tree.map(lambda new, old: jnp.where(is_due, new, old), params, target)
 
 
-def polyak_average(tau: float, params: Tree, target: Tree) -> Tree:
-    """θ' + τ (θ - θ'): `target` after it has gone `tau` of the way to `params`.
-
-    Source: Lillicrap et al. 2016, "Continuous control with deep reinforcement learning", section 3.
-    """
-    return optax.incremental_update(params, target, tau)
-
-
 class GradientUpdate(NamedTuple):
     """One step down the gradient of a loss, then the target: an `Agent.update`."""
 

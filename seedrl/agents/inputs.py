@@ -53,7 +53,7 @@ def inputs_of_sequence(sequence: Sequence) -> NetworkInput:
 def unrolled_after_burn_in(
     network: Network, burn_in: int, params: Tree, sequence: Sequence
 ) -> Tree:
-    """The network's output for a sequence `[T, B]` from time step `burn_in` on: `[T - burn_in, B]`.
+    """The network's output for a sequence `[T, B]` after its burn-in: `[T - burn_in, B]`.
 
     Source: Kapturowski et al. 2019, section 3.
     """

@@ -129,12 +129,8 @@ def q_learning_agent(
 ) -> Agent:
     """R2D2's and Ape-X's agent: epsilon-greedy, with a target network and clipped gradients.
 
-    Args:
-      config: R2D2Config, or ApexConfig.
-      network: of Q-values.
-      optimizer: of clipped gradients.
-      loss: `(config, network, ...)`, then as of `GradientUpdate`.
-      initial_priorities: `(config, steps)`.
+    `loss` gets config and network before what `GradientUpdate` says, `initial_priorities` the
+    config before the steps.
     """
     update = GradientUpdate(
         loss=functools.partial(loss, config, network),
@@ -215,13 +211,10 @@ def _loss(
 def td_errors(
     config: Any, q_online: Array, q_target: Array, steps: StoredStep, *, reward_clip: float = 0.0
 ) -> TDErrors:
-    """δ of the trained time steps, `[U, B]`, of R2D2 and Ape-X, with U = `window.unroll`.
+    """δ of the U trained time steps, `[U, B]`, of R2D2 and Ape-X.
 
-    Args:
-      config: R2D2Config, or ApexConfig.
-      q_online, q_target: `[U + n, B, A] float32`, of all time steps after the burn-in.
-      steps: `[T, B]`.
-      reward_clip: 0 clips none: h makes values of any size learnable (section 2.3).
+    `q_online` and `q_target` are `[U + n, B, A] float32`, of all time steps after the burn-in;
+    `steps` is `[T, B]`. By default no reward is clipped: h makes values of any size learnable.
     """
     reward = scaled(steps.timestep.reward, config.reward_scale, reward_clip)
     timestep = steps.timestep._replace(reward=reward, observation=())

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from seedrl.agents.agent import ActOutput, Agent, no_carry, whole_carry
-from seedrl.agents.gradient_update import GradientUpdate, LossOutput, copied, polyak_average
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput, copied
 from seedrl.agents.inputs import AgentCarry, initial_carry, inputs_of_step, unrolled_after_burn_in
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
@@ -103,10 +103,11 @@ class SacConfig:
                 {name: optax.adam(rate) for name, rate in rates._asdict().items()},
                 SacParams(*SacParams._fields),
             ),
-            # Only the critics have a target. It follows them at every update.
+            # Only the critics have a target, which goes τ of the way to them at every update:
+            # θ' + τ (θ - θ') (Lillicrap et al. 2016, section 3).
             init_target=lambda params: copied(params.critics),
-            update_target=lambda params, target, updates: polyak_average(
-                self.tau, params.critics, target
+            update_target=lambda params, target, updates: optax.incremental_update(
+                params.critics, target, self.tau
             ),
         )
         has_memory = bool(jax.tree.leaves(jax.eval_shape(lambda: network.memory.initial_carry(1))))

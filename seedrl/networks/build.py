@@ -19,13 +19,6 @@ _FRAMES_OF_IMAGES = 4  # as R2D2 and DQN
 _CORES: dict[str, Any] = {"lstm": LSTM, "gru": GRU}
 
 
-class View(NamedTuple):
-    """How a network looks at observations: the settings of a configuration, resolved."""
-
-    torso: str
-    frame_stack: int
-
-
 class NetworkCarry(NamedTuple):
     """State of a network from before a time step; without leaves if it needs none."""
 
@@ -34,22 +27,16 @@ class NetworkCarry(NamedTuple):
 
 
 class TorsoCoreHead(nn.Module):
-    """Torso, core and head; see `seedrl.networks.config.QNetworkConfig` for the settings.
-
-    Attributes:
-      head: makes the head, which turns features `[T, B, D]` into the network's output.
-      specs: the arrays of an observation, in wire order.
-      num_actions: A; of a box of actions not used.
-    """
+    """Torso, core and head; see `seedrl.networks.config.QNetworkConfig` for the settings."""
 
     torso: str
     torso_sizes: tuple[int, ...]
     core: str
     core_size: int
-    head: Callable[[], nn.Module]
+    head: Callable[[], nn.Module]  # makes it: from features `[T, B, D]` to the network's output
     dtype: str
-    specs: tuple[ArraySpec, ...]
-    num_actions: int
+    specs: tuple[ArraySpec, ...]  # the arrays of an observation, in wire order
+    num_actions: int  # A; not used for a box
 
     @nn.compact
     def __call__(self, carry: Tree, leaves: list[Array], inputs: NetworkInput) -> tuple[Tree, Tree]:
@@ -77,8 +64,8 @@ class TorsoCoreHead(nn.Module):
         return jnp.concatenate([features, jnp.where(continues, history, 0)], axis=-1)
 
 
-def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> View:
-    """How a network of these settings looks at observations of `spec`.
+def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> tuple[str, int]:
+    """The torso and the frame stack of a network for observations of `spec`.
 
     A torso of "auto" and a frame stack of None follow the observation. Raises ConfigError where an
     image is needed (a convolutional torso, frame stacking) and the observation has none.
@@ -98,22 +85,15 @@ def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> View:
             f"(uint8 of rank 2 or 3, {smallest} x {smallest} at least), the observation has "
             f"{', '.join(found)}; leave both at their defaults, which follow the observation"
         )
-    return View(torso, frame_stack)
+    return torso, frame_stack
 
 
 def from_config(
     config: Any, spec: EnvSpec, num_actions: int, *, head: Callable[[], nn.Module]
 ) -> Network:
-    """The pure functions of a network for environments of `spec`.
+    """The pure functions of a network for environments of `spec`. Raises as `view` does.
 
-    Args:
-      config: has `torso`, `torso_sizes`, `core`, `core_size`, `frame_stack` and `dtype`, as
-        `seedrl.networks.config.QNetworkConfig` explains them.
-      spec: of the environment.
-      num_actions: A.
-      head: makes the head.
-
-    Raises ConfigError where an image is needed and the observation has none, see `view`.
+    `config` has the fields of a `seedrl.networks.config.QNetworkConfig` but those of its head.
     """
     # Resolved here, because a configuration is read before the environment is known.
     torso, frame_stack = view(spec, config.torso, config.frame_stack)

@@ -63,10 +63,9 @@ class QNetworkConfig(NetworkConfig):
 
     Attributes:
       torso_sizes: dense layers after the torso, on all arrays of the observation together.
-      head_sizes: hidden layers of the head, or of each of the heads.
-      frame_stack: frames that the torso sees at once of every image, newest first; 1 stacks
-        nothing; None is 4 where the encoder takes an image, else 1: images that are flattened, such
-        as `uint8[4, 4, 3]`, are not stacked by default.
+      head_sizes: hidden layers of the head.
+      frame_stack: frames that the torso sees at once of every image, newest first; None is 4 where
+        the encoder takes an image, else 1.
       dueling: whether value and advantages have streams of their own.
     """
 
@@ -91,9 +90,8 @@ class ActorCriticConfig(NetworkConfig):
     Attributes:
       torso_sizes: dense layers after the torso, on all arrays of the observation together.
       head_sizes: hidden layers of the policy and, apart from them, of the value.
-      frame_stack: frames that the torso sees at once of every image, newest first; 1 stacks
-        nothing; None is 4 where the encoder takes an image, else 1: images that are flattened, such
-        as `uint8[4, 4, 3]`, are not stacked by default.
+      frame_stack: frames that the torso sees at once of every image, newest first; None is 4 where
+        the encoder takes an image, else 1.
     """
 
     core_size: int = 256

@@ -138,14 +138,9 @@ def stack_frames(frames: Array, previous_frames: Array, is_first: Array) -> tupl
 
     Frame i at time step t is that of t - i if none of t - i + 1 … t is FIRST, otherwise 0.
 
-    Args:
-      frames: `[T, B, *shape]`, any dtype; T at least 1.
-      previous_frames: `[B, k - 1, *shape]`, those before the first, newest first; zeros at the
-        start.
-      is_first: `[T, B] bool`.
-
-    Returns:
-      stacked `[T, B, *shape, k]` and the previous frames of the time step after the last one.
+    `frames` is `[T, B, *shape]`, `previous_frames [B, k - 1, *shape]` those before, newest first,
+    zeros at the start, `is_first [T, B] bool`. Returns `[T, B, *shape, k]`, and the previous frames
+    of the time step after the last one.
 
     Source: Mnih et al. 2015; order and zeroing as in SEED RL's `stack_frames`.
     """

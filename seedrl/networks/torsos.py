@@ -153,13 +153,10 @@ _Conv = functools.partial(nn.Conv, conv_general_dilated=convolve)
 
 
 class _Convolutions(nn.Module):
-    """Convolutions without padding, each followed by a ReLU: `[N, H, W, C]` -> `[N, D]`.
-
-    Attributes:
-      layers: filters, size and stride of each.
-    """
+    """Convolutions without padding, each followed by a ReLU: `[N, H, W, C]` -> `[N, D]`."""
 
     dtype: str = "float32"
+    # Filters, size and stride of each.
     layers: ClassVar[tuple[tuple[int, int, int], ...]] = ()
 
     @nn.compact

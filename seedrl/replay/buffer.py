@@ -70,16 +70,10 @@ def paged_replay(
     priority_exponent: float,
     initial_priorities: Callable[[StoredStep], Array],
 ) -> Replay:
-    """Builds the replay of one shard.
+    """Builds the replay of one shard: P pages of K steps, and P(i) = p_i^α / Σ p^α.
 
-    Args:
-      window: which sequences there are; the stride must be a whole number of pages, or a page of
-        strides. Then M > 1 sequences start in each, and pages have no carry.
-      page_steps: K.
-      capacity_pages: P, at least the pages of one sequence.
-      priority_exponent: α ≥ 0 in P(i) = p_i^α / Σ p^α.
-      initial_priorities: `steps [T, I] -> [I] float32`, with `steps.timestep.observation` `()`; see
-        `Agent.initial_priorities`.
+    The stride of the window must be a whole number of pages, or a page of strides: then M > 1
+    sequences start in each, and pages have no carry. For `initial_priorities` see `Agent`.
 
     Source: Schaul et al. 2016 (proportional variant); Kapturowski et al. 2019, section 2.3
     (sequences).
@@ -180,13 +174,9 @@ def _mean_weight(weights: Array) -> Array:
 def prioritized_memory(
     replay: Replay, *, batch_per_device: int, num_devices: int, importance_exponent: float
 ) -> Memory:
-    """A replay whose draws are weighted for their bias. The device draws: `draw` is `()`.
+    """A replay of n devices, B/n draws on each, that are weighted for their bias by β.
 
-    Args:
-      replay: of each device.
-      batch_per_device: B/n.
-      num_devices: n.
-      importance_exponent: beta, see `importance_weights`.
+    The device draws: `draw` is `()`.
     """
 
     def sample(

@@ -44,38 +44,29 @@ class Memory(NamedTuple):
 
 
 class Index(Protocol):
-    """The host's side of one shard. Owned by the thread that learns.
+    """The host's side of one shard. Owned by the thread that learns."""
 
-    Attributes:
-      num_sequences: that can be drawn once the last plan has been carried out.
-      num_inserted: pages inserted so far.
-      fill: share of the pages that there is room for that is held, 0 to 1.
-    """
-
+    # That can be drawn once the last plan has been carried out.
     @property
     def num_sequences(self) -> int: ...
+    # Pages inserted so far.
     @property
     def num_inserted(self) -> int: ...
+    # Share of the pages that there is room for that is held, 0 to 1.
     @property
     def fill(self) -> float: ...
-
-    def has_room(self, num_pages: int) -> bool:
-        """True if `num_pages` more pages can be inserted. Until they can, acting waits."""
-
-    def plan(self, streams: Sequence[int] | np.ndarray) -> Tree:
-        """Where pages go, leaves `[..., I]`; takes it as done. See `PageIndex.plan`."""
-
-    def end_stream(self, stream: int) -> None:
-        """The stream was cut: nothing more arrives of it."""
-
-    def draw(self) -> Tree:
-        """What the next update trains on, leaves `[B]`; `()` if the device decides."""
-
-    def state(self) -> dict[str, Any]:
-        """Everything needed to resume, as plain JSON-able values."""
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state`. Raises ValueError if that was written with another geometry."""
+    # True if `num_pages` more pages can be inserted. Until they can, acting waits.
+    def has_room(self, num_pages: int) -> bool: ...
+    # Where pages go, leaves `[..., I]`; takes it as done. See `PageIndex.plan`.
+    def plan(self, streams: Sequence[int] | np.ndarray) -> Tree: ...
+    # The stream was cut: nothing more arrives of it.
+    def end_stream(self, stream: int) -> None: ...
+    # What the next update trains on, leaves `[B]`; `()` if the device decides.
+    def draw(self) -> Tree: ...
+    # Everything needed to resume, as plain JSON-able values.
+    def state(self) -> dict[str, Any]: ...
+    # Inverse of `state`. Raises ValueError if that was written with another geometry.
+    def restore(self, state: Mapping[str, Any]) -> None: ...
 
 
 def no_accounts(index: Any) -> dict[str, int]:
@@ -135,12 +126,12 @@ class Scale(NamedTuple):
 class ExperienceConfig(Protocol):
     """What a configuration's `replay` must offer: a frozen dataclass that builds an Experience."""
 
-    def steps_of_page(self, window: WindowSpec) -> int:
-        """K, the steps of a page."""
-
-    def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
-        """Raises ConfigError, before anything starts, for what cannot work."""
-
+    # K, the steps of a page.
+    def steps_of_page(self, window: WindowSpec) -> int: ...
+    # Raises ConfigError, before anything starts, for what cannot work.
+    def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None: ...
+    # The experience of a run, whose sizes are `scale`, for pages like `page`. Raises ConfigError if
+    # the devices cannot hold it.
     def build(
         self,
         window: WindowSpec,
@@ -148,8 +139,4 @@ class ExperienceConfig(Protocol):
         page: Page,
         initial_priorities: Callable[[StoredStep], Array],
         scale: Scale,
-    ) -> Experience:
-        """The experience of a run, whose sizes are `scale`, for pages like `page`.
-
-        Raises ConfigError if the devices cannot hold it.
-        """
+    ) -> Experience: ...

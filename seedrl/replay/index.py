@@ -65,9 +65,7 @@ class PageIndex:
 
     Every page has a serial number; page q lies at q mod P and lives until page q + P arrives.
 
-    Attributes:
-      starts_in_page: M.
-      num_inserted: pages inserted so far, evicted ones included.
+    M sequences start in a page: `starts_in_page`.
     """
 
     def __init__(self, *, capacity_pages: int, window: WindowSpec, page_steps: int) -> None:
@@ -79,7 +77,7 @@ class PageIndex:
         self._streams: dict[int, _Stream] = {}
         self._is_sampleable = np.zeros(capacity_pages, bool)
         self._num_complete = 0  # pages of `_is_sampleable`
-        self.num_inserted = 0
+        self.num_inserted = 0  # evicted ones included
 
     @property
     def num_sequences(self) -> int:
@@ -214,9 +212,6 @@ class QueueIndex:
     """The order of one shard's sequences: an `Index`. Owned by the learning thread.
 
     Sequence q, counted from 0 as they arrive, lies at q mod C until it is drawn.
-
-    Attributes:
-      num_inserted: sequences that have arrived so far.
     """
 
     def __init__(self, *, capacity_sequences: int, batch: int) -> None:

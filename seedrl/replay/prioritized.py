@@ -64,7 +64,6 @@ class ReplayConfig:
         return max(1, steps // window.stride // num_devices)
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
-        """See ExperienceConfig."""
         check_fields(
             "replay.",
             self,
@@ -123,7 +122,6 @@ class ReplayConfig:
         initial_priorities: Callable[[StoredStep], Array],
         scale: "Scale",
     ) -> "Experience":
-        """See ExperienceConfig."""
         from seedrl.replay.buffer import paged_replay, prioritized_memory
         from seedrl.replay.experience import Experience
         from seedrl.replay.index import PageIndex, tree_bytes

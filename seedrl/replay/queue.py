@@ -49,7 +49,6 @@ class QueueConfig:
         return window.length
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
-        """See ExperienceConfig."""
         del training_slots, total_steps
         if not 1 <= self.ahead_updates < math.inf:
             raise ConfigError(
@@ -71,7 +70,6 @@ class QueueConfig:
         initial_priorities: Callable[[StoredStep], Array],
         scale: "Scale",
     ) -> "Experience":
-        """See ExperienceConfig."""
         import numpy as np
 
         from seedrl.replay.buffer import queue_memory

@@ -27,39 +27,28 @@ class Limiter(Protocol):
     Several hosts that give it the same inputs decide alike.
     """
 
+    # True if there is enough experience to learn from.
     @property
-    def is_ready(self) -> bool:
-        """True if there is enough experience to learn from."""
-
-    def may_act(self) -> bool:
-        """True if training slots may act."""
-
-    def may_learn(self) -> bool:
-        """True if an update may be taken."""
-
-    def acted(self, steps: int, pages: int = 0) -> Self:
-        """Training slots have taken this many environment steps, and filled this many pages.
-
-        A negative number of pages takes back so many that were filled, then dropped on arrival.
-        """
-
-    def holds(self, num_sequences: Sequence[int]) -> Self:
-        """How many sequences can be drawn from each shard."""
-
-    def took(self) -> Self:
-        """An update was taken."""
-
-    def applied(self) -> Self:
-        """An update that was taken has been applied: it was not skipped."""
-
-    def metrics(self) -> Mapping[str, float]:
-        """What is reported of it, by name."""
-
-    def counts(self) -> Mapping[str, float]:
-        """What a checkpoint keeps of it."""
-
-    def restored(self, counts: Mapping[str, float]) -> Self:
-        """This limiter with the counts of an earlier session."""
+    def is_ready(self) -> bool: ...
+    # True if training slots may act.
+    def may_act(self) -> bool: ...
+    # True if an update may be taken.
+    def may_learn(self) -> bool: ...
+    # Training slots have taken this many environment steps, and filled this many pages. A negative
+    # number of pages takes back so many that were filled, then dropped on arrival.
+    def acted(self, steps: int, pages: int = 0) -> Self: ...
+    # How many sequences can be drawn from each shard.
+    def holds(self, num_sequences: Sequence[int]) -> Self: ...
+    # An update was taken.
+    def took(self) -> Self: ...
+    # An update that was taken has been applied: it was not skipped.
+    def applied(self) -> Self: ...
+    # What is reported of it, by name.
+    def metrics(self) -> Mapping[str, float]: ...
+    # What a checkpoint keeps of it.
+    def counts(self) -> Mapping[str, float]: ...
+    # This limiter with the counts of an earlier session.
+    def restored(self, counts: Mapping[str, float]) -> Self: ...
 
 
 class RatioLimiter(NamedTuple):

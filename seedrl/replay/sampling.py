@@ -1,7 +1,6 @@
 """Stratified sampling in proportion to stored sampling weights."""
 
 import math
-from typing import NamedTuple
 
 import chex
 import jax
@@ -10,25 +9,18 @@ import jax.numpy as jnp
 from seedrl.types import Array
 
 
-class Draw(NamedTuple):
-    """What was drawn: `index [B] int32`, and the `probability [B] float32` of each."""
-
-    index: Array
-    probability: Array
-
-
-def stratified_draw(sampling_weight: Array, key: Array, num_draws: int) -> Draw:
+def stratified_draw(sampling_weight: Array, key: Array, num_draws: int) -> tuple[Array, Array]:
     """Draws B indices with replacement, one from each of B equal strata of the total weight.
+
+    Returns the indices, `[B] int32`, and the probability of each, `[B] float32`.
 
     P(i) = w_i / Σw. Draw b lies at (b + U_b) / B of the total, U_b uniform in [0, 1), whose
     resolution of 2^-23 strata is kept: 0.2 per cent of an average share at P = 2^20, B = 64 (tested
     to 1 per cent plus 2^-20 of a stratum). Weights of zero are never drawn. With nothing to draw at
     all the index is 0 and the probability 0.
 
-    Args:
-      sampling_weight: `[P] float32`, ≥ 0, finite, and with a finite sum.
-      key: consumed.
-      num_draws: B ≥ 1, static.
+    `sampling_weight [P] float32` is ≥ 0, finite, and has a finite sum. B is static. Consumes the
+    key.
     """
     chex.assert_rank(sampling_weight, 1)
     chex.assert_type(sampling_weight, jnp.float32)
@@ -57,7 +49,7 @@ def stratified_draw(sampling_weight: Array, key: Array, num_draws: int) -> Draw:
     item = _first_beyond(jnp.cumsum(weights, axis=1), weights, share * sums[block])
     # Only with nothing to draw can the index lie in the padding.
     index = jnp.minimum(block * block_size + item, size - 1)
-    return Draw(index, sampling_weight[index] / jnp.where(total > 0, total, 1.0))
+    return index, sampling_weight[index] / jnp.where(total > 0, total, 1.0)
 
 
 def _first_beyond(ends: Array, weights: Array, target: Array) -> Array:

@@ -11,10 +11,9 @@ from seedrl.types import Array
 def epsilons(num_slots: int, *, base: float = 0.4, alpha: float = 7.0) -> np.ndarray:
     """The epsilon of each training slot: ε_i = base^(1 + α i / (N - 1)), `[N] float32`.
 
-    A single slot gets `base`, the most exploratory one.
-
     Source: Horgan et al. 2018 (Ape-X), section 4.1, base 0.4 and alpha 7; R2D2 keeps them.
     """
+    # A single slot gets `base`, the most exploratory one.
     assert num_slots >= 0, num_slots
     positions = np.arange(num_slots, dtype=np.float64) / max(num_slots - 1, 1)
     return (base ** (1 + alpha * positions)).astype(np.float32)

@@ -29,11 +29,8 @@ def gae(values: Array, timesteps: TimeStep, *, gamma: float, gae_lambda: float) 
     The time step before LAST bootstraps from V of the true last observation if the episode was
     truncated (d = 1), and from nothing if it terminated (d = 0).
 
-    Args:
-      values: `[U + 1, B] float32`, V, the last to bootstrap from.
-      timesteps: `step_type`, `reward` and `discount`, `[U + 1, B]`; no observation is looked at.
-      gamma: γ, 0 to 1.
-      gae_lambda: λ, 0 to 1.
+    V and `timesteps` are `[U + 1, B]`, of which the last bootstrap; γ and λ are 0 to 1. No
+    observation is looked at.
 
     Source: Schulman et al. 2016, equation 16, https://arxiv.org/abs/1506.02438; time limits as in
     Pardo et al. 2018, https://arxiv.org/abs/1712.00378.

@@ -47,15 +47,9 @@ def n_step_td_errors(
 
       δ_t = h(Gⁿ_t) - Q_online(s_t, a_t),  G⁰_t = h⁻¹(Q_target(s_t, argmax_a Q_online(s_t, a)))
 
-    Args:
-      q_online: `[T, B, A] float32`.
-      q_target: `[T, B, A] float32`; the acting Q-values once more for initial priorities.
-      steps: `[T, B, ...]`; observation, version and extras are not looked at.
-      n_steps: n; errors are given for the first T - n time steps.
-      gamma: discount of one step.
-      scaling: h and h⁻¹.
-
-    No gradient flows through the target.
+    `q_online` and `q_target` are `[T, B, A] float32`; of `steps [T, B]` observation, version and
+    extras are not looked at. Errors are of the first T - n time steps; no gradient flows through
+    the target.
 
     Source: Kapturowski et al. 2019, section 2.3.
     """

@@ -18,13 +18,9 @@ def soft_targets(
 ) -> Array:
     """y = r_t + γ d_t (min_i Q_i(s_t, a_t) - α ln π(a_t|s_t)), no gradient: `[N] float32`.
 
-    Args:
-      reward_t, discount_t: `[N] float32`, consequences of the action before. A discount of 0
-        terminates; a truncated episode has 1, and bootstraps.
-      q_t: `[2, N] float32`, of the target critics.
-      log_probability_t: `[N] float32`, of a_t, which the present policy drew.
-      gamma: discount of one step.
-      temperature: α, `[] float32`.
+    All are `[N] float32`, `q_t [2, N]` of the target critics, α `[]`. Reward and discount are
+    consequences of the action before; a truncated episode has a discount of 1, and bootstraps. The
+    present policy drew a_t.
 
     Source: Haarnoja et al. 2018b, equations 3 and 5, https://arxiv.org/abs/1812.05905; the smaller
     of two critics: Fujimoto et al. 2018, equation 10.

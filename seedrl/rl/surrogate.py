@@ -28,10 +28,7 @@ def normalized(advantages: Array, is_trained: Array, epsilon: float = 1e-8) -> A
 def clipped_surrogate(log_ratios: Array, advantages: Array, clip: float) -> Array:
     """min(ratio A, clip(ratio, 1 - ε, 1 + ε) A), `[U, B]`, to be maximised.
 
-    Args:
-      log_ratios: `[U, B]`, log π(a|x) - log μ(a|x), through which the gradient flows.
-      advantages: `[U, B]`; none flows through these.
-      clip: ε.
+    The gradient flows through `log_ratios [U, B]`, log π(a|x) - log μ(a|x). ε is `clip`.
 
     Source: Schulman et al. 2017, equation 7, https://arxiv.org/abs/1707.06347.
     """

@@ -44,11 +44,8 @@ def vtrace(
     The time step before LAST bootstraps from V of the true last observation if the episode was
     truncated (d = 1), and from nothing if it terminated (d = 0).
 
-    Args:
-      log_ratios: `[U, B] float32`, log π(a_t|x_t) - log μ(a_t|x_t); on LAST anything.
-      values: `[U + 1, B] float32`, V, the last to bootstrap from.
-      timesteps: `step_type`, `reward` and `discount`, `[U + 1, B]`; no observation is looked at.
-      settings: see VTraceSettings.
+    `log_ratios [U, B]` is log π(a_t|x_t) - log μ(a_t|x_t), on LAST anything. V and `timesteps` are
+    `[U + 1, B]`, of which the last bootstrap; no observation is looked at.
 
     Source: Espeholt et al. 2018, section 4.1, equation 1 and remark 2,
     https://arxiv.org/abs/1802.01561. λ in q is that of rlax: with ratios of 1 the advantage is

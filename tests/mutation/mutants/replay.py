@@ -110,8 +110,8 @@ MUTANTS = (
     Mutant(
         "probability_not_normalised",
         "seedrl/replay/sampling.py",
-        "return Draw(index, sampling_weight[index] / jnp.where(total > 0, total, 1.0))",
-        "return Draw(index, sampling_weight[index])",
+        "return index, sampling_weight[index] / jnp.where(total > 0, total, 1.0)",
+        "return index, sampling_weight[index]",
         "A draw reports its mass instead of its probability.",
     ),
 )

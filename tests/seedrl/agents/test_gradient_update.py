@@ -16,7 +16,6 @@ from seedrl.agents.gradient_update import (
     LossOutput,
     copied,
     periodic_copy,
-    polyak_average,
 )
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo import PpoConfig
@@ -68,11 +67,6 @@ def test_a_copy_shares_no_memory() -> None:
     ):
         np.testing.assert_array_equal(copy, original)
         assert copy.unsafe_buffer_pointer() != original.unsafe_buffer_pointer()
-
-
-def test_a_polyak_average_goes_a_part_of_the_way() -> None:
-    found = jax.jit(polyak_average)(0.25, ONLINE, TARGET)
-    jax.tree.map(np.testing.assert_allclose, found, {"weight": [-0.5, -1.0], "bias": -1.5})
 
 
 _Q_NETWORK = QNetworkConfig(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seedrl.errors import ConfigError
-from seedrl.networks.build import NetworkCarry, View, view
+from seedrl.networks.build import NetworkCarry, view
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.networks.recurrent import LSTMCarry
@@ -58,7 +58,7 @@ def test_defaults_are_those_of_r2d2() -> None:
     assert (config.torso_sizes, config.core, config.core_size) == ((512,), "lstm", 512)
     assert (config.head_sizes, config.dueling) == ((512,), True)
     spec = EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(18))
-    assert view(spec, config.torso, config.frame_stack) == View("nature", 4)
+    assert view(spec, config.torso, config.frame_stack) == ("nature", 4)
     params = jax.eval_shape(config.build(spec).init, jax.random.key(0))["params"]
     # SEED RL's check of the core's input, which it never runs: 512 + A + 1.
     assert params["LSTM_0"]["input"]["kernel"].shape == (512 + 18 + 1, 4 * 512)
@@ -137,15 +137,17 @@ VECTOR, COUNT = ArraySpec((5,), "float32"), ArraySpec((), "int64")
 @pytest.mark.parametrize(
     ("observation", "expected"),
     [
-        (ATARI, View("nature", 4)),
-        (VECTOR, View("mlp", 1)),
-        (COUNT, View("mlp", 1)),
-        (GRID, View("mlp", 1)),  # too small for three convolutions
-        ({"image": ATARI, "grid": GRID, "speed": VECTOR}, View("nature", 4)),
-        ((VECTOR, COUNT), View("mlp", 1)),
+        (ATARI, ("nature", 4)),
+        (VECTOR, ("mlp", 1)),
+        (COUNT, ("mlp", 1)),
+        (GRID, ("mlp", 1)),  # too small for three convolutions
+        ({"image": ATARI, "grid": GRID, "speed": VECTOR}, ("nature", 4)),
+        ((VECTOR, COUNT), ("mlp", 1)),
     ],
 )
-def test_the_default_network_follows_the_observation(observation: Any, expected: View) -> None:
+def test_the_default_network_follows_the_observation(
+    observation: Any, expected: tuple[str, int]
+) -> None:
     config = QNetworkConfig(torso_sizes=(4,), core_size=4, head_sizes=(4,))
     spec = EnvSpec(observation, DiscreteSpec(2))
     assert view(spec, config.torso, config.frame_stack) == expected

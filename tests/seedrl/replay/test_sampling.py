@@ -7,20 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl.replay.sampling import Draw, stratified_draw
+from seedrl.replay.sampling import stratified_draw
 from seedrl.types import Array
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
-def _draw_batches(mass: Array, batch_size: int, num_batches: int) -> Draw:
+def _draw_batches(mass: Array, batch_size: int, num_batches: int) -> tuple[Array, Array]:
     keys = jax.random.split(jax.random.key(3), num_batches)
     return jax.vmap(lambda key: stratified_draw(mass, key, batch_size))(keys)
 
 
 def draw_many(mass: np.ndarray, batch_size: int, num_batches: int) -> tuple[np.ndarray, np.ndarray]:
     """`[num_batches, batch_size]` indices and probabilities, of a program for each size."""
-    draw = _draw_batches(mass.astype(np.float32), batch_size, num_batches)
-    return np.asarray(draw.index), np.asarray(draw.probability)
+    index, probability = _draw_batches(mass.astype(np.float32), batch_size, num_batches)
+    return np.asarray(index), np.asarray(probability)
 
 
 def test_frequencies_follow_the_masses() -> None:
@@ -72,7 +72,7 @@ def test_zeros_are_not_drawn_even_if_rounding_lifts_their_prefix_sums(
 
     monkeypatch.setattr(jnp, "cumsum", coarse)
     mass = jnp.asarray(np.arange(60) % 3 == 0, jnp.float32)
-    index = jax.jit(lambda key: stratified_draw(mass, key, 64))(jax.random.key(0)).index
+    index = jax.jit(lambda key: stratified_draw(mass, key, 64)[0])(jax.random.key(0))
     np.testing.assert_array_equal(index % 3, 0)
 
 
@@ -87,7 +87,7 @@ def test_each_of_a_million_masses_has_its_exact_share(monkeypatch: pytest.Monkey
         jax.vmap(lambda mass, u: stratified_draw(mass, u, 64), in_axes=(None, 0)),
         compiler_options={"xla_backend_optimization_level": 1},
     )
-    index = np.asarray(draw(mass, sweep).index)
+    index = np.asarray(draw(mass, sweep)[0])
     for stratum in range(64):
         items, counts = np.unique(index[:, stratum], return_counts=True)
         np.testing.assert_array_equal(np.diff(items), 1)

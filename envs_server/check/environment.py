@@ -98,11 +98,6 @@ class Play(NamedTuple):
         return found
 
 
-class _BrokenError(Exception):
-    # The play cannot continue; the finding that has the reason was added.
-    pass
-
-
 def check(
     recipe: Recipe,
     back_end: str,
@@ -118,44 +113,43 @@ def check(
     was found, and the first play; None if that could not be finished. Raises BuildError if an
     environment cannot be built.
     """
-    findings, first = Findings(REMEDIES, NOTES), None
+    findings = Findings(REMEDIES, NOTES)
     is_single = back_end == "sync"
     seeds = range(seed, seed + num_envs)
 
-    def play(what: Recipe, seeds: Sequence[int], actions: np.ndarray | None = None) -> Play:
+    def play(what: Recipe, seeds: Sequence[int], actions: np.ndarray | None = None) -> Play | None:
         environments = build(what, back_end, len(seeds), max_abs_reward=max_abs_reward)
         with _faults(environments.close, findings):
             group = EnvGroup(0, environments, seeds)
             if actions is None:
                 actions = random_actions(group.spec.action, num_steps, num_envs, seed)
             return _play(group, actions)
+        return None
 
     watched = recipe
     if is_single:
         watch = partial(_Watched, findings=findings)
         watched = recipe._replace(wrappers=(*recipe.wrappers, watch))
-    with contextlib.suppress(_BrokenError):
-        first = play(watched, seeds)
-        if not first.episodes():
-            findings.add("endless", f"no episode ended within {num_steps:,} steps")
-        if not findings.errors:
-            _play_again(first, findings, lambda *other: play(recipe, *other), seeds, is_single)
+    first = play(watched, seeds)
+    if first is not None and not first.episodes():
+        findings.add("endless", f"no episode ended within {num_steps:,} steps")
+    if first is not None and not findings.errors:
+        _play_again(first, findings, lambda *other: play(recipe, *other), seeds, is_single)
     if is_single or recipe.factory is not None:
         _check_by_gymnasium(recipe, findings)
     return findings, first
 
 
+# A play that cannot continue ends here, with its finding.
 @contextlib.contextmanager
 def _faults(close: Callable[[], None], findings: Findings) -> Iterator[None]:
     try:
         yield
     except BuildError as error:
         findings.add("spaces", str(error))
-        raise _BrokenError from error
     except EnvironmentFailedError as error:
         if not findings.errors:  # else the reason was found where it arose
             findings.add("fails", str(error))
-        raise _BrokenError from error
     finally:
         try:
             close()
@@ -166,7 +160,7 @@ def _faults(close: Callable[[], None], findings: Findings) -> Iterator[None]:
 def _play_again(
     first: Play,
     findings: Findings,
-    play: Callable[[Sequence[int], np.ndarray], Play],
+    play: Callable[[Sequence[int], np.ndarray], Play | None],
     seeds: Sequence[int],
     is_single: bool,
 ) -> None:
@@ -179,16 +173,18 @@ def _play_again(
         findings.add("seeding", f"the same seeds and actions did not play the same: {row}")
         return
     others = [_LARGEST_SEED - seed for seed in seeds]
-    if not _difference(first, play(others, actions[:_SHORT_PLAY_STEPS])):
+    if _difference(first, play(others, actions[:_SHORT_PLAY_STEPS])) == "":
         findings.add("seed-ignored", f"seeds {list(seeds)} and {others} gave the same rows")
     # A vector implementation has one seed for all, so that none of it can be alone.
-    alone = play(seeds[:1], actions[:_SHORT_PLAY_STEPS, :1]) if is_single else first
+    alone = play(seeds[:1], actions[:_SHORT_PLAY_STEPS, :1]) if is_single else None
     if row := _difference(first, alone):
         findings.add("isolation", f"it plays otherwise when it is alone: {row}")
 
 
-def _difference(one: Play, other: Play) -> str:
-    """Where two plays part; "" if one is the beginning of the other."""
+def _difference(one: Play, other: Play | None) -> str | None:
+    """Where two plays part; "" if one is the beginning of the other, None without another."""
+    if other is None:
+        return None
     rows, envs = np.minimum(one.digest.shape, other.digest.shape)
     unequal = np.argwhere(one.digest[:rows, :envs] != other.digest[:rows, :envs])
     return f"environment {unequal[0, 1]} from row {unequal[0, 0]} on" if len(unequal) else ""

@@ -1,6 +1,7 @@
 """The `seedrl` command: finds the sub-command and leaves the rest to it."""
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -11,6 +12,8 @@ from seedrl.programs.outcome import exit_code
 # Each is a module of this package with `run(argv)`, which returns the exit code and is imported
 # only when it is called; those in _OF_A_FOLDER are functions of one module.
 _OF_A_FOLDER = ("runs", "checkpoints", "digest", "export")
+# Programs of the env servers, which the learner never imports: this process becomes one of them.
+_CHECKERS = {"check-env": "envs_server.check", "check-env-server": "envs_server.check.server"}
 COMMANDS = {
     "train": "start a learner and env servers on this machine and supervise them",
     "evaluate": "play a checkpoint of a run",
@@ -58,6 +61,8 @@ def _run(argv: Sequence[str]) -> int:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {close[0]}? " if close else ""
         raise ConfigError(f"unknown command {name!r}: {hint}expected {', '.join(COMMANDS)}")
+    if name in _CHECKERS:
+        os.execv(sys.executable, [sys.executable, "-m", _CHECKERS[name], *argv[1:]])
     module = "folders" if name in _OF_A_FOLDER else name.replace("-", "_")
     command = importlib.import_module(f"learner.cli.{module}")
     code: int = getattr(command, name if name in _OF_A_FOLDER else "run")(argv[1:])

@@ -459,14 +459,8 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
             "budget": each.budget,
             "final": each.final._asdict(),
             "area": each.area._asdict(),
-            "runs": [
-                {
-                    **{name: getattr(run, name) for name in ("seconds", "final", "final_origin")},
-                    **{name: getattr(run.record, name) for name in ("seed", "state", "env_steps")},
-                    "folder": str(run.record.folder),
-                }
-                for run in each.runs
-            ],
+            "runs": [str(run.record.folder) for run in each.runs],
+            "seeds": [run.record.seed for run in each.runs],
         }
         for letter, each in comparison.groups.items()
     ]

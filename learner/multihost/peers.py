@@ -128,14 +128,8 @@ class Peers:
         lost_seconds: float = LOST_SECONDS,
         on_loss: Callable[[str], object] = exit_lost,
     ):
-        """Starts to listen.
-
-        Args:
-          topology: this host's.
-          links: of the first host one to each other one, of these one to the first.
-          lost_seconds: a host that is silent for longer is lost.
-          on_loss: takes a line that names the host.
-        """
+        # The first host has a link to each other one, these one to the first. `on_loss` takes a
+        # line that names the host.
         self.topology = topology
         self.waiting: set[str] = set()
         self._links = dict(links or {})

@@ -9,7 +9,9 @@ import numpy as np
 from learner.extras.bench import workloads
 from learner.extras.bench.measuring import Pace, Result, conditions, interleave, rate
 from learner.extras.bench.workloads import Workload
+from seedrl import config_io
 from seedrl.replay.buffer import Sample
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, Sequence, Tree
 from tests.benchmarks.bare_learner import BareLearner
 from tests.benchmarks.memcpy import copy_into_pool, copy_out_of_pool
@@ -44,6 +46,11 @@ def full_size(pages_per_insert: int = _PAGES_PER_INSERT) -> tuple[Workload, Bare
     """The settings of the R2D2 paper with a replay of 60,000 frames, still empty."""
     workload = workloads.scaled(workloads.atari(), capacity_steps=_CAPACITY_STEPS)
     return workload, BareLearner(workload, pages_per_insert=pages_per_insert)
+
+
+def _atari() -> Workload:
+    frames = EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(18))
+    return Workload(name="Atari", config=config_io.load("atari_r2d2"), spec=frames)
 
 
 def results(workload: Workload, learner: BareLearner, pace: Pace) -> Iterator[Result]:

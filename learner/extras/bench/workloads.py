@@ -39,12 +39,8 @@ class Workload:
 
 def pong() -> Workload:
     """Pong with the fast settings of `pong_r2d2`."""
-    return Workload(name="Pong", config=config_io.load("pong_r2d2"), spec=_frames(6))
-
-
-def atari() -> Workload:
-    """Any Atari game with the settings of the R2D2 paper."""
-    return Workload(name="Atari", config=config_io.load("atari_r2d2"), spec=_frames(18))
+    spec = EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(6))
+    return Workload(name="Pong", config=config_io.load("pong_r2d2"), spec=spec)
 
 
 def cartpole() -> Workload:
@@ -84,10 +80,6 @@ def scaled(
         config, agent=agent, replay=replay, learning=learning, launch=launch or config.launch
     )
     return dataclasses.replace(workload, config=changed)
-
-
-def _frames(num_actions: int) -> EnvSpec:
-    return EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(num_actions))
 
 
 def bare_forward(workload: Workload, rows: int) -> Callable[[], int]:

@@ -1,7 +1,7 @@
 """A trained policy as a function, for use in other programs."""
 
 import functools
-import threading
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,8 +71,7 @@ class Policy:
         carry = policy.initial_carry(num_envs)
         actions, carry, _ = policy.act_batch(observations, carry, rewards, is_first)
 
-    It may be called by any thread: what changes is in the carry, except the count of episodes,
-    which a lock guards.
+    It may be called by any thread: only the carry changes, and the number of the next episode.
 
     Attributes:
       spec: the environment that it was trained on.
@@ -90,8 +89,7 @@ class Policy:
         self._epsilon = epsilon
         self._acting = jax.device_put(agent.actor_params(params))
         self._key = jax.random.key(seed)
-        self._lock = threading.Lock()
-        self._num_episodes = 0
+        self._episodes = itertools.count()
         self._act = jax.jit(functools.partial(_act, agent, spec))
 
     def initial_carry(self, num_envs: int = 1) -> PolicyCarry:
@@ -99,11 +97,9 @@ class Policy:
 
         `num_envs`: B, of a vector of environments.
         """
-        # Two threads that read the same count would draw the same actions in two episodes.
-        with self._lock:
-            number = self._num_episodes
-            self._num_episodes += 1
-        key = jax.random.fold_in(self._key, number)
+        # Two threads with the same number would draw the same actions in two episodes; `next` of a
+        # count is one step of the interpreter, so they never get it.
+        key = jax.random.fold_in(self._key, next(self._episodes))
         step_type = np.full((num_envs,), StepType.FIRST, np.uint8)
         return PolicyCarry(self._agent.initial_carry(num_envs), step_type, key)
 

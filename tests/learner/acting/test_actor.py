@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting.actor import Actor, BatchShapes, ladder
+from learner.acting.actor import Actor, BatchShapes
 from learner.runtime.channel import VersionedParams
 from learner.serving.batching import Pending
 from learner.serving.core import Batch
@@ -134,22 +134,6 @@ def test_every_batch_takes_the_largest_program_until_the_others_are_compiled() -
         actor.take_pages(np.array([0]))
     assert rows == [1, 2, 3, 1]
     assert names == []
-
-
-@pytest.mark.parametrize(
-    ("largest", "factor", "rungs", "expected"),
-    [
-        (32, 2, 3, (8, 16, 32)),
-        (32, 4, 3, (2, 8, 32)),
-        (5, 2, 3, (2, 3, 5)),
-        (1, 2, 3, (1,)),
-        (2, 4, 9, (1, 2)),
-    ],
-)
-def test_the_ladder_ends_with_the_largest_batch(
-    largest: int, factor: int, rungs: int, expected: tuple[int, ...]
-) -> None:
-    assert ladder(largest, factor=factor, rungs=rungs) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
 """Acting: who acts with which parameters, whose actions go where, and what is sent on to learning.
 
-The hub, its streams and the programs are real; an env server is a list of messages, and the agent
-says which parameters and which row it acted for.
+Hub and programs are real; the agent says which parameters and which row it acted for.
 """
 
 import contextlib
-import queue
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -27,21 +25,18 @@ from learner.runtime.channel import (
     VersionedParams,
     open_channel,
 )
-from learner.serving.batching import free_running
-from learner.serving.connection import Connection
+from learner.serving.batching import Pending, free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable
+from learner.serving.leases import Lease, SlotTable
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig, EvaluationConfig
 from seedrl.replay.rate_limiter import RatioLimiter
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
-from seedrl.wire import contract, seedrl_pb2
-from seedrl.wire.framing import ActionsPayload, StepPayload
-from seedrl.wire.payload import ActionLayout, StepLayout, split
-from seedrl.wire.spec import spec_message
+from seedrl.wire.payload import ActionLayout
+from seedrl.wire.seedrl_pb2 import Hello
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SPEC = EnvSpec(ArraySpec((), "int32"), DiscreteSpec(100))
@@ -66,12 +61,23 @@ AGENT = Agent(
 )
 
 
+class Peer:
+    """Takes the place of an env server's connection: keeps the actions that are sent to it."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.send_actions = self.sent.extend
+
+    def end(self, error: object) -> None:
+        """Nothing has to be ended."""
+
+
 class World(NamedTuple):
     """Acting with one env server of three environments, in groups of one."""
 
     acting: Acting
     hub: Hub
-    stream: Connection
+    lease: Lease
     channel: ActorLearnerChannel
 
     def learn(self, number: int) -> None:
@@ -80,26 +86,19 @@ class World(NamedTuple):
 
     def play(self, sequence: int, kind: StepType, observations: dict[int, int]) -> dict[int, int]:
         """Sends a step of some groups; the actions that come back, by group."""
-        steps = StepLayout(SPEC, 1)
-        for group, observation in observations.items():
+        for number, observation in observations.items():
             timestep = TimeStep(
                 np.array([kind], np.uint8),
                 np.array([0 if kind == FIRST else 1], np.float32),
                 np.ones(1, np.float32),
                 np.array([observation], np.int32),
             )
-            assert self.stream.receive(StepPayload(steps.pack(group, sequence, timestep)))
+            self.hub.deliver([Pending(self.lease.groups[number], sequence, timestep, 0.0)])
         for _ in observations:
             self.acting.run_once()
-        found = {}
-        while not self.stream.outbox.empty():
-            message = self.stream.outbox.get()
-            assert isinstance(message, ActionsPayload)
-            layout = ActionLayout(SPEC.action, 1)
-            for _, data in split(message, [layout] * 3):
-                header, actions = layout.unpack(data)
-                assert header.sequence == sequence
-                found[header.group] = int(actions[0])
+        answers = map(ActionLayout(SPEC.action, 1).unpack, map(memoryview, self.lease.holder.sent))
+        found = {header.group: int(actions[0]) for header, actions in answers}
+        self.lease.holder.sent.clear()
         return found
 
 
@@ -136,14 +135,10 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
         metrics=metrics,
         poll_seconds=0.0,
     )
-    stream = Connection(hub, "peer", queue.SimpleQueue())
-    hello = seedrl_pb2.Hello(major=contract.MAJOR, num_envs=3, num_groups=2, host="h", pid=7)
-    assert stream.receive(seedrl_pb2.FromEnvServer(hello=hello))
-    assert stream.receive(seedrl_pb2.FromEnvServer(ready=seedrl_pb2.Ready(spec=spec_message(SPEC))))
-    while not stream.outbox.empty():
-        stream.outbox.get()
+    lease = hub.admit(Peer(), "peer", Hello(num_envs=3, num_groups=2))
+    hub.ready(lease, SPEC)
     try:
-        yield World(acting, hub, stream, channel)
+        yield World(acting, hub, lease, channel)
     finally:
         metrics.close()
 
@@ -177,7 +172,7 @@ def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(
     world.learn(2)
     world.play(1, MID, {0: 8, 1: 5})
     (filled,) = _taken(world)
-    groups = world.hub._serving.slots.leases[1].groups
+    groups = world.lease.groups
     names = {int(group.slots[0]): int(group.streams[0]) for group in groups}
     assert names.keys() == {*TRAINING, EVALUATION}
     assert list(filled.streams) == [names[slot] for slot in filled.slots]

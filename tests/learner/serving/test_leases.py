@@ -136,18 +136,6 @@ def test_groups_of_an_env_server_are_spread_over_devices(
     assert deal(free, offered, lanes, num_groups=num_groups) == expected
 
 
-def test_an_env_server_gets_all_that_it_offers_or_all_that_is_free() -> None:
-    numbers = random.Random(7)
-    for _ in range(2000):
-        training, evaluation = numbers.randint(0, 20), numbers.randint(0, 9)
-        lanes = lanes_of(training, evaluation, numbers.randint(1, 3))
-        free = [numbers.randint(0, lane.size) for lane in lanes]
-        offered = numbers.randint(1, 20)
-        dealt = deal(free, offered, lanes, num_groups=numbers.randint(1, 3))
-        assert all(0 <= taken <= left for taken, left in zip(dealt, free, strict=True))
-        assert sum(dealt) == min(offered, sum(free))
-
-
 def _ready(table: SlotTable, num_envs: int) -> Lease:
     lease = table.lease(num_envs, 1, "peer")
     lease.is_ready = True

@@ -14,10 +14,7 @@ import optax
 
 from seedrl.agents.agent import Agent, no_carry
 from seedrl.agents.check import build_network, num_actions_of, q_values_of
-from seedrl.agents.gradient_update import (
-    LossOutput,
-    learning_rate_of,
-)
+from seedrl.agents.gradient_update import LossOutput, learning_rate_of
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.r2d2 import q_learning_agent, q_metrics, td_errors
 from seedrl.agents.window import WindowSpec
@@ -101,12 +98,10 @@ class ApexConfig:
 
     @property
     def window(self) -> WindowSpec:
-        """A transition, which starts at every time step, behind the steps of stacked frames."""
         return WindowSpec(self.earlier_steps, unroll=1, bootstrap=self.n_steps, stride=1)
 
     @property
     def scaling(self) -> ValueScaling:
-        """Q-values are not rescaled."""
         return identity()
 
     def build(self, spec: EnvSpec) -> Agent:

@@ -1,8 +1,7 @@
 """Agents and networks, a user's own included, checked once when they are built.
 
-`jax.eval_shape` traces their functions: it computes and compiles nothing, and finds a wrong class,
-shape or dtype before anything is acted on. A mistake that JAX explains itself by the user's own
-line, such as a loss that is no scalar, is left to its traceback.
+`jax.eval_shape` traces their functions: it computes and compiles nothing. A mistake that JAX
+explains itself by the user's own line, such as a loss that is no scalar, is left to its traceback.
 """
 
 import math

@@ -46,8 +46,7 @@ class GradientUpdate(NamedTuple):
     init_target: Callable[[Tree], Tree] = lambda params: ()
     # `(params, target, updates) -> target`; `updates` counts this one, from 1.
     update_target: Callable[[Tree, Tree, Array], Tree] = lambda params, target, updates: target
-    # `state of the optimizer -> numbers by name`, before it takes its step.
-    optimizer_metrics: Callable[[Tree], Mapping[str, Array]] = lambda optimizer: {}
+    learning_rate: optax.ScalarOrSchedule = 0.0  # the optimizer's: a metric if it is a schedule
 
     def init_state(self, params: Tree) -> AgentState:
         """See `Agent.init_state`."""
@@ -78,7 +77,7 @@ class GradientUpdate(NamedTuple):
         params = optax.apply_updates(state.params, deltas)
         # The learn step raises `updates` after this call; a target counts this update already.
         target = self.update_target(params, state.target, state.updates + 1)
-        shown = self.optimizer_metrics(state.optimizer)
+        shown = learning_rate_metrics(self.learning_rate, state.optimizer)
         metrics = {**output.metrics, **shown, "loss": loss, "gradient_norm": gradient_norm}
         # An optimizer can make a step that is not finite of a gradient that is: see
         # `optax.scale_by_stddev`.

@@ -16,12 +16,7 @@ import optax
 
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.check import build_network, num_actions_of, policy_and_value_of
-from seedrl.agents.gradient_update import (
-    GradientUpdate,
-    LossOutput,
-    learning_rate_metrics,
-    learning_rate_of,
-)
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput, learning_rate_of
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
 from seedrl.agents.ppo import act
@@ -110,7 +105,6 @@ class ImpalaConfig:
 
     @property
     def window(self) -> WindowSpec:
-        """Sequences of `unroll + 1` time steps, one after another."""
         return WindowSpec(burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1)
 
     def build(self, spec: EnvSpec) -> Agent:
@@ -127,7 +121,7 @@ class ImpalaConfig:
                     learning_rate_of(self), b1=self.adam_b1, b2=self.adam_b2, eps=self.adam_epsilon
                 ),
             ),
-            optimizer_metrics=functools.partial(learning_rate_metrics, learning_rate_of(self)),
+            learning_rate=learning_rate_of(self),
         )
         agent = Agent(
             window=self.window,

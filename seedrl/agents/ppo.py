@@ -1,8 +1,7 @@
 """PPO: proximal policy optimization (Schulman et al. 2017).
 
 From top to bottom: the configuration, the agent that it builds, acting, advantages before the first
-epoch, the loss of a minibatch. Advantages are `seedrl.rl.gae`, the clipped objective
-`seedrl.rl.surrogate`.
+epoch (`seedrl.rl.gae`), the loss of a minibatch (`seedrl.rl.surrogate`).
 """
 
 import functools
@@ -17,12 +16,7 @@ import optax
 
 from seedrl.agents.agent import ActOutput, Agent, AgentState
 from seedrl.agents.check import build_network, policy_and_value_of
-from seedrl.agents.gradient_update import (
-    GradientUpdate,
-    LossOutput,
-    learning_rate_metrics,
-    learning_rate_of,
-)
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput, learning_rate_of
 from seedrl.agents.inputs import (
     AgentCarry,
     cut_into_chunks,
@@ -122,7 +116,6 @@ class PpoConfig:
 
     @property
     def window(self) -> WindowSpec:
-        """Sequences of `unroll + 1` time steps, one after another."""
         return WindowSpec(burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1)
 
     def build(self, spec: EnvSpec) -> Agent:
@@ -138,7 +131,7 @@ class PpoConfig:
                 optax.clip_by_global_norm(self.max_gradient_norm),
                 optax.adam(rate, eps=self.adam_epsilon),
             ),
-            optimizer_metrics=functools.partial(learning_rate_metrics, rate),
+            learning_rate=rate,
         )
         agent = Agent(
             window=self.window,
@@ -190,10 +183,7 @@ def act(
     exploration: Array,
     key: Array,
 ) -> ActOutput:
-    """Actions of the policy of PPO and IMPALA, and `Acted` as extras.
-
-    `timestep` has leaves `[B, ...]`; for `exploration [B] float32` see `seedrl.rl.distributions`.
-    """
+    """Actions of the policy of PPO and IMPALA, and `Acted` as extras."""
     chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
     output, network_carry = network.unroll(params, carry.network, inputs_of_step(carry, timestep))
     output = jax.tree.map(lambda leaf: leaf[0], output)

@@ -23,7 +23,6 @@ from seedrl.agents.gradient_update import (
     GradientUpdate,
     LossOutput,
     copied,
-    learning_rate_metrics,
     learning_rate_of,
     periodic_copy,
 )
@@ -105,12 +104,10 @@ class R2D2Config:
 
     @property
     def window(self) -> WindowSpec:
-        """Sequences of `burn_in + unroll + n_steps` time steps."""
         return WindowSpec(self.burn_in, self.unroll, self.n_steps, self.stride)
 
     @property
     def scaling(self) -> ValueScaling:
-        """The rescaling of Q-values."""
         return signed_hyperbolic(self.value_scaling_epsilon) if self.value_scaling else identity()
 
     def build(self, spec: EnvSpec) -> Agent:
@@ -127,15 +124,11 @@ def q_learning_agent(
     loss: Callable[..., tuple[Array, LossOutput]],
     initial_priorities: Callable[[Any, StoredStep], Array],
 ) -> Agent:
-    """R2D2's and Ape-X's agent: epsilon-greedy, with a target network and clipped gradients.
-
-    `loss` gets config and network before what `GradientUpdate` says, `initial_priorities` the
-    config before the steps.
-    """
+    """R2D2's and Ape-X's agent: epsilon-greedy, with a target network and clipped gradients."""
     update = GradientUpdate(
         loss=functools.partial(loss, config, network),
         optimizer=optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer),
-        optimizer_metrics=functools.partial(learning_rate_metrics, learning_rate_of(config)),
+        learning_rate=learning_rate_of(config),
         init_target=copied,
         update_target=functools.partial(periodic_copy, config.target_update_interval),
     )
@@ -162,10 +155,7 @@ def _act(
     exploration: Array,
     key: Array,
 ) -> ActOutput:
-    """Epsilon-greedy actions; the Q-values `[B, A] float32` are stored as extras.
-
-    `timestep` has leaves `[B, ...]`, `exploration [B] float32` is epsilon.
-    """
+    """Epsilon-greedy actions; the Q-values `[B, A] float32` are stored as extras."""
     chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
     q_values, network_carry = network.unroll(params, carry.network, inputs_of_step(carry, timestep))
     q_values = q_values[0]

@@ -79,7 +79,6 @@ class SacConfig:
 
     @property
     def window(self) -> WindowSpec:
-        """Sequences of `unroll` transitions: one more time step than that, after the burn-in."""
         return WindowSpec(self.burn_in, self.unroll, bootstrap=1, stride=self.unroll)
 
     def build(self, spec: EnvSpec) -> Agent:
@@ -175,10 +174,7 @@ def _act(
     exploration: Array,
     key: Array,
 ) -> ActOutput:
-    """Actions `[B, *shape] float32` in [-1, 1]: tanh(μ + exploration σ ε).
-
-    `timestep` has leaves `[B, ...]`; for `exploration [B] float32` see `seedrl.rl.distributions`.
-    """
+    """Actions `[B, *shape] float32` in [-1, 1]: tanh(μ + exploration σ ε)."""
     chex.assert_rank([timestep.step_type, exploration], 1)
     inputs = inputs_of_step(carry, timestep)
     memory, next_carry = network.memory.unroll(actor_params.memory, carry.network, inputs)

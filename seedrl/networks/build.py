@@ -91,10 +91,7 @@ def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> tuple[str, int]:
 def from_config(
     config: Any, spec: EnvSpec, num_actions: int, *, head: Callable[[], nn.Module]
 ) -> Network:
-    """The pure functions of a network for environments of `spec`. Raises as `view` does.
-
-    `config` has the fields of a `seedrl.networks.config.QNetworkConfig` but those of its head.
-    """
+    """The pure functions of a network of a `QNetworkConfig`, say. Raises as `view` does."""
     # Resolved here, because a configuration is read before the environment is known.
     torso, frame_stack = view(spec, config.torso, config.frame_stack)
     specs = tuple(leaf for _, leaf in spec.leaves())

@@ -80,8 +80,6 @@ class GRU(nn.Module):
       r, z = σ(W x_t + U h_{t-1} + b),  n = tanh(W' x_t + b' + r ∘ (U' h_{t-1} + b''))
       h_t = (1 - z) n + z h_{t-1}
 
-    Its recurrent state is `[B, H] float32`. Dtypes as in `LSTM`.
-
     Source: Cho et al. 2014, with the reset gate after the product as in cuDNN.
     """
 

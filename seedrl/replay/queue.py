@@ -45,8 +45,7 @@ class QueueConfig:
     is_of_host: ClassVar[bool] = True
 
     def steps_of_page(self, window: WindowSpec) -> int:
-        """K: a sequence is one page."""
-        return window.length
+        return window.length  # a sequence is one page
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
         del training_slots, total_steps
@@ -108,10 +107,7 @@ class QueueConfig:
     def lag_bound(
         self, *, training_slots: int, batch_sequences: int, publish_every_updates: int
     ) -> int:
-        """The largest policy lag that a time step is trained with, in updates.
-
-        Raises ConfigError for one that acting without pause could not keep.
-        """
+        """The largest policy lag of a trained time step. Raises ConfigError if acting has more."""
         ordinary = self.ahead_updates + publish_every_updates
         if self.max_lag_updates is None:
             return ordinary + _SLOWEST * training_slots // batch_sequences

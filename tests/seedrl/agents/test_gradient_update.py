@@ -15,6 +15,7 @@ from seedrl.agents.gradient_update import (
     GradientUpdate,
     LossOutput,
     copied,
+    learning_rate_metrics,
     periodic_copy,
 )
 from seedrl.agents.impala import ImpalaConfig
@@ -95,9 +96,9 @@ def test_a_rate_that_decays_is_shown_at_each_step_of_the_optimizer(
 
     def step(states: Any, _: None) -> tuple[Any, Any]:
         state, other = states
-        shown = decaying.optimizer_metrics(state)["learning_rate"]
+        shown = learning_rate_metrics(decaying.learning_rate, state)["learning_rate"]
         delta, state = decaying.optimizer.update(gradient, state, gradient)
-        assert constant.optimizer_metrics(other) == {}
+        assert learning_rate_metrics(constant.learning_rate, other) == {}
         whole, other = constant.optimizer.update(gradient, other, gradient)
         return (state, other), (shown, delta["w"][0] / whole["w"][0])
 

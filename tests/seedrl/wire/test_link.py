@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
-from seedrl.wire.framing import WireError
+from seedrl.wire.framing import StepPayload, WireError, encode_from_env_server, frame_step
 from seedrl.wire.link import (
     Buffer,
     Link,
@@ -65,6 +66,18 @@ def test_messages_of_all_sizes_arrive_whole_and_in_order(
             for message in messages:
                 sender.send(message)
             assert came.result(SECONDS) == messages
+
+
+@pytest.mark.parametrize("rows", [3, 3000])
+def test_a_step_in_parts_arrives_as_its_one_message(ends: tuple[Link, Link], rows: int) -> None:
+    image = np.arange(rows * 200, dtype=np.uint8).reshape(rows, 20, 10)  # more than a socket holds
+    step = frame_step(8 + image.nbytes, [bytes(8), image.data])
+    with ThreadPoolExecutor() as pool:
+        came = pool.submit(lambda: bytes(next(ends[1].receive())))
+        ends[0].send(step)
+        expected = encode_from_env_server(StepPayload(bytes(8) + image.tobytes()))
+        image[:] = 0  # as the next step of its environments does
+        assert came.result(SECONDS) == expected
 
 
 @pytest.mark.parametrize("side", [0, 1])

@@ -166,34 +166,24 @@ def test_what_another_class_has_learned_is_refused_though_its_arrays_fit(
             require_fit(found._replace(meta={"config": config}), CONFIG)
 
 
-def _in_lock_step(training_slots: int = 3) -> Config:
+def test_streams_resume_only_from_lock_step_to_lock_step(tmp_path: Path) -> None:
     learning = dataclasses.replace(CONFIG.learning, schedule="deterministic")
-    serving = dataclasses.replace(CONFIG.serving, training_slots=training_slots)
-    return dataclasses.replace(CONFIG, learning=learning, serving=serving)
-
-
-def _serving(training_slots: int = 3) -> Serving:
-    slots = SlotTable(training=training_slots, evaluation=0, seed=0)
-    return Serving(slots, page_steps=2, rule=lock_step())
-
-
-@pytest.mark.parametrize("was_lock_step", [True, False])
-@pytest.mark.parametrize("is_lock_step", [True, False])
-def test_streams_resume_only_from_lock_step_to_lock_step(
-    tmp_path: Path, was_lock_step: bool, is_lock_step: bool
-) -> None:
-    lost = _serving()
+    serving = dataclasses.replace(CONFIG.serving, training_slots=3)
+    in_lock_step = dataclasses.replace(CONFIG, learning=learning, serving=serving)
+    lost, fresh, resumed = (
+        Serving(SlotTable(training=3, evaluation=0, seed=0), page_steps=2, rule=lock_step())
+        for _ in range(3)
+    )
     lost.lease(3, 1, "peer")
     lost.num_batches = 9
-    meta = {**META, "streams": lost.state()} if was_lock_step else META
-    path = checkpoints.save(tmp_path, 5, {}, meta, keep=2)
-    found = checkpoints.Checkpoint(5, path, meta)
-    config = _in_lock_step() if is_lock_step else CONFIG
-    both = was_lock_step and is_lock_step
-    assert streams_can_resume(config, found) is both
-    serving = _serving()
-    restore_streams(found, serving, config)
-    assert serving.state() == (lost.state() if both else _serving().state())
+    saved = checkpoints.Checkpoint(5, tmp_path, {**META, "streams": lost.state()})
+    before = resumed.state()
+    for found, config in ((saved, CONFIG), (saved._replace(meta=META), in_lock_step)):
+        assert not streams_can_resume(config, found)
+        restore_streams(found, fresh, config)
+        assert fresh.state() == before
+    restore_streams(saved, resumed, in_lock_step)
+    assert resumed.state() == lost.state()
 
 
 ARRAYS = {

@@ -23,23 +23,6 @@ def run(*command: str, **variables: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("learner catch --workdir {0}", "unknown config 'catch': did you mean catch_r2d2?"),
-        ("learner cartpole_r2d2 --workdir {0} --agent.stride 7 --replay.page-steps 2", "of pages"),
-        ("learner.cli.main train cartpole_r2d2 --learning.batch-sequences many", "many"),
-    ],
-)
-def test_wrong_input_is_one_line_and_exit_code_2(
-    command: str, message: str, tmp_path: os.PathLike[str]
-) -> None:
-    code, out, error = run("-m", *command.format(tmp_path).split())
-    assert (code, out) == (2, "")
-    assert error.count("\n") == 1 and ": error: " in error and message in error
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize(
     ("variable", "value"),
     [
         ("JAX_PLATFORMS", "cuda"),

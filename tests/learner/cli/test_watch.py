@@ -1,4 +1,3 @@
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,3 @@ def test_an_address_that_is_taken_is_named(
         port = taken.getsockname()[1]
         assert main(["watch", str(tmp_path), "--port", str(port)]) == 75
     assert f"port {port}" in capsys.readouterr().err
-
-
-def test_a_missing_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert main(["watch", str(tmp_path)]) == 2
-    assert "pip install 'seedrl[watch]'" in capsys.readouterr().err

@@ -26,19 +26,6 @@ def test_a_poll_finds_what_is_new_and_only_that(tmp_path: Path) -> None:
     assert [event["text"] for event in second.detail["events"]] == ["a group hangs"]
 
 
-def test_a_folder_that_was_used_again_is_read_again(tmp_path: Path) -> None:
-    first = SimulatedRun(tmp_path)
-    reader = RunReader(tmp_path)
-    first.advance(5)
-    reader.poll()
-    for name in ("metrics.jsonl", "events.jsonl"):
-        (tmp_path / name).rename(tmp_path / f"old.{name}")
-    (tmp_path / "metrics.jsonl").write_text("")
-    SimulatedRun(tmp_path, env_servers=1).advance(5)
-    found = reader.poll()
-    assert found.detail["reset"] and len(found.detail["events"]) in (1, 2)
-
-
 def test_files_that_hold_anything_are_read_without_an_error(tmp_path: Path) -> None:
     for name in ("metrics.jsonl", "events.jsonl", "status.json", "config.json"):
         (tmp_path / name).write_bytes(b'\xff\xfe{"text": 1}\n[[[\n\x00\n{"text": 1e999}\n{}')

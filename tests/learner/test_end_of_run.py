@@ -21,70 +21,51 @@ _TOTAL_STEPS = 100
 _LEARNING = LearningConfig(total_steps=_TOTAL_STEPS, max_skipped_updates=10)
 
 
-@pytest.mark.parametrize(
-    ("failure", "stops", "skipped", "confirmed", "steps", "expected"),
-    [
+def test_the_first_reason_that_holds_ends_a_run() -> None:
+    mistake = ConfigError("a loss that is a vector")
+    for failure, stops, skipped, confirmed, steps, expected in (
         (None, False, 9, None, 99, None),
         (None, False, 9, None, 100, EndOfRun.ALL_STEPS),
         (None, False, 9, 475.0, 100, EndOfRun.CONFIRMED),
         (None, False, 10, 475.0, 100, EndOfRun.NOT_FINITE),
         (None, True, 10, 475.0, 100, EndOfRun.STOPPED),
         (MemoryError(), True, 10, 475.0, 100, EndOfRun.FAILED),
-        (ConfigError("a loss that is a vector"), True, 10, 475.0, 100, EndOfRun.MISTAKE),
-    ],
-)
-def test_the_first_reason_that_holds_ends_a_run(
-    failure: Exception | None,
-    stops: bool,
-    skipped: int,
-    confirmed: float | None,
-    steps: int,
-    expected: EndOfRun | None,
-) -> None:
-    session: Any = SimpleNamespace(
-        failed=_event(failure is not None),
-        failure=failure,
-        evaluator=SimpleNamespace(confirmed=confirmed),
-        acting=SimpleNamespace(training_steps=steps),
-    )
-    service: Any = SimpleNamespace(failure=None)
-    found = end_of_run(session, service, _event(stops), _LEARNING, skipped_in_a_row=skipped)
-    assert found is expected
+        (mistake, True, 10, 475.0, 100, EndOfRun.MISTAKE),
+    ):
+        session: Any = SimpleNamespace(
+            failed=_event(failure is not None),
+            failure=failure,
+            evaluator=SimpleNamespace(confirmed=confirmed),
+            acting=SimpleNamespace(training_steps=steps),
+        )
+        service: Any = SimpleNamespace(failure=None)
+        found = end_of_run(session, service, _event(stops), _LEARNING, skipped_in_a_row=skipped)
+        assert found is expected
 
 
-@pytest.mark.parametrize(
-    ("end", "target", "expected"),
-    [
+def test_why_a_run_is_over_is_said_in_words() -> None:
+    for end, target, expected in (
         (EndOfRun.STOPPED, 475.0, "stopped by SIGINT"),
         (EndOfRun.CONFIRMED, 475.0, "target 475 confirmed: 480.5 over 2 episodes"),
         (EndOfRun.ALL_STEPS, 0.95, "all 100 steps taken, target 0.95 not reached"),
         (EndOfRun.FAILED, None, "a thread of the learner died"),
         (EndOfRun.NOT_FINITE, None, "too many updates in a row were not finite"),
         (None, None, "an error"),
-    ],
-)
-def test_why_a_run_is_over_is_said_in_words(
-    end: EndOfRun | None, target: float | None, expected: str
-) -> None:
-    assert why(end, target, _score(1), _TOTAL_STEPS, stopped_by="SIGINT") == expected
+    ):
+        assert why(end, target, _score(1), _TOTAL_STEPS, stopped_by="SIGINT") == expected
 
 
-@pytest.mark.parametrize(
-    ("is_saved", "saved", "now", "expected"),
-    [
+def test_a_run_that_has_confirmed_its_target_is_over() -> None:
+    for is_saved, saved, now, expected in (
         (True, 0.9, 0.9, True),
         (False, 0.9, 0.9, False),
         (True, 0.9, 1.0, False),  # a higher target
         (True, None, 0.9, False),  # trained on since
         (True, None, None, False),
-    ],
-)
-def test_a_run_that_has_confirmed_its_target_is_over(
-    is_saved: bool, saved: float | None, now: float | None, expected: bool
-) -> None:
-    meta = {"config": to_json(_config(saved)), "env_steps": 7000}
-    resumed: Any = SimpleNamespace(meta=meta | ({"params_updates": 30} if is_saved else {}))
-    assert confirmed_earlier(resumed, _config(now)) is expected
+    ):
+        meta = {"config": to_json(_config(saved)), "env_steps": 7000}
+        resumed: Any = SimpleNamespace(meta=meta | ({"params_updates": 30} if is_saved else {}))
+        assert confirmed_earlier(resumed, _config(now)) is expected
 
 
 def _config(target: float | None) -> Config:

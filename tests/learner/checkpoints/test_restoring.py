@@ -30,7 +30,6 @@ from seedrl.config import Config, ReplayConfig
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
-from seedrl.replay.buffer import ReplayState
 from seedrl.replay.index import PageIndex
 from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -83,24 +82,17 @@ def test_a_replay_and_its_indices_come_back(tmp_path: Path) -> None:
         assert fresh.num_sequences == index.num_sequences
 
 
-@pytest.mark.parametrize(
-    ("abstract", "name"),
-    [
+def test_a_replay_of_another_shape_is_refused_by_name(tmp_path: Path) -> None:
+    found = _save(tmp_path, Snapshot(state(), [{}], replay()))
+    weights = (replay().sampling_weight, replay().sampling_weight)
+    for abstract, name in (
         (replay(4), "uint8[2, 4, 2]"),
         (replay()._replace(next=np.zeros((2, 3))), "replay next"),
-        (
-            replay()._replace(sampling_weight=(replay().sampling_weight, replay().sampling_weight)),
-            "replay sampling_weight.0",
-        ),
-    ],
-)
-def test_a_replay_of_another_shape_is_refused_by_name(
-    tmp_path: Path, abstract: ReplayState, name: str
-) -> None:
-    found = _save(tmp_path, Snapshot(state(), [{}], replay()))
-    with pytest.raises(CheckpointError) as caught:
-        restore_replay(found, abstract)
-    assert name in str(caught.value)
+        (replay()._replace(sampling_weight=weights), "replay sampling_weight.0"),
+    ):
+        with pytest.raises(CheckpointError) as caught:
+            restore_replay(found, abstract)
+        assert name in str(caught.value)
 
 
 def test_a_state_of_another_shape_is_refused_by_config_field(tmp_path: Path) -> None:
@@ -209,19 +201,15 @@ def test_every_part_has_its_digest_and_equal_arrays_have_equal_ones() -> None:
         digests({**ARRAYS, "surprise/x": np.zeros(1)})
 
 
-@pytest.mark.parametrize(
-    ("name", "array", "part"),
-    [
+def test_whatever_differs_changes_the_digest_of_its_part() -> None:
+    kernel = ARRAYS["params/core/kernel"]
+    for name, array, part in (
         ("params/core/bias", np.array([0, 0, 1e-45], np.float32), "params"),  # one bit
         ("params/core/bias", np.array([0, 0, -0.0], np.float32), "params"),
-        ("params/core/kernel", ARRAYS["params/core/kernel"].reshape(3, 2), "params"),
-        ("params/core/kernel", ARRAYS["params/core/kernel"].T, "params"),
+        ("params/core/kernel", kernel.reshape(3, 2), "params"),
+        ("params/core/kernel", kernel.T, "params"),
         ("key", np.array([1, 2], np.int32), "key"),
         ("replay.next", np.zeros(4, np.int32), "replay"),
         ("acting.state.key", np.zeros(2, np.uint32), "acting"),
-    ],
-)
-def test_whatever_differs_changes_the_digest_of_its_part(
-    name: str, array: np.ndarray, part: str
-) -> None:
-    assert _changed(name, array) == {part, "all"}
+    ):
+        assert _changed(name, array) == {part, "all"}

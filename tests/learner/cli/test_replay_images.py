@@ -78,19 +78,12 @@ def test_the_first_of_a_dict_of_observations_is_drawn() -> None:
     assert sampled_frames(replay, length=5, sequences=1, seed=0).shape == (1, 5, 9, 7)
 
 
-@pytest.mark.parametrize(
-    ("replay", "reason"),
-    [
+def test_a_replay_without_anything_to_draw_is_refused() -> None:
+    no_weight = np.zeros((1, NUM_PAGES), np.float32)
+    for replay, reason in (
         ({"replay.steps.timestep.observation": np.zeros((1, 2, 3))}, "on-policy queue"),
-        (
-            saved(**{"replay.sampling_weight": np.zeros((1, NUM_PAGES), np.float32)}),
-            "complete sequence",
-        ),
-    ],
-)
-def test_a_replay_without_anything_to_draw_is_refused(
-    replay: dict[str, np.ndarray], reason: str
-) -> None:
-    with pytest.raises(CheckpointError) as caught:
-        sampled_frames(replay, length=5, sequences=1, seed=0)
-    assert reason in str(caught.value)
+        (saved(**{"replay.sampling_weight": no_weight}), "complete sequence"),
+    ):
+        with pytest.raises(CheckpointError) as caught:
+            sampled_frames(replay, length=5, sequences=1, seed=0)
+        assert reason in str(caught.value)

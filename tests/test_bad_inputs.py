@@ -136,6 +136,7 @@ USAGE: dict[str, str] = {
     f"{TRAIN} --env-servers 0": "--env-servers",
     f"{TRAIN} --bind 127.0.0.1:99999": "serving.bind",
     f"{TRAIN} --bind 127.0.0.1": "serving.bind",
+    f"{TRAIN} --bind localhost:0": "serving.bind",
     f"{TRAIN} --bind 0.0.0.0:8686": "serving.bind",
     f"{TRAIN} --workdir afile/run": "--workdir",
     f"{TRAIN} --workdir /proc/run": "--workdir",

@@ -68,27 +68,20 @@ def test_the_curves_are_drawn(
     assert out.splitlines()[1] in html.read_text()
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["a", "--against", "catch"], "same environments"),
-        (["a", "--against", "a"], "--against"),
-        (["unplayed"], "metrics.jsonl"),
-        (["a", "--png", "no/folder.png"], "--png"),
-    ],
-)
+@pytest.mark.usefixtures("folders")
 def test_what_cannot_be_compared_is_refused_in_one_line(
-    folders: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    expected: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("learner.extras.comparison.png", lambda comparison: PNG)
     write_run(tmp_path / "catch", [1.0], environment="Catch")
     write_run(tmp_path / "unplayed", [])
-    assert main(["compare", *words]) == 2
-    said = capsys.readouterr().err
-    assert expected in said and len(said.splitlines()) == 1
+    for words, expected in (
+        ("a --against catch", "same environments"),
+        ("a --against a", "--against"),
+        ("unplayed", "metrics.jsonl"),
+        ("a --png no/folder.png", "--png"),
+    ):
+        assert main(["compare", *words.split()]) == 2
+        said = capsys.readouterr().err
+        assert expected in said and len(said.splitlines()) == 1

@@ -84,13 +84,7 @@ def test_help_and_mistakes_import_neither_jax_nor_numpy() -> None:
     assert found == [f"after {command}: {code} []" for command, code in HELP_AND_MISTAKES.items()]
 
 
-def test_help_lists_the_commands_and_a_typing_error_gets_a_suggestion(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == main([]) == 0
     out = capsys.readouterr().out
     assert out.count("usage:") == 2 and all(name in out for name in COMMANDS)
-    assert main(["trian"]) == 2
-    assert "did you mean train?" in capsys.readouterr().err
-    assert main(["train", "cartpole_r2d2", "--bind", "0.0.0.0:8686"]) == 2
-    assert "serving.insecure" in capsys.readouterr().err

@@ -151,14 +151,6 @@ def test_an_address_of_a_flag_or_a_config_file_is_kept_and_has_a_token(stage: St
         assert not Path(call.config.serving.token_file).exists()
 
 
-def test_a_port_that_the_system_chooses_is_refused(
-    stage: Stage, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["train", "cartpole_r2d2", "--workdir", "w", "--serving.bind", "localhost:0"]) == 2
-    assert "serving.bind" in capsys.readouterr().err
-    assert not (stage.path / "w").exists() and stage.calls == []
-
-
 def test_env_servers_compute_in_one_thread_and_import_from_the_folder_of_the_config(
     stage: Stage,
 ) -> None:

@@ -12,8 +12,7 @@ from tests.learner.report.event_files import files_of_at_most, first_steps, scal
 
 
 class _Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
+    now = 100.0
 
     def __call__(self) -> float:
         return self.now

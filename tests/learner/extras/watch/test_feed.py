@@ -50,18 +50,6 @@ def test_a_page_gets_all_first_and_then_what_is_new(tmp_path: Path) -> None:
     run(test())
 
 
-def test_the_first_run_that_begins_is_shown(tmp_path: Path) -> None:
-    async def test() -> None:
-        messages = Feed(tmp_path, None).messages()
-        message = json.loads(await anext(messages))
-        assert (message["names"], message["runs"]) == ([], {})
-        SimulatedRun(tmp_path / "new").advance(5)
-        columns = await until(messages, lambda found: found.get("detail", {}).get("columns"))
-        assert columns["env_steps"] == [60_000]
-
-    run(test())
-
-
 def test_a_slow_disk_blocks_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     SimulatedRun(tmp_path / "a")
     is_reading, may_end = threading.Event(), threading.Event()

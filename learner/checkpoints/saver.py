@@ -99,13 +99,9 @@ class Saver:
     def report_hang(self) -> None:
         """Reports that the save takes very long; called by the watchdog's thread."""
         others = "" if self._shared is None else " or another host"
-        reason = (
-            "a save has not ended within logging.stuck_seconds, and may wait for the disk of "
-            f"{self._workdir}{others}"
-        )
-        self._listener.report(
-            "save_failed", f"{reason}; until it ends there is no other", reason=reason
-        )
+        reason = "a save has not ended within logging.stuck_seconds, and may wait for the disk of "
+        reason += f"{self._workdir}{others}; until it ends there is no other"
+        self._listener.report("save_failed", reason, reason=reason)
 
     def wants(self, mean_return: float) -> bool:
         """Whether parameters of this score are to be saved now, for none as good are saved."""

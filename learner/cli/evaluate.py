@@ -177,12 +177,9 @@ def _just_enough(planned: env_servers.Fleet, config: Config, episodes: int) -> e
 def _text(evaluation: "Evaluation", *, as_json: bool) -> str:
     if as_json:
         return json.dumps(evaluation._asdict())
-    lost = (
-        f"; {evaluation.slots_leased_again} slots lost their env server and got another one, so "
-        "that the same seed may give another result"
-        if evaluation.slots_leased_again
-        else ""
-    )
+    lost = ""
+    if lost_slots := evaluation.slots_leased_again:
+        lost = f"; {lost_slots} slots lost an env server: the same seed may give another result"
     return (
         f"return {evaluation.mean:.2f} ± {evaluation.standard_error:.2f} (standard error), "
         f"minimum {evaluation.minimum:g}, maximum {evaluation.maximum:g}, "

@@ -88,11 +88,9 @@ def runs(argv: Sequence[str]) -> int:
     if options.json:
         for record in records:
             print(json.dumps({**record._asdict(), "folder": str(record.folder)}))
-    elif records:
+    else:
         cells = (_cells(record, options.folder) for record in records)
         print(*table([_COLUMNS, *cells]), sep="\n")
-    else:
-        print(f"no runs in {options.folder}")
     return ExitCode.OK
 
 

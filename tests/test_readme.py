@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs_server.check.__main__ import main as check_env
-from tests import own_process
 from tests.documented import ROOT, write_files
 
 README_FILE = ROOT / "README.md"
@@ -51,31 +49,23 @@ def _pattern(line: str) -> str:
     return re.sub(r"[\d,]+(?=\\ steps/s)", r"[\\d,]+", pattern)
 
 
-def test_the_snippets_environment_is_checked_as_shown(tmp_path: Path) -> None:
+def _check_env(folder: Path, arguments: str) -> tuple[int, list[str]]:
+    words = [sys.executable, "-m", "learner.cli.main", "check-env", *shlex.split(arguments)]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_the_snippets_environment_and_a_wrong_dtype_are_checked_as_shown(tmp_path: Path) -> None:
     write_files(README_FILE, tmp_path)
     blocks = re.findall(r"```console\n\$ seedrl check-env (.*)\n((?:.*\n)*?)```", README)
     ((arguments, shown),) = blocks
-    done = subprocess.run(
-        [sys.executable, "-m", "learner.cli.main", "check-env", *shlex.split(arguments)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0
-    for line, expected in zip(done.stdout.splitlines(), shown.splitlines(), strict=True):
+    code, lines = _check_env(tmp_path, arguments)
+    assert code == 0
+    for line, expected in zip(lines, shown.splitlines(), strict=True):
         assert re.fullmatch(_pattern(expected), line)
 
-
-def test_a_wrong_dtype_in_the_snippet_is_reported_as_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_files(README_FILE, tmp_path)
     path = tmp_path / "my_package" / "recall.py"
-    changed = path.read_text().replace("np.eye(5, dtype=np.float32)[4]", "np.eye(5)[4]")
-    path.write_text(changed)
-    monkeypatch.syspath_prepend(tmp_path)
-    with own_process.imported_anew("my_package"):
-        assert check_env(["my_package.recall:make"]) == 3
-    (shown,) = re.findall(r"^error .*", README, re.MULTILINE)
-    assert re.fullmatch(_pattern(shown), capsys.readouterr().out.splitlines()[0])
+    path.write_text(path.read_text().replace("np.eye(5, dtype=np.float32)[4]", "np.eye(5)[4]"))
+    code, (line, *_) = _check_env(tmp_path, arguments)
+    (expected,) = re.findall(r"^error .*", README, re.MULTILINE)
+    assert code == 3 and re.fullmatch(_pattern(expected), line)

@@ -89,6 +89,7 @@ class Play(NamedTuple):
     def episodes(self) -> list[Episode]:
         """The episodes that ended, environment by environment."""
         found = []
+        # Every FIRST is followed by its LAST before the next FIRST: nothing is cut here.
         for env, steps in enumerate(self.step_type.T):
             firsts = np.flatnonzero(steps == StepType.FIRST)
             lasts = np.flatnonzero(steps == StepType.LAST)
@@ -126,6 +127,7 @@ def check(
             return _play(group, actions)
         return None
 
+    # Rows of a vector implementation cannot be looked at one by one before they are packed.
     watched = recipe
     if is_single:
         watch = partial(_Watched, findings=findings)
@@ -172,6 +174,7 @@ def _play_again(
     if row := _difference(first, again):
         findings.add("seeding", f"the same seeds and actions did not play the same: {row}")
         return
+    # From the other end, so that no seed is in both.
     others = [_LARGEST_SEED - seed for seed in seeds]
     if _difference(first, play(others, actions[:_SHORT_PLAY_STEPS])) == "":
         findings.add("seed-ignored", f"seeds {list(seeds)} and {others} gave the same rows")

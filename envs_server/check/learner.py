@@ -21,6 +21,7 @@ from seedrl.wire.seedrl_pb2 import Assign, FromLearner, Hello
 from seedrl.wire.spec import spec_of
 
 _MAX_MESSAGE_BYTES = 64 * 2**20
+# Each open stream holds a thread; old ones end soon after the process that opened them.
 _STREAMS = 16
 _STEPS = "STEPS AND ACTIONS"
 
@@ -97,6 +98,7 @@ class Lease:
         self.sizes = [len(group.slots) for group in assign.groups]
         self.steps: list[list[bytes]] = [[] for _ in self.sizes]
         self._layouts = [StepLayout(self.spec, size) for size in self.sizes]
+        # Of each row, whether it has to be FIRST next.
         self._is_first = [np.ones(size, bool) for size in self.sizes]
         self._await_steps(range(len(self.sizes)))
 
@@ -183,5 +185,6 @@ class Lease:
             expected = "FIRST" if self._is_first[group][row] else "MID or LAST"
             got_type = StepType(step_type[row]).name
             raise BrokenError(_STEPS, f"{where} with {expected} in row {row}, got {got_type}")
+        # What `unpack` gives are views of a buffer that gRPC may use again.
         self._is_first[group] = step_type == StepType.LAST
         self.steps[group].append(bytes(data))

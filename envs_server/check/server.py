@@ -41,7 +41,7 @@ _REMEDY = "see proto/seedrl/wire/seedrl.proto"
 _ENDS, _SEEDS, _BREACHES = "HOW A STREAM ENDS", "Group.seeds", "BREACHES"
 # Whose breach is a note: what a scheduler or a person may do without.
 NOTES = ("SIGTERM", "seed ignored")
-# How long it has to stay away when it must not return.
+# How long it has to stay away when it must not return: longer than any pause of the contract.
 QUIET_SECONDS = 6.0
 # What may be expected after a stream.
 _RETURN, _GOOD_END, _BAD_END = "another stream", "exit code 0", "an exit code other than 0"
@@ -145,6 +145,7 @@ class Trial:
         Raises BrokenError.
         """
         self.subject.start(self._address)
+        # It may be there already, since the dialogue before.
         got = self.wait(self.plan.patience_seconds)
         if self._waiting is None:
             raise BrokenError("TRANSPORT", f"expected a stream, got {got}")
@@ -205,6 +206,7 @@ def _seeds(trial: Trial) -> None:
         lease.play(60)
         lease.end(StatusCode.UNAVAILABLE)
         plays.append(lease.steps)
+    # Bytes of whole steps: nothing that a learner sees may differ.
     if plays[0] != plays[1]:
         trial.findings.add(_SEEDS, "expected equal steps from equal seeds and actions, got others")
     elif plays[1] == plays[2]:
@@ -247,6 +249,7 @@ def _breaks(trial: Trial, *, message: "_Message", name: str) -> None:
     if (sent := message(lease)) is None:
         lease.end(StatusCode.UNAVAILABLE)
         return
+    # Protobuf frames what is a message; a payload goes around it, as a learner's does.
     lease.send(sent if isinstance(sent, FromLearner) else memoryview(sent))
     if not lease.is_ended_by_peer():
         raise BrokenError(_BREACHES, "expected that it cancels its stream")

@@ -51,6 +51,7 @@ class StillVector(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """
 
     def __init__(self, num_envs: int, **arguments: Any) -> None:
+        # Its arrays are made once: a step of it must cost nothing but the call.
         one = Still(**arguments)
         self.num_envs = num_envs
         self.metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}

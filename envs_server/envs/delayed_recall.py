@@ -39,6 +39,7 @@ class DelayedRecall(gymnasium.Env[np.ndarray, np.int64]):
 
     def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Takes the answer if the row before asked for it."""
+        # The asking row is the last but one; the answer to it comes with the step that ends.
         self._row += 1
         terminated = self._row == self._delay + 2
         is_right = terminated and int(action) == self._cue

@@ -112,7 +112,7 @@ def build_act_programs(
 
     return ActPrograms(
         init=jax.jit(init),
-        # Donated, so that tables are changed in place: whoever acts owns the only reference.
+        # Donated, so that tables are changed in place: the acting thread has the only reference.
         act=jax.jit(act, donate_argnums=0),
         take_pages=jax.jit(_take_pages),
         page_steps=page.steps.version.shape[0],

@@ -146,7 +146,7 @@ class Actor:
             self._state, *_arguments(frozen), *self._shapes.padding_batch(largest)
         )
         jax.block_until_ready(action)
-        # Shapes alone: while another thread compiles for them, acting consumes the arrays.
+        # Shapes only: while another thread compiles for them, acting consumes the arrays.
         self._state_shapes = shapes_of(self._state)
 
     def compile_others(self, frozen: VersionedParams) -> None:

@@ -78,7 +78,7 @@ class Round:
 
     def _deal(self) -> None:
         there = set(map(int, self.slots))
-        # Where all have left at some time, all begin again.
+        # If all have left at some time, all start again.
         if there <= self._has_left:
             self._has_left = set()
         if not there:

@@ -307,8 +307,8 @@ class Acting:
         self._send(FilledPages(pages, streams, slots.tolist(), (), versions))
 
     def _send(self, item: FilledPages) -> None:
-        # Waits while learning is busy and the queue is full: that bounds what is in flight. Whoever
-        # ends the run sets `is_closed`, which is seen here within POLL_SECONDS.
+        # Waits while learning is busy and the queue is full: that bounds what is in flight. The
+        # end of a run sets `is_closed`, which is seen here within POLL_SECONDS.
         start = self._clock()
         is_sent = False
         while not is_sent:

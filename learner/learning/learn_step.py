@@ -62,7 +62,7 @@ class OverDevices(NamedTuple):
 
 def over_devices(is_filled: Array, axis_name: str) -> OverDevices:
     """For a program that runs under the mapped axis; `is_filled`: `[] bool`, of this device."""
-    # A device alone makes no update before it holds experience, and gets plain means: those below
+    # A single device makes no update before it holds experience, and gets plain means: those below
     # would be compiled to other roundings there, for nothing.
     if jax.lax.psum(1, axis_name) == 1:
         return OverDevices(
@@ -204,7 +204,7 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         new = new._replace(updates=state.updates + 1)
         # Skipped on the device: the host knows only when the numbers arrive, which is too late.
         new = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new, state.agent)
-        # With the key of a skipped update the same batch would be drawn again, for ever.
+        # With the key of a skipped update the same batch would be drawn again and again.
         key = jnp.where(is_enabled, next_key, state.key)
         new_state = LearnerState._make((*new, key))
         written = priorities_after(output, weights, is_applied, is_enabled)

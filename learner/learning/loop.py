@@ -170,7 +170,7 @@ class Learning:
 
     def insert_pages(self, timeout: float = 0.0) -> None:
         """Puts into replay what acting has sent. For the owning thread, or after it has ended."""
-        # Not more than wait now: acting could keep sending for ever.
+        # Not more than wait now: acting could keep sending.
         pages = self._channel.pages
         for _ in range(len(pages) or int(timeout > 0)):
             # Without room they stay in the queue, and acting waits once that is full.

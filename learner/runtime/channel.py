@@ -18,7 +18,7 @@ from seedrl.replay.rate_limiter import Limiter
 from seedrl.types import Page, Tree
 
 # Pages on their way: enough that acting never waits for an update of ordinary length, and little
-# beside what devices and hosts have.
+# compared with the memory of devices and hosts.
 MOST_BYTES = 256 * 2**20
 
 

@@ -22,7 +22,7 @@ COMPILE_SECONDS = 30 * 60.0
 
 
 class Heartbeat:
-    """The sign of life of one thread, which alone changes it; the watchdog reads it."""
+    """The sign of life of one thread, the only one that changes it; the watchdog reads it."""
 
     def __init__(self, name: str):
         self.name = name

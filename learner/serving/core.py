@@ -18,7 +18,7 @@ _IS_LAST = bytes(kind == StepType.LAST for kind in range(256))
 
 
 class ProtocolError(ValueError):
-    """A message that its sender had no right to send; ends its own connection, nobody else's."""
+    """A message that its sender had no right to send; ends its own connection only."""
 
 
 class Batch(NamedTuple):

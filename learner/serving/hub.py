@@ -95,7 +95,7 @@ class Hub:
         self._serving = serving
         self._registry = registry or EnvServerRegistry()
         self._spec = spec
-        self._has_spec = False  # whether an env server has built that
+        self._has_spec = False  # True once an env server has built that
         self._is_open = True
         self._idle_seconds = idle_seconds
         self._idle_since: float | None = None  # since when `rebalance` has something to do

@@ -1,7 +1,8 @@
 """Slots as leases: which environment of which stream may use which row of the device's tables.
 
-A lease never changes. Free slots go to whoever asks, the lowest first. To rebalance slots the hub
-closes a connection; the env server connects again and gets another lease (`SlotTable.returning`).
+A lease never changes. Free slots go to the env server that asks, the lowest first. To rebalance
+slots the hub closes a connection; the env server connects again and gets another lease
+(`SlotTable.returning`).
 """
 
 import hashlib
@@ -166,7 +167,7 @@ class SlotTable:
         # If no slot of a role is in use (the only env server that evaluated has left, for example),
         # `deal` gives that role at least one environment of the largest.
         largest = max(ready, key=lambda lease: lease.num_slots)
-        # An environment that is alone has a role already; it cannot have two.
+        # A single environment has a role already; it cannot have two.
         can_share = largest.num_slots > 1 or len(ready) > 1
         return largest if for_roles and can_share and self._has_idle_role() else None
 
@@ -223,7 +224,7 @@ class SlotTable:
             self._num_used[slots] += self.rows[slots] > 0
             self.epochs[slots] += 1
             self.rows[slots] = 0
-            # A stream begins as if an episode had just ended: its first row must be FIRST.
+            # A stream starts as if an episode had just ended: its first row must be FIRST.
             last_step_type = bytes([StepType.LAST]) * len(slots)
         streams, number = self._streams(slots), len(lease.groups)
         role = self.lanes[lane].role

@@ -24,7 +24,7 @@ ACCOUNTS = {
     "seen": "rows of these leases that arrived, each once",
     "lost": "rows of their last messages, which never arrived",
     "disputed": "rows that arrived under leases whose env server reports what cannot be true",
-    "unsettled": "rows that arrived under leases that nobody ever reported",
+    "unsettled": "rows that arrived under leases that no env server ever reported",
     "received": "rows that arrived, under any lease",
     "accepted": "rows taken into a queue",
     "fenced": "rows of a lease that had ended",
@@ -49,7 +49,7 @@ ACCOUNTS = {
     "only `checkpoint.replay` keeps",
     "abandoned": "rows of full pages that were on their way to replay when the session ended",
 }
-# In no equation: of these rows nobody knows how many were sent.
+# In no equation: the number of such rows that were sent is not known.
 APART = {"disputed", "unsettled"}
 ALWAYS: tuple[Equation, ...] = (
     (("sent",), ("seen", "lost")),

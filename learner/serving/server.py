@@ -168,7 +168,7 @@ class Service:
 
     def _look(self) -> None:
         """Looks once at all calls; the watch's loop body."""
-        # A silent stream must not hold a call, or the slots that Hello reserves, for ever.
+        # A silent stream must not hold a call, or the slots that Hello reserves, without end.
         self._stopping.wait(POLL_SECONDS)
         now = time.monotonic()
         for connection, context in self._calls.copy().items():
@@ -184,7 +184,7 @@ class Service:
             if now - connection.since <= limit:
                 continue
             if has_ended:
-                # Its end stands behind what its peer does not read, and would do so for ever.
+                # Its end stands behind what its peer does not read, and would do so without end.
                 context.cancel()
             else:
                 late = f"expected {what} within {limit:g} seconds"

@@ -1,7 +1,7 @@
 """One update: on one device and on four, of a batch that is given, skipped, and disabled."""
 
 import functools
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,12 +32,11 @@ B = 8
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
 
 
-def _r2d2_agent(core: Literal["none", "gru"]) -> Agent:
+def _r2d2_agent() -> Agent:
     network = QNetworkConfig(
         torso="mlp",
         torso_sizes=(),
-        core=core,
-        core_size=4,
+        core="none",
         head_sizes=(),
         dueling=False,
         frame_stack=1,
@@ -53,7 +52,7 @@ def _r2d2_agent(core: Literal["none", "gru"]) -> Agent:
     ).build(SPEC)
 
 
-R2D2 = _r2d2_agent("none")
+R2D2 = _r2d2_agent()
 
 
 class Fixed(NamedTuple):

@@ -45,13 +45,12 @@ class _Said:
 
 
 class _Site(NamedTuple):
-    """Two authorities, files that have expired, and learners that ask for what they make."""
+    """Two authorities, files that have expired, and learners with and without TLS."""
 
     folder: Path
     said: _Said
     tls: Service
     plain: Service
-    expired: Service
 
 
 def _service(said: _Said, config: ServingConfig) -> Service:
@@ -84,8 +83,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Site]:
         token_file=str(own / "token"),
     )
     tls = dataclasses.replace(base, authority=str(own / "ca.pem"), **_of_server(own))
-    expired = dataclasses.replace(base, **_of_server(folder / "expired"))
-    services = [_service(said, config) for config in (tls, base, expired)]
+    services = [_service(said, config) for config in (tls, base)]
     yield _Site(folder, said, *services)
     for service in services:
         service.stop(grace_seconds=0.0)
@@ -195,7 +193,7 @@ def _check_refused(code: grpc.StatusCode, details: str, heard: str) -> None:
 
 
 def _check_nobody_is_there(site: _Site) -> None:
-    for service in (site.tls, site.plain, site.expired):
+    for service in (site.tls, site.plain):
         assert service.hub.num_free == 4
         assert not service.hub.connections()
         assert not any(service.hub.ledger().values())

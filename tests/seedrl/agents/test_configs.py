@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from seedrl.agents.apex import ApexConfig
@@ -18,18 +17,6 @@ from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 IMAGES = EnvSpec(ArraySpec((40, 40), "uint8"), DiscreteSpec(3))
 VECTOR = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(3))
 BOX = EnvSpec(ArraySpec((3,), "float32"), BoxSpec((2, 1), (-2.0, 0.0), (2.0, 4.0)))
-
-
-def test_on_policy_sequences_share_no_time_step() -> None:
-    assert ImpalaConfig(unroll=20).window == (0, 20, 1, 21)
-    assert PpoConfig(unroll=31).window == (0, 31, 1, 32)
-    assert SacConfig(burn_in=4, unroll=16).window == (4, 16, 1, 16)
-
-
-def test_each_slot_explores_by_its_own_epsilon() -> None:
-    agent = ApexConfig().build(VECTOR)
-    expected = [0.4, 0.16, 0.064, 0.0256, 0.01024, 0.0041, 0.00164, 0.00066]
-    np.testing.assert_allclose(agent.exploration(8), expected, atol=6e-6)
 
 
 @pytest.mark.parametrize(

@@ -63,21 +63,6 @@ def outputs_at(start: int) -> Any:
 STARTS = range(0, ROWS - CONFIG.window.length + 1, 3)
 
 
-@pytest.mark.parametrize("start", STARTS)
-def test_with_unchanged_parameters_every_ratio_is_one(start: int) -> None:
-    """Recurrent, with stacked frames, across resets: what is stored is log π of what was done."""
-    agent, params = built()
-    (_, output), _ = agent.update.loss(params, (), window_at(start), WEIGHTS, KEY)
-    assert float(output.metrics["ratio_max"]) == pytest.approx(1, abs=1e-5)
-    sequence = window_at(start)
-    log_policy = log_softmax(outputs_at(start).logits)
-    expected = np.take_along_axis(log_policy, sequence.steps.action[..., None], -1)[..., 0]
-    np.testing.assert_allclose(np.exp(expected - sequence.steps.extras), 1, atol=1e-5)
-    # Another action's would be noticed, and another row's.
-    assert np.std(log_policy, axis=-1).min() > 1e-3
-    assert np.std(log_policy, axis=0).min() > 1e-3
-
-
 def test_exploration_of_one_draws_from_the_policy_and_of_none_takes_the_likeliest() -> None:
     agent, params = built()
     timestep = jax.tree.map(lambda leaf: leaf[2], random_timesteps())

@@ -19,8 +19,6 @@ from seedrl.agents.normalization import (
     with_normalization,
 )
 from seedrl.agents.window import WindowSpec
-from seedrl.errors import ConfigError
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StoredStep, TimeStep
 from tests.seedrl.agents.actor_critics import (
     FIRST,
@@ -212,15 +210,6 @@ def test_images_are_seen_pixel_by_pixel_in_halves_of_a_float(
     assert found["image"].dtype == np.float16
     np.testing.assert_array_equal(found["image"], expected)
     np.testing.assert_array_equal(found["speed"], [[3, 2]])
-
-
-def test_nothing_to_normalize_changes_nothing_and_bytes_alone_are_refused() -> None:
-    inner, _ = within()
-    assert with_normalization(inner, Normalization(SPEC, False, False, GAMMA)) is inner
-    bytes_alone = EnvSpec(ArraySpec((3, 3), "uint8"), DiscreteSpec(3))
-    with pytest.raises(ConfigError) as caught:
-        with_normalization(inner, Normalization(bytes_alone, True, True, GAMMA))
-    assert "agent.normalize_observations" in str(caught.value)
 
 
 ALONE = functools.partial(jax.tree.map, lambda leaf: leaf)

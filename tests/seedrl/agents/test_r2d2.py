@@ -22,36 +22,20 @@ KEY = jax.random.key(9)
 
 
 @functools.cache
-def built() -> tuple[Agent, Any, Any]:
-    """The agent with jitted functions, and parameters of the online and the target network.
-
-    Its loss comes with the gradients of the parameters and of the speeds that are observed.
-    """
+def built() -> tuple[Agent, Any]:
+    """The agent with jitted functions, and its parameters."""
     agent = CONFIG.build(SPEC)
-    inner = agent.update.loss
-
-    def loss_and_gradients(params: Any, target: Any, sequence: Sequence, *rest: Any) -> Any:
-        timestep = sequence.steps.timestep
-
-        def loss(params: Any, speed: jax.Array) -> Any:
-            moved = timestep._replace(observation={**timestep.observation, "speed": speed})
-            steps = sequence.steps._replace(timestep=moved)
-            return inner(params, target, sequence._replace(steps=steps), *rest)
-
-        speed = timestep.observation["speed"]
-        return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(params, speed)
-
     agent = agent._replace(
         act=jax.jit(agent.act),
-        update=agent.update._replace(loss=jax.jit(loss_and_gradients)),
+        update=agent.update._replace(loss=jax.jit(agent.update.loss)),
         initial_priorities=jax.jit(agent.initial_priorities),
     )
-    return agent, random_parameters(agent.init), random_parameters(agent.init, seed=1)
+    return agent, random_parameters(agent.init)
 
 
 @functools.cache
 def stream() -> tuple[StoredStep, list[Any]]:
-    return acted(*built()[:2])
+    return acted(*built())
 
 
 def window_at(start: int) -> Sequence:
@@ -65,18 +49,8 @@ def test_replaying_from_the_stored_carry_gives_the_acting_q_values(start: int) -
     With both networks equal and all rows alike, initial priorities (from the stored Q-values) and
     priorities of the loss (from the replayed ones) are the same function of the same numbers.
     """
-    agent, params, _ = built()
+    agent, params = built()
     sequence = window_at(start)
-    (_, output), _ = agent.update.loss(params, params, sequence, np.ones(B, np.float32), KEY)
+    _, output = agent.update.loss(params, params, sequence, np.ones(B, np.float32), KEY)
     stored = sequence.steps._replace(timestep=sequence.steps.timestep._replace(observation=()))
     np.testing.assert_allclose(output.priorities, agent.initial_priorities(stored), atol=1e-5)
-
-
-def test_no_gradient_flows_into_the_burn_in() -> None:
-    agent, params, target = built()
-    weights = np.ones(B, np.float32)
-    _, (_, gradient) = agent.update.loss(params, target, window_at(2), weights, KEY)
-    reached = np.any(np.abs(gradient) > 0, axis=(1, 2))
-    trained = np.arange(CONFIG.window.length) >= CONFIG.burn_in
-    trained &= np.arange(CONFIG.window.length) < CONFIG.burn_in + CONFIG.unroll
-    np.testing.assert_array_equal(reached, trained)

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from seedrl.errors import ConfigError
-from seedrl.networks.build import NetworkCarry, view
+from seedrl.networks.build import view
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network, NetworkInput
-from seedrl.networks.recurrent import LSTMCarry
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.seedrl.random_parameters import random_parameters
 
@@ -89,15 +88,6 @@ def test_the_core_sees_action_and_reward_except_on_first(name: str) -> None:
     expected[3:, 0] = True  # stream 1 starts an episode on row 3
     changed = changed_rows(network, params, inputs, inputs._replace(**{name: values}))
     np.testing.assert_array_equal(changed, expected)
-
-
-def test_a_carry_is_state_and_previous_images() -> None:
-    network, _ = built("lstm")
-    carry = network.initial_carry(B)
-    shapes = jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype.name), carry)
-    state = ((B, 5), "float32")
-    expected = NetworkCarry(LSTMCarry(state, state), (((B, 2, 4, 4), "uint8"),))
-    assert shapes == expected
 
 
 def test_bfloat16_computes_alike_with_float32_parameters_carry_and_q_values() -> None:

@@ -7,7 +7,6 @@ from seedrl.networks.heads import (
     DuelingHead,
     GaussianAndValueHead,
     PolicyAndValueHead,
-    QHead,
 )
 
 FEATURES = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
@@ -24,16 +23,6 @@ def test_dueling_adds_the_value_to_centred_advantages() -> None:
     np.testing.assert_allclose(q_values, expected, atol=1e-5)
     np.testing.assert_allclose(np.mean(q_values, axis=-1, keepdims=True), value, atol=1e-5)
     assert "bias" not in weights["advantage"]
-
-
-def test_heads_have_hidden_layers_of_their_own() -> None:
-    sizes = {"hidden_sizes": (5, 6), "num_actions": 2}
-    dueling = jax.eval_shape(DuelingHead(**sizes).init, jax.random.key(0), FEATURES)["params"]
-    assert set(dueling) == {"value_hidden", "value", "advantage_hidden", "advantage"}
-    assert dueling["value_hidden"]["Dense_1"]["kernel"].shape == (5, 6)
-    plain = jax.eval_shape(QHead(**sizes).init, jax.random.key(0), FEATURES)["params"]
-    assert set(plain) == {"hidden", "q"}
-    assert plain["q"]["kernel"].shape == (6, 2)
 
 
 def test_a_policy_begins_almost_uniform_beside_a_value_of_its_own() -> None:

@@ -95,14 +95,6 @@ def test_a_reset_forgets_even_what_is_not_finite(name: str) -> None:
     assert np.isnan(dirty[1, 2]).all()  # the poison was there
 
 
-def test_the_forget_gate_starts_open() -> None:
-    carry = LSTM.initial_carry(H, 1)
-    inputs, is_first = jnp.zeros((1, 1, D)), jnp.zeros((1, 1), bool)
-    params = jax.jit(LSTM(H).init)(jax.random.key(0), carry, inputs, is_first)["params"]
-    expected = np.repeat([0.0, 1.0, 0.0, 0.0], H)
-    np.testing.assert_array_equal(params["input"]["bias"], expected)
-
-
 def stacked(
     frames: list[int], previous: list[int], firsts: list[int]
 ) -> tuple[list[list[int]], list[int]]:

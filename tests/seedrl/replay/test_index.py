@@ -43,15 +43,6 @@ def test_the_ring_wraps_and_evicts_the_sequence_that_starts_in_the_page() -> Non
     assert (index.fill, index_of(6).fill) == (1.0, 0.0)
 
 
-def test_a_start_that_is_evicted_before_its_last_page_never_completes() -> None:
-    index = index_of(4)
-    index.plan([7, 7, 1, 1])
-    assert rows(index.plan([2])) == [[0], [4], [4]]
-    # The third page of stream 7: its start, page 0, is gone; its predecessor is evicted right now.
-    assert rows(index.plan([7])) == [[1], [4], [4]]
-    assert index.num_sequences == 0
-
-
 def test_what_the_same_call_evicts_is_neither_linked_nor_completed() -> None:
     index = index_of(4)
     index.plan([7, 7])
@@ -67,14 +58,6 @@ def test_a_cut_stream_starts_anew_under_the_same_number() -> None:
     index.end_stream(7)
     plan = index.plan([7, 7, 7])
     assert rows(plan) == [[2, 3, 4], [10, 2, 3], [10, 10, 2]]
-
-
-def test_ended_streams_leave_nothing_behind() -> None:
-    index = index_of(4)
-    for stream in range(100):
-        index.plan([stream])
-        index.end_stream(stream)
-    assert index.state()["streams"] == []
 
 
 def test_all_sequences_that_start_in_a_page_are_completed_at_once() -> None:

@@ -12,7 +12,6 @@ from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.replay.index import QueueIndex, by_slot, by_turns, stale_pages
 from seedrl.replay.queue import QueueConfig
-from seedrl.replay.rate_limiter import QueueLimiter
 from seedrl.types import Page, StoredStep
 
 BATCH, SLOTS, AHEAD = 3, 4, 2
@@ -121,24 +120,6 @@ def test_a_queue_resumes_with_what_waited() -> None:
     with pytest.raises(ValueError) as caught:
         other.restore(state)
     assert "capacity_sequences" in str(caught.value)
-
-
-def test_acting_waits_for_what_is_on_its_way_too() -> None:
-    limiter = QueueLimiter(batch_per_device=3, num_devices=2, ahead_updates=2)
-    limiter = limiter.acted(1000, 11)
-    assert limiter.may_act()
-    assert not limiter.may_learn()  # nothing has arrived
-    limiter = limiter.acted(0, 1)
-    assert not limiter.may_act()
-    limiter = limiter.holds([6])
-    assert limiter.may_learn()
-    assert limiter.metrics() == {"queue_updates": 2.0}
-    limiter = limiter.took().applied()
-    assert limiter.may_act()
-    assert limiter.may_learn()
-    limiter = limiter.took()
-    assert not limiter.may_learn()
-    assert limiter.restored({}) == limiter
 
 
 def test_a_page_is_stale_if_it_would_be_trained_above_the_bound() -> None:

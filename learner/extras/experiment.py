@@ -152,6 +152,7 @@ class Experiment:
         # Guards `_children`: a process that is started while the experiment ends must be told too.
         self._lock = threading.Lock()
         self._children: dict[str, Child] = {}
+        # Each entry is replaced by the thread that works on its run.
         self.outcomes = {run.name: Outcome("not started") for run in runs}
 
     def work(self, is_stopped: Callable[[], bool]) -> int:

@@ -114,7 +114,7 @@ class LearnerActor:
             # The kernel kills it if this actor dies; the next one resumes from the last save.
             variables = _variables(child_environment(), work)
             self._child = Child(words, variables, on_exit=ended.put)
-        self._address = address
+        self._address = address  # first: who waits for the event reads it at once
         self._has_address.set()
         return ended.get()
 

@@ -172,6 +172,7 @@ class AgreedLimiter(RateLimiter):
             self._changed.notify_all()
         self.on_others(decision.steps - steps)
         if decision.wants_end:
+            # The main thread polls this. No vote follows: all hosts decide so in this same round.
             agenda.end = decision.wants_end
         elif decision.wants_save:
             agenda.save()

@@ -131,6 +131,7 @@ class Peers:
         # The first host has a link to each other one, these one to the first. `on_loss` takes a
         # line that names the host.
         self.topology = topology
+        # Each thread adds and removes its own name; the watchdog's thread only looks.
         self.waiting: set[str] = set()
         self._links = dict(links or {})
         self._beat_seconds, self._on_loss = lost_seconds / 20, on_loss
@@ -252,6 +253,7 @@ class Peers:
                 return
             del self._given[tag]
             values = [given[each] for each in range(self.topology.process_count)]
+        # Without `_changed`: a host that reads slowly must not keep this host's threads from looking.
         for other in self._links:
             self._send(other, {"all": tag, "values": values})
         self._complete(tag, values)

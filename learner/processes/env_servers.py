@@ -230,6 +230,7 @@ class EnvServers:
         self._is_ending = threading.Event()
         # Guards `_child`: it may be about to be restarted when the run ends, and must end too.
         self._lock = threading.Lock()
+        # Written by the thread, before it calls `on_failure`; read by the main thread afterwards.
         self._refusal = ""
 
     def __enter__(self) -> Self:

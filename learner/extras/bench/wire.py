@@ -99,7 +99,7 @@ class Answering:
 
     def __init__(self, hub: Hub):
         self._hub = hub
-        self.num_messages = 0
+        self.num_messages = 0  # written by the thread that answers, read by the one that measures
 
     def rate(self, seconds: float) -> float:
         stop = threading.Event()

@@ -152,14 +152,6 @@ def test_a_host_that_fails_reports_that_and_not_the_end_of_others_which_it_has_c
     assert losses == []
 
 
-def test_whoever_gathers_polls_meanwhile() -> None:
-    def poll() -> None:
-        raise InterruptedError
-
-    with linked(2) as hosts, pytest.raises(InterruptedError):
-        hosts[0].gather("tag", 0, poll)
-
-
 def test_an_error_waits_for_the_loss_that_may_have_caused_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

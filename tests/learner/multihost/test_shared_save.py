@@ -136,24 +136,3 @@ def test_parameters_that_differ_in_a_bit_end_every_host_and_none_takes_that_for_
         at_once([functools.partial(one, peers) for peers in hosts])
     assert codes == dict.fromkeys(range(3), ExitCode.INTERNAL)
     assert losses == []
-
-
-@pytest.mark.parametrize("failing", [0, 1])
-def test_a_host_without_a_digest_fails_the_save_of_all_and_the_next_one_succeeds(
-    tmp_path: Path, failing: int
-) -> None:
-    def digest(index: int) -> str:
-        if index == failing:
-            raise MemoryError
-        return "the same"
-
-    def one(saver: SharedSave, index: int) -> str:
-        with pytest.raises(CheckpointError) as found:
-            saver.require_equal(7, functools.partial(digest, index))
-        return str(found.value)
-
-    with linked(3) as peers:
-        hosts = savers(peers)
-        texts = at_once([functools.partial(one, host, i) for i, host in enumerate(hosts)])
-        assert texts == [f"host {failing} of 3: MemoryError: "] * 3
-        assert saved(hosts, tmp_path, step=8) == [tmp_path / f"{8:012d}"] * 3

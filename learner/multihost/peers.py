@@ -253,7 +253,7 @@ class Peers:
                 return
             del self._given[tag]
             values = [given[each] for each in range(self.topology.process_count)]
-        # Without `_changed`: a host that reads slowly must not keep this host's threads from looking.
+        # Without `_changed`: a host that reads slowly must not keep threads here from looking.
         for other in self._links:
             self._send(other, {"all": tag, "values": values})
         self._complete(tag, values)

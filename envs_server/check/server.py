@@ -39,7 +39,7 @@ PROG = "seedrl check-env-server"
 _REMEDY = "see proto/seedrl/wire/seedrl.proto"
 # A rule is a heading of seedrl.proto, where it can be read.
 _ENDS, _SEEDS, _BREACHES = "HOW A STREAM ENDS", "Group.seeds", "BREACHES"
-# Whose breach is a note: what a scheduler or a person may do without.
+# A breach of these is a note: it may be intended.
 NOTES = ("SIGTERM", "seed ignored")
 # How long it has to stay away when it must not return: longer than any pause of the contract.
 QUIET_SECONDS = 6.0
@@ -156,7 +156,10 @@ class Trial:
         # The first group has what the others leave.
         left = max(1, num_envs - min(max(hello.num_groups, 1), 2))
         slots = [range(left), *(range(slot, slot + 1) for slot in range(left, num_envs))]
-        groups = [{"slots": each, "seeds": [1000 * seed + slot for slot in each]} for each in slots]
+        groups: list[dict[str, Any]] = [
+            {"slots": each, "seeds": [1000 * seed + slot for slot in each]} for each in slots
+        ]
+        groups[-1]["evaluation"] = len(groups) > 1
         environment = {"id": self.plan.environment, "arguments": self.plan.arguments}
         environment |= changed.pop("environment", {})
         lease.begin({"environments": [environment], "groups": groups, **changed})

@@ -119,7 +119,11 @@ def publishing(directory: Path, step: int, *, keep: int) -> Iterator[Path]:
         yield folder
         # The new one is durable and visible before an old one is deleted.
         _publish(folder, target)
-        _retain(directory, step, keep)
+        for path in [path for other, path in _listed(directory) if other > step]:
+            _logger.warning("checkpoint %s is later than the one just saved, %d", path, step)
+            _set_aside(path, "superseded")
+        for _, path in _listed(directory)[:-keep]:
+            _delete(path)
     except CheckpointError:
         raise
     # Tensorstore reports a full disk as a ValueError or a RuntimeError, depending on where it hits.
@@ -174,16 +178,6 @@ def _publish(folder: Path, target: Path) -> None:
     # Else a power failure could undo the rename, after the older ones were deleted.
     _sync(target.parent)
     _delete(aside)
-
-
-def _retain(directory: Path, step: int, keep: int) -> None:
-    listed = _listed(directory)
-    for other, path in listed:
-        if other > step:
-            _logger.warning("checkpoint %s is later than the one just saved, %d", path, step)
-            _set_aside(path, "superseded")
-    for path in [path for other, path in listed if other <= step][:-keep]:
-        _delete(path)
 
 
 def _set_aside(path: Path, why: str) -> Path:

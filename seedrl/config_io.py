@@ -213,7 +213,9 @@ def _encode(path: str, value: Any) -> Any:
         if "type" in names:  # has the class
             raise ConfigError(f"{path}.type: expected another name of this field, such as `kind`")
         fields = {name: _encode(f"{path}.{name}", getattr(value, name)) for name in names}
-        return {"type": _name_of(type(value)), **fields}
+        kind = type(value)
+        module = kind.__module__.removeprefix(_FILE_PREFIX)  # of a class of a config file its path
+        return {"type": f"{module}:{kind.__qualname__}", **fields}
     if type(value) is tuple:
         return [_encode(f"{path}.{index}", item) for index, item in enumerate(value)]
     if isinstance(value, list):
@@ -227,10 +229,6 @@ def _encode(path: str, value: Any) -> Any:
         f"{path}: expected a dataclass, tuple, list, dict, text, number, bool or None, which can "
         f"be saved with the run, got a {type(value).__name__}"
     )
-
-
-def _name_of(kind: type) -> str:
-    return f"{kind.__module__.removeprefix(_FILE_PREFIX)}:{kind.__qualname__}"
 
 
 def _decode(path: str, tree: Any, passed_over: Sequence[str]) -> Any:
@@ -300,13 +298,10 @@ def to_allow(text: str) -> list[str]:
     fields = dict(_leaves("", tree))
     kinds = [value for path, value in fields.items() if path.rpartition(".")[2] == "type"]
     names = [kind for kind in kinds if not kind.startswith("seedrl.") and ".py:" not in kind]
-    factories = _factories(fields.get("environment.id"), fields.get("environment.wrappers"))
-    outside = [name for name in (*factories, *names) if not _lies_in(name, folders)]
+    factories = [fields.get("environment.id"), *(fields.get("environment.wrappers") or ())]
+    names = [each for each in factories if ":" in str(each)] + names
+    outside = [name for name in names if not _lies_in(name, folders)]
     return [*folders, *dict.fromkeys(outside)]
-
-
-def _factories(name: Any, wrappers: Any) -> list[str]:
-    return [each for each in (name, *(wrappers or ())) if ":" in str(each)]
 
 
 def require_factories(names: Iterable[str]) -> None:

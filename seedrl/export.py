@@ -54,18 +54,15 @@ def serialize(agent: Agent, params: Tree, spec: EnvSpec, *, epsilon: float = 0.0
         return own_action(spec, output.action[0]), [*after, *jax.tree.leaves(output.carry)]
 
     carry = [np.uint8(0), np.zeros(2, np.uint32), *initial]
-    example = (_observation(spec), np.float32(0), carry)
-    exported: Any = export.export(jax.jit(act), platforms=PLATFORMS)(*example)
-    return bytes(exported.serialize())
-
-
-def _observation(spec: EnvSpec) -> Tree:
-    return spec.unflatten(
+    observation = spec.unflatten(
         [
             jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
             for _, leaf in spec.leaves()
         ]
     )
+    example = (observation, np.float32(0), carry)
+    exported: Any = export.export(jax.jit(act), platforms=PLATFORMS)(*example)
+    return bytes(exported.serialize())
 
 
 def own_action(spec: EnvSpec, action: Array) -> Array:

@@ -132,13 +132,6 @@ def test_a_mistake_is_one_line_that_says_where_to_look(flags: str, message: str)
     assert line.endswith("(see test cartpole_r2d2 --help)")
 
 
-@pytest.mark.parametrize("argv", [[], ["--seed", "3"]])
-def test_the_config_comes_first(argv: list[str]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse(Options, argv, prog="test")
-    assert "CONFIG" in str(caught.value)
-
-
 def test_help_without_a_config_lists_the_bundled_ones_and_the_options(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -80,7 +80,8 @@ def test_no_output_of_a_run_holds_its_token_or_the_key_of_a_lease(
         urllib.request.urlopen(f"http://{health}/{page}", timeout=SECONDS).read()
         for page in ("healthz", "metrics")
     ]
-    processes.wait_for(lambda: "is refused" in learner.stderr, learner)
+    events = workdir / "events.jsonl"
+    processes.wait_for(lambda: "server_refused" in events.read_text(), learner)
     shown = [_shown(program.pid) for program in (learner, env_server)]
     learner.signal(signal.SIGINT)
     assert learner.end() == 0

@@ -271,12 +271,9 @@ def interval(samples: Sequence[Sequence[float]], statistic: Callable[..., Floats
 def area_over(budget: float, positions: ArrayLike, values: ArrayLike) -> float:
     """Mean height of a curve from 0 to `budget`: the area under it, divided by the budget.
 
-    Between its points the curve is straight; before the first and behind the last it is level.
-
-    Args:
-      budget: above 0.
-      positions, values: `[n]` each, positions ascending; what is beyond the budget is cut off.
+    `positions` and `values` are `[n]` each, positions ascending; what is beyond is cut off.
     """
+    # Between its points the curve is straight; before the first and behind the last it is level.
     where = np.asarray(positions, np.float64)
     inside = where[(where > 0) & (where < budget)]
     points = np.concatenate([[0.0], inside, [budget]])

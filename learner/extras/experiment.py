@@ -137,9 +137,6 @@ class Experiment:
 
     A run that fails is kept, and ends no other. The kernel kills the processes if this one is
     killed; the same experiment continues from their newest checkpoints.
-
-    Attributes:
-      outcomes: of each run by name.
     """
 
     def __init__(

@@ -44,23 +44,20 @@ def decide(votes: Sequence[Vote]) -> Vote:
 
 
 class Agenda:
-    """Between the main thread, which wants, and the learning thread, which votes.
-
-    Attributes:
-      wants_save, wants_end: set by the main thread; see `Vote`.
-      end: why the run is over for all hosts, once that is agreed; empty before.
-      snapshots: taken by the learning thread where all agreed to save, for the main thread.
-      take: gives a snapshot of the learning thread's state; set when the session is built.
-    """
+    """Between the main thread, which wants, and the learning thread, which votes."""
 
     # Without a lock: each attribute has one writer, and a save that is wanted while one is being
     # agreed on is one save.
 
     def __init__(self) -> None:
+        # Set by the main thread; see `Vote`.
         self.wants_save = False
         self.wants_end = ""
+        # Set by the learning thread: why the run is over for all hosts, once that is agreed.
         self.end = ""
+        # Taken by the learning thread where all agreed to save, for the main thread.
         self.snapshots: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        # Gives a snapshot of the learning thread's state; set when the session is built.
         self.take: Callable[[], Any] = lambda: None
 
     def taken(self) -> Any:
@@ -96,14 +93,12 @@ class AgreedLimiter(RateLimiter):
     So learning decides alike on all of them: by the steps of all, the sequences of all shards, and
     updates, which all take together. Pages are this host's own: where these decide (an on-policy
     queue), each host holds back its own acting, and learning waits for all.
-
-    Attributes:
-      on_others: takes the steps that other hosts report; called by the learning thread.
     """
 
     def __init__(self, limiter: Limiter, peers: Peers, agenda: Agenda):
         super().__init__(limiter)
         self._peers, self._agenda = peers, agenda
+        # Takes the steps that other hosts report; called by the learning thread.
         self.on_others: Callable[[int], object] = lambda steps: None
         # Guarded by `_changed`, as the limiter: acting counts, and the learning thread votes.
         self._steps = 0  # not yet reported

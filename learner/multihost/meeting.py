@@ -57,15 +57,9 @@ def receive_all(
 ) -> dict[int, MessageSocket]:
     """The first host's connections to all others, by their indices, each of which it has welcomed.
 
-    Args:
-      topology: this host's.
-      run: what must be the same on all hosts, by name, each as a short text.
-      token: which each must prove to have; empty where a run does without.
-      poll: called several times a second; may raise.
-      seconds: how long it waits at most.
-
-    Raises AddressInUseError, ConfigError if another host's run differs, HostLostError if one does
-    not come in time.
+    `run` is what must be the same on all hosts, by name, and `token` what each must prove to have;
+    `poll` is called several times a second, and may raise. Raises AddressInUseError, ConfigError if
+    another host's run differs, HostLostError if one does not come in time.
     """
     deadline = time.monotonic() + seconds
     met: dict[int, _Guest] = {}

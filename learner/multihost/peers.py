@@ -114,10 +114,6 @@ class Peers:
     A host that fails, is gone or falls silent before the end that all agreed on is lost: `on_loss`
     is called, by default `exit_lost`, in each process that is left. The first host notices it of
     all others and tells them; they notice it of the first.
-
-    Attributes:
-      topology: this host's.
-      waiting: names of the threads that wait for other hosts.
     """
 
     def __init__(
@@ -131,7 +127,8 @@ class Peers:
         # The first host has a link to each other one, these one to the first. `on_loss` takes a
         # line that names the host.
         self.topology = topology
-        # Each thread adds and removes its own name; the watchdog's thread only looks.
+        # Threads that wait for other hosts. Each adds and removes its own name; the watchdog's
+        # thread only looks.
         self.waiting: set[str] = set()
         self._links = dict(links or {})
         self._beat_seconds, self._on_loss = lost_seconds / 20, on_loss
@@ -158,14 +155,11 @@ class Peers:
     def gather(self, tag: str, value: Any, poll: Callable[[], object] = lambda: None) -> list[Any]:
         """What all hosts give under this tag, in their order; waits for them.
 
-        Args:
-          tag: of one thread of each host, which uses it again and again. A round ends for a host
-            before it can give its value of the next, so that two rounds are never mixed.
-          value: anything that JSON can hold.
-          poll: called several times a second meanwhile; may raise.
-
-        Raises ClosedError if this host ends, or another has left.
+        `value` is anything that JSON can hold; `poll` is called several times a second meanwhile,
+        and may raise. Raises ClosedError if this host ends, or another has left.
         """
+        # A tag is one thread's of each host, again and again. A round ends for a host before it can
+        # give its value of the next, so that two rounds are never mixed.
         if self.topology.process_count == 1:
             return [value]
         if self.topology.is_first:

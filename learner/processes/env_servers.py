@@ -143,13 +143,10 @@ class Child:
         on_exit: Callable[[int], object] = lambda code: None,
         output: IO[bytes] | int | None = None,
     ):
-        """Starts it.
+        """Starts it: a program's path and its arguments, with these environment variables only.
 
-        Args:
-          words: the command line; the first is the path of a program.
-          variables: all of its environment variables.
-          on_exit: called with its exit code by the waiting thread; 128 + n if signal n killed it.
-          output: where stdout and stderr go; None inherits them.
+        `on_exit` is called with its exit code by the waiting thread; 128 + n if signal n killed it.
+        `output` is where stdout and stderr go; None inherits them.
         """
         # A group of its own, so that Ctrl-C reaches only this process, which decides what to do,
         # and so that what the child has started ends with it.
@@ -215,13 +212,9 @@ class EnvServers:
         variables: Mapping[str, str] | None = None,
         restart_seconds: float = GRACE_SECONDS,
     ):
-        """Starts nothing yet.
+        """Starts nothing yet. `words`: see `command`; `variables`: of the child's environment.
 
-        Args:
-          words: see `command`.
-          on_failure: called once, in a thread of this class, with why they cannot continue.
-          variables: environment of the child; by default `env_server_environment`.
-          restart_seconds: pause before a killed child is restarted.
+        `on_failure` is called once, in a thread of this class, with why they cannot continue.
         """
         self._words, self._on_failure = words, on_failure
         self._variables = env_server_environment() if variables is None else variables

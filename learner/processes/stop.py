@@ -20,21 +20,15 @@ _REPEAT_SECONDS = 1.0
 
 
 class StopRequest:
-    """Set when the run is to end; safe in signal handlers and from any thread.
-
-    Attributes:
-      by: who asked for it first, in words.
-      command: what starts the run again.
-      first_signal: when the first of `ending_signals` arrived, in seconds of a monotonic clock.
-    """
+    """Set when the run is to end; safe in signal handlers and from any thread."""
 
     # Not a `threading.Event`: an Event has a lock, and a signal handler may interrupt its holder,
     # which can be another signal's handler. The main thread polls this instead.
 
     def __init__(self, command: str = "") -> None:
-        self.by = ""
-        self.command = command
-        self.first_signal: float | None = None
+        self.by = ""  # who asked for it first, in words
+        self.command = command  # what starts the run again
+        self.first_signal: float | None = None  # when it arrived, by a monotonic clock
         self._is_set = False
 
     def set(self, by: str = "") -> None:

@@ -18,17 +18,11 @@ _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_len
 
 
 class EchoServer:
-    """Answers every message with the same bytes. Owns a gRPC server, whose threads count.
-
-    Attributes:
-      address: with its real port.
-      is_open: while it is set, messages are answered.
-      num_answered: messages answered so far, by stream.
-    """
+    """Answers every message with the same bytes. Owns a gRPC server, whose threads count."""
 
     def __init__(self, address: str, *, answer_bytes: int, max_streams: int):
-        self.is_open = threading.Event()
-        self.num_answered: list[int] = []
+        self.is_open = threading.Event()  # while it is set, messages are answered
+        self.num_answered: list[int] = []  # by stream, each counted by that stream's thread
         self._answer = bytes(answer_bytes)
         self._lock = threading.Lock()  # of two streams that begin at once
         method: Any = grpc.stream_stream_rpc_method_handler(self._connect)

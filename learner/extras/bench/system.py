@@ -34,10 +34,7 @@ _RAMP_SECONDS = 0.2
 class ServedFleet:
     """Owns a hub behind its service and its env servers, which entering starts and leaving ends.
 
-    Attributes:
-      config: with the address that is served, and training slots for all environments.
-      folder: for whatever a run writes; removed at the end.
-      hub: where the env servers' steps arrive. Only the caller answers them.
+    Only the caller answers the steps that arrive at the hub.
     """
 
     def __init__(self, config: Config, *, over_tcp: bool = False):

@@ -107,11 +107,7 @@ def bare_forward(workload: Workload, rows: int) -> Callable[[], int]:
 
 
 class BareUpdate:
-    """Owns a learner state and a replay full of random experience. Used by one thread.
-
-    Attributes:
-      steps: environment steps that one update makes up for, at the workload's replay ratio.
-    """
+    """Owns a learner state and a replay full of random experience. Used by one thread."""
 
     def __init__(self, workload: Workload):
         config = workload.config
@@ -142,6 +138,7 @@ class BareUpdate:
         self._draw = jax.tree.map(lambda leaf: leaf[None], index.draw())
         ratio = getattr(config.replay, "ratio", None)
         rows = agent.window.length if ratio is None else agent.window.unroll
+        # Environment steps that one update makes up for, at the workload's replay ratio.
         self.steps = batch * rows / (ratio or 1.0)
 
     def learn(self) -> float:

@@ -59,8 +59,7 @@ class Serving:
         # Rows by what has happened to them; `accounts` adds those to which something will happen.
         self.ledger: Counter[str] = Counter()
         self.reconciliation = Reconciliation()
-        # Leases and slots whose environment was restarted since `take_restarted`.
-        self.restarted: list[tuple[Lease, int]] = []
+        self._restarted: list[tuple[Lease, int]] = []  # see `take_restarted`
 
     def lanes_of(self, device: int, roles: Collection[Role]) -> list[BatchQueue]:
         """The lanes of these roles that an inference device acts for."""
@@ -175,11 +174,11 @@ class Serving:
         if group.role == "training":
             self.ledger["discarded"] += int(self.slots.rows[slot] % self.page_steps)
         self.slots.cut_row(group, row)
-        self.restarted.append((group.lease, slot))
+        self._restarted.append((group.lease, slot))
 
     def take_restarted(self) -> list[tuple[Lease, int]]:
         """Leases and slots whose environment was restarted since the last call."""
-        taken, self.restarted = self.restarted, []
+        taken, self._restarted = self._restarted, []
         return taken
 
     def _check(self, group: Group, sequence: int, step_type: np.ndarray) -> list[int]:

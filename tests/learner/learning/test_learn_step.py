@@ -279,6 +279,7 @@ def _toy_loss(
     loss = jnp.mean(weights * (rewards * params + jnp.sqrt(params)))
     metrics = {
         "draw": jax.random.uniform(key),
+        "draw_max": jax.random.uniform(key),
         "target": target,
         "reward_max": jnp.max(rewards),
         "reward_largest": jnp.max(rewards),
@@ -418,6 +419,8 @@ def test_every_update_draws_anew_and_from_the_state_alone(toy: Setting) -> None:
         for _ in range(3):
             state, _, metrics = _learn(toy, state, toy.memory(_sequence(TOY)))
             found.append(metrics["draw"])
+            # Each device draws by itself: the mean of two is not the larger one.
+            assert (metrics["draw"] == metrics["draw_max"]) == (toy.num_devices == 1)
         return found
 
     first = draws(toy.state)

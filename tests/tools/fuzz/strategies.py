@@ -5,6 +5,7 @@ from typing import Any
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 from hypothesis import strategies as st
 
 from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner
@@ -66,6 +67,11 @@ def _names(descriptor: Descriptor) -> st.SearchStrategy[list[str]]:
 @functools.cache
 def _value(descriptor: Descriptor, name: str) -> st.SearchStrategy[Any]:
     field = descriptor.fields_by_name[name]
+    if field.message_type and field.message_type.GetOptions().map_entry:
+        entry = field.message_type
+        inner = GetMessageClass(entry.fields_by_name["value"].message_type)
+        items = st.builds(lambda fields: inner(**fields), _value(entry, "value"))
+        return st.dictionaries(_value(entry, "key"), items, max_size=2)
     value = _fields(field.message_type) if field.message_type else _VALUES[field.type]
     return st.lists(value, max_size=3) if field.is_repeated else value
 

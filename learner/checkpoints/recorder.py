@@ -50,7 +50,11 @@ class Recorder:
         self._next = batch.number
         streams = batch.streams.tolist()
         if batch.number == 0 and (self._header is None or self._header.streams != streams):
-            self._begin(streams)
+            self._header = RecordingHeader(self._spec, streams)
+            line = self._header.encode()
+            self._start = len(line)
+            os.ftruncate(self._file.fileno(), 0)
+            self._write(line, 0)
         assert self._header is not None
         place = self._start + batch.number * self._layout.num_bytes
         if self._header.streams != streams:
@@ -69,13 +73,6 @@ class Recorder:
 
     def close(self) -> None:
         self._file.close()
-
-    def _begin(self, streams: list[int]) -> None:
-        self._header = RecordingHeader(self._spec, streams)
-        line = self._header.encode()
-        self._start = len(line)
-        os.ftruncate(self._file.fileno(), 0)
-        self._write(line, 0)
 
     def _write(self, data: bytes, place: int) -> None:
         written = os.pwrite(self._file.fileno(), data, place)

@@ -120,7 +120,12 @@ class Events(EventSink):
 
     def report(self, kind: str, text: str, *, is_problem: bool = False, **fields: Any) -> None:
         """Takes an event. Neither waits nor raises, whatever lock the caller holds."""
-        if (number := self._count(kind)) > _MOST_A_MINUTE:
+        # Of this kind in this minute; two threads at once may miss one.
+        minute = int(self._clock() / 60)
+        if minute != self._minute:
+            self._minute, self._counts = minute, collections.Counter()
+        self._counts[kind] += 1
+        if (number := self._counts[kind]) > _MOST_A_MINUTE:
             return
         if number == _MOST_A_MINUTE:
             text += f" (event {_MOST_A_MINUTE} of this kind in a minute: further ones are left out)"
@@ -135,14 +140,6 @@ class Events(EventSink):
         )
         self._queue.append(event)
         self._has_some.set()
-
-    def _count(self, kind: str) -> int:
-        """Number of events of this kind in this minute; two threads at once may miss one."""
-        minute = int(self._clock() / 60)
-        if minute != self._minute:
-            self._minute, self._counts = minute, collections.Counter()
-        self._counts[kind] += 1
-        return self._counts[kind]
 
     def wait(self, timeout: float) -> None:
         """Waits until there is something to flush, or `wake`."""

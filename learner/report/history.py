@@ -5,7 +5,7 @@ import os
 import re
 import threading
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,11 @@ class History:
             self.rounds.append({name: numbers[name] for name in names if name in numbers})
 
     def _since(self, row: int) -> Columns:
-        return {name: _short(column[row:]) for name, column in self._columns.items()}
+        # With the digits that a chart shows: a third of the bytes.
+        return {
+            name: [float(f"{x:.7g}") if math.isfinite(x) else None for x in column[row:]]
+            for name, column in self._columns.items()
+        }
 
 
 def _numbers(fields: Mapping[str, Any]) -> dict[str, float]:
@@ -119,11 +123,6 @@ def _numbers(fields: Mapping[str, Any]) -> dict[str, float]:
         for name, value in fields.items()
         if isinstance(value, int | float) and abs(value) < _LARGEST
     }
-
-
-def _short(values: Iterable[float]) -> list[float | None]:
-    """With the digits that a chart shows: a third of the bytes."""
-    return [float(f"{value:.7g}") if math.isfinite(value) else None for value in values]
 
 
 def draw_within(

@@ -115,12 +115,10 @@ class Metrics:
                     for _ in range(len(values)):
                         self._values[name].append(values.popleft())
                 for _ in range(len(tally.episodes)):
-                    self._take_episode(*tally.episodes.popleft())
-
-    def _take_episode(self, role: Role, episode_return: float, length: int) -> None:
-        self._totals[f"episodes/{role}"] += 1
-        self._values[f"return/{role}"].append(episode_return)
-        self._values[f"length/{role}"].append(length)
+                    role, episode_return, length = tally.episodes.popleft()
+                    self._totals[f"episodes/{role}"] += 1
+                    self._values[f"return/{role}"].append(episode_return)
+                    self._values[f"length/{role}"].append(length)
 
     def count(self, name: str, amount: float = 1) -> None:
         """Adds to a count, of which total and rate are reported."""
@@ -143,7 +141,12 @@ class Metrics:
         values |= {"env_steps": float(env_steps), "updates": float(updates)}
         values[_ELAPSED] = now - self._started
         self._write({"kind": "metrics", **values}, now)
-        finite = {_tag(name): value for name, value in values.items() if math.isfinite(value)}
+        # TensorBoard groups tags by what precedes the slash.
+        finite = {
+            name if "/" in name else f"{group(name)}/{name}": value
+            for name, value in values.items()
+            if math.isfinite(value)
+        }
         for writer in self._writers:
             writer.add(finite, env_steps)
         return values
@@ -207,11 +210,6 @@ def _growth(sums: dict[str, float], taken: dict[str, float]) -> Iterable[tuple[s
     for name, amount in list(sums.items()):
         yield name, amount - taken[name]
         taken[name] = amount
-
-
-def _tag(name: str) -> str:
-    # TensorBoard groups tags by what precedes the slash.
-    return name if "/" in name else f"{group(name)}/{name}"
 
 
 # Where scalars go besides `metrics.jsonl`: each is used by one thread, and never blocks it.

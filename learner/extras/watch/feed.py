@@ -65,13 +65,12 @@ class Feed:
         if self._searched is not None and now - self._searched < SEARCH_SECONDS:
             return None
         self._searched = now
-        found = {self._name_of(path): path for path in find_runs(self._folder)}
+        found = {
+            path.relative_to(self._folder).as_posix(): path for path in find_runs(self._folder)
+        }
+        if "." in found:  # the folder is a run
+            found = {self._folder.resolve().name: self._folder}
         self._readers = {
             name: self._readers.get(name) or RunReader(path) for name, path in found.items()
         }
         return list(self._readers)
-
-    def _name_of(self, run: Path) -> str:
-        return (
-            run.relative_to(self._folder).as_posix() if run != self._folder else run.resolve().name
-        )

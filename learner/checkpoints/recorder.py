@@ -29,10 +29,7 @@ class Recorder:
     # takes no more ends the run, which is resumed with its recording.
 
     def __init__(self, path: Path, spec: EnvSpec, *, num_slots: int, position: int):
-        """`position`: number of the first batch to be recorded.
-
-        Raises CheckpointError if the file does not reach up to there.
-        """
+        """`position`: number of the first batch to be recorded. Raises CheckpointError."""
         self._path = path
         self._spec = spec
         self._layout = RecordLayout(spec, num_slots)

@@ -49,11 +49,8 @@ def restore_state(
 
 
 def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
-    """The checkpoint that another run starts from: the newest, or the best if it is alone.
-
-    `workdir`: the run's folder, or that of its best checkpoint, which is then meant. Raises
-    ConfigError if there is none.
-    """
+    """What another run starts from: newest, or best if it is alone. Raises ConfigError."""
+    # `workdir`: the run's folder, or that of its best checkpoint, which is then meant.
     try:
         run = run_of_best(workdir)
         which: dict[str, Any] = {"or_best": True} if run is None else {"is_best": True}
@@ -121,10 +118,7 @@ def naming_fields(
 def restore_replay(
     checkpoint: checkpoints.Checkpoint, abstract: ReplayState, shards: slice | None = None
 ) -> ReplayState | None:
-    """The saved replay, or those shards of it; None if none was saved.
-
-    Raises CheckpointError if it does not fit.
-    """
+    """The saved replay, or those shards of it; None without. Raises CheckpointError."""
     if "replay_indices" not in checkpoint.meta:
         return None
     return _restore_extra(checkpoint, "replay", abstract, shards)
@@ -170,11 +164,9 @@ def _restore_extra(
 
 
 def digests(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
-    """SHA-256 of each part of a checkpoint that `arrays` has, by name, and of `all` together.
-
-    It covers names, shapes, dtypes and every byte. Raises CheckpointError for an array that is of
-    no known part: a digest that left it out would be worth nothing.
-    """
+    """SHA-256 of each part that `arrays` has, and of `all` together. Raises CheckpointError."""
+    # It covers names, shapes, dtypes and every byte. An array of no known part is an error: a digest
+    # that left it out would be worth nothing.
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
     for name in sorted(arrays):
         part = name.replace("/", ".").split(".")[0]

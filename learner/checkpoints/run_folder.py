@@ -21,10 +21,9 @@ _STEPS_UNDER_WAY = 1_000_000
 
 
 class RunFolder:
-    """Holds the lock on a run's folder: two learners in one would destroy each other's checkpoints.
+    """Holds the lock on a run's folder. Raises AddressInUseError, ConfigError."""
 
-    Raises AddressInUseError if another learner holds it, ConfigError if it cannot be written to.
-    """
+    # Two learners in one would destroy each other's checkpoints.
 
     def __init__(self, path: Path):
         self.path = path.absolute()
@@ -44,11 +43,7 @@ class RunFolder:
             ) from error
 
     def checkpoint(self, resume: Resume) -> Checkpoint | None:
-        """What to resume from.
-
-        Raises CheckpointError if there must be something and is not, or what there is cannot be
-        resumed from; ConfigError if its configuration is of an earlier version.
-        """
+        """What to resume from. Raises CheckpointError if it must be there, or is unsound."""
         self.is_begun_anew = resume == "never"
         found = None if self.is_begun_anew else latest(self.checkpoints, sets_aside=True)
         if found is None and resume == "must":

@@ -73,10 +73,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def make(folder: Path, hosts: Sequence[str], valid: datetime.timedelta) -> None:
-    """Writes certificates and keys of both sides and a token; makes an authority if none is there.
-
-    Raises ConfigError for a ca.key or ca.pem that cannot be read, and OSError.
-    """
+    """Writes certificates and keys of both sides, a token, and an authority if none is there."""
+    # Raises ConfigError for a ca.key or ca.pem that cannot be read, and OSError.
     names = [_host(host) for host in dict.fromkeys((*_LOCAL, *hosts))]
     authority = _authority(folder)
     _issue(folder, "learner", valid, authority, names)

@@ -61,10 +61,7 @@ class PlayOptions:
 
 
 def config_of(options: PlayOptions) -> Config:
-    """The configuration of the run that is played, with environments that depend on no others.
-
-    Raises ConfigError if it names code that is not allowed.
-    """
+    """The configuration of the run that is played. Raises ConfigError for code not allowed."""
     config_io.allow(*options.allow)
     config = of_run(options.workdir)
     require_factories((config.environment.id, *config.environment.wrappers))
@@ -128,11 +125,8 @@ def run(argv: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def _logs(workdir: Path) -> Iterator[Path]:
-    """A new folder below the run's logs for the env servers of this evaluation; kept if it fails.
-
-    The run may be training, and others may play it: their env servers have logs of their own.
-    Raises ConfigError if it cannot be made.
-    """
+    """A new folder below the run's logs, kept if the evaluation fails. Raises ConfigError."""
+    # The run may be training, and others may play it: their env servers have logs of their own.
     parent = workdir / LOGS
     try:
         parent.mkdir(exist_ok=True)

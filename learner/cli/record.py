@@ -183,10 +183,7 @@ def _episodes(
 
 
 def rgb(picture: Any) -> np.ndarray:
-    """A rendered picture as `[H, W, 3] uint8`; takes also `[H, W]` and `[H, W, 1]` (gray).
-
-    Raises VideoError with shape and dtype for anything else.
-    """
+    """`[H, W]`, `[H, W, 1]` or `[H, W, 3]` as `[H, W, 3] uint8`. Raises VideoError."""
     array = np.asarray(picture)
     if array.ndim == 2:
         array = array[..., None]

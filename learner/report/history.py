@@ -48,10 +48,7 @@ class History:
         return self._since(0)
 
     def add(self, lines: list[bytes]) -> tuple[Columns, list[dict[str, float]]] | None:
-        """Takes whole lines of `metrics.jsonl`; others are skipped.
-
-        Returns the new rows and rounds; None if earlier rows are gone: then `columns` counts.
-        """
+        """Takes lines of `metrics.jsonl`; new rows and rounds, None if earlier ones are gone."""
         rows, rounds = len(self._columns["env_steps"]), len(self.rounds)
         self._is_rewritten = False
         last = max((i for i, line in enumerate(lines) if _IS_METRICS in line), default=-1)
@@ -128,11 +125,8 @@ def _numbers(fields: Mapping[str, Any]) -> dict[str, float]:
 def draw_within(
     seconds: float, metrics_jsonl: Path, png: Path, *, title: str, target: float | None
 ) -> str:
-    """Draws in a thread of its own, which may take `seconds`; see `draw`.
-
-    Returns why there is no picture, in words; "" if there is one. On a busy machine drawing takes a
-    minute, for which the end of a run must not wait.
-    """
+    """Draws in a thread of its own; why there is no picture, in words, and "" if there is one."""
+    # On a busy machine drawing takes a minute, for which the end of a run must not wait.
     problems: list[str] = []
 
     def work() -> None:

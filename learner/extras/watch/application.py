@@ -97,10 +97,7 @@ async def _stream(request: Request) -> Response:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens at `host` and `port`; 0 takes a free port.
-
-    Raises AddressInUseError if it cannot.
-    """
+    """A socket that listens there; port 0 takes a free one. Raises AddressInUseError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=64)

@@ -165,8 +165,8 @@ def _restore_extra(
 
 def digests(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
     """SHA-256 of each part that `arrays` has, and of `all` together. Raises CheckpointError."""
-    # It covers names, shapes, dtypes and every byte. An array of no known part is an error: a digest
-    # that left it out would be worth nothing.
+    # It covers names, shapes, dtypes and every byte. An array of no known part is an error: a
+    # digest that left it out would be worth nothing.
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
     for name in sorted(arrays):
         part = name.replace("/", ".").split(".")[0]

@@ -73,7 +73,7 @@ class GradientUpdate(NamedTuple):
         gradients, loss = mean(gradients), mean(loss)
         gradient_norm = optax.tree.norm(gradients)
         deltas, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
-        # Not finite? Then the learn step keeps the old state: nothing is checked here.
+        # If this is not finite the learn step keeps the old state; nothing is checked here.
         params = optax.apply_updates(state.params, deltas)
         # The learn step raises `updates` after this call; a target counts this update already.
         target = self.update_target(params, state.target, state.updates + 1)

@@ -27,8 +27,6 @@ class QHead(nn.Module):
 class DuelingHead(nn.Module):
     """Q(s, a) = V(s) + A(s, a) - mean_a' A(s, a'): `[..., D]` -> `[..., A] float32`.
 
-    V and A have hidden layers of their own.
-
     Source: Wang et al. 2016, equation 9.
     """
 

@@ -40,7 +40,7 @@ def gae(values: Array, timesteps: TimeStep, *, gamma: float, gae_lambda: float) 
     values = jax.lax.stop_gradient(values)
     is_trained = timesteps.step_type[:-1] != StepType.LAST
     discount = gamma * timesteps.discount[1:]
-    # δ_t (equation 9); A_t below sums them by (γ λ)^k (equation 16).
+    # δ_t; A_t below sums them by (γ λ)^k (equation 16).
     deltas = timesteps.reward[1:] + discount * values[1:] - values[:-1]
 
     def back(later: Array, step: tuple[Array, Array, Array]) -> tuple[Array, Array]:

@@ -44,7 +44,7 @@ def run(pace: Pace) -> Iterator[Result]:
 
 def full_size(pages_per_insert: int = _PAGES_PER_INSERT) -> tuple[Workload, BareLearner]:
     """The settings of the R2D2 paper with a replay of 60,000 frames, still empty."""
-    workload = workloads.scaled(workloads.atari(), capacity_steps=_CAPACITY_STEPS)
+    workload = workloads.scaled(_atari(), capacity_steps=_CAPACITY_STEPS)
     return workload, BareLearner(workload, pages_per_insert=pages_per_insert)
 
 

@@ -12,7 +12,7 @@ from learner.checkpoints.restoring import digests, leaves_by_name
 from learner.learning.loop import Snapshot
 from learner.multihost.peers import Peers
 from learner.multihost.shared_save import SharedSave
-from learner.processes.tuning import returns_freed_memory
+from learner.processes.tuning import return_freed_memory
 from learner.report.events import NO_SINK, EventSink
 from learner.runtime.watchdog import Heartbeat
 from seedrl import checkpoints
@@ -210,5 +210,5 @@ def open_saver(
         listener=listener,
         shared=SharedSave(peers) if peers.topology.process_count > 1 else None,
         # Not where what an update frees is kept for the next one, on purpose.
-        after=returns_freed_memory(is_kept=config.learning.keep_freed_memory),
+        after=(lambda: None) if config.learning.keep_freed_memory else return_freed_memory,
     )

@@ -75,6 +75,8 @@ def run(argv: Sequence[str]) -> int:
     folders = config_io.import_folders()
     words = ["--workdir", str(workdir), "--name", name]
     words += ["--user-command", command, *(("--allow", *folders) if folders else ())]
+    # By Ray's names; an amount of 0 is not asked for.
+    asked = {"CPU": options.learner_cpus, "GPU": options.learner_gpus, "TPU": options.learner_tpus}
     work = ray_launch.Work(
         learner=learner_words(words),
         env_server=env_server_words(config, fleet),
@@ -83,16 +85,12 @@ def run(argv: Sequence[str]) -> int:
         port=secrets.choice(_PORTS),
         num_env_servers=fleet.num_servers,
         import_folders=folders,
-    )
-    # By Ray's names; an amount of 0 is not asked for.
-    asked = {"CPU": options.learner_cpus, "GPU": options.learner_gpus, "TPU": options.learner_tpus}
-    resources = ray_launch.Resources(
-        {name: amount for name, amount in asked.items() if amount},
-        options.env_server_cpus,
-        options.wait_seconds,
+        learner_resources={name: amount for name, amount in asked.items() if amount},
+        env_server_cpus=options.env_server_cpus,
+        wait_seconds=options.wait_seconds,
     )
     resume = shlex.join(resuming(command, workdir))
-    return ray_launch.launch(work, resources, address=address, resume=resume)
+    return ray_launch.launch(work, address=address, resume=resume)
 
 
 def learner_words(words: Sequence[str]) -> list[str]:

@@ -71,7 +71,6 @@ class MeasuredRun(NamedTuple):
     rounds: tuple[Round, ...]  # oldest first, without those that a kill has lost
     final: float
     final_origin: str  # the episodes of the final score, in words
-    is_fresh: bool  # these decided on nothing before (`seedrl evaluate --save`)
     seconds: float  # over all sessions
 
     @property
@@ -132,7 +131,6 @@ def measure(folder: Path) -> MeasuredRun:
         rounds=rounds,
         final=last.mean_return if kept is None else kept.mean,
         final_origin=f"{origin} episodes",
-        is_fresh=kept is not None,
         seconds=seconds,
     )
 
@@ -202,8 +200,8 @@ def _name(run: MeasuredRun, firsts: Iterable[MeasuredRun]) -> str:
         for path in dict.fromkeys(path for fields in alike for path in fields)
         if len({json.dumps(fields.get(path)) for fields in alike}) > 1
     ]
-    words = [f"{path}={_text(own.get(path, '(absent)'))}" for path in differing[:4]]
-    return " ".join([run.record.config, *words, *["…"] * (len(differing) > 4)])
+    words = [f"{path}={json.dumps(own.get(path))}" for path in differing]
+    return " ".join([run.record.config, *words])
 
 
 def _fields(run: MeasuredRun) -> dict[str, Any]:
@@ -220,12 +218,6 @@ def _leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
         return
     for name, item in tree.items():
         yield from _leaves(f"{path}.{name}" if path else name, item)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return "x".join(map(str, value))
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def interquartile_mean(scores: ArrayLike, axis: int = -1) -> Floats:
@@ -301,11 +293,6 @@ class Numbers(NamedTuple):
     # Until each run reached that return; infinite for one that never did.
     steps: list[float]
     seconds: list[float]
-
-    @property
-    def budget(self) -> int:
-        """Steps that each run may take."""
-        return self.runs[0].budget
 
 
 class Pair(NamedTuple):
@@ -406,11 +393,6 @@ def lines(comparison: Comparison) -> Iterator[str]:
         yield f"{task}: P({a} > {b}) = {probability:.2f}{_bounds(bounds, '.2f')} (final scores)"
     if any(1 < len(each.runs) < 10 for each in groups.values()):
         yield f"note: {_CAUTION}"
-    if not all(run.is_fresh for each in groups.values() for run in each.runs):
-        yield (
-            "note: some final scores are of rounds in training; `seedrl evaluate RUN --greedy "
-            "--save` plays 100 fresh episodes"
-        )
 
 
 def _title(each: Numbers) -> str:
@@ -418,7 +400,8 @@ def _title(each: Numbers) -> str:
     seeds = " ".join(str(run.record.seed) for run in each.runs)
     finished = sum(run.record.state == "finished" for run in each.runs)
     state = "" if finished == number else f", {finished} of them finished"
-    return f"{each.name}: {number} run{s}, seed{s} {seeds}, budget {each.budget:,} steps{state}"
+    budget = f"budget {each.runs[0].budget:,} steps"
+    return f"{each.name}: {number} run{s}, seed{s} {seeds}, {budget}{state}"
 
 
 def _rows(each: Numbers) -> Iterator[tuple[str, str]]:
@@ -453,7 +436,7 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         {
             **each._asdict(),
             "letter": letter,
-            "budget": each.budget,
+            "budget": each.runs[0].budget,
             "final": each.final._asdict(),
             "area": each.area._asdict(),
             "runs": [str(run.record.folder) for run in each.runs],

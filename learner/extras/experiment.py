@@ -62,6 +62,9 @@ def _planned(grid: Mapping[str, Any], folder: Path) -> Iterator[PlannedRun]:
     for config, *values in itertools.product(grid["configs"], *varied.values()):
         own = dict(zip(varied, values, strict=True))
         flags = [word for option in (fixed | own).items() for word in _flag(*option)]
+        # Absolute, so that the run is the same one from wherever the command is given.
+        is_path = config.endswith((".py", ".json"))
+        found = str((folder / config).resolve()) if is_path else config
         for seed in grid["seeds"]:
             words = [f"{option}={_text(value)}" for option, value in own.items()]
             name = "__".join([Path(config).stem, *words, f"seed={seed}"])
@@ -71,7 +74,7 @@ def _planned(grid: Mapping[str, Any], folder: Path) -> Iterator[PlannedRun]:
                     f"characters, got {name}"
                 )
             names.add(name)
-            yield PlannedRun(name, (_found(config, folder), "--seed", str(seed), *flags))
+            yield PlannedRun(name, (found, "--seed", str(seed), *flags))
 
 
 def _checked(grid: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -118,11 +121,6 @@ def _text(value: Any) -> str:
     # Fit for the name of a folder.
     values = value if isinstance(value, list) else [value]
     return re.sub(r"[^\w.+,-]+", "_", "x".join(map(str, values)))
-
-
-def _found(config: str, folder: Path) -> str:
-    # Absolute, so that the run is the same one from wherever the command is given.
-    return str((folder / config).resolve()) if config.endswith((".py", ".json")) else config
 
 
 class Outcome(NamedTuple):

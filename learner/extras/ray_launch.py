@@ -59,14 +59,9 @@ class Work(NamedTuple):
     port: int  # that the learner serves on if it is free
     num_env_servers: int
     import_folders: Sequence[str]  # first on Python's path
-
-
-class Resources(NamedTuple):
-    """What a learner, by Ray's names, and an env server ask for, and how long to wait for that."""
-
-    learner: Mapping[str, float]
-    env_server_cpus: float
-    wait_seconds: float
+    learner_resources: Mapping[str, float]  # by Ray's names
+    env_server_cpus: float  # of each
+    wait_seconds: float  # for room in the cluster
 
 
 class LearnerActor:
@@ -182,7 +177,7 @@ def free_port(host: str, wanted: int) -> int:
     raise OSError(f"no port of {host} is free")
 
 
-def launch(work: Work, resources: Resources, *, address: str, resume: str) -> int:
+def launch(work: Work, *, address: str, resume: str) -> int:
     """Places the processes of a run and waits until it is over; its exit code.
 
     `resume` is the command that resumes it. Raises ConfigError if there is no such cluster, or no
@@ -198,7 +193,7 @@ def launch(work: Work, resources: Resources, *, address: str, resume: str) -> in
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
         stack.callback(ray.shutdown)  # ends all actors of this launch; so does the driver's end
         try:
-            return _place_and_wait(work, resources, stop, resume)
+            return _place_and_wait(work, stop, resume)
         except ConnectionError as error:
             raise HostLostError(
                 f"the connection to the cluster at {address} is lost; this resumes the run from "
@@ -206,9 +201,8 @@ def launch(work: Work, resources: Resources, *, address: str, resume: str) -> in
             ) from error
 
 
-def _place_and_wait(work: Work, resources: Resources, stop: StopRequest, resume: str) -> int:
-    number = work.num_env_servers
-    group = _room(resources, number)
+def _place_and_wait(work: Work, stop: StopRequest, resume: str) -> int:
+    group, of_env_server = _room(work), {"CPU": work.env_server_cpus}
 
     def options(index: int, asked: Mapping[str, float], restarts: int) -> dict[str, Any]:
         others = {name: amount for name, amount in asked.items() if name not in ("CPU", "GPU")}
@@ -222,27 +216,27 @@ def _place_and_wait(work: Work, resources: Resources, stop: StopRequest, resume:
             "scheduling_strategy": PlacementGroupSchedulingStrategy(group, index),
         }
 
-    learner = ray.remote(LearnerActor).options(**options(0, resources.learner, _RESTARTS)).remote()
+    learner = (
+        ray.remote(LearnerActor).options(**options(0, work.learner_resources, _RESTARTS)).remote()
+    )
     runs = {learner.run.remote(work): "learner"}
-    of_env_server = ray.remote(EnvServerActor)
-    for index in range(number):
-        own = options(index + 1, {"CPU": resources.env_server_cpus}, -1)
-        actor = of_env_server.options(**own).remote()
+    for index in range(work.num_env_servers):
+        own = options(index + 1, of_env_server, -1)
+        actor = ray.remote(EnvServerActor).options(**own).remote()
         runs[actor.run.remote(work, learner)] = f"env server {index}"
     return _wait(learner, runs, stop, resume)
 
 
-def _room(resources: Resources, num_env_servers: int) -> Any:
-    of_env_server = {"CPU": resources.env_server_cpus}
-    bundles = [dict(resources.learner), *[of_env_server] * num_env_servers]
+def _room(work: Work) -> Any:
+    asked, of_env_server = work.learner_resources, {"CPU": work.env_server_cpus}
+    bundles = [dict(asked), *[of_env_server] * work.num_env_servers]
     group = placement_group(bundles, strategy="SPREAD")
-    if not group.wait(resources.wait_seconds):
-        there = ray.available_resources()
-        free = {name: there.get(name, 0) for name in resources.learner}
+    if not group.wait(work.wait_seconds):
+        free = {name: ray.available_resources().get(name, 0) for name in asked}
         raise ConfigError(
             f"--learner-cpus, --env-server-cpus: the cluster has no room within "
-            f"{resources.wait_seconds:g} s (--wait-seconds) for a learner with {resources.learner} "
-            f"and {num_env_servers} env servers (--env-servers) with {of_env_server} each; free "
+            f"{work.wait_seconds:g} s (--wait-seconds) for a learner with {asked} and "
+            f"{work.num_env_servers} env servers (--env-servers) with {of_env_server} each; free "
             f"are {free}; fractions such as 0.25 are possible"
         )
     return group

@@ -1,6 +1,7 @@
 """How this host joins the others of its run, also for jax, and what they begin with."""
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -87,9 +88,7 @@ def _meet(
     line = f"learner: {topology.name} waits for the others, at {topology.coordinator}"
     print(line, file=sys.stderr, flush=True)
 
-    def poll() -> None:
-        _require_wanted(stop)
-
+    poll = functools.partial(_require_wanted, stop)
     if topology.is_first:
         return receive_all(topology, run, token, poll=poll)
     return {0: dial(topology, run, token, poll=poll)}

@@ -5,7 +5,6 @@ import functools
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -95,11 +94,6 @@ def keep_freed_memory() -> None:
         mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_MMAP_THRESHOLD, _LARGEST)
         mallopt(_M_TRIM_THRESHOLD, _LARGEST)
-
-
-def returns_freed_memory(*, is_kept: bool) -> Callable[[], None]:
-    """`return_freed_memory`, or nothing where freed memory `is_kept` on purpose."""
-    return (lambda: None) if is_kept else return_freed_memory
 
 
 def return_freed_memory() -> None:

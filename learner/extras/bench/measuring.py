@@ -177,21 +177,19 @@ def machine() -> dict[str, Any]:
 
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "processor": _processor(),
+        "machine": machine_in_words(),
         "cores": _num_cores(),
         "devices": [device.device_kind for device in jax.local_devices()],
-        "system": platform.platform(),
         "versions": {"python": platform.python_version(), **_versions()},
-        "commit": commit(),
     }
 
 
 def machine_in_words() -> str:
-    name, dash, dirty = (commit() or "unknown").partition("-")
-    return f"{_processor()}, {_num_cores()} cores, commit {name[:12]}{dash}{dirty}"
+    commit = _commit()
+    return f"{_processor()}, {_num_cores()} cores, {platform.platform()}, commit {commit}"
 
 
-def commit() -> str | None:
+def _commit() -> str | None:
     """The checkout's commit, with `-dirty` if files differ from it; None for an installed wheel."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():

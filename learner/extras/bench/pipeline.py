@@ -25,7 +25,7 @@ from learner.extras.bench.measuring import (
 )
 from learner.extras.bench.system import Interval, RawStepping, System
 from learner.extras.bench.workloads import BareUpdate, Workload, bare_forward
-from seedrl.config import Config, LaunchConfig
+from seedrl.config import LaunchConfig
 
 # The figures, and the parts of which the limit of each is composed.
 FIGURES = {
@@ -92,12 +92,11 @@ def results(
 def measure(
     workload: Workload, pace: Pace, figures: Sequence[str]
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, Interval]]:
-    """Measures the systems of these figures and their parts, in turn.
-
-    Environment steps per second of each figure and part, one number a round, and what the systems
-    did in the last round.
-    """
+    """Steps per second of each figure and part, a number a round, and what the systems did last."""
     intervals: dict[str, Interval] = {}
+    # So few updates are owed that none is ever made.
+    replay = dataclasses.replace(workload.config.replay, ratio=1e-9)
+    acting = dataclasses.replace(workload.config, replay=replay)
 
     def of(key: str, system: System) -> Callable[[], float]:
         def measured() -> float:
@@ -108,7 +107,8 @@ def measure(
 
     with contextlib.ExitStack() as stack:
         systems = {
-            key: stack.enter_context(System(config_of(workload.config, key))) for key in figures
+            key: stack.enter_context(System(workload.config if key == "learning" else acting))
+            for key in figures
         }
         stepping = stack.enter_context(RawStepping(workload.config))
         learning = systems["learning"]
@@ -123,13 +123,6 @@ def measure(
             **{key: of(key, system) for key, system in systems.items()},
         }
         return interleave(measures, pace.rounds), intervals
-
-
-def config_of(config: Config, key: str) -> Config:
-    if key == "learning":
-        return config
-    # So few updates are owed that none is ever made.
-    return dataclasses.replace(config, replay=dataclasses.replace(config.replay, ratio=1e-9))
 
 
 def described(workload: Workload, key: str) -> dict[str, Any]:

@@ -40,9 +40,9 @@ def test_what_a_kill_lost_is_not_part_of_the_run(tmp_path: Path) -> None:
 
 def test_a_final_score_is_of_fresh_episodes_if_there_are_any(tmp_path: Path) -> None:
     fresh = measure(write_run(tmp_path / "a", [10.0, 30.0], final=25.0, confirmed=28.0))
-    assert (fresh.final, fresh.is_fresh) == (25.0, True)
+    assert (fresh.final, fresh.final_origin) == (25.0, "100 fresh greedy episodes")
     confirmed = measure(write_run(tmp_path / "b", [10.0], confirmed=28.0))
-    assert (confirmed.final, confirmed.is_fresh) == (28.0, False)
+    assert (confirmed.final, confirmed.final_origin) == (28.0, "confirmation of 100 episodes")
     last = measure(write_run(tmp_path / "c", [10.0, 30.0, 20.0]))
     assert (last.final, last.final_origin) == (20.0, "last round of 20 episodes")
 

@@ -47,14 +47,11 @@ class Tree:
     names: list[str] = dataclasses.field(default_factory=list)
 
 
-def test_without_flags_the_config_is_that_of_the_file() -> None:
-    assert parse(Options, ["cartpole_r2d2"], prog="test") == (Options(), CARTPOLE)
-
-
 def test_flags_override_fields_at_every_depth() -> None:
     flags = "--number 4 --seed 1 --learning.batch-sequences 48 --agent.network.core-size 16 "
     flags += "--agent.network.torso-sizes 8 9 --evaluation.target-return None --seed 5"
     flags += " --learning.total-steps 1e5 --checkpoint.replay --checkpoint.no-replay"
+    assert parse(Options, ["cartpole_r2d2"], prog="test") == (Options(), CARTPOLE)
     options, config = parse(Options, ["cartpole_r2d2", *flags.split()], prog="test")
     assert options.number == 4
     changed = {line.split(":")[0] for line in difference(to_json(CARTPOLE), to_json(config))}

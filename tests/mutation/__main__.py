@@ -57,7 +57,7 @@ _ALSO_FAST = (
     "tests/envs_server/test_lease.py",
 )
 # The tests of other modules find these.
-_NOT_FAST = ("last_observation_of_next_episode",)
+_NOT_FAST = ("last_observation_of_next_episode", "actions_of_the_first_group")
 
 
 def run(

@@ -165,9 +165,9 @@ def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
     # All: an environment that calls sys.exit, or raises KeyboardInterrupt, has failed.
     except BaseException as error:
         from envs_server.factories import advice
-        from seedrl.programs import extras
+        from seedrl.errors import missing_extra
 
-        reason = extras.describe(error) or f"{one_line(error)}{advice(recipe.id, error)}"
+        reason = missing_extra(error) or f"{one_line(error)}{advice(recipe.id, error)}"
         raise BuildError(f"cannot build {recipe.id}: {reason}") from error
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 
 from envs_server.errors import ADVICE, BuildError, one_line
-from seedrl.programs import extras
+from seedrl.errors import missing_extra
 from seedrl.wire.seedrl_pb2 import Environment
 
 # What ships with the env server is always allowed.
@@ -62,7 +62,7 @@ def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a module may end the process that imports it
-        reason = extras.describe(error) or one_line(error)
+        reason = missing_extra(error) or one_line(error)
         if isinstance(error, ModuleNotFoundError) and reason == one_line(error):
             reason += "; install it where the env server runs, or add its folder to PYTHONPATH"
         raise BuildError(f"cannot import {module_name} for {name}: {reason}") from error

@@ -59,10 +59,10 @@ from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, page_steps
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
-from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import Array, Page
+from seedrl.wire.spec import saved_spec
 
 Resumption = Literal["none", "restored", "redistributed", "filled again"]
 

@@ -15,9 +15,9 @@ from learner.schedule import Session
 from seedrl.agents.agent import replace_actor_params
 from seedrl.config import Config
 from seedrl.config_io import to_json
-from seedrl.spec_json import encode_spec
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import Tree
+from seedrl.wire.spec import encode_spec
 
 
 class Checkpointer:

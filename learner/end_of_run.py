@@ -12,7 +12,7 @@ from learner.report.terminal import score
 from learner.runtime.worker import Deaths
 from learner.schedule import Session
 from learner.serving.server import Service
-from seedrl.checkpoints import Checkpoint, holds_confirmed
+from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, LearningConfig
 from seedrl.config_io import from_json
 from seedrl.errors import UserError
@@ -70,7 +70,7 @@ def confirmed_earlier(checkpoint: Checkpoint, config: Config) -> bool:
     # A run that was trained with another target, or none, is not over.
     is_over = (
         target is not None
-        and holds_confirmed(checkpoint)
+        and "params_updates" in checkpoint.meta  # its parameters have confirmed the target
         and from_json(checkpoint.meta["config"]).evaluation.target_return == target
     )
     if is_over:

@@ -17,14 +17,14 @@ from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import Role, SlotTable, session_seed
 from learner.serving.server import Service
-from seedrl import checkpoints
+from seedrl import stored_arrays
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import Checkpoint, updates_of_params
 from seedrl.config import Config
-from seedrl.spec_json import saved_spec
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
+from seedrl.wire.spec import saved_spec
 
 
 class Evaluation(NamedTuple):
@@ -115,7 +115,7 @@ def _statistics(score: Score, step: int, leased_again: int) -> Evaluation:
 
 def _restore(agent: Agent, checkpoint: Checkpoint) -> VersionedParams:
     key = jax.random.PRNGKey(0)
-    restored = checkpoints.restore(checkpoint, {"params": jax.eval_shape(agent.init, key)})
+    restored = stored_arrays.read_tree(checkpoint.path, {"params": jax.eval_shape(agent.init, key)})
     actor_params = jax.device_put(agent.actor_params(restored["params"]), jax.local_devices()[0])
     return VersionedParams(actor_params, updates_of_params(checkpoint))
 

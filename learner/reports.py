@@ -34,7 +34,7 @@ from learner.report.terminal import Progress, duration, score
 from learner.runtime.watchdog import exit_deadline
 from learner.schedule import Session
 from learner.serving.hub import Hub
-from seedrl.checkpoints import Checkpoint, best_return, holds_best
+from seedrl.checkpoints import Checkpoint, best_return
 from seedrl.config import Config
 from seedrl.errors import UserError
 from seedrl.fields import fields_of
@@ -431,7 +431,7 @@ class Reports(NamedTuple):
                 f"resuming from update {found.step:,} and {found.meta['env_steps']:,} environment "
                 f"steps, saved {duration(age)} ago in {found.path}; {replay}"
             )
-        elif holds_best(found):
+        elif "evaluation" in found.meta:  # only in a best checkpoint
             which = f"{best_return(found):.4g}, update {found.step:,}"
             text = f"starting with the best parameters ({which}) in {found.path}"
         self.events.report("resumed", text, **about)

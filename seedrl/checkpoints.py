@@ -124,10 +124,10 @@ def publishing(directory: Path, step: int, *, keep: int) -> Iterator[Path]:
             _set_aside(path, "superseded")
         for _, path in _listed(directory)[:-keep]:
             _delete(path)
-    except CheckpointError:
-        raise
     # Tensorstore reports a full disk as a ValueError or a RuntimeError, depending on where it hits.
     except (OSError, ValueError, RuntimeError) as error:
+        if isinstance(error, CheckpointError):
+            raise
         raise CheckpointError(f"cannot save checkpoint {target}: {in_one_line(error)}") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # not there if it was published
@@ -308,19 +308,15 @@ def choose(
     if there is none.
     """
     directory = workdir / "checkpoints"
-    if is_best:
-        found, missing = best(workdir, parts), "no round of evaluation has ended in this run"
-    else:
-        found, missing = latest(directory, parts, step=step), "train first"
-        other = best(workdir, parts) if found is None else None
-        if other is not None and (or_best or other.step == step):
-            return other
-        if other is not None:
-            missing = f"only its best of step {other.step} is saved (--best, or best=True)"
-        elif step is not None:
-            missing = f"there is none of step {step}"
+    found = None if is_best else latest(directory, parts, step=step)
+    hint = "train first"
+    if found is None and (best := latest(best_directory(workdir), parts)) is not None:
+        found = best if is_best or or_best or best.step == step else None
+        hint = f"its best is of step {best.step} (--best, or best=True)"
     if found is None:
-        raise CheckpointError(f"expected a checkpoint in {directory}, found none: {missing}")
+        wanted = "the best checkpoint" if is_best else "a checkpoint"
+        of_step = "" if step is None else f" of step {step}"
+        raise CheckpointError(f"expected {wanted}{of_step} in {directory}, found none: {hint}")
     return found
 
 
@@ -362,34 +358,13 @@ def latest(
     return None
 
 
-def best(workdir: Path, parts: Collection[str] = ()) -> Checkpoint | None:
-    """The best checkpoint, or None. Raises CheckpointError if it is damaged."""
-    return latest(best_directory(workdir), parts)
-
-
 def best_directory(workdir: Path) -> Path:
     return workdir / "checkpoints" / "best"
-
-
-def run_of_best(directory: Path) -> Path | None:
-    """The run whose best checkpoint is in this directory; None if it is no such place."""
-    run = directory.absolute().parent.parent
-    return run if best_directory(run) == directory.absolute() else None
-
-
-def holds_best(checkpoint: Checkpoint) -> bool:
-    """True for a best checkpoint, which holds only parameters and their score."""
-    return "evaluation" in checkpoint.meta
 
 
 def best_return(checkpoint: Checkpoint) -> float:
     """Score of a best checkpoint: the mean return of its round."""
     return float(checkpoint.meta["evaluation"]["mean_return"])
-
-
-def holds_confirmed(checkpoint: Checkpoint) -> bool:
-    """True if its parameters have confirmed the target of the run."""
-    return "params_updates" in checkpoint.meta
 
 
 def updates_of_params(checkpoint: Checkpoint) -> int:
@@ -434,15 +409,3 @@ def opened(path: Path) -> Checkpoint:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"expected finite numbers, got {name}")
-
-
-def restore(checkpoint: Checkpoint, abstract: Mapping[str, Tree]) -> dict[str, Any]:
-    """The saved trees in the structure of `abstract`; see `stored_arrays.read_tree`."""
-    return stored_arrays.read_tree(checkpoint.path, abstract)
-
-
-def restore_extra(
-    checkpoint: Checkpoint, *, prefix: str = "", rows: slice | None = None
-) -> dict[str, np.ndarray]:
-    """The arrays that were saved as `extra`; see `stored_arrays.read_large`."""
-    return stored_arrays.read_large(checkpoint.path / "extra", prefix=prefix, rows=rows)

@@ -6,7 +6,6 @@ other code needs `allow`.
 """
 
 import dataclasses
-import difflib
 import fnmatch
 import importlib.util
 import json
@@ -21,9 +20,8 @@ from typing import Any
 import seedrl
 from seedrl import run_files
 from seedrl.config import Config
-from seedrl.errors import ConfigError, in_one_line, own_place
+from seedrl.errors import ConfigError, in_one_line, missing_extra, own_place
 from seedrl.fields import check_types
-from seedrl.programs import extras
 
 # Fields of earlier versions, and their names of today.
 RENAMED = {
@@ -59,10 +57,7 @@ def load(name_or_path: str | Path) -> Config:
     """
     path = _resolve(str(name_or_path))
     if path.suffix == ".json":
-        try:
-            return from_json(run_files.read_regular(path, most_bytes=_MOST_BYTES).decode())
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{path}: {error}") from error
+        return _read_saved(path)
     if path.parent != bundled_folder():
         import_from(path.parent)
     function = getattr(_module_of(path), "config", None)
@@ -101,20 +96,12 @@ def _resolve(name_or_path: str) -> Path:
             raise ConfigError(f"expected a config file, but there is no {name_or_path}")
         return path
     names = bundled_names()
-    if name_or_path in names:
-        return bundled_folder() / f"{name_or_path}.py"
-    saved = Path(name_or_path) / run_files.CONFIG
-    if len(name_or_path) < 255 and saved.is_file():
+    if name_or_path not in names:
         raise ConfigError(
-            f"expected a config file, got the folder of a run; pass {saved}, with --workdir "
-            f"{name_or_path} to resume it"
+            f"unknown config {name_or_path!r:.200}: expected the path of a .py or .json file (of a "
+            f"run {name_or_path:.200}/{run_files.CONFIG}), or one of {', '.join(names)}"
         )
-    close = difflib.get_close_matches(name_or_path, names, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    raise ConfigError(
-        f"unknown config {name_or_path!r}: {hint}expected the path of a .py or .json file, or "
-        f"one of {', '.join(names)}"
-    )
+    return bundled_folder() / f"{name_or_path}.py"
 
 
 # JSON.
@@ -153,16 +140,17 @@ def of_run(folder: Path) -> Config:
 
     Raises ConfigError if there is none, or it names code that is not allowed (`allow`).
     """
-    path = folder / run_files.CONFIG
+    return _read_saved(folder / run_files.CONFIG)
+
+
+def _read_saved(path: Path) -> Config:
     try:
-        content = run_files.read_regular(path, most_bytes=_MOST_BYTES)
+        return from_json(run_files.read_regular(path, most_bytes=_MOST_BYTES).decode())
     except OSError as error:
-        if (folder / run_files.STATUS).exists() and not path.exists():
-            text = f"the run in {folder} has not begun to train, so nothing is saved yet"
-        else:
-            text = f"expected the folder of a run, got {folder}: {in_one_line(error)}"
+        text = f"expected the config of a run that has begun to train: {in_one_line(error)}"
         raise ConfigError(text) from error
-    return from_json(content.decode(errors="replace"))
+    except ValueError as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def difference(expected: str, got: str) -> list[str]:
@@ -424,7 +412,7 @@ def _with_place(path: Path, error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {error.msg}"
     place = own_place(error) or str(path)
-    if isinstance(error, ImportError) and (missing := extras.describe(error)):
+    if isinstance(error, ImportError) and (missing := missing_extra(error)):
         return f"{place}: {missing}"
     return f"{place}: {_described(error)}"
 

@@ -1,6 +1,10 @@
-"""What users can get wrong: each error has the code that programs end with."""
+"""What users can get wrong: each error has the code that programs end with.
+
+And what explains an error of other code: a place in a user's own file, an extra to be installed.
+"""
 
 import contextlib
+import importlib.util
 import sys
 import traceback
 from collections.abc import Iterator
@@ -88,3 +92,50 @@ def naming_own_code(field: str) -> Iterator[None]:
             raise
         text = " ".join(str(error).split())
         raise ConfigError(f"{field}: {type(error).__name__}: {text:.300} ({place})") from error
+
+
+# The extra that brings the package imported under a name; pyproject.toml lists the extras.
+EXTRA_OF = {
+    **dict.fromkeys(
+        (
+            *("chex", "flatbuffers", "flax", "jax", "matplotlib", "optax", "orbax", "rich"),
+            *("grpc_health", "prometheus_client", "scipy", "tensorboardX"),
+        ),
+        "learner",
+    ),
+    "Box2D": "box2d",
+    "ale_py": "atari",
+    "cryptography": "certificates",
+    **{name: name for name in ("minatar", "minigrid", "mujoco", "popgym", "ray", "wandb")},
+    **dict.fromkeys(("imageio_ffmpeg", "pygame"), "video"),
+    **dict.fromkeys(("starlette", "uvicorn"), "watch"),
+}
+
+
+def missing_extra(error: BaseException) -> str | None:
+    """One line that names the extra to install; None if no extra brings the missing package.
+
+    Follows causes: libraries turn an ImportError into an error of their own.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        name = (getattr(cause, "name", None) or "").partition(".")[0]
+        if isinstance(cause, ImportError) and name in EXTRA_OF:
+            return None if importlib.util.find_spec(name) else _install(name)
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def require_extra(extra: str) -> None:
+    """Raises ConfigError if a package of the extra is not installed; imports nothing."""
+    for name, source in EXTRA_OF.items():
+        if source == extra and importlib.util.find_spec(name) is None:
+            raise ConfigError(_install(name))
+
+
+def _install(name: str) -> str:
+    extra = EXTRA_OF[name]
+    return (
+        f"expected the package {name}, which is not installed; pip install 'seedrl[{extra}]', in a "
+        f"checkout pip install --editable '.[{extra}]'"
+    )

@@ -6,32 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import jax.export
+import jax.numpy as jnp
 import numpy as np
 
-from seedrl import config_io
-from seedrl.programs import extras
-
-try:
-    import jax
-    import jax.numpy as jnp
-except ImportError:
-    extras.require("learner")  # says what to install
-    raise
-
-from seedrl import checkpoints, export
+from seedrl import checkpoints, config_io, stored_arrays
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.errors import ConfigError
-from seedrl.spec_json import saved_spec
-from seedrl.specs import DiscreteSpec, EnvSpec
+from seedrl.specs import BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
+from seedrl.wire.spec import saved_spec
 
 __all__ = ["Policy", "PolicyCarry", "PolicyStep", "load"]
 
-
-def __dir__() -> list[str]:
-    # What a user of an interpreter is shown: not what this module imports.
-    return __all__
+_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")  # on which an exported policy runs
 
 
 class PolicyCarry(NamedTuple):
@@ -146,8 +136,50 @@ class Policy:
         return self._step(observations, carry, rewards, is_first, is_batch=True)
 
     def export(self) -> bytes:
-        """The policy as a file that needs only jax; see `seedrl.export`."""
-        return export.serialize(self._agent, self.params, self.spec, epsilon=self._epsilon)
+        """The policy as a file that needs only jax: docs/exported_policy.md shows its use.
+
+        The file is one `jax.export` function of one environment, with the parameters inside:
+
+            (observation, reward [] float32, carry) -> (action, carry)
+
+        `carry` is a list of arrays; of zeros it begins an episode: StepType.FIRST is 0.
+        """
+        initial, structure = jax.tree.flatten(self._agent.initial_carry(1))
+
+        def act(
+            observation: Tree, reward: Array, carry: Sequence[Array]
+        ) -> tuple[Array, list[Array]]:
+            step_type, key, *leaves = carry
+            before = PolicyCarry(
+                jax.tree.unflatten(structure, leaves),
+                step_type[None],
+                jax.random.wrap_key_data(key),
+            )
+            result = _act(
+                self._agent,
+                self.spec,
+                self._acting,
+                before,
+                jax.tree.map(lambda leaf: leaf[None], observation),
+                reward[None],
+                jnp.zeros(1, bool),
+                jnp.full(1, self._epsilon, jnp.float32),
+            )
+            step_type, key = result.carry.step_type[0], jax.random.key_data(result.carry.key)
+            action: Any = result.action
+            return action[0], [step_type, key, *jax.tree.leaves(result.carry.agent)]
+
+        observation = self.spec.unflatten(
+            [
+                jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
+                for _, leaf in self.spec.leaves()
+            ]
+        )
+        carry = [np.uint8(0), np.zeros(2, np.uint32), *initial]
+        exported: Any = jax.export.export(jax.jit(act), platforms=_PLATFORMS)(
+            observation, np.float32(0), carry
+        )
+        return bytes(exported.serialize())
 
     def _step(
         self,
@@ -170,7 +202,7 @@ class Policy:
             if array.shape != (size,):
                 raise ValueError(f"{name}: expected shape [{size}], got {list(array.shape)}")
         _require_finite("reward", rewards.astype(np.float64))
-        output, key = self._act(
+        action, after, extras = self._act(
             self._acting,
             carry,
             self._rows(observations, (size,) if is_batch else ()),
@@ -178,8 +210,7 @@ class Policy:
             is_first,
             np.full((size,), self._epsilon, np.float32),
         )
-        step_type = np.full((size,), StepType.MID, np.uint8)
-        action, extras = jax.tree.map(np.asarray, (output.action, output.extras))
+        action, extras = jax.tree.map(np.asarray, (action, extras))
         # An observation far beyond those of training may overflow in the network.
         for leaf in jax.tree.leaves((action, extras)):
             if leaf.dtype.kind == "f" and np.isnan(leaf).any():
@@ -187,7 +218,7 @@ class Policy:
                     "expected numbers from the network, got NaN; are the observations "
                     "those of the environment that it was trained on?"
                 )
-        return PolicyStep(action, PolicyCarry(output.carry, step_type, key), extras)
+        return PolicyStep(action, after, extras)
 
     def _rows(self, observation: Tree, head: tuple[int, ...]) -> Tree:
         # `[B, *shape]`, from observations whose shape is `head` and then that of `spec`.
@@ -243,7 +274,7 @@ def load(
     spec = saved_spec(found.meta["env_spec"])
     agent = build_agent(config.agent, spec)
     abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}
-    params = checkpoints.restore(found, abstract)["params"]
+    params = stored_arrays.read_tree(found.path, abstract)["params"]
     updates = checkpoints.updates_of_params(found)
     return Policy(agent, params, spec, step=updates, seed=seed, epsilon=epsilon)
 
@@ -257,19 +288,38 @@ def _act(
     reward: Array,
     is_first: Array,
     exploration: Array,
-) -> tuple[Any, Array]:
+) -> PolicyStep:
     key, next_key = jax.random.split(carry.key)
-    step_type = jnp.where(is_first, jnp.uint8(StepType.FIRST), carry.step_type)
-    reward = jnp.where(step_type == StepType.FIRST, 0.0, reward)
+    is_first = is_first | (carry.step_type == StepType.FIRST)
     before = jax.tree.map(
         lambda new, old: jnp.where(is_first.reshape(-1, *[1] * (old.ndim - 1)), new, old),
         agent.initial_carry(len(is_first)),
         carry.agent,
     )
-    timestep = TimeStep(step_type, reward, jnp.ones_like(reward), observation)
+    timestep = TimeStep(
+        jnp.where(is_first, jnp.uint8(StepType.FIRST), carry.step_type),
+        jnp.where(is_first, 0.0, reward),
+        jnp.ones_like(reward),
+        observation,
+    )
     output = agent.act(params, before, timestep, exploration, key)
-    own_action = jax.vmap(functools.partial(export.own_action, spec))
-    return output._replace(action=own_action(output.action)), next_key
+    action = jax.vmap(functools.partial(_own_action, spec))(output.action)
+    step_type = jnp.full_like(carry.step_type, StepType.MID)
+    return PolicyStep(action, PolicyCarry(output.carry, step_type, next_key), output.extras)
+
+
+def _own_action(spec: EnvSpec, action: Array) -> Array:
+    # What the environment takes, of what the agent emits; see `BoxSpec.rescaler`.
+    box = spec.action
+    if not isinstance(box, BoxSpec):
+        return action
+    exact_low, exact_high = (np.reshape(bound, box.shape) for bound in (box.low, box.high))
+    # Rounding to float32 may lead out of the box: then the next number within it is the bound.
+    low, high = exact_low.astype(np.float32), exact_high.astype(np.float32)
+    low = np.where(low < exact_low, np.nextafter(low, np.float32(np.inf)), low)
+    high = np.where(high > exact_high, np.nextafter(high, np.float32(-np.inf)), high)
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    return jnp.clip(middle + half * jnp.clip(action, -1.0, 1.0), low, high)
 
 
 def _require_finite(name: str, array: np.ndarray) -> None:

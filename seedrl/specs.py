@@ -1,7 +1,7 @@
 """What an environment looks like from outside: its observations and its actions.
 
 A spec crosses the wire, where it may come from anybody, so every bound on it is checked here,
-before anything is allocated. `seedrl.spec_json` is its text.
+before anything is allocated. `seedrl.wire.spec` has its messages.
 """
 
 import math

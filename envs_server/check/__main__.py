@@ -13,8 +13,8 @@ import tyro
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
 from seedrl.programs.outcome import exit_code, leave
-from seedrl.spec_json import encode_spec
 from seedrl.specs import BoxSpec
+from seedrl.wire.spec import encode_spec
 
 if TYPE_CHECKING:
     from envs_server.check.environment import Play

@@ -19,13 +19,13 @@ from learner.learning.learn_step import LearnerState, initial_state
 from learner.serving.core import Serving
 from seedrl import checkpoints, stored_arrays
 from seedrl.agents.check import build_agent
-from seedrl.checkpoints import choose, run_of_best
+from seedrl.checkpoints import best_directory, choose
 from seedrl.config import Config
 from seedrl.config_io import difference, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.buffer import ReplayState
-from seedrl.spec_json import saved_spec
 from seedrl.types import Tree
+from seedrl.wire.spec import saved_spec
 
 Saved = TypeVar("Saved", bound=Any)
 
@@ -45,16 +45,17 @@ def restore_state(
 ) -> LearnerState:
     """The saved learner state. Raises CheckpointError, by config field, if it does not fit."""
     with naming_fields(checkpoint, config, "agent"):
-        return LearnerState(**checkpoints.restore(checkpoint, abstract._asdict()))
+        return LearnerState(**stored_arrays.read_tree(checkpoint.path, abstract._asdict()))
 
 
 def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
     """What another run starts from: newest, or best if it is alone. Raises ConfigError."""
     # `workdir`: the run's folder, or that of its best checkpoint, which is then meant.
     try:
-        run = run_of_best(workdir)
-        which: dict[str, Any] = {"or_best": True} if run is None else {"is_best": True}
-        return choose(run or workdir, **which, parts=checkpoints.PARAMS)
+        run = workdir.absolute().parent.parent
+        is_best = workdir.absolute() == best_directory(run)
+        folder = run if is_best else workdir
+        return choose(folder, is_best=is_best, or_best=True, parts=checkpoints.PARAMS)
     except CheckpointError as error:
         raise ConfigError(f"--init-from: {error}") from error
 
@@ -91,7 +92,7 @@ def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: C
             f"--init-from: the parameters of {checkpoint.path} do not fit the network of this run: "
             f"{'; '.join([*fields, *differences[:_MOST_DIFFERENCES]])}"
         )
-    return checkpoints.restore(checkpoint, {"params": abstract})["params"]
+    return stored_arrays.read_tree(checkpoint.path, {"params": abstract})["params"]
 
 
 @contextlib.contextmanager
@@ -149,7 +150,7 @@ def restore_acting(
 def _restore_extra(
     checkpoint: checkpoints.Checkpoint, part: str, abstract: Saved, rows: slice | None = None
 ) -> Saved:
-    saved = checkpoints.restore_extra(checkpoint, prefix=f"{part}.", rows=rows)
+    saved = stored_arrays.read_large(checkpoint.path / "extra", prefix=f"{part}.", rows=rows)
     for name, leaf in leaves_by_name(abstract).items():
         found = saved.get(f"{part}.{name}")
         if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
@@ -182,4 +183,6 @@ def digests(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
 
 def stored(checkpoint: checkpoints.Checkpoint) -> dict[str, np.ndarray]:
     """All arrays of a checkpoint by name, those of its tree by their path."""
-    return stored_arrays.read_all(checkpoint.path) | checkpoints.restore_extra(checkpoint)
+    return stored_arrays.read_all(checkpoint.path) | stored_arrays.read_large(
+        checkpoint.path / "extra"
+    )

@@ -8,7 +8,7 @@ from typing import Literal
 from learner.checkpoints.folder_lock import lock
 from learner.report.json_lines import replace_file
 from seedrl import config_io, run_files
-from seedrl.checkpoints import Checkpoint, best, latest
+from seedrl.checkpoints import Checkpoint, best_directory, latest
 from seedrl.config import Config
 from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
 
@@ -58,7 +58,7 @@ class RunFolder:
     def best(self) -> Checkpoint | None:
         """The best checkpoint; None also if it is damaged, which is logged as an error."""
         try:
-            return best(self.path)
+            return latest(best_directory(self.path))
         except CheckpointError as error:
             _logger.error("no best checkpoint until the next score: %s", error)
             return None

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs import extras
 from seedrl.programs.command_line import read
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def run(argv: Sequence[str]) -> int:
     options = read(CertificatesOptions, argv, prog=PROG)
     if not 1 <= options.days <= _AUTHORITY_DAYS:
         raise ConfigError(f"--days: expected 1 to {_AUTHORITY_DAYS}, got {options.days}")
-    extras.require("certificates")
+    require_extra("certificates")
     folder = options.folder
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

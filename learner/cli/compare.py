@@ -11,9 +11,8 @@ import tyro
 
 from learner.extras import comparison
 from learner.extras.comparison import Comparison, Group, MeasuredRun, group, measure
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs import extras
 from seedrl.programs.command_line import read
 from seedrl.run_files import find_runs
 
@@ -47,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
     if not options.runs:
         raise ConfigError(f"RUNS: expected folders of runs, got none (see {PROG} --help)")
     if options.html or options.png:
-        extras.require("learner")
+        require_extra("learner")
     found = compare(options.runs, options.against, options.threshold)
     if options.json:
         print(json.dumps(comparison.as_json(found), allow_nan=False))

@@ -18,9 +18,8 @@ from learner.processes import env_servers
 from seedrl import config_io
 from seedrl.config import Config, check
 from seedrl.config_io import of_run, require_factories
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs import extras
 from seedrl.programs.command_line import read
 from seedrl.run_files import LOGS
 
@@ -101,7 +100,7 @@ class EvaluateOptions(PlayOptions):
 
 def run(argv: Sequence[str]) -> int:
     options = read(EvaluateOptions, argv, prog=PROG)
-    extras.require("learner")
+    require_extra("learner")
     config = config_of(options)
     with env_servers.socket_address() as address, _logs(options.workdir) as logs:
         serving = env_servers.on_private_socket(config.serving, address)

@@ -17,9 +17,8 @@ from learner.extras.experiment import Experiment, Outcome, PlannedRun, check_sam
 from learner.processes.stop import stop_on_signals
 from learner.report.output import tolerating_lost_output
 from learner.report.terminal import score
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs import extras
 from seedrl.programs.command_line import read
 
 PROG = "seedrl experiment"
@@ -51,7 +50,7 @@ class ExperimentOptions:
 
 def run(argv: Sequence[str]) -> int:
     options = read(ExperimentOptions, argv, prog=PROG)
-    extras.require("learner")
+    require_extra("learner")
     runs = checked_runs(options.grid)
     folder = options.workdir or Path("runs") / options.grid.stem
     for each in runs:

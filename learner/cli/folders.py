@@ -10,9 +10,8 @@ import tyro
 
 from learner.checkpoints.run_records import RunRecord, read_run
 from learner.cli.arguments import table
-from seedrl.errors import CheckpointError, ConfigError
+from seedrl.errors import CheckpointError, ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs import extras
 from seedrl.programs.command_line import read
 from seedrl.run_files import find_runs
 
@@ -110,7 +109,7 @@ def _cells(record: RunRecord, root: Path) -> tuple[str, ...]:
 
 def checkpoints(argv: Sequence[str]) -> int:
     options = read(CheckpointsOptions, argv, prog="seedrl checkpoints")
-    extras.require("learner")
+    require_extra("learner")
     from seedrl import checkpoints  # imports jax
 
     directory = options.workdir / "checkpoints"
@@ -153,7 +152,7 @@ def export(argv: Sequence[str]) -> int:
     if options.best and options.step is not None:
         raise ConfigError("--step and --best: expected one of them, got both")
     output = options.output or options.workdir / "policy.jax"
-    extras.require("learner")
+    require_extra("learner")
     # Imports jax: only once the command line is known to be good.
     from seedrl import policy
 

@@ -17,8 +17,7 @@ from learner.processes import env_servers
 from learner.report.terminal import resuming
 from seedrl import config_io
 from seedrl.config import Config, check
-from seedrl.errors import ConfigError
-from seedrl.programs import extras
+from seedrl.errors import ConfigError, require_extra
 
 PROG = "seedrl launch"
 # Of a cluster that this machine is not part of.
@@ -63,8 +62,8 @@ class LaunchOptions:
 
 def run(argv: Sequence[str]) -> int:
     options, config, fleet = read(argv)
-    extras.require("ray")
-    extras.require("certificates")
+    require_extra("ray")
+    require_extra("certificates")
     # Before it is imported: nothing that is started here reports to anybody.
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     from learner.extras import ray_launch

@@ -20,9 +20,8 @@ from learner.cli.arguments import require_at_least
 from learner.cli.evaluate import PlayOptions, config_of
 from seedrl import config_io
 from seedrl.config import EnvironmentConfig
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs import extras
 from seedrl.programs.command_line import read
 from seedrl.types import Tree
 
@@ -71,8 +70,8 @@ class RecordOptions(PlayOptions):
 
 def run(argv: Sequence[str]) -> int:
     options = read(RecordOptions, argv, prog=PROG)
-    extras.require("learner")
-    extras.require("video")
+    require_extra("learner")
+    require_extra("video")
     config = config_of(options)
     videos = (options.output or options.workdir / "videos").absolute()
     try:

@@ -9,7 +9,7 @@ import numpy as np
 import tyro
 
 from learner.cli.arguments import require_at_least, require_file
-from seedrl import config_io
+from seedrl import config_io, stored_arrays
 from seedrl.config import Config
 from seedrl.config_io import from_json
 from seedrl.errors import CheckpointError
@@ -55,7 +55,7 @@ def run(argv: Sequence[str]) -> int:
     from seedrl import checkpoints
 
     found = checkpoints.latest(options.workdir / "checkpoints")
-    saved = {} if found is None else checkpoints.restore_extra(found)
+    saved = {} if found is None else stored_arrays.read_large(found.path / "extra")
     if found is None or not saved:
         raise CheckpointError(
             f"expected a checkpoint with its replay in {options.workdir}; train with "

@@ -22,9 +22,8 @@ from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_sign
 from learner.report.output import tolerating_lost_output
 from seedrl import config_io, run_files
 from seedrl.config import Config, ServingConfig, check
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs import extras
 from seedrl.programs.command_line import print_version_if_asked
 from seedrl.programs.outcome import exit_code
 
@@ -110,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
     options, config = parse(TrainOptions, argv, prog=PROG)
-    extras.require("learner")
+    require_extra("learner")
     if argv[0].endswith(".json"):
         config_io.require_factories((config.environment.id, *config.environment.wrappers))
     config, fleet = plan(options, config)
@@ -173,7 +172,7 @@ def _train(
 ) -> ExitCode:
     """Runs the learner in this process, until the run is over."""
     if config.logging.wandb is not None:
-        extras.require("wandb")
+        require_extra("wandb")
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     # Orbax answers a full disk with pages of traceback through absl; we report it in one line.
     logging.getLogger("absl").setLevel(logging.CRITICAL)

@@ -8,9 +8,8 @@ from typing import Annotated
 
 import tyro
 
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs import extras
 from seedrl.programs.command_line import read
 
 PROG = "seedrl watch"
@@ -48,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
             "authenticates what is read there; forward the port with ssh, or set --insecure on a "
             "network that you trust"
         )
-    extras.require("watch")
+    require_extra("watch")
     from learner.extras.watch import application
 
     listening = application.listen(options.bind, options.port)

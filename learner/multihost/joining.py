@@ -29,10 +29,10 @@ from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import describe
-from seedrl.spec_json import encode_spec, saved_spec
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
 from seedrl.wire.credentials import read_token
+from seedrl.wire.spec import encode_spec, saved_spec
 
 # What hosts may have each its own, beside OWN_SERVING.
 _OWN = ("launch", "logging")

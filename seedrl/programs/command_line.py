@@ -1,13 +1,15 @@
 """Command lines made from dataclasses: a mistake is one line with the flag and the value.
 
-Help is printed by tyro. Values are read here: tyro reports a mistake in a box for people, while a
-program's error is one line, and making its parser of a hundred fields takes longer than all else.
+Help is printed by tyro. Values are read by argparse: tyro reports a mistake in a box for people,
+while a program's error is one line, and making its parser of a hundred fields takes longer than all
+else.
 """
 
+import argparse
 import contextlib
 import dataclasses
 import difflib
-import itertools
+import functools
 import platform
 import sys
 import types
@@ -19,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 
 import tyro
 
-from seedrl.errors import ConfigError, own_place
+from seedrl.errors import ConfigError, naming_own_code
 from seedrl.wire.contract import MAJOR, MINOR
 
 Options = TypeVar("Options")
@@ -87,46 +89,60 @@ def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, An
 
     Raises ConfigError: an unknown flag, a value that does not fit, or one that is missing.
     """
-    values: dict[str, Any] = {}
-    rest: list[str] = []
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if not word.startswith("--"):
-            rest.append(word)
-            continue
-        name = _positive(flag_of(word), known)
-        if name not in known or known[name].is_positional:
-            raise ConfigError(_unknown(word, known))
-        value = _value(word, name, known[name], left)
-        values[name] = (*values.get(name, ()), value) if known[name].appends else value
+    parser = _Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     for name, flag in known.items():
-        is_many = _parts(flag.kind)[1]
-        # A tuple may be empty: the dataclass itself refuses that if it needs one.
-        if flag.is_positional and (rest or (is_many and flag.default is MISSING)):
-            taken = len(rest) if is_many else 1
-            values[name] = _converted(name[2:].upper(), flag.kind, rest[:taken])
-            del rest[:taken]
-        elif flag.default is MISSING and name not in values:
-            raise ConfigError(f"expected {name[2:].upper() if flag.is_positional else name}")
+        _add(parser, name, flag)
+    spelled = [
+        flag_of(word) + "".join(word.partition("=")[1:]) if word.startswith("--") else word
+        for word in words
+    ]
+    given, rest = parser.parse_known_intermixed_args(spelled)
     if rest:
         raise ConfigError(_unknown(rest[0], known))
-    return values
+    return {name: _as_tuples(value) for name, value in vars(given).items()}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> typing.NoReturn:
+        raise ConfigError(message.removeprefix("argument "))
+
+
+def _add(parser: _Parser, name: str, flag: Flag) -> None:
+    if flag.kind is bool:
+        # Its opposite is `--checkpoint.no-replay`.
+        section, dot, last = name.removeprefix("--").rpartition(".")
+        parser.add_argument(name, dest=name, action="store_true")
+        parser.add_argument(f"--{section}{dot}no-{last}", dest=name, action="store_false")
+        return
+    kind, is_many, is_optional = _parts(get_args(flag.kind)[0] if flag.appends else flag.kind)
+    convert = functools.partial(_converted, kind, is_many, is_optional)
+    is_required = flag.default is MISSING
+    options: dict[str, Any] = {"dest": name, "type": convert, "nargs": "*" if is_many else None}
+    if not flag.is_positional:
+        action = "append" if flag.appends else "store"
+        parser.add_argument(name, action=action, required=is_required, **options)
+        return
+    if is_required and is_many:
+        options["default"] = ()  # the dataclass itself refuses none if it needs one
+    elif not is_many and not is_required:
+        options["nargs"] = "?"
+    parser.add_argument(metavar=name[2:].upper(), **options)
+
+
+def _as_tuples(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    return None if value == [None] else tuple(map(_as_tuples, value))
 
 
 @contextlib.contextmanager
 def naming_the_help(prog: str) -> Iterator[None]:
     """Turns a ValueError, and any error of a user's own dataclass, into a full ConfigError."""
     try:
-        yield
+        with naming_own_code("options"):
+            yield
     except ValueError as error:
         raise ConfigError(f"{error} (see {prog} --help)") from None
-    except Exception as error:
-        # Such as an AssertionError of a user's own dataclass.
-        if not (place := own_place(error)):
-            raise
-        text = f"{type(error).__name__}: {error} ({place}; see {prog} --help)"
-        raise ConfigError(text) from error
 
 
 def describe() -> str:
@@ -158,32 +174,6 @@ def _unknown(word: str, known: Collection[str]) -> str:
     return f"unknown option {word}{hint}"
 
 
-def _positive(name: str, known: Mapping[str, Flag]) -> str:
-    # `--checkpoint.replay` for `--checkpoint.no-replay`
-    section, dot, last = name.removeprefix("--").rpartition(".")
-    positive = f"--{section}{dot}{last.removeprefix('no-')}"
-    return positive if positive in known and known[positive].kind is bool else name
-
-
-def _value(word: str, name: str, flag: Flag, left: list[str]) -> Any:
-    # The value may follow as words, which are taken from the front of `left`.
-    _, equals, text = word.partition("=")
-    if flag.kind is bool:
-        if equals or (left and left[0].lower() in ("true", "false")):
-            section, dot, last = name.removeprefix("--").rpartition(".")
-            raise ConfigError(
-                f"{flag_of(word)}: expected no value; a bool is {name} for true, "
-                f"--{section}{dot}no-{last} for false"
-            )
-        return flag_of(word) == name
-    kind = get_args(flag.kind)[0] if flag.appends else flag.kind
-    following = list(itertools.takewhile(lambda each: not each.startswith("--"), left))
-    taken = [text] if equals else following if _parts(kind)[1] else following[:1]
-    if not equals:
-        del left[: len(taken)]
-    return _converted(name, kind, taken)
-
-
 def _parts(hint: Any) -> tuple[Any, bool, bool]:
     # The type of one word, whether there may be any number of them, whether None is possible.
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
@@ -193,21 +183,16 @@ def _parts(hint: Any) -> tuple[Any, bool, bool]:
     return items[0] if is_many else kind, is_many, type(None) in kinds
 
 
-def _converted(name: str, hint: Any, words: Sequence[str]) -> Any:
-    kind, is_many, is_optional = _parts(hint)
-    if is_optional and [word.lower() for word in words] == ["none"]:
+def _converted(kind: Any, is_many: bool, is_optional: bool, word: str) -> Any:
+    if is_optional and word.lower() == "none":
         return None
     with contextlib.suppress(ValueError):
-        values = tuple(_of_kind(kind, word) for word in words)
-        if is_many:
-            return values
-        (value,) = values
-        return value
+        return _of_kind(kind, word)
     expected = " or ".join(map(str, get_args(kind))) if get_origin(kind) is Literal else None
     expected = expected or _NAMES.get(kind) or f"a {kind}, which only the config file can hold"
     several = ", several with spaces between them" * is_many
-    raise ConfigError(
-        f"{name}: expected {expected}{' or None' * is_optional}{several}, got {' '.join(words)!r}"
+    raise argparse.ArgumentTypeError(
+        f"expected {expected}{' or None' * is_optional}{several}, got {word!r}"
     )
 
 

@@ -17,11 +17,12 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from seedrl.spec_json import decode_spec, encode_spec
+from seedrl.errors import CheckpointError
 from seedrl.specs import EnvSpec
 from seedrl.types import TimeStep
 from seedrl.wire.framing import WireError
 from seedrl.wire.payload import ActionLayout, StepLayout, pack_actions, read_header
+from seedrl.wire.spec import encode_spec, saved_spec
 
 _FORMAT = 2
 _LONGEST_HEADER_BYTES = 2**24
@@ -129,11 +130,11 @@ def _decode(line: bytes, path: Path) -> RecordingHeader:
         fields = json.loads(line)
         if fields["seedrl_recording"] != _FORMAT:
             raise ValueError(f"format {fields['seedrl_recording']}")
-        header = RecordingHeader(decode_spec(fields["env_spec"]), fields["streams"])
+        header = RecordingHeader(saved_spec(fields["env_spec"]), fields["streams"])
         # There is one way to write a header: the records begin where it says.
         if not header.streams or header.encode() != line:
             raise ValueError("a header of another form")
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, CheckpointError) as error:
         raise WireError(
             f"expected a recording of format {_FORMAT}, got {path}: {type(error).__name__}: {error}"
         ) from error

@@ -1,7 +1,10 @@
-"""An EnvSpec as the message of proto/seedrl/wire/seedrl.proto, and back."""
+"""An EnvSpec as the message of proto/seedrl/wire/seedrl.proto, as its JSON text, and back."""
 
 from collections.abc import Mapping
 
+from google.protobuf import json_format
+
+from seedrl.errors import CheckpointError, in_one_line
 from seedrl.specs import (
     MOST_LEVELS,
     ActionSpec,
@@ -28,6 +31,23 @@ def spec_of(message: seedrl_pb2.EnvSpec) -> EnvSpec:
     Every bound is checked: a message may come from anybody. Its own length bounds the work here.
     """
     return EnvSpec(_tree("observation", message.observation, 1), _action(message.action))
+
+
+def encode_spec(spec: EnvSpec) -> str:
+    """A text for checkpoints and recordings; equal specs give equal texts."""
+    return json_format.MessageToJson(spec_message(spec), indent=None, sort_keys=True)
+
+
+def saved_spec(text: str) -> EnvSpec:
+    """Inverse of `encode_spec`. Raises CheckpointError: it may be an older seedrl's."""
+    try:
+        return spec_of(json_format.Parse(text, seedrl_pb2.EnvSpec()))
+    # A file may hold anything; protobuf raises an AttributeError for what is no text.
+    except (json_format.ParseError, ValueError, AttributeError, RecursionError) as error:
+        raise CheckpointError(
+            f"expected a readable env_spec; {in_one_line(error):.80}; it may be of another wire "
+            "version (this one is 3.0): start a new workdir, or use the seedrl of that time"
+        ) from error
 
 
 def _message(tree: Tree) -> seedrl_pb2.Observation:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seedrl import checkpoints
+from seedrl import checkpoints, stored_arrays
 from tests.faults.scale import scaled
 
 pytestmark = [pytest.mark.gate, pytest.mark.timeout(3600)]
@@ -67,10 +67,14 @@ def _taken(directory: Path) -> int:
     found = checkpoints.latest(directory)
     assert found is not None
     zeros = np.zeros((64, 64), np.float32)
-    restored = checkpoints.restore(found, {"params": {"kernel": zeros}, "updates": np.int32(0)})
+    restored = stored_arrays.read_tree(
+        found.path, {"params": {"kernel": zeros}, "updates": np.int32(0)}
+    )
     expected = np.random.default_rng(found.step).normal(size=(64, 64)).astype(np.float32)
     np.testing.assert_array_equal(restored["params"]["kernel"], expected)
-    np.testing.assert_array_equal(checkpoints.restore_extra(found)["replay"], np.arange(500))
+    np.testing.assert_array_equal(
+        stored_arrays.read_large(found.path / "extra")["replay"], np.arange(500)
+    )
     assert int(restored["updates"]) == found.step == found.meta["env_steps"]
     return found.step
 

@@ -25,8 +25,8 @@ from seedrl.config import Config, EnvironmentConfig, ServingConfig
 from seedrl.config_io import to_json
 from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.replay.queue import QueueConfig
-from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.wire.spec import encode_spec
 
 pytestmark = [
     pytest.mark.slow,

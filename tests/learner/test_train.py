@@ -22,8 +22,8 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory, best_return
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, UserError
-from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.wire.spec import encode_spec
 from tests import own_process
 from tests.learner.report.event_files import first_steps
 

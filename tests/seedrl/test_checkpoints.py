@@ -21,7 +21,7 @@ import optax
 import orbax.checkpoint as ocp
 import pytest
 
-from seedrl import checkpoints
+from seedrl import checkpoints, stored_arrays
 from seedrl.checkpoints import best_directory, choose
 from seedrl.errors import CheckpointError
 
@@ -57,7 +57,7 @@ def _value(directory: Path) -> int:
     """What `_save` put into the newest checkpoint, checked against its step."""
     found = checkpoints.latest(directory)
     assert found is not None
-    restored = checkpoints.restore(found, {"x": np.zeros(3, int)})["x"]
+    restored = stored_arrays.read_tree(found.path, {"x": np.zeros(3, int)})["x"]
     np.testing.assert_array_equal(restored, np.full(3, found.step))
     return found.step
 
@@ -82,7 +82,7 @@ def test_a_tree_comes_back_with_its_structure_dtypes_and_values(tmp_path: Path) 
     assert path == tmp_path / "000000000012" and path.stat().st_mode & 0o777 == 0o700
     found = checkpoints.latest(tmp_path)
     assert found == checkpoints.Checkpoint(12, path, {"config": "{}", "best": 3.5})
-    restored = checkpoints.restore(found, _abstract(saved))
+    restored = stored_arrays.read_tree(found.path, _abstract(saved))
     assert isinstance(restored["optimizer"][1][0], optax.ScaleByAdamState)
     assert jax.tree.structure(restored) == jax.tree.structure(saved)
     for got, expected in zip(jax.tree.leaves(restored), jax.tree.leaves(saved), strict=True):
@@ -108,7 +108,9 @@ def test_parameters_are_read_without_looking_at_the_rest(tmp_path: Path) -> None
         checkpoints.latest(tmp_path)
     alone = checkpoints.latest(tmp_path, checkpoints.PARAMS)
     assert alone is not None
-    kernel = checkpoints.restore(alone, {"params": _tree()["params"]})["params"]["lstm"]["kernel"]
+    kernel = stored_arrays.read_tree(alone.path, {"params": _tree()["params"]})["params"]["lstm"][
+        "kernel"
+    ]
     np.testing.assert_array_equal(kernel, np.full((4, 8), 3.0))
     (found.path / "params" / "_METADATA").write_text("{}")
     with pytest.raises(CheckpointError) as caught:
@@ -121,7 +123,7 @@ def test_a_tree_that_does_not_fit_is_refused_path_by_path(tmp_path: Path) -> Non
     wider = _tree(width=6)["params"]
     wider["lstm"]["scale"] = np.zeros((2,), np.int32)
     with pytest.raises(CheckpointError) as caught:
-        checkpoints.restore(found, {"params": wider})
+        stored_arrays.read_tree(found.path, {"params": wider})
     for name, expected, got in (
         ("bias", "bfloat16[6]", "bfloat16[8]"),
         ("kernel", "float32[4, 6]", "float32[4, 8]"),
@@ -141,7 +143,7 @@ def test_extra_arrays_come_back_by_name(tmp_path: Path) -> None:
     _save(tmp_path, 1, extra=extra)
     found = checkpoints.latest(tmp_path)
     assert found is not None
-    restored = checkpoints.restore_extra(found)
+    restored = stored_arrays.read_large(found.path / "extra")
     assert list(restored) == list(extra)
     for name, expected in extra.items():
         assert restored[name].dtype == expected.dtype
@@ -361,7 +363,7 @@ def test_arrays_larger_than_what_is_wanted_are_refused_before_they_are_read(
     for change in ({"shape": [10**15]}, {"chunks": [10**15]}):
         described.write_text(json.dumps({**text, **change}))
         with pytest.raises(CheckpointError) as caught:
-            checkpoints.restore(found, {"params": {"w": np.zeros(3, np.float32)}})
+            stored_arrays.read_tree(found.path, {"params": {"w": np.zeros(3, np.float32)}})
         assert str(10**15) in str(caught.value)
 
 
@@ -372,7 +374,7 @@ def test_large_arrays_that_somebody_made_up_are_refused(tmp_path: Path, names: s
     assert found is not None
     (found.path / "extra" / "names.json").write_text(names)
     with pytest.raises(CheckpointError):
-        checkpoints.restore_extra(found)
+        stored_arrays.read_large(found.path / "extra")
 
 
 # Disks that refuse, and deaths
@@ -458,7 +460,9 @@ def test_death_before_any_change_of_files_leaves_a_checkpoint(tmp_path: Path) ->
         found = checkpoints.latest(tmp_path)
         assert found is not None
         assert found.meta["saved"] == found.step
-        np.testing.assert_array_equal(checkpoints.restore_extra(found)["replay"], found.step)
+        np.testing.assert_array_equal(
+            stored_arrays.read_large(found.path / "extra")["replay"], found.step
+        )
         return found.step
 
     newest = 1

@@ -16,9 +16,9 @@ from seedrl.checkpoints import best_directory
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
-from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
+from seedrl.wire.spec import encode_spec
 
 _SPEC = EnvSpec(
     {"position": ArraySpec((2,), "float32"), "wall": ArraySpec((), "bool")}, DiscreteSpec(3)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from learner.checkpoints.restoring import digests, stored
-from seedrl import checkpoints
+from seedrl import checkpoints, stored_arrays
 from seedrl.checkpoints import Checkpoint
 from seedrl.exit_codes import ExitCode
 from tests.system.processes import Programs
@@ -95,7 +95,7 @@ def test_one_signal_ends_all_hosts_and_they_save_together(story: Story) -> None:
 def test_a_checkpoint_has_the_shards_of_all_hosts(story: Story) -> None:
     assert story.saved.meta["hosts"] == 2
     indices = story.saved.meta["replay_indices"]
-    arrays = checkpoints.restore_extra(story.saved)
+    arrays = stored_arrays.read_large(story.saved.path / "extra")
     assert [len(index["sampleable"]) > 0 for index in indices] == [True, True]
     assert {len(array) for array in arrays.values()} == {2}
     assert set(digests(stored(story.saved))) >= {"params", "replay"}

@@ -31,8 +31,8 @@ from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.index import PageIndex
-from seedrl.spec_json import encode_spec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.wire.spec import encode_spec
 from tests.learner.checkpoints.snapshots import CONFIG, META, abstract_of, replay, state
 
 

@@ -12,7 +12,7 @@ import pytest
 from learner.checkpoints.saver import Best, Saver
 from learner.learning.loop import Snapshot
 from learner.runtime.watchdog import Watchdog
-from seedrl import checkpoints
+from seedrl import checkpoints, stored_arrays
 from seedrl.errors import CheckpointError
 from tests.learner.checkpoints.snapshots import META, state
 from tests.learner.report.listener import Heard
@@ -112,7 +112,7 @@ def test_only_what_scored_higher_replaces_the_best_checkpoint(tmp_path: Path) ->
         assert saver.failure is None
     found = checkpoints.choose(tmp_path, is_best=True)
     assert (found.step, checkpoints.best_return(found)) == (2, 5.0)
-    restored = checkpoints.restore(found, {"params": {"core": np.zeros(2, np.float32)}})
+    restored = stored_arrays.read_tree(found.path, {"params": {"core": np.zeros(2, np.float32)}})
     assert restored["params"]["core"].tolist() == [5.0, 5.0]
     assert checkpoints.choose(tmp_path).step == 4  # the newest is another
 

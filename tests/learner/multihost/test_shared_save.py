@@ -12,7 +12,7 @@ import pytest
 from learner.multihost import shared_save
 from learner.multihost.peers import Peers
 from learner.multihost.shared_save import SharedSave
-from seedrl import checkpoints
+from seedrl import checkpoints, stored_arrays
 from seedrl.errors import CheckpointError
 from seedrl.exit_codes import ExitCode
 from tests.learner.multihost.linked import at_once, linked
@@ -57,9 +57,9 @@ def test_all_parts_make_one_intact_checkpoint(tmp_path: Path, count: int) -> Non
     assert found.meta["hosts"] == count
     assert found.meta["env_steps"] == 0  # the first host's
     assert found.meta["replay_indices"] == [{"of": index} for index in range(count)]
-    everything = checkpoints.restore_extra(found)["replay.sampling_weight"]
+    everything = stored_arrays.read_large(found.path / "extra")["replay.sampling_weight"]
     np.testing.assert_array_equal(everything[:, 0], np.arange(count))
-    own = checkpoints.restore_extra(found, rows=slice(1, 2))["replay.sampling_weight"]
+    own = stored_arrays.read_large(found.path / "extra", rows=slice(1, 2))["replay.sampling_weight"]
     np.testing.assert_array_equal(own, shard(1)["replay.sampling_weight"])
 
 

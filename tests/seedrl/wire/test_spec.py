@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from seedrl.errors import CheckpointError
-from seedrl.spec_json import decode_spec, encode_spec, saved_spec
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.wire.seedrl_pb2 import Action, Array, Box, Dict, Observation, Tuple
 from seedrl.wire.seedrl_pb2 import EnvSpec as SpecMessage
-from seedrl.wire.spec import spec_message, spec_of
+from seedrl.wire.spec import encode_spec, saved_spec, spec_message, spec_of
 
 _PROTO = Path(__file__).parents[3] / "proto/seedrl/wire/seedrl.proto"
 _SPEED = ArraySpec((), "float32")
@@ -33,7 +32,7 @@ _EXAMPLES = {
 
 @pytest.mark.parametrize(("text", "spec"), _EXAMPLES.items(), ids=["cartpole", "camera"])
 def test_the_examples_of_the_contract_are_read(text: str, spec: EnvSpec) -> None:
-    assert decode_spec(text) == spec
+    assert saved_spec(text) == spec
     assert "".join(text.split()) in "".join(_PROTO.read_text().replace("//", "").split())
 
 
@@ -41,7 +40,7 @@ def test_a_spec_comes_back_from_its_message_and_from_its_text() -> None:
     for spec in (_NESTED, *_EXAMPLES.values()):
         message = SpecMessage.FromString(spec_message(spec).SerializeToString())
         assert spec_of(message) == spec
-        assert decode_spec(encode_spec(spec)) == spec
+        assert saved_spec(encode_spec(spec)) == spec
     turned = EnvSpec(dict(reversed(_NESTED.observation.items())), _NESTED.action)
     assert encode_spec(turned) == encode_spec(_NESTED)
 
@@ -115,8 +114,7 @@ def test_a_message_that_is_no_spec_is_refused_in_one_line_that_names_the_field(c
     ids=range(16),
 )
 def test_a_text_that_is_no_spec_is_refused_in_one_line(text: object) -> None:
-    with pytest.raises(ValueError, match="env spec|observation|action") as caught:
-        decode_spec(text)
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
-    with pytest.raises(CheckpointError, match="env_spec"):
-        saved_spec(text)
+    with pytest.raises(CheckpointError) as caught:
+        saved_spec(text)  # type: ignore[arg-type]
+    line = str(caught.value)
+    assert "env_spec" in line and "\n" not in line and len(line) < 400

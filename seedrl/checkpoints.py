@@ -32,7 +32,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -235,18 +234,12 @@ def _damage(path: Path, parts: Collection[str]) -> str | None:
             continue
         if name not in files:
             return f"{path / name}: expected no such file, because {SUMS} does not list it"
-        size, digest = files[name]
         try:
-            # A FIFO or a link in its place is an OSError, and never waits.
-            with open_regular(path / name) as file:
-                actual_size, actual = os.fstat(file.fileno()).st_size, _sha256(file)
+            entry = _entry(path / name)
         except FileNotFoundError:
-            return f"{path / name}: expected {size} bytes, got no such file"
-        if [actual_size, actual] != [size, digest]:
-            return (
-                f"{path / name}: expected {size} bytes of SHA-256 {digest}, "
-                f"got {actual_size} bytes of {actual}"
-            )
+            entry = None
+        if entry != files[name]:
+            return f"{path / name}: expected bytes and SHA-256 {files[name]}, got {entry}"
     return None
 
 
@@ -263,12 +256,17 @@ def _files(root: Path) -> list[str]:
     return sorted(path.relative_to(root).as_posix() for path in found)
 
 
+def _entry(path: Path) -> list[Any]:
+    # A FIFO or a link in its place is an OSError, and never waits.
+    with open_regular(path) as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return [os.fstat(file.fileno()).st_size, digest]
+
+
 def _entries(root: Path, paths: Iterable[Path]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    found = {}
     for path in paths:
-        with open_regular(path) as file:
-            size = path.stat().st_size
-            found[path.relative_to(root).as_posix()] = [size, _sha256(file)]
+        found[path.relative_to(root).as_posix()] = _entry(path)
         _sync(path)
     return found
 
@@ -276,10 +274,6 @@ def _entries(root: Path, paths: Iterable[Path]) -> dict[str, Any]:
 def _sum_of(content: Mapping[str, Any]) -> str:
     listed = {key: value for key, value in content.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
-
-
-def _sha256(file: BufferedReader) -> str:
-    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sync(path: Path) -> None:
@@ -398,7 +392,7 @@ def opened(path: Path) -> Checkpoint:
     """A checkpoint whose files were verified; they may be anybody's. Raises CheckpointError."""
     file = path / META
     try:
-        content = dict(json.loads(read_regular(file), parse_constant=_refuse_constant))
+        content = dict(json.loads(read_regular(file)))
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(
             f"{file}: expected the records of a checkpoint, got {type(error).__name__}: "

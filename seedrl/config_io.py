@@ -127,8 +127,7 @@ def from_json(text: str) -> Config:
     unknown or a missing field, or a value of another type.
     """
     folders, tree = _document(text)
-    passed_over = [folder for folder in folders if not _is_allowed(Path(folder))]
-    config = _decode("config", tree, passed_over)
+    config = _decode("config", tree, folders)
     if not isinstance(config, Config):
         raise ConfigError(f"expected a saved Config, got a {type(config).__name__}")
     check_types("config.", config)
@@ -219,18 +218,21 @@ def _encode(path: str, value: Any) -> Any:
     )
 
 
-def _decode(path: str, tree: Any, passed_over: Sequence[str]) -> Any:
+def _decode(path: str, tree: Any, folders: Sequence[str]) -> Any:
     if isinstance(tree, list):
-        return _decode_items(path, tree, passed_over)
+        return tuple(_decode(f"{path}.{i}", item, folders) for i, item in enumerate(tree))
     if not isinstance(tree, dict):
         return tree
     fields = dict(tree)
     kind = fields.pop("type", None)
-    if kind in ("list", "dict"):
-        items = _decode_items(path, fields.get("items"), passed_over)
-        return list(items) if kind == "list" else items
-    found = _find_type(path, kind, passed_over)
-    values = _decode_items(path, fields, passed_over)
+    items = fields.get("items") if kind in ("list", "dict") else fields
+    if not isinstance(items, list if kind == "list" else dict):
+        raise ConfigError(f"{path}: expected items, got {items!r:.80}")
+    if isinstance(items, list):
+        return list(_decode(path, items, folders))
+    # Before its fields: what names no class of ours is refused as a whole.
+    found = dict if kind == "dict" else _find_type(path, kind, folders)
+    values = {name: _decode(f"{path}.{name}", item, folders) for name, item in items.items()}
     try:
         return found(**values)
     # A class may be a user's own, and raise anything.
@@ -238,21 +240,13 @@ def _decode(path: str, tree: Any, passed_over: Sequence[str]) -> Any:
         raise ConfigError(f"{path}: {_described(error)}") from error
 
 
-def _decode_items(path: str, items: Any, passed_over: Sequence[str]) -> Any:
-    if isinstance(items, list):
-        return tuple(_decode(f"{path}.{i}", item, passed_over) for i, item in enumerate(items))
-    if isinstance(items, dict):
-        return {k: _decode(f"{path}.{k}", item, passed_over) for k, item in items.items()}
-    raise ConfigError(f"{path}: expected items, got {items!r:.80}")
-
-
-def _find_type(path: str, name: Any, passed_over: Sequence[str]) -> Any:
+def _find_type(path: str, name: Any, folders: Sequence[str]) -> Any:
     # Importing runs code: only trusted modules are imported.
     if not isinstance(name, str):
         raise ConfigError(f'{path}: expected a class under "type", got {name!r:.80}')
     module_name, _, qualname = name.rpartition(":")
     try:
-        found: Any = _trusted_module(module_name, name, passed_over)
+        found: Any = _trusted_module(module_name, name, folders)
     except (ImportError, ValueError) as error:
         raise ConfigError(f"{path}: cannot import its class {name}: {error}") from error
     for part in qualname.split("."):
@@ -346,9 +340,9 @@ def path_for_children() -> str:
     return os.pathsep.join(dict.fromkeys(folders))
 
 
-def _trusted_module(name: str, class_name: str, passed_over: Sequence[str]) -> ModuleType:
+def _trusted_module(name: str, class_name: str, folders: Sequence[str]) -> ModuleType:
     if name.endswith(".py"):
-        if _is_allowed(Path(name).parent):
+        if str(Path(name).parent.resolve()) in _folders:
             return _module_of(Path(name))
         hint = str(Path(name).parent)
     elif name in sys.modules:
@@ -361,15 +355,11 @@ def _trusted_module(name: str, class_name: str, passed_over: Sequence[str]) -> M
         is_ours = name.startswith("seedrl.") and not name.endswith("__main__")
         if is_ours or _is_named(class_name):
             return importlib.import_module(name)
-        hint = next((each for each in passed_over if _lies_in(name, [each])), class_name)
+        hint = next((each for each in folders if _lies_directly_in(name, Path(each))), class_name)
     raise ConfigError(
         f"{name} is code of neither seedrl nor an allowed folder; if you trust it, add --allow "
         f"{hint}"
     )
-
-
-def _is_allowed(folder: Path) -> bool:
-    return str(folder.resolve()) in _folders
 
 
 def _is_named(name: str) -> bool:

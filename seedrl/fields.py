@@ -13,32 +13,27 @@ from seedrl.errors import ConfigError
 Value = TypeVar("Value", bound=Any)
 
 
-def check_fields(
-    path: str,
-    value: Any,
-    *,
-    positive: str = "",
-    at_least_0: str = "",
-    at_least_1: str = "",
-    fractions: str = "",
-    below_1: str = "",
-) -> None:
+# Ranges of numbers. NaN fails every comparison.
+_RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
+    "positive": ("a finite number above 0", lambda number: 0 < number < math.inf),
+    "at_least_0": ("at least 0", lambda number: number >= 0),
+    "at_least_1": ("at least 1", lambda number: number >= 1),
+    "fractions": ("0 to 1", lambda number: 0 <= number <= 1),
+    "below_1": ("at least 0 and less than 1", lambda number: 0 <= number < 1),
+}
+
+
+def check_fields(path: str, value: Any, **ranges: str) -> None:
     """Raises ConfigError for the first field of a wrong type, or out of its range.
 
-    Each range has the names of its fields, with spaces between them. `path` is the place of
-    `value`, a dataclass, with a dot at its end.
+    `ranges`: `positive`, `at_least_0`, `at_least_1`, `fractions` or `below_1`, each with the names
+    of its fields and spaces between them. `path` is the place of `value`, a dataclass, with a dot
+    at its end.
     """
     check_types(path, value)  # before anything is compared
-    limits: tuple[tuple[str, str, Callable[[float], bool]], ...] = (
-        (positive, "a finite number above 0", lambda number: 0 < number < math.inf),
-        (at_least_0, "at least 0", lambda number: number >= 0),
-        (at_least_1, "at least 1", lambda number: number >= 1),
-        (fractions, "0 to 1", lambda number: 0 <= number <= 1),
-        (below_1, "at least 0 and less than 1", lambda number: 0 <= number < 1),
-    )
-    for names, expected, is_allowed in limits:
+    for kind, names in ranges.items():
+        expected, is_allowed = _RANGES[kind]
         for name in names.split():
-            # NaN fails every comparison.
             if not is_allowed(number := getattr(value, name)):
                 raise ConfigError(f"{path}{name}: expected {expected}, got {number}")
 
@@ -110,14 +105,15 @@ def with_fields(value: Value, fields: Mapping[str, Any]) -> Value:
     errors it raises.
     """
     changes: dict[str, Any] = {}
+    below: dict[str, dict[str, Any]] = {}
     for path, new in fields.items():
         name, _, rest = path.partition(".")
-        if not rest:
+        if rest:
+            below.setdefault(name, {})[rest] = new
+        else:
             changes[name] = new
-        elif name not in changes:
-            prefix = f"{name}."
-            below = {p[len(prefix) :]: v for p, v in fields.items() if p.startswith(prefix)}
-            changes[name] = with_fields(getattr(value, name), below)
+    for name, inner in below.items():
+        changes.setdefault(name, with_fields(getattr(value, name), inner))
     return dataclasses.replace(value, **changes)
 
 

@@ -25,15 +25,6 @@ FINAL_SCORE = "final_score.json"  # what `seedrl evaluate --save` writes
 _MOST_BYTES = 2**28
 
 
-def keep_private() -> None:
-    """Files that this process and its children make from now on are for their user alone.
-
-    A run's folder shows experience, and its logs the keys of leases. To share a run, its user
-    changes the mode of its folder.
-    """
-    os.umask(0o077)
-
-
 def open_regular(path: Path) -> io.BufferedReader:
     """Opens a file of a run's folder for reading. Raises OSError if it is no regular file.
 

@@ -40,7 +40,7 @@ class ArraySpec:
 
     def __post_init__(self) -> None:
         if not isinstance(self.dtype, str) or self.dtype not in DTYPES:
-            raise ValueError(f"expected dtype {', '.join(DTYPES)}; got {show_value(self.dtype)}")
+            raise ValueError(f"expected dtype {', '.join(DTYPES)}; got {self.dtype!r:.60}")
         _check_shape(self.shape, MOST_ELEMENTS)
 
     @property
@@ -58,7 +58,7 @@ class DiscreteSpec:
     def __post_init__(self) -> None:
         if type(self.num_actions) is not int or not 1 <= self.num_actions <= MOST_ACTIONS:
             raise ValueError(
-                f"expected 1 to {MOST_ACTIONS} discrete actions, got {show_value(self.num_actions)}"
+                f"expected 1 to {MOST_ACTIONS} discrete actions, got {self.num_actions!r:.60}"
             )
 
     @property
@@ -90,16 +90,13 @@ class BoxSpec:
             if not isinstance(bound, tuple) or len(bound) != size:
                 raise ValueError(
                     f"expected {name} as a flat tuple of {size} numbers, one for each element of "
-                    f"shape {list(self.shape)}, got {show_value(bound)}"
+                    f"shape {list(self.shape)}, got {bound!r:.60}"
                 )
         largest = float(np.finfo(np.float32).max)
         for low, high in zip(self.low, self.high, strict=True):
             # Not finite numbers fail every comparison, or this one.
             if not -largest <= low < high <= largest:
-                raise ValueError(
-                    "expected low < high, both finite as float32, got "
-                    f"{show_value(float(low))} and {show_value(float(high))}"
-                )
+                raise ValueError(f"expected low < high, finite as float32, got {low} and {high}")
 
     @property
     def array(self) -> ArraySpec:
@@ -158,13 +155,12 @@ class EnvSpec:
         """One line per field in which `other` differs from this spec; empty if they are equal."""
         mine, theirs = dict(self.leaves()), dict(other.leaves())
         lines = [
-            f"{show_path(path)}: expected {_show(mine.get(path))}, got {_show(theirs.get(path))}"
+            f"{shown(path)}: expected {_show(mine.get(path))}, got {_show(theirs.get(path))}"
             for path in [*mine, *(path for path in theirs if path not in mine)]
             if mine.get(path) != theirs.get(path)
         ]
         if self.action != other.action:
-            expected, got = show_value(self.action), show_value(other.action)
-            lines.append(f"action: expected {expected}, got {got}")
+            lines.append(f"action: expected {self.action!r:.60}, got {other.action!r:.60}")
         if len(lines) > _MOST_LINES:
             lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
         return lines
@@ -177,7 +173,7 @@ def _check_shape(shape: Any, most_elements: int) -> None:
     if not is_shape or math.prod(shape) > most_elements:
         raise ValueError(
             f"expected a shape of at most {MOST_DIMENSIONS} sizes, each at least 1, and at most "
-            f"{most_elements} elements, got {show_value(shape)}"
+            f"{most_elements} elements, got {shape!r:.60}"
         )
 
 
@@ -185,17 +181,11 @@ def _show(spec: ArraySpec | None) -> str:
     return "nothing" if spec is None else f"{spec.dtype}{list(spec.shape)}"
 
 
-def show_value(value: object) -> str:
-    """A value in a message: as Python writes it, cut where it gets long."""
-    text = repr(value)
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
-
-
-def show_path(path: str) -> str:
+def shown(text: str) -> str:
     """A path in a message: one line of printable characters, cut where it gets long."""
-    # A key may hold anything.
-    shown = path if path.isprintable() else ascii(path)[1:-1]
-    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
+    # A key of a spec may hold anything.
+    printable = text if text.isprintable() else ascii(text)[1:-1]
+    return printable if len(printable) <= _LONGEST_SHOWN else f"{printable[:_LONGEST_SHOWN]}..."
 
 
 def _walk(path: str, tree: Tree, level: int = 1) -> Iterator[tuple[str, ArraySpec]]:
@@ -203,7 +193,7 @@ def _walk(path: str, tree: Tree, level: int = 1) -> Iterator[tuple[str, ArraySpe
         yield path, tree
         return
     if level >= MOST_LEVELS:
-        raise ValueError(f"{show_path(path)}: expected at most {MOST_LEVELS} levels of nesting")
+        raise ValueError(f"{shown(path)}: expected at most {MOST_LEVELS} levels of nesting")
     if isinstance(tree, Mapping):
         for key in sorted(tree):
             yield from _walk(f"{path}.{key}", tree[key], level + 1)

@@ -90,7 +90,7 @@ ENV_SERVER = "env server --learner h:1 --num-envs 2 "
 USAGE: dict[str, str] = {
     "seedrl trian": "train?",
     "seedrl train": "CONFIG",
-    "seedrl train catch": "catch_r2d2?",
+    "seedrl train catch": "catch_r2d2,",
     "seedrl train nosuch.py": "nosuch.py",
     "seedrl train untrained": "untrained/config.json",
     "seedrl train folder.py": "folder.py",

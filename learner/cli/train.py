@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import gc
 import logging
+import os
 import secrets
 import shlex
 import shutil
@@ -116,7 +117,8 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
     name = Path(argv[0]).stem
     now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     workdir = options.workdir or Path("runs") / f"{name}__{config.seed}__{now}"
-    run_files.keep_private()
+    # A run's folder shows experience, and its logs the keys of leases: for its user alone.
+    os.umask(0o077)
     check_free(workdir)
     is_new = not workdir.exists()
     if _is_stopped(stop):
@@ -155,7 +157,7 @@ def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
     stop.command = options.user_command or stop.command
     if _is_stopped(stop):
         return ExitCode.KILLED if options.process_count > 1 else ExitCode.OK
-    run_files.keep_private()
+    os.umask(0o077)  # as in `train`
     name = options.name or Path(argv[0]).stem
     with tolerating_lost_output():
         return _train(options, config, stop, workdir=options.workdir, name=name, topology=topology)

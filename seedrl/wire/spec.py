@@ -12,7 +12,7 @@ from seedrl.specs import (
     BoxSpec,
     DiscreteSpec,
     EnvSpec,
-    show_path,
+    shown,
 )
 from seedrl.types import Tree
 from seedrl.wire import seedrl_pb2
@@ -70,14 +70,14 @@ def _action_message(action: ActionSpec) -> seedrl_pb2.Action:
 def _tree(path: str, message: seedrl_pb2.Observation, level: int) -> Tree:
     kind = message.WhichOneof("kind")
     if kind is None:
-        raise ValueError(f"{show_path(path)}: expected array, dict or tuple, got none of them")
+        raise ValueError(f"{shown(path)}: expected array, dict or tuple, got none of them")
     if kind == "array":
         try:
             return ArraySpec(tuple(message.array.shape), message.array.dtype)
         except ValueError as error:
-            raise ValueError(f"{show_path(path)}: {error}") from error
+            raise ValueError(f"{shown(path)}: {error}") from error
     if level >= MOST_LEVELS:
-        raise ValueError(f"{show_path(path)}: expected at most {MOST_LEVELS} levels of nesting")
+        raise ValueError(f"{shown(path)}: expected at most {MOST_LEVELS} levels of nesting")
     if kind == "tuple":
         items = enumerate(message.tuple.items)
         return tuple(_tree(f"{path}.{index}", item, level + 1) for index, item in items)

@@ -335,9 +335,7 @@ def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(
 # Made up by somebody
 
 
-@pytest.mark.parametrize(
-    "meta", ["[" * 200_000, "[1]", "{}", '{"limiter": {"env_steps": NaN}}', '{"best": Infinity}']
-)
+@pytest.mark.parametrize("meta", ["[" * 200_000, "[1]", "{}"])
 def test_meta_data_that_somebody_made_up_are_refused(tmp_path: Path, meta: str) -> None:
     path = _save(tmp_path, 1)
     (path / "meta.json").write_text(meta)

@@ -80,7 +80,7 @@ class Policy:
         self._acting = jax.device_put(agent.actor_params(params))
         self._key = jax.random.key(seed)
         self._episodes = itertools.count()
-        self._act = jax.jit(functools.partial(_act, agent, spec))
+        self._act = jax.jit(self._computed)
 
     def initial_carry(self, num_envs: int = 1) -> PolicyCarry:
         """The carry at an episode's start. Each one draws different random actions, if any.
@@ -150,36 +150,42 @@ class Policy:
             observation: Tree, reward: Array, carry: Sequence[Array]
         ) -> tuple[Array, list[Array]]:
             step_type, key, *leaves = carry
-            before = PolicyCarry(
-                jax.tree.unflatten(structure, leaves),
-                step_type[None],
-                jax.random.wrap_key_data(key),
-            )
-            result = _act(
-                self._agent,
-                self.spec,
-                self._acting,
-                before,
-                jax.tree.map(lambda leaf: leaf[None], observation),
-                reward[None],
-                jnp.zeros(1, bool),
-                jnp.full(1, self._epsilon, jnp.float32),
-            )
+            agent_carry = jax.tree.unflatten(structure, leaves)
+            before = PolicyCarry(agent_carry, step_type[None], jax.random.wrap_key_data(key))
+            rows = jax.tree.map(lambda leaf: leaf[None], observation)
+            result = self._computed(self._acting, before, rows, reward[None], jnp.zeros(1, bool))
             step_type, key = result.carry.step_type[0], jax.random.key_data(result.carry.key)
             action: Any = result.action
             return action[0], [step_type, key, *jax.tree.leaves(result.carry.agent)]
 
-        observation = self.spec.unflatten(
-            [
-                jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
-                for _, leaf in self.spec.leaves()
-            ]
-        )
+        leaves = [leaf for _, leaf in self.spec.leaves()]
+        observation = self.spec.unflatten([np.zeros(leaf.shape, leaf.dtype) for leaf in leaves])
         carry = [np.uint8(0), np.zeros(2, np.uint32), *initial]
-        exported: Any = jax.export.export(jax.jit(act), platforms=_PLATFORMS)(
-            observation, np.float32(0), carry
+        exported: Any = jax.export.export(jax.jit(act), platforms=_PLATFORMS)
+        return bytes(exported(observation, np.float32(0), carry).serialize())
+
+    def _computed(
+        self, params: Tree, carry: PolicyCarry, observation: Tree, reward: Array, is_first: Array
+    ) -> PolicyStep:
+        # Compiled: of B environments, without any check.
+        key, next_key = jax.random.split(carry.key)
+        is_first = is_first | (carry.step_type == StepType.FIRST)
+        before = jax.tree.map(
+            lambda new, old: jnp.where(is_first.reshape(-1, *[1] * (old.ndim - 1)), new, old),
+            self._agent.initial_carry(len(is_first)),
+            carry.agent,
         )
-        return bytes(exported.serialize())
+        timestep = TimeStep(
+            jnp.where(is_first, jnp.uint8(StepType.FIRST), carry.step_type),
+            jnp.where(is_first, 0.0, reward),
+            jnp.ones_like(reward),
+            observation,
+        )
+        exploration = jnp.full(len(is_first), self._epsilon, jnp.float32)
+        output = self._agent.act(params, before, timestep, exploration, key)
+        action = jax.vmap(functools.partial(_own_action, self.spec))(output.action)
+        step_type = jnp.full_like(carry.step_type, StepType.MID)
+        return PolicyStep(action, PolicyCarry(output.carry, step_type, next_key), output.extras)
 
     def _step(
         self,
@@ -202,13 +208,9 @@ class Policy:
             if array.shape != (size,):
                 raise ValueError(f"{name}: expected shape [{size}], got {list(array.shape)}")
         _require_finite("reward", rewards.astype(np.float64))
+        rows = self._rows(observations, (size,) if is_batch else ())
         action, after, extras = self._act(
-            self._acting,
-            carry,
-            self._rows(observations, (size,) if is_batch else ()),
-            rewards.astype(np.float32),
-            is_first,
-            np.full((size,), self._epsilon, np.float32),
+            self._acting, carry, rows, rewards.astype(np.float32), is_first
         )
         action, extras = jax.tree.map(np.asarray, (action, extras))
         # An observation far beyond those of training may overflow in the network.
@@ -277,35 +279,6 @@ def load(
     params = stored_arrays.read_tree(found.path, abstract)["params"]
     updates = checkpoints.updates_of_params(found)
     return Policy(agent, params, spec, step=updates, seed=seed, epsilon=epsilon)
-
-
-def _act(
-    agent: Agent,
-    spec: EnvSpec,
-    params: Tree,
-    carry: PolicyCarry,
-    observation: Tree,
-    reward: Array,
-    is_first: Array,
-    exploration: Array,
-) -> PolicyStep:
-    key, next_key = jax.random.split(carry.key)
-    is_first = is_first | (carry.step_type == StepType.FIRST)
-    before = jax.tree.map(
-        lambda new, old: jnp.where(is_first.reshape(-1, *[1] * (old.ndim - 1)), new, old),
-        agent.initial_carry(len(is_first)),
-        carry.agent,
-    )
-    timestep = TimeStep(
-        jnp.where(is_first, jnp.uint8(StepType.FIRST), carry.step_type),
-        jnp.where(is_first, 0.0, reward),
-        jnp.ones_like(reward),
-        observation,
-    )
-    output = agent.act(params, before, timestep, exploration, key)
-    action = jax.vmap(functools.partial(_own_action, spec))(output.action)
-    step_type = jnp.full_like(carry.step_type, StepType.MID)
-    return PolicyStep(action, PolicyCarry(output.carry, step_type, next_key), output.extras)
 
 
 def _own_action(spec: EnvSpec, action: Array) -> Array:

@@ -45,10 +45,7 @@ def check_types(path: str, value: Any) -> None:
     with it. `path` is the place of `value`, a dataclass, with a dot at its end; "" for the root.
     """
     _check_declared(path.removesuffix("."), type(value))
-    try:
-        hints = typing.get_type_hints(type(value))
-    except NameError:  # names that only type checkers know, in a user's own class
-        hints = {}
+    hints = hints_of(type(value))
     for each in dataclasses.fields(value):
         item, hint = getattr(value, each.name), hints.get(each.name, Any)
         if not _fits(item, hint):
@@ -56,6 +53,14 @@ def check_types(path: str, value: Any) -> None:
             raise ConfigError(f"{path}{each.name}: expected {name}, got {item!r:.60}")
         if dataclasses.is_dataclass(item) and not isinstance(item, type):
             check_types(f"{path}{each.name}.", item)
+
+
+def hints_of(kind: type) -> dict[str, Any]:
+    """The types of a dataclass's fields; none if a user's own names are there for checkers only."""
+    try:
+        return typing.get_type_hints(kind)
+    except NameError:
+        return {}
 
 
 def _check_declared(path: str, kind: type) -> None:

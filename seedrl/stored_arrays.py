@@ -38,24 +38,20 @@ def write_tree(root: Path, tree: Mapping[str, Tree]) -> None:
 
     Raises OSError, or tensorstore's ValueError or RuntimeError.
     """
-    arrays = {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
-    for item in _ITEMS:
-        # Orbax refuses arrays without elements; the reader's shapes are enough to restore them.
-        filled = {n: array for n, array in arrays.items() if _item_of(n) == item and array.size}
-        if filled:
-            _write_item(root / item, filled)
-
-
-def _write_item(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    if jax.process_count() > 1:
-        # Orbax would wait for the others through a service that these processes do not share.
-        path.mkdir()
-        write_large(path, arrays)
-        return
     import orbax.checkpoint as ocp
 
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
-        checkpointer.save(path.absolute(), args=ocp.args.PyTreeSave(dict(arrays)))
+    arrays = {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
+    for item in _ITEMS:
+        path = root / item
+        # Orbax refuses arrays without elements; the reader's shapes are enough to restore them.
+        filled = {n: array for n, array in arrays.items() if _item_of(n) == item and array.size}
+        if filled and jax.process_count() > 1:
+            # Orbax would wait for the others through a service that these processes do not share.
+            path.mkdir()
+            write_large(path, filled)
+        elif filled:
+            with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+                checkpointer.save(path.absolute(), args=ocp.args.PyTreeSave(filled))
 
 
 def read_tree(root: Path, abstract: Mapping[str, Tree]) -> dict[str, Any]:
@@ -67,8 +63,8 @@ def read_tree(root: Path, abstract: Mapping[str, Tree]) -> dict[str, Any]:
     require_fit(root, abstract)
     wanted = _named(abstract)
     arrays = _read(root, wanted)
-    leaves = [arrays[name] for name in wanted]
-    restored: dict[str, Any] = jax.tree.unflatten(jax.tree.structure(dict(abstract)), leaves)
+    structure = jax.tree.structure(dict(abstract))
+    restored: dict[str, Any] = jax.tree.unflatten(structure, [arrays[name] for name in wanted])
     return restored
 
 
@@ -88,14 +84,10 @@ def require_fit(root: Path, abstract: Mapping[str, Tree]) -> None:
 
 def tree_difference(root: Path, abstract: Mapping[str, Tree]) -> list[str]:
     """One line per path that keeps `read_tree` from reading; empty if nothing does."""
-    wanted = {
-        name: _type_of(leaf) for name, leaf in _named(abstract).items() if math.prod(leaf.shape)
-    }
-    stored = {
-        name: _type_of(leaf)
-        for name, leaf in _stored(root, sorted({_item_of(name) for name in abstract})).items()
-        if name.split("/")[0] in abstract
-    }
+    # Arrays without elements are not on disk.
+    wanted = {name: _type_of(a) for name, a in _named(abstract).items() if math.prod(a.shape)}
+    on_disk = _stored(root, sorted({_item_of(name) for name in abstract}))
+    stored = {name: _type_of(a) for name, a in on_disk.items() if name.split("/")[0] in abstract}
     return [
         f"{name}: expected {wanted.get(name, 'nothing')}, "
         f"checkpoint has {stored.get(name, 'nothing')}"
@@ -235,10 +227,9 @@ def _read(root: Path, wanted: Mapping[str, Any]) -> dict[str, np.ndarray]:
             saved = read_large(path)
             arrays |= {name: saved[name] for name in names}
             continue
+        as_numpy = dict.fromkeys(names, ocp.RestoreArgs(restore_type=np.ndarray))
         arguments = ocp.args.PyTreeRestore(
-            item=dict.fromkeys(names, 0),
-            restore_args={name: ocp.RestoreArgs(restore_type=np.ndarray) for name in names},
-            partial_restore=True,
+            item=dict.fromkeys(names, 0), restore_args=as_numpy, partial_restore=True
         )
         with _reading(path):
             arrays |= _handler().restore(path.absolute(), args=arguments)

@@ -1,7 +1,6 @@
 """Command lines of the form `CONFIG [options] [overrides]`, made from dataclasses."""
 
 import dataclasses
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -11,7 +10,7 @@ import tyro
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.errors import ConfigError
-from seedrl.fields import with_fields
+from seedrl.fields import hints_of, with_fields
 from seedrl.programs.command_line import (
     Flag,
     flag_of,
@@ -92,10 +91,7 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Op
 
 def flags_of_fields(value: Any, path: tuple[str, ...] = ()) -> dict[str, Flag]:
     """The flags of all fields in a tree of dataclasses: `--agent.network.core-size`."""
-    try:
-        hints = typing.get_type_hints(type(value))
-    except NameError:  # names that only type checkers know, in a user's own class
-        hints = {}
+    hints = hints_of(type(value))
     found: dict[str, Flag] = {}
     for field in dataclasses.fields(value):
         item, place = getattr(value, field.name), (*path, field.name)

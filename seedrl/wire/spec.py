@@ -6,7 +6,6 @@ from google.protobuf import json_format
 
 from seedrl.errors import CheckpointError, in_one_line
 from seedrl.specs import (
-    MOST_LEVELS,
     ActionSpec,
     ArraySpec,
     BoxSpec,
@@ -30,7 +29,7 @@ def spec_of(message: seedrl_pb2.EnvSpec) -> EnvSpec:
 
     Every bound is checked: a message may come from anybody. Its own length bounds the work here.
     """
-    return EnvSpec(_tree("observation", message.observation, 1), _action(message.action))
+    return EnvSpec(_tree("observation", message.observation), _action(message.action))
 
 
 def encode_spec(spec: EnvSpec) -> str:
@@ -67,7 +66,7 @@ def _action_message(action: ActionSpec) -> seedrl_pb2.Action:
     return seedrl_pb2.Action(box=box)
 
 
-def _tree(path: str, message: seedrl_pb2.Observation, level: int) -> Tree:
+def _tree(path: str, message: seedrl_pb2.Observation) -> Tree:
     kind = message.WhichOneof("kind")
     if kind is None:
         raise ValueError(f"{shown(path)}: expected array, dict or tuple, got none of them")
@@ -76,13 +75,11 @@ def _tree(path: str, message: seedrl_pb2.Observation, level: int) -> Tree:
             return ArraySpec(tuple(message.array.shape), message.array.dtype)
         except ValueError as error:
             raise ValueError(f"{shown(path)}: {error}") from error
-    if level >= MOST_LEVELS:
-        raise ValueError(f"{shown(path)}: expected at most {MOST_LEVELS} levels of nesting")
     if kind == "tuple":
         items = enumerate(message.tuple.items)
-        return tuple(_tree(f"{path}.{index}", item, level + 1) for index, item in items)
+        return tuple(_tree(f"{path}.{index}", item) for index, item in items)
     fields = message.dict.items.items()
-    return {key: _tree(f"{path}.{key}", item, level + 1) for key, item in fields}
+    return {key: _tree(f"{path}.{key}", item) for key, item in fields}
 
 
 def _action(message: seedrl_pb2.Action) -> ActionSpec:

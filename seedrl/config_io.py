@@ -159,12 +159,11 @@ def difference(expected: str, got: str) -> list[str]:
     Imports no code that they name.
     """
 
-    def flat(text: str) -> dict[str, str]:
-        fields = _leaves("", _document(text)[1])
-        # Shown as they are compared: without the folder of a config file.
-        return {path: re.sub(r"^'.*\.py:", "'*.py:", repr(value)) for path, value in fields}
-
-    left, right = flat(expected), flat(got)
+    # Shown as they are compared: without the folder of a config file.
+    left, right = (
+        {path: re.sub(r"^'.*\.py:", "'*.py:", repr(value)) for path, value in _leaves("", tree)}
+        for _, tree in (_document(expected), _document(got))
+    )
     return [
         f"{path}: expected {left.get(path, 'nothing')}, got {right.get(path, 'nothing')}"
         for path in left | right

@@ -5,7 +5,7 @@ before anything is allocated. `seedrl.wire.spec` has its messages.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -138,7 +138,8 @@ class EnvSpec:
 
     def leaves(self) -> list[tuple[str, ArraySpec]]:
         """The observation's arrays with their paths, e.g. `observation.image`, in wire order."""
-        return list(_walk("observation", self.observation))
+        tree = self.observation
+        return [(path, spec) for path, spec, _ in _walk("observation", tree, tree)]
 
     def unflatten(self, leaves: list[Any]) -> Tree:
         """The observation tree with `leaves`, in wire order, in place of its specs."""
@@ -149,7 +150,7 @@ class EnvSpec:
 
     def flatten(self, observation: Tree) -> list[Any]:
         """The leaves of an observation tree of this spec, in wire order."""
-        return list(_flatten(self.observation, observation))
+        return [leaf for *_, leaf in _walk("observation", self.observation, observation)]
 
     def difference(self, other: "EnvSpec") -> list[str]:
         """One line per field in which `other` differs from this spec; empty if they are equal."""
@@ -188,18 +189,22 @@ def shown(text: str) -> str:
     return printable if len(printable) <= _LONGEST_SHOWN else f"{printable[:_LONGEST_SHOWN]}..."
 
 
-def _walk(path: str, tree: Tree, level: int = 1) -> Iterator[tuple[str, ArraySpec]]:
-    if isinstance(tree, ArraySpec):
-        yield path, tree
+def _walk(
+    path: str, spec: Tree, value: Tree, level: int = 1
+) -> Iterator[tuple[str, ArraySpec, Any]]:
+    # The path of each array, its spec, and what a tree of the same structure has there.
+    if isinstance(spec, ArraySpec):
+        yield path, spec, value
         return
     if level >= MOST_LEVELS:
         raise ValueError(f"{shown(path)}: expected at most {MOST_LEVELS} levels of nesting")
-    if isinstance(tree, Mapping):
-        for key in sorted(tree):
-            yield from _walk(f"{path}.{key}", tree[key], level + 1)
+    items: Iterable[tuple[Any, Tree, Tree]]
+    if isinstance(spec, Mapping):
+        items = ((key, spec[key], value[key]) for key in sorted(spec))
     else:
-        for position, item in enumerate(tree):
-            yield from _walk(f"{path}.{position}", item, level + 1)
+        items = zip(range(len(spec)), spec, value, strict=True)
+    for key, part, item in items:
+        yield from _walk(f"{path}.{key}", part, item, level + 1)
 
 
 def _rebuild(tree: Tree, leaves: Iterator[Any]) -> Tree:
@@ -208,14 +213,3 @@ def _rebuild(tree: Tree, leaves: Iterator[Any]) -> Tree:
     if isinstance(tree, Mapping):
         return {key: _rebuild(tree[key], leaves) for key in sorted(tree)}
     return tuple(_rebuild(item, leaves) for item in tree)
-
-
-def _flatten(spec: Tree, value: Tree) -> Iterator[Any]:
-    if isinstance(spec, ArraySpec):
-        yield value
-    elif isinstance(spec, Mapping):
-        for key in sorted(spec):
-            yield from _flatten(spec[key], value[key])
-    else:
-        for item, part in zip(spec, value, strict=True):
-            yield from _flatten(item, part)

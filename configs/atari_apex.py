@@ -49,6 +49,6 @@ def config() -> Config:
         learning=LearningConfig(
             batch_sequences=512, total_steps=5_700_000_000, keep_freed_memory=True
         ),
-        evaluation=EvaluationConfig(interval_seconds=300.0, episodes=16),
+        evaluation=EvaluationConfig(interval_steps=5_000_000, episodes=16),
         launch=LaunchConfig(env_servers=8),
     )

@@ -44,6 +44,6 @@ def config() -> Config:
         serving=ServingConfig(training_slots=192, evaluation_slots=16),
         replay=QueueConfig(),
         learning=LearningConfig(batch_sequences=_BATCH, total_steps=_STEPS, keep_freed_memory=True),
-        evaluation=EvaluationConfig(interval_seconds=300.0, episodes=16),
+        evaluation=EvaluationConfig(episodes=16),
         launch=LaunchConfig(env_servers=8),
     )

@@ -35,6 +35,6 @@ def config() -> Config:
         learning=LearningConfig(
             batch_sequences=64, total_steps=2_500_000_000, keep_freed_memory=True
         ),
-        evaluation=EvaluationConfig(interval_seconds=300.0, episodes=16),
+        evaluation=EvaluationConfig(interval_steps=5_000_000, episodes=16),
         launch=LaunchConfig(env_servers=16),
     )

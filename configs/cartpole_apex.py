@@ -35,5 +35,5 @@ def config() -> Config:
             ratio=4.0,
         ),
         learning=LearningConfig(batch_sequences=128, total_steps=1_000_000),
-        evaluation=EvaluationConfig(interval_seconds=2.0, target_return=475.0),
+        evaluation=EvaluationConfig(interval_steps=2_000, target_return=475.0),
     )

@@ -27,5 +27,5 @@ def config() -> Config:
         serving=ServingConfig(training_slots=32, evaluation_slots=100),
         replay=QueueConfig(ahead_updates=1),
         learning=LearningConfig(batch_sequences=32, total_steps=2_000_000),
-        evaluation=EvaluationConfig(interval_seconds=0.5, target_return=475.0),
+        evaluation=EvaluationConfig(interval_steps=2_000, target_return=475.0),
     )

@@ -31,5 +31,5 @@ def config() -> Config:
         serving=ServingConfig(training_slots=32, evaluation_slots=100),
         replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560, ratio=4.0),
         learning=LearningConfig(batch_sequences=16, total_steps=1_000_000),
-        evaluation=EvaluationConfig(interval_seconds=2.0, target_return=475.0),
+        evaluation=EvaluationConfig(interval_steps=2_000, target_return=475.0),
     )

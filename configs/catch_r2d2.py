@@ -27,5 +27,5 @@ def config() -> Config:
         serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560, ratio=4.0),
         learning=LearningConfig(batch_sequences=32, total_steps=1_000_000),
-        evaluation=EvaluationConfig(interval_seconds=5.0, target_return=0.99),
+        evaluation=EvaluationConfig(interval_steps=5_000, target_return=0.99),
     )

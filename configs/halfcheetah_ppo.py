@@ -31,5 +31,5 @@ def config() -> Config:
         serving=ServingConfig(training_slots=16, evaluation_slots=10),
         replay=QueueConfig(ahead_updates=1),
         learning=LearningConfig(batch_sequences=16, total_steps=200_000, schedule="synchronous"),
-        evaluation=EvaluationConfig(interval_seconds=15.0, episodes=10),
+        evaluation=EvaluationConfig(episodes=10),
     )

@@ -27,5 +27,5 @@ def config() -> Config:
             ratio=256.0,
         ),
         learning=LearningConfig(batch_sequences=256, total_steps=200_000),
-        evaluation=EvaluationConfig(interval_seconds=60.0, episodes=10),
+        evaluation=EvaluationConfig(episodes=10),
     )

@@ -37,5 +37,5 @@ def config() -> Config:
             ratio=8.0,
         ),
         learning=LearningConfig(batch_sequences=128, total_steps=2_000_000),
-        evaluation=EvaluationConfig(interval_seconds=5.0, target_return=200.0),
+        evaluation=EvaluationConfig(interval_steps=10_000, target_return=200.0),
     )

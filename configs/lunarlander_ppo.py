@@ -32,5 +32,5 @@ def config() -> Config:
         serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=QueueConfig(ahead_updates=1),
         learning=LearningConfig(batch_sequences=32, total_steps=2_000_000),
-        evaluation=EvaluationConfig(interval_seconds=5.0, target_return=200.0),
+        evaluation=EvaluationConfig(interval_steps=10_000, target_return=200.0),
     )

@@ -9,7 +9,7 @@ Seeds 0 to 2 over 100 greedy episodes: Breakout 11.1, 6.1 and 14.6, Space Invade
 """
 
 from seedrl.agents.impala import ImpalaConfig
-from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
+from seedrl.config import Config, EnvironmentConfig, LearningConfig, ServingConfig
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
@@ -33,5 +33,4 @@ def config() -> Config:
         serving=ServingConfig(training_slots=32, evaluation_slots=10),
         replay=QueueConfig(),
         learning=LearningConfig(batch_sequences=8, total_steps=1_000_000),
-        evaluation=EvaluationConfig(interval_seconds=20.0),
     )

@@ -30,5 +30,5 @@ def config() -> Config:
         serving=ServingConfig(training_slots=32, evaluation_slots=100),
         replay=QueueConfig(ahead_updates=1),
         learning=LearningConfig(batch_sequences=32, total_steps=1_000_000, schedule="synchronous"),
-        evaluation=EvaluationConfig(interval_seconds=2.0, target_return=-200.0),
+        evaluation=EvaluationConfig(interval_steps=5_000, target_return=-200.0),
     )

@@ -31,5 +31,5 @@ def config() -> Config:
             ratio=64.0,
         ),
         learning=LearningConfig(batch_sequences=256, total_steps=200_000),
-        evaluation=EvaluationConfig(interval_seconds=2.0, target_return=-200.0),
+        evaluation=EvaluationConfig(interval_steps=2_000, target_return=-200.0),
     )

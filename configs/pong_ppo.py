@@ -41,5 +41,5 @@ def config() -> Config:
         serving=ServingConfig(training_slots=32, evaluation_slots=8),
         replay=QueueConfig(ahead_updates=1),
         learning=LearningConfig(batch_sequences=8, total_steps=8_000_000, keep_freed_memory=True),
-        evaluation=EvaluationConfig(interval_seconds=180.0, episodes=16, target_return=18.0),
+        evaluation=EvaluationConfig(interval_steps=100_000, episodes=16, target_return=18.0),
     )

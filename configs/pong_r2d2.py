@@ -29,5 +29,5 @@ def config() -> Config:
         serving=ServingConfig(training_slots=64, evaluation_slots=8),
         replay=ReplayConfig(capacity_steps=200_000, min_steps=10_240, ratio=2.0),
         learning=LearningConfig(batch_sequences=32, total_steps=10_000_000, keep_freed_memory=True),
-        evaluation=EvaluationConfig(interval_seconds=60.0, episodes=8, target_return=20.0),
+        evaluation=EvaluationConfig(interval_steps=50_000, episodes=8, target_return=20.0),
     )

@@ -31,5 +31,5 @@ def config() -> Config:
         serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=QueueConfig(),
         learning=LearningConfig(batch_sequences=32, total_steps=1_000_000),
-        evaluation=EvaluationConfig(interval_seconds=2.0, episodes=100, target_return=0.99),
+        evaluation=EvaluationConfig(interval_steps=5_000, episodes=100, target_return=0.99),
     )

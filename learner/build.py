@@ -15,7 +15,7 @@ import numpy as np
 
 from learner.acting.act_step import example_page
 from learner.acting.actor import build_actor, over_slots, page_rows
-from learner.acting.evaluator import Evaluator
+from learner.acting.evaluator import Evaluator, evaluation_exploration
 from learner.acting.loop import Acting, Totals
 from learner.checkpoints.restoring import (
     naming_fields,
@@ -56,7 +56,7 @@ from learner.serving.leases import SlotRange, SlotTable, lanes_of, session_seed
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import Checkpoint
-from seedrl.config import Config, page_steps
+from seedrl.config import Config, evaluation_steps, page_steps
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec
@@ -317,15 +317,17 @@ def build(
     if start.checkpoint is not None:
         limiter.restore(start.checkpoint.meta["limiter"])
     published = mapped.publish(jax.tree.map(mapped.local_part, state.params))
+    steps = 0 if start.checkpoint is None else int(start.checkpoint.meta["env_steps"])
     channel = open_channel(
         limiter,
-        [VersionedParams(params, int(state.updates)) for params in published],
+        [VersionedParams(params, int(state.updates), steps) for params in published],
         wake_acting=hub.wake,
         clock=hub.clock,
     )
     acting = _acting(
         config, geometry, agent, spec, page, hub, channel, metrics, acting_key, start.checkpoint
     )
+    channel.count_steps = lambda: acting[0].training_steps
     learning = Learning(
         programs=mapped,
         state=state,
@@ -424,7 +426,7 @@ def _acting(
     totals = Totals(
         config.environment.metrics,
         config.learning.total_steps,
-        earlier_steps=0 if checkpoint is None else int(checkpoint.meta["env_steps"]),
+        earlier_steps=channel.params[0].env_steps,
         num_devices=len(geometry.inference),
     )
     acting = [
@@ -442,7 +444,9 @@ def _acting(
                 rungs=_num_sizes(config),
             ),
             channel=channel,
-            evaluator=Evaluator(config.evaluation, hub.clock()),
+            evaluator=Evaluator(
+                config.evaluation, hub.clock(), interval_steps=evaluation_steps(config)
+            ),
             metrics=metrics,
             totals=totals,
             frames_per_step=config.environment.frames_per_step,
@@ -458,7 +462,8 @@ def _acting(
 def _exploration(config: Config, geometry: Geometry, agent: Agent) -> np.ndarray:
     """How much each slot of this host explores, `[S] float32`: spread over those of all hosts."""
     rungs = np.asarray(agent.exploration(config.serving.training_slots), np.float32)
-    evaluation = np.full(geometry.evaluation_slots, agent.evaluation_exploration, np.float32)
+    measured = evaluation_exploration(agent, config.evaluation.actions, len(rungs))
+    evaluation = np.full(geometry.evaluation_slots, measured, np.float32)
     return np.concatenate([geometry.topology.own(over_slots(rungs)), evaluation])
 
 

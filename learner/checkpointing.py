@@ -53,7 +53,7 @@ class Checkpointer:
             if not self._is_saved():
                 self._save()
         # At once: what is reported as the best score must outlive a learner that is killed.
-        elif acting.best_score is not None and self._saver.wants(acting.best_score.score.mean):
+        elif acting.best_score is not None and self._saver.wants(acting.best_score.mean):
             snapshot = self._snapshot(with_replay=False)
             if snapshot is not None:
                 self._saver.start_best(self._best_of(snapshot))
@@ -118,11 +118,11 @@ class Checkpointer:
         meta = {
             "config": to_json(self._config),
             "env_spec": encode_spec(self._session.system.spec),
-            "env_steps": best.env_steps,
-            "evaluation": {"mean_return": best.score.mean, "episodes": len(best.score.returns)},
+            "env_steps": best.frozen.env_steps,
+            "evaluation": {"mean_return": best.mean, "episodes": len(best.episodes)},
         }
-        params = self._scored(best.score, snapshot.state.params)
-        return Best(best.score.mean, best.score.frozen.version, params, meta)
+        params = self._scored(best, snapshot.state.params)
+        return Best(best.mean, best.frozen.version, params, meta)
 
     def _last_snapshot(self) -> Snapshot:
         """The state at the end; with the confirmed parameters, if there are any.

@@ -2,12 +2,14 @@
 
 import enum
 import sys
+import time
 from collections.abc import Callable
 
 from learner.acting.evaluator import Score
 from learner.multihost.agreement import Hosts
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest
-from learner.report.status import ERROR, NOT_FINITE, STOPPED, THREAD_DIED
+from learner.report.events import EventSink
+from learner.report.status import ERROR, NOT_FINITE, STOPPED, THREAD_DIED, EvaluationStatus
 from learner.report.terminal import score
 from learner.runtime.worker import Deaths
 from learner.schedule import Session
@@ -16,6 +18,7 @@ from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, LearningConfig
 from seedrl.config_io import from_json
 from seedrl.errors import UserError
+from seedrl.timing import GRACE_SECONDS
 
 
 class EndOfRun(enum.Enum):
@@ -38,8 +41,14 @@ def end_of_run(
     *,
     skipped_in_a_row: int = 0,
     death: tuple[str, BaseException] | None = None,
+    is_scored: Callable[[], bool] = lambda: True,
 ) -> EndOfRun | None:
-    """Why the run is over; None as long as it is not. `death`: of any other thread."""
+    """Why the run is over; None as long as it is not.
+
+    Args:
+      death: of any other thread.
+      is_scored: called once all steps are taken; False while the last parameters are played.
+    """
     if session.failed.is_set() and isinstance(session.failure, UserError):
         return EndOfRun.MISTAKE
     if session.failed.is_set() or service.failure is not None or death is not None:
@@ -50,9 +59,67 @@ def end_of_run(
         return EndOfRun.NOT_FINITE
     if session.evaluator.confirmed is not None:
         return EndOfRun.CONFIRMED
-    if session.acting.training_steps >= learning.total_steps:
+    if session.acting.training_steps >= learning.total_steps and is_scored():
         return EndOfRun.ALL_STEPS
     return None
+
+
+class LastRound:
+    """The evaluation of the last parameters, once all steps are taken. Used by the main thread.
+
+    Training rests meanwhile: acting answers evaluation slots alone, and learning has settled. A
+    round that is under way is finished first; one that reaches the target is confirmed.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        seconds: float,
+        listener: EventSink,
+        newest: EvaluationStatus | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """`seconds`: it may take; `newest`: the last round of earlier sessions."""
+        self._session, self._listener, self._clock = session, listener, clock
+        self._seconds, self._newest = seconds, newest
+        self._is_over: bool | None = None  # None until it begins
+        # When it is given up: for taking too long, and for want of environments that evaluate.
+        self._deadline = self._vacant = 0.0
+
+    def is_over(self) -> bool:
+        """True once it has a score, is given up, or there is nothing to play."""
+        now, channel = self._clock(), self._session.system.channel
+        if self._is_over is None:
+            self._is_over = not self._is_wanted()
+            self._deadline, self._vacant = now + self._seconds, now + 2 * GRACE_SECONDS
+            if not self._is_over:
+                channel.is_complete = True
+                text = "all steps are taken: evaluating the last parameters"
+                self._listener.report("evaluation", text)
+        if self._is_over:
+            return True
+        if self._session.has_live_evaluation:
+            self._vacant = now + 2 * GRACE_SECONDS
+        evaluator = self._session.evaluator
+        if channel.last and evaluator.played_version == channel.last[0].version:
+            # Only now: acting sets `played_version` after `is_running`.
+            self._is_over = not evaluator.is_running
+        if not self._is_over and now >= min(self._deadline, self._vacant):
+            reason = "no env server has evaluation slots"
+            if now >= self._deadline:
+                reason = f"not over after {self._seconds:g} s (evaluation.final_seconds)"
+            text = f"the last parameters are not evaluated: {reason}"
+            self._listener.report("evaluation", text, is_problem=True)
+            self._is_over = True
+        return self._is_over
+
+    def _is_wanted(self) -> bool:
+        system, updates = self._session.system, self._session.learning.updates
+        # Several hosts would have to agree on this. What was played already, or never learned, is
+        # not played.
+        is_new = updates > 0 and (self._newest is None or updates != self._newest.updates)
+        has_slots = system.hosts.is_alone and system.geometry.evaluation_slots > 0
+        return is_new and has_slots and self._seconds > 0
 
 
 def raise_death(service: Service, deaths: Deaths) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 
 from learner.acting.act_step import build_act_programs, example_page
 from learner.acting.actor import Actor, BatchShapes
-from learner.acting.evaluator import Round, Score
-from learner.acting.loop import EpisodeTracker
+from learner.acting.evaluator import Round, Score, evaluation_exploration
+from learner.acting.loop import EpisodeTracker, metrics_by_slot
 from learner.runtime.channel import VersionedParams
 from learner.serving.batching import lock_step
 from learner.serving.core import Batch, Serving
@@ -21,21 +21,26 @@ from seedrl import stored_arrays
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import Checkpoint, updates_of_params
-from seedrl.config import Config
+from seedrl.config import MOST_EPISODE_STEPS, Actions, Config
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
 from seedrl.wire.spec import saved_spec
 
 
 class Evaluation(NamedTuple):
-    """Undiscounted returns of a checkpoint's policy.
+    """Undiscounted returns of a checkpoint's policy, lengths in agent steps, and metrics.
 
     Attributes:
       mean, standard_error, minimum, maximum: of the returns.
-      episodes: number of episodes; how many each slot plays is fixed beforehand.
+      episodes: number of episodes, fewer than were asked for if some never ended; how many each
+        slot plays is fixed beforehand.
       updates: version of the parameters.
       step: updates of the checkpoint, which are more if it holds confirmed parameters.
-      returns: of each episode.
+      returns, lengths: of each episode.
+      mean_length: of the lengths.
+      metrics: means of `environment.metrics`, by name.
+      exploration: of all slots; 0 is deterministic.
+      cut: episodes that were cut short after `max_episode_steps`, and count as they were then.
       slots_leased_again: slots whose env server was lost, so that their later environments do not
         follow from the seed.
     """
@@ -48,6 +53,11 @@ class Evaluation(NamedTuple):
     updates: int
     step: int
     returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    mean_length: float
+    metrics: dict[str, float]
+    exploration: float
+    cut: int = 0
     slots_leased_again: int = 0
 
 
@@ -57,7 +67,8 @@ def evaluate(
     *,
     episodes: int,
     seed: int | None = None,
-    is_greedy: bool = False,
+    actions: Actions | None = None,
+    max_episode_steps: int = MOST_EPISODE_STEPS,
     raise_failure: Callable[[], None] = lambda: None,
 ) -> Evaluation:
     """Serves until env servers have played `episodes` of a checkpoint; blocks.
@@ -71,7 +82,10 @@ def evaluate(
       checkpoint: what is played.
       episodes: how many to play, shared out evenly over the slots.
       seed: of environments and random actions; by default the run's.
-      is_greedy: without the exploration that the agent has when it is evaluated.
+      actions: see `EvaluationConfig.actions`; by default the run's.
+      max_episode_steps: an episode that has not ended by itself is cut short here, and its
+        environment plays the next one after it has. One that does not in as many steps more plays
+        no more.
       raise_failure: called often; raises if no env server will come any more.
     """
     most = config.serving.training_slots + config.serving.evaluation_slots
@@ -85,21 +99,19 @@ def evaluate(
     service.start()
     try:
         agent = build_agent(config.agent, spec)
-        exploration = 0.0 if is_greedy else agent.evaluation_exploration
+        exploration = evaluation_exploration(
+            agent, actions or config.evaluation.actions, config.serving.training_slots
+        )
         frozen = _restore(agent, checkpoint)
         actor = _actor(agent, spec, num_slots, exploration=exploration, seed=seed)
-        player = _Player(hub, actor, frozen, service, raise_failure)
+        player = _Player(hub, actor, frozen, service, raise_failure, max_episode_steps)
         score = player.play(episodes)
     except BaseException:
         service.stop(grace_seconds=0.0)
         raise
     leased_again = int(np.count_nonzero(slots.epochs > 1))
     service.finish("the evaluation is over", grace_seconds=1.0)
-    return _statistics(score, checkpoint.step, leased_again)
-
-
-def _statistics(score: Score, step: int, leased_again: int) -> Evaluation:
-    returns = np.asarray(score.returns)
+    returns, lengths = np.asarray(score.returns), tuple(each.length for each in score.episodes)
     return Evaluation(
         mean=float(returns.mean()),
         standard_error=float(returns.std(ddof=min(1, len(returns) - 1)) / np.sqrt(len(returns))),
@@ -107,8 +119,13 @@ def _statistics(score: Score, step: int, leased_again: int) -> Evaluation:
         maximum=float(returns.max()),
         episodes=len(returns),
         updates=score.frozen.version,
-        step=step,
+        step=checkpoint.step,
         returns=score.returns,
+        lengths=lengths,
+        mean_length=score.mean_length,
+        metrics=score.mean_metrics(config.environment.metrics),
+        exploration=exploration,
+        cut=sum(each.is_cut for each in score.episodes),
         slots_leased_again=leased_again,
     )
 
@@ -146,7 +163,9 @@ class _Player:
         frozen: VersionedParams,
         service: Service,
         raise_failure: Callable[[], None],
+        max_episode_steps: int = MOST_EPISODE_STEPS,
     ):
+        self._most_steps = max_episode_steps
         self._hub = hub
         self._raise_failure = raise_failure
         self._service = service
@@ -172,6 +191,8 @@ class _Player:
                 self._act(batch, round_)
                 if round_.score is not None:
                     return round_.score
+                if self._is_stuck(round_):
+                    return round_.score_so_far
 
     def _current_round(self, round_: Round | None, episodes: int) -> Round | None:
         # First: an env server that is back by now has played with other seeds meanwhile.
@@ -187,5 +208,16 @@ class _Player:
         # Of the rows that are not padding.
         step_type, reward = (leaf[: len(batch.slots)] for leaf in timestep[:2])
         ended = self._episodes.observe(batch.slots, step_type, reward)
-        returns = {slot: float(self._episodes.returns[slot]) for slot in ended}
-        round_.observe(batch.slots, batch.streams, step_type, returns)
+        metrics: dict[int, tuple[float, ...]] = {}
+        for item in batch.pending:
+            metrics |= metrics_by_slot(item)
+        episodes = {slot: self._episodes.episode(slot, metrics.get(slot, ())) for slot in ended}
+        is_cut = self._episodes.lengths[batch.slots] == self._most_steps
+        for slot in set(batch.slots[is_cut].tolist()).difference(ended):
+            episodes[slot] = self._episodes.episode(slot)._replace(is_cut=True)
+        round_.observe(batch.slots, batch.streams, step_type, episodes)
+
+    def _is_stuck(self, round_: Round) -> bool:
+        # All that still have episodes to play are in one that was cut short long ago.
+        lengths = self._episodes.lengths[round_.missing_slots]
+        return bool((lengths >= 2 * self._most_steps).all())

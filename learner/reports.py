@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from learner.build import StartFrom
 from learner.checkpoints.run_folder import RunFolder
 from learner.processes.stop import ENV_SERVERS_FAILED
@@ -23,7 +21,6 @@ from learner.report.metrics import Metrics, WeightsAndBiases
 from learner.report.status import (
     ERROR,
     INTERVAL_SECONDS,
-    Confirmation,
     EnvServerStatus,
     EvaluationStatus,
     State,
@@ -34,6 +31,7 @@ from learner.report.terminal import Progress, duration, score
 from learner.runtime.watchdog import exit_deadline
 from learner.schedule import Session
 from learner.serving.hub import Hub
+from learner.serving.leases import Role
 from seedrl.checkpoints import Checkpoint, best_return
 from seedrl.config import Config
 from seedrl.errors import UserError
@@ -46,6 +44,8 @@ _CLOSE_SECONDS = 60.0
 _MOST_NAMES = 3
 # A metric that none of the first episodes has is taken for a typing error.
 _EPISODES_WITHOUT = 20
+# Steps without the end of an episode after which that is reported, and then at each doubling.
+_STEPS_WITHOUT = 5_000
 
 _logger = logging.getLogger(__name__)
 
@@ -80,6 +80,7 @@ class ProgressReporter:
         # Counts of updates as they were when the last finite one was seen.
         self._applied = self._skipped = 0
         self.skipped_in_a_row = 0  # since the last finite one; stays once it ends the run
+        self._unended: dict[Role, int] = {"training": _STEPS_WITHOUT, "evaluation": _STEPS_WITHOUT}
         # Rounds below the target are reported no more often than metrics; `metrics.jsonl` has all.
         self._round_seconds, self._next_round = config.logging.interval_seconds, -math.inf
         # Rounds of evaluation of the run.
@@ -154,10 +155,30 @@ class ProgressReporter:
                 names=list(absent),
             )
 
+    def look_at_episodes(self) -> None:
+        """Reports environments whose episodes do not end: no return is ever known of them."""
+        for role, limit in self._unended.items():
+            steps = self._session.acting.unended_steps(role)
+            if steps < limit:
+                continue
+            self._unended[role] = 2 * steps
+            self._listener.report(
+                "learning",
+                f"no episode has ended in the last {steps:,} steps of any {role} environment. "
+                "hint: if episodes should be shorter, end them in the environment, such as with "
+                "gymnasium's TimeLimit",
+                is_problem=True,
+                role=role,
+                steps=steps,
+            )
+
     def _take(self, played: EvaluationStatus) -> None:
         self._keep(played)
         score_text = f"{score(played.mean_return)} over {played.episodes} episodes"
-        text = f"evaluation: {score_text}, by the parameters of update {played.updates:,}"
+        text = (
+            f"evaluation: {score_text}, by the parameters of update {played.updates:,} "
+            f"at {played.env_steps:,} environment steps"
+        )
         outcome = "below"
         if self._target is not None and played.mean_return >= self._target:
             if played.is_confirmation:
@@ -175,10 +196,7 @@ class ProgressReporter:
         self._listener.report(
             "evaluation",
             text,
-            mean_return=played.mean_return,
-            episodes=played.episodes,
-            updates=played.updates,
-            is_confirmation=played.is_confirmation,
+            **vars(played),
             outcome=outcome,
         )
 
@@ -254,7 +272,8 @@ class StatusWriter:
         status = self.now()
         if self.address and self._ending is None:
             now = time.monotonic()
-            if status.state == "compiling":  # that it takes long is no news
+            # That compiling or the last round takes long is no news.
+            if status.state == "compiling" or status.env_steps >= status.total_steps:
                 self._steps = StandStill(self._events, status.env_steps, now)
             else:
                 self._steps.look(status.env_steps, now, status.waiting_for)
@@ -288,6 +307,8 @@ class StatusWriter:
             waiting_for = waiting_for or "acting waits for learning, as the replay ratio requires"
             if state in ("starting", "compiling"):
                 waiting_for = state
+            elif env_steps >= config.learning.total_steps:
+                waiting_for = "training is complete, and the last parameters are evaluated"
         return Status(
             time_seconds=now,
             state=state,
@@ -307,7 +328,7 @@ class StatusWriter:
             target_return=config.evaluation.target_return,
             last_evaluation=None if progress is None else progress.last,
             best_evaluation=None if progress is None else progress.best,
-            confirmation=self._confirmation(),
+            confirmation=None if session is None else session.evaluator.confirmation,
             waiting_for=waiting_for,
             training_slots=self._env_servers.training,
             evaluation_slots=self._env_servers.evaluation,
@@ -325,19 +346,8 @@ class StatusWriter:
         # The session's main thread may compile before there is a ProgressReporter.
         if session is None or progress is None or session.is_compiling or progress.is_compiling:
             return "compiling"
-        return "evaluating" if session.evaluator.is_confirming else "training"
-
-    def _confirmation(self) -> Confirmation | None:
-        playing = None if self.session is None else self.session.evaluator.confirmation
-        if playing is None:
-            return None
-        returns = playing.returns
-        return Confirmation(
-            ended=len(returns),
-            episodes=playing.episodes,
-            slots=playing.num_slots,
-            mean_return=float(np.mean(returns)) if returns else None,
-        )
+        is_complete = session.acting.training_steps >= self._config.learning.total_steps
+        return "evaluating" if is_complete or session.evaluator.is_confirming else "training"
 
     def _rates(self, env_steps: int, updates: int) -> tuple[float, float]:
         if self.session is None:  # the steps of earlier sessions are no rate

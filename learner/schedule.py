@@ -160,6 +160,8 @@ class Asynchronous:
         elif not _is_over(self._update):
             self._learning.run_without_update()
             limiter.abstain()
+        elif self._system.channel.is_complete:
+            self._learning.settle()
         else:
             self._learning.run_once()
 
@@ -209,6 +211,8 @@ class Synchronous:
         while self._learning.run_once():
             # At once, so that the next round is acted with what was learned.
             self._learning.finish_update()
+        if self._system.channel.is_complete:  # after all that is owed was learned
+            self._learning.settle()
 
 
 class Deterministic:
@@ -255,6 +259,8 @@ class Deterministic:
         while self._learning.run_once():
             # At once, so that the next batch knows whether the update was applied.
             self._learning.finish_update()
+        if self._system.channel.is_complete:  # after all that is owed was learned
+            self._learning.settle()
         if self.snapshots.request_made is not None:
             self.snapshots.answer()
 
@@ -339,6 +345,11 @@ class Session:
     def has_updated(self) -> bool:
         """True once an update has run, applied or skipped."""
         return self.learning.num_applied + self.learning.num_skipped > 0
+
+    @property
+    def has_live_evaluation(self) -> bool:
+        """True if env servers play on evaluation slots."""
+        return bool(self._hub.live_slots("evaluation").size)
 
     def raise_failure(self) -> None:
         """Raises what a thread has died of: a UserError as it is, any other as a defect of ours."""

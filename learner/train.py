@@ -21,7 +21,15 @@ from learner.checkpoints.restoring import initial_checkpoint, require_fit
 from learner.checkpoints.run_folder import Resume, RunFolder
 from learner.checkpoints.run_records import played_rounds
 from learner.checkpoints.saver import Saver, open_saver
-from learner.end_of_run import EndOfRun, SharedEnd, confirmed_earlier, end_of_run, raise_death, why
+from learner.end_of_run import (
+    EndOfRun,
+    LastRound,
+    SharedEnd,
+    confirmed_earlier,
+    end_of_run,
+    raise_death,
+    why,
+)
 from learner.multihost.agreement import Hosts
 from learner.multihost.joining import (
     StoppedError,
@@ -290,6 +298,9 @@ class TrainLoop:
             compiling_since=reports.live.compiling_since,
         )
         reports.live.progress = self.progress
+        self._last_round = LastRound(
+            session, config.evaluation.final_seconds, reports.events, newest=self.progress.last
+        )
         self._next_report = time.monotonic() + config.logging.interval_seconds
         self._residues: list[str] = []  # what has ended the run
         self._hosts = session.system.hosts
@@ -346,6 +357,7 @@ class TrainLoop:
             self._config.learning,
             skipped_in_a_row=self.progress.skipped_in_a_row,
             death=self._deaths.first,
+            is_scored=self._last_round.is_over,
         )
 
     def _is_over(self) -> bool:
@@ -373,6 +385,7 @@ class TrainLoop:
         values = self._reports.metrics.flush(
             env_steps=self.session.acting.training_steps, updates=self.session.learning.updates
         )
+        self.progress.look_at_episodes()
         self._reports.live.metrics = self._reports.live.metrics | values
         self._reports.progress.update(values)
 

@@ -27,6 +27,9 @@ from seedrl.wire.contract import (
 
 Vectorization = Literal["auto", "seeded", "sync", "native", "atari"]
 Schedule = Literal["asynchronous", "synchronous", "deterministic"]
+Actions = Literal["agent", "deterministic", "stochastic"]
+# After which `evaluate` and `record` cut an episode short: an Atari game's 108,000 frames.
+MOST_EPISODE_STEPS = 27_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,17 +160,31 @@ class EvaluationConfig:
     A round freezes the parameters and plays `episodes`, assigned to the evaluation slots in advance
     and evenly: short episodes are not over-represented.
 
+    A score belongs to the training environment step at which its parameters were made. Once all
+    steps are taken, the last parameters are played in a last round, while training rests.
+
     Attributes:
-      interval_seconds: pause between two rounds; the next one waits for new parameters.
+      interval_steps: training environment steps from the parameters of a round to those of the
+        next, which are the first ones beyond a multiple of it, or later if a round takes longer; 0
+        takes a fiftieth of `learning.total_steps`.
+      interval_seconds: least pause after a round, in addition.
       episodes: episodes of a round.
+      actions: `agent`: as the agent wants to be measured (R2D2 and Ape-X with
+        `agent.evaluation_epsilon`, the others the likeliest action); `deterministic`: the likeliest
+        or best action; `stochastic`: as training slots act, with their mean exploration.
+      final_seconds: longest time that the last round, and a confirmation of it, may take; 0 plays
+        none.
       target_return: end the run at this mean return. A round that reaches it nominates its
         parameters, which then play `confirm_episodes` fresh episodes: if they reach it again, the
         run ends, else training continues. None never ends the run by score.
       confirm_episodes: episodes of a confirmation; see target_return.
     """
 
-    interval_seconds: float = 10.0
+    interval_steps: int = 0
+    interval_seconds: float = 0.0
     episodes: int = 20
+    actions: Actions = "agent"
+    final_seconds: float = 600.0
     target_return: float | None = None
     confirm_episodes: int = 100
 
@@ -278,7 +295,10 @@ _RANGES: dict[str, dict[str, str]] = {
         "at_least_0": "num_devices",
         "at_least_1": "batch_sequences publish_every_updates total_steps max_skipped_updates",
     },
-    "evaluation": {"at_least_0": "interval_seconds", "at_least_1": "episodes confirm_episodes"},
+    "evaluation": {
+        "at_least_0": "interval_steps interval_seconds final_seconds",
+        "at_least_1": "episodes confirm_episodes",
+    },
     "checkpoint": {"positive": "interval_seconds"},
     "logging": {"positive": "interval_seconds"},
     "launch": {"at_least_0": "env_servers envs_per_server", "at_least_1": "groups"},
@@ -289,6 +309,11 @@ def page_steps(config: Config) -> int:
     """K, the steps of a page."""
     steps: int = config.replay.steps_of_page(config.agent.window)
     return steps
+
+
+def evaluation_steps(config: Config) -> int:
+    """Training environment steps between the parameters of two rounds, at least."""
+    return config.evaluation.interval_steps or max(1, config.learning.total_steps // 50)
 
 
 def check(config: Config) -> None:

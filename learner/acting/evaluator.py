@@ -1,41 +1,65 @@
 """Evaluation: rounds of episodes played by frozen parameters, shared out over slots beforehand."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from learner.report.status import Confirmation
 from learner.runtime.channel import VersionedParams
-from seedrl.config import EvaluationConfig
+from seedrl.agents.agent import Agent
+from seedrl.config import Actions, EvaluationConfig
 from seedrl.types import StepType
 
 
+class Episode(NamedTuple):
+    """An episode that has ended."""
+
+    episode_return: float  # undiscounted
+    length: int = 0  # in agent steps
+    # Of `environment.metrics`, in order; NaN for one it lacked. Empty if it was cut short.
+    metrics: tuple[float, ...] = ()
+    is_cut: bool = False
+
+
 class Score(NamedTuple):
-    """What a round found: the frozen parameters and their undiscounted returns."""
+    """What a round found: the frozen parameters, kept alive, and their episodes.
+
+    It belongs to `frozen.env_steps`, not to the step at which the round ended.
+    """
 
     frozen: VersionedParams
-    returns: tuple[float, ...]
+    episodes: tuple[Episode, ...]
+
+    @property
+    def returns(self) -> tuple[float, ...]:
+        """Of each episode."""
+        return tuple(each.episode_return for each in self.episodes)
 
     @property
     def mean(self) -> float:
         """Mean return."""
         return float(np.mean(self.returns))
 
+    @property
+    def mean_length(self) -> float:
+        """Mean length of its episodes."""
+        return float(np.mean([each.length for each in self.episodes]))
 
-class BestScore(NamedTuple):
-    """The highest score of a session, the first of equal ones."""
+    def mean_metrics(self, names: Sequence[str]) -> dict[str, float]:
+        """Means of `environment.metrics`, called `names`, over the episodes that have each."""
+        rows = [each.metrics for each in self.episodes if each.metrics]
+        columns = zip(names, np.transpose(rows), strict=False)  # none without rows
+        return {name: float(np.nanmean(x)) for name, x in columns if not np.isnan(x).all()}
 
-    score: Score  # keeps its parameters alive
-    env_steps: int  # training steps when the round ended
 
-
-class Confirmation(NamedTuple):
-    """Progress of a round of confirmation."""
-
-    returns: tuple[float, ...]  # of the episodes that have ended
-    episodes: int  # that are wanted
-    num_slots: int  # that play them
-    num_dropped: int = 0  # episodes of slots that left, which are played again
+def evaluation_exploration(agent: Agent, actions: Actions, training_slots: int) -> float:
+    """What evaluation slots explore with; see `EvaluationConfig.actions`."""
+    if actions == "agent":
+        return agent.evaluation_exploration
+    if actions == "deterministic":
+        return 0.0  # by the contract of `Agent.act`
+    return float(np.mean(agent.exploration(training_slots)))
 
 
 class Round:
@@ -48,14 +72,13 @@ class Round:
 
     def __init__(self, frozen: VersionedParams, slots: np.ndarray, episodes: int):
         self.frozen = frozen
-        self.num_dropped = 0
         self._episodes = episodes
         self._has_left: set[int] = set()
         self._missing: dict[int, int] = {}  # episodes that each slot still has to play
         self._streams: dict[int, int] = {}  # of each slot, as it was last seen
         self._counting: set[int] = set()  # slots whose present episode counts
-        # (slot, return). Rebound where a slot leaves, because the main thread reads it.
-        self._returns: list[tuple[int, float]] = []
+        # By slot. Rebound where a slot leaves, because the main thread reads it.
+        self._played: list[tuple[int, Episode]] = []
         self.slots = slots  # those that are there; not all may be playing
         self._deal()
 
@@ -71,9 +94,7 @@ class Round:
             self._streams.pop(slot, None)
         self._has_left |= left
         self._counting -= left
-        kept = [(slot, value) for slot, value in self._returns if slot not in left]
-        self.num_dropped += len(self._returns) - len(kept)
-        self._returns = kept
+        self._played = [(slot, episode) for slot, episode in self._played if slot not in left]
         self._deal()
 
     def _deal(self) -> None:
@@ -90,7 +111,7 @@ class Round:
         playing = {slot for slot in self._counting if self._missing.get(slot, 0) > 0}
         # What plays comes first: none of it is left without an episode to play.
         slots = sorted(there - self._has_left, key=lambda slot: (slot not in playing, slot))
-        share, rest = divmod(self._episodes - len(self.returns), len(slots))
+        share, rest = divmod(self._episodes - len(self._played), len(slots))
         self._missing = {slot: share + (rank < rest) for rank, slot in enumerate(slots)}
         # An episode that did not count when it began does not do so now.
         self._counting = playing
@@ -100,25 +121,27 @@ class Round:
         slots: np.ndarray,
         streams: np.ndarray,
         step_types: np.ndarray,
-        ended: Mapping[int, float],
+        ended: Mapping[int, Episode],
     ) -> None:
-        """Takes the rows just acted on, and the returns of episodes that ended in them, by slot."""
+        """Takes the rows just acted on, and the episodes that ended in them, by slot."""
         # A slot with another stream than before has left, and returned before `change` could see.
         now = dict(zip(slots.tolist(), streams.tolist(), strict=True))
         cut = {slot for slot, stream in now.items() if self._streams.get(slot, stream) != stream}
         if left := cut & self._missing.keys():
             self._leave(left)
         self._streams |= now
-        for slot, episode_return in ended.items():
+        for slot, episode in ended.items():
             if slot in self._counting and self._missing.get(slot, 0) > 0:
                 self._missing[slot] -= 1
-                self._returns.append((slot, episode_return))
+                self._played.append((slot, episode))
+            # One that was cut short may go on: the next that counts begins with a FIRST row.
+            self._counting.discard(slot)
         self._counting.update(map(int, slots[step_types == StepType.FIRST.value]))
 
     @property
     def returns(self) -> tuple[float, ...]:
         """Of the episodes that count and have ended; for any thread."""
-        return tuple(value for _, value in self._returns)
+        return tuple(episode.episode_return for _, episode in self._played)
 
     @property
     def num_playing(self) -> int:
@@ -126,11 +149,19 @@ class Round:
         return len(self._missing)
 
     @property
+    def missing_slots(self) -> np.ndarray:
+        """Slots that still have episodes to play, `[M] int64`."""
+        return np.array([slot for slot, number in self._missing.items() if number > 0], np.int64)
+
+    @property
     def score(self) -> Score | None:
         """The result, once every slot has played its share."""
-        if len(self._returns) < self._episodes:
-            return None
-        return Score(self.frozen, self.returns)
+        return None if len(self._played) < self._episodes else self.score_so_far
+
+    @property
+    def score_so_far(self) -> Score:
+        """Of the episodes that have ended."""
+        return Score(self.frozen, tuple(episode for _, episode in self._played))
 
 
 class Evaluator:
@@ -140,10 +171,11 @@ class Evaluator:
     parameters must reach it again over `confirm_episodes` fresh episodes.
     """
 
-    def __init__(self, config: EvaluationConfig, now: float):
-        self._config = config
-        self._next_start = now
-        self._played_version = -1
+    def __init__(self, config: EvaluationConfig, now: float, *, interval_steps: int = 1):
+        """`interval_steps`: see `EvaluationConfig`, but never 0."""
+        self._config, self._interval_steps = config, interval_steps
+        self._next_start, self._next_step = now, 0
+        self.played_version = -1  # of the newest round; for any thread
         self._play(None)
         self.is_confirming = False  # the parameters of a nomination are being played again
         self.confirmed: Score | None = None  # over fresh episodes, once it has reached the target
@@ -158,8 +190,12 @@ class Evaluator:
         round_ = self._round
         if not self.is_confirming or round_ is None:
             return None
+        returns = round_.returns
         return Confirmation(
-            round_.returns, self._config.confirm_episodes, round_.num_playing, round_.num_dropped
+            ended=len(returns),
+            episodes=self._config.confirm_episodes,
+            slots=round_.num_playing,
+            mean_return=float(np.mean(returns)) if returns else None,
         )
 
     @property
@@ -168,17 +204,33 @@ class Evaluator:
         assert self._round is not None
         return self._round.frozen
 
-    def poll(self, now: float, latest: VersionedParams, live_slots: np.ndarray) -> None:
-        """Starts a round if one is due; evaluation slots that appeared or left change it."""
+    def poll(
+        self,
+        now: float,
+        latest: VersionedParams,
+        live_slots: np.ndarray,
+        *,
+        is_last: bool = False,
+    ) -> None:
+        """Starts a round if one is due; evaluation slots that appeared or left change it.
+
+        With `is_last`, which says that no update follows `latest`, one is due at once.
+        """
         # Parameters are played once: while learning is compiled, for example, they do not change.
         if self.confirmed is not None:
             return
         if self._round is not None:
             if not np.array_equal(self._round.slots, live_slots):
                 self._round.change(live_slots)
-        elif now >= self._next_start and len(live_slots) and latest.version != self._played_version:
-            self._played_version = latest.version
-            self._play(Round(latest, live_slots, self._episodes))
+        elif len(live_slots) and latest.version != self.played_version:
+            # By steps, so that a curve has the same points on a slow machine and on a fast one.
+            is_due = now >= self._next_start and latest.env_steps >= self._next_step
+            if is_due or is_last:
+                steps = self._interval_steps
+                self._next_step = (latest.env_steps // steps + 1) * steps
+                self._play(Round(latest, live_slots, self._episodes))
+                # Last: the main thread ends the run if these were played and no round is running.
+                self.played_version = latest.version
 
     @property
     def _episodes(self) -> int:
@@ -190,7 +242,7 @@ class Evaluator:
         slots: np.ndarray,
         streams: np.ndarray,
         step_types: np.ndarray,
-        ended: Mapping[int, float],
+        ended: Mapping[int, Episode],
     ) -> tuple[Score, bool] | None:
         """Takes rows of evaluation slots; returns a finished round's score, and if it confirmed."""
         assert self._round is not None

@@ -11,11 +11,12 @@ import numpy as np
 
 from learner.acting.act_step import ActingState
 from learner.acting.actor import Actor
-from learner.acting.evaluator import BestScore, Evaluator, Score
+from learner.acting.evaluator import Episode, Evaluator, Score
 from learner.report.metrics import Metrics
 from learner.report.status import EvaluationStatus
 from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams
 from learner.runtime.worker import ClosedError
+from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.hub import Hub
 from learner.serving.leases import Role
@@ -84,6 +85,16 @@ class EpisodeTracker:
         ended: list[int] = slots[step_type == _LAST].tolist()
         return ended
 
+    def episode(self, slot: int, metrics: tuple[float, ...] = ()) -> Episode:
+        """The episode of a slot as it is by now."""
+        return Episode(float(self.returns[slot]), int(self.lengths[slot]), metrics)
+
+
+def metrics_by_slot(item: Pending) -> dict[int, tuple[float, ...]]:
+    """`environment.metrics` of the episodes that end in a group's step."""
+    ended = item.group.slots[item.timestep.step_type == _LAST].tolist()
+    return {slot: tuple(row.tolist()) for slot, row in zip(ended, item.metrics, strict=False)}
+
 
 class ActingSnapshot(NamedTuple):
     """What acting needs to resume with every stream where it is; numpy leaves."""
@@ -132,8 +143,7 @@ class Acting:
         self._next_poll = 0.0
         self.page_rows = actor.page_rows  # numbers of pages that it may send at once
         self.totals = totals or Totals(hub.environment.metrics)  # of all inference devices
-        self.last_score: Score | None = None
-        self.best_score: BestScore | None = None  # of this session
+        self.best_score: Score | None = None  # of this session, the first of equal ones
         # Of evaluation that have ended; the main thread takes them out.
         self.rounds: collections.deque[EvaluationStatus] = collections.deque()
 
@@ -172,7 +182,7 @@ class Acting:
         roles: list[Role] = ["training"] if is_training_allowed else []
         roles += ["evaluation"] if self.evaluator.is_running else []
         batch = self._hub.next_batch(roles, self._poll_seconds, self._device)
-        if not is_training_allowed:
+        if not is_training_allowed and not is_complete:
             self._waited(self._clock() - now)
         return None if batch is None else (batch, self._act(batch))
 
@@ -184,7 +194,9 @@ class Acting:
         self._hub.rebalance()
         live = self._hub.live_slots("evaluation", self._device)
         if live.size or self.evaluator.is_running:
-            self.evaluator.poll(now, self._params, live)
+            last = self._channel.last
+            latest = last[self._device] if last else self._params
+            self.evaluator.poll(now, latest, live, is_last=bool(last))
         if ended := self._hub.take_ended(self._device):
             self._send(FilledPages((), (), (), ended, ()))
 
@@ -229,7 +241,8 @@ class Acting:
             snapshot.params,
             self._params.params,
         )
-        self._channel.params = [VersionedParams(params, int(snapshot.version))]
+        steps = self._params.env_steps
+        self._channel.params = [VersionedParams(params, int(snapshot.version), steps)]
         first_rows = snapshot.state.pages.steps.version[:, 0]
         self._versions[: len(first_rows)] = first_rows
         self._episodes.returns[:] = snapshot.episode_returns
@@ -239,17 +252,16 @@ class Acting:
         num_rows = len(batch.slots)
         step_type = timestep.step_type[:num_rows]
         ended = self._episodes.observe(batch.slots, step_type, timestep.reward[:num_rows])
-        returns = {slot: float(self._episodes.returns[slot]) for slot in ended}
-        for slot, value in returns.items():
-            self._tally.episodes.append((batch.role, value, int(self._episodes.lengths[slot])))
-        if self._hub.environment.metrics:
-            self._observe_metrics(batch)
+        metrics = self._metrics_of(batch) if self._hub.environment.metrics else {}
+        episodes = {slot: self._episodes.episode(slot, metrics.get(slot, ())) for slot in ended}
+        for episode in episodes.values():
+            self._tally.episodes.append((batch.role, episode.episode_return, episode.length))
         # LAST -> FIRST rows are not environment steps: nothing was done in them.
         steps = int(np.count_nonzero(step_type != _FIRST))
         if batch.role == "evaluation":
             self._tally.counted["evaluation_steps"] += steps
             result = self.evaluator.observe(
-                self._clock(), batch.slots, batch.streams, step_type, returns
+                self._clock(), batch.slots, batch.streams, step_type, episodes
             )
             if result is not None:
                 self._report(*result)
@@ -259,44 +271,51 @@ class Acting:
         self._tally.counted["env_steps"] += steps
         self._tally.counted["frames"] += steps * self._frames_per_step
 
-    def _observe_metrics(self, batch: Batch) -> None:
-        # Of the episodes that end in this batch.
-        measured = self._tally.measured
+    def _metrics_of(self, batch: Batch) -> dict[int, tuple[float, ...]]:
+        # Of the episodes that end in this batch, by slot.
+        found: dict[int, tuple[float, ...]] = {}
         for item in batch.pending:
             self.totals.add(measured_episodes=len(item.metrics))
-            for row in item.metrics:
-                for name, value in zip(self._hub.environment.metrics, row.tolist(), strict=True):
-                    if math.isnan(value):
-                        continue
-                    self.totals.saw_metric(name)
-                    if batch.role == "evaluation":
-                        measured[f"episode/{name}/evaluation"].append(value)
-                    else:
-                        measured[f"episode/{name}"].append(value)
+            found |= metrics_by_slot(item)
+        for row in found.values():
+            for name, value in zip(self._hub.environment.metrics, row, strict=True):
+                if math.isnan(value):
+                    continue
+                self.totals.saw_metric(name)
+                if batch.role == "training":
+                    self._tally.measured[f"episode/{name}"].append(value)
+        return found
 
     def _report(self, score: Score, was_confirming: bool) -> None:
-        self.last_score = score
-        if self.best_score is None or score.mean > self.best_score.score.mean:
-            self.best_score = BestScore(score, self.training_steps)
-        self._metrics.gauge("return/evaluation", score.mean)
-        self.rounds.append(
-            EvaluationStatus(
-                mean_return=score.mean,
-                episodes=len(score.returns),
-                env_steps=self.training_steps,
-                updates=score.frozen.version,
-                is_confirmation=was_confirming,
-            )
-        )
-        self._metrics.record(
-            "evaluation",
+        if self.best_score is None or score.mean > self.best_score.mean:
+            self.best_score = score
+        played = EvaluationStatus(
             mean_return=score.mean,
-            standard_deviation=float(np.std(score.returns)),
-            episodes=len(score.returns),
+            episodes=len(score.episodes),
+            env_steps=score.frozen.env_steps,
+            ended_env_steps=self.training_steps,
             updates=score.frozen.version,
-            env_steps=self.training_steps,
             is_confirmation=was_confirming,
         )
+        self.rounds.append(played)
+        metrics = score.mean_metrics(self._hub.environment.metrics)
+        deviation = float(np.std(score.returns))
+        self._metrics.record(
+            "evaluation",
+            **vars(played),
+            standard_deviation=deviation,
+            mean_length=score.mean_length,
+            metrics=metrics,
+        )
+        # In charts at the same step, which the interval's numbers have behind them.
+        points = {"return/evaluation": score.mean, "length/evaluation": score.mean_length}
+        points |= {f"episode/{name}/evaluation": value for name, value in metrics.items()}
+        self._metrics.point(played.env_steps, points)
+
+    def unended_steps(self, role: Role) -> int:
+        """Steps of the shortest episode under way in live slots of this role; for any thread."""
+        lengths = self._episodes.lengths[self._hub.live_slots(role, self._device)]
+        return int(lengths.min()) if lengths.size else 0
 
     def _take_pages(self, batch: Batch, full: np.ndarray) -> None:
         if not full.size:

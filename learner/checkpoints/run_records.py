@@ -94,7 +94,7 @@ class FinalScore(NamedTuple):
     mean: float
     episodes: int
     updates: int  # of the run when it was played; confirmed parameters may be of fewer
-    greedy: bool  # played without exploration
+    exploration: float  # of all its slots; 0 is greedy
 
 
 def write_final_score(folder: Path, score: FinalScore) -> None:

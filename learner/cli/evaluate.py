@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import tyro
 from learner.cli.arguments import require_at_least
 from learner.processes import env_servers
 from seedrl import config_io
-from seedrl.config import Config, check
+from seedrl.config import MOST_EPISODE_STEPS, Actions, Config, check
 from seedrl.config_io import of_run, require_factories
 from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
@@ -39,8 +40,10 @@ class PlayOptions:
       step: play the checkpoint of that many updates.
       best: play the checkpoint that scored highest in the evaluations of the run.
       seed: of environments and random actions; by default the run's.
-      greedy: take greedy actions only; by default the agent explores as when it is evaluated in
-        training.
+      deterministic: take the likeliest or best actions only.
+      stochastic: act as training slots do, with their mean exploration. By default the actions are
+        those of the run's `evaluation.actions`.
+      max_episode_steps: cut an episode short after so many steps, if it has not ended by itself.
       allow: code that the run may name: folders of Python files, and factories of environments,
         package.module:factory; by default only what is installed, and environments by their id.
     """
@@ -50,11 +53,22 @@ class PlayOptions:
     step: int | None = None
     best: bool = False
     seed: int | None = None
-    greedy: bool = False
+    deterministic: bool = False
+    stochastic: bool = False
+    max_episode_steps: Annotated[int, tyro.conf.arg(metavar="STEPS")] = MOST_EPISODE_STEPS
     allow: tuple[str, ...] = ()
 
+    @property
+    def actions(self) -> Actions | None:
+        """None without either flag."""
+        if self.deterministic or self.stochastic:
+            return "deterministic" if self.deterministic else "stochastic"
+        return None
+
     def __post_init__(self) -> None:
-        require_at_least(self, episodes=1, seed=0)
+        require_at_least(self, episodes=1, seed=0, max_episode_steps=1)
+        if self.deterministic and self.stochastic:
+            raise ConfigError("--deterministic and --stochastic: expected one of them, got both")
         if self.best and self.step is not None:
             raise ConfigError("--step and --best: expected one of them, got both")
 
@@ -114,11 +128,17 @@ def run(argv: Sequence[str]) -> int:
         planned = _just_enough(planned, config, options.episodes)
         evaluation = _play(env_servers.command(planned, config, logs=logs), config, options)
     print(_text(evaluation, as_json=options.json))  # first: a full disk does not lose it
+    if evaluation.cut:
+        print(f"{PROG}: {_cut_text(evaluation, options)}", file=sys.stderr)
     if options.save:
         from learner.checkpoints.run_records import FinalScore, write_final_score  # imports numpy
 
-        played = FinalScore(evaluation.mean, evaluation.episodes, evaluation.step, options.greedy)
-        write_final_score(options.workdir, played)
+        write_final_score(
+            options.workdir,
+            FinalScore(
+                evaluation.mean, evaluation.episodes, evaluation.step, evaluation.exploration
+            ),
+        )
     return ExitCode.OK
 
 
@@ -153,7 +173,8 @@ def _play(words: Sequence[str], config: Config, options: EvaluateOptions) -> "Ev
             checkpoint,
             episodes=options.episodes,
             seed=options.seed,
-            is_greedy=options.greedy,
+            actions=options.actions,
+            max_episode_steps=options.max_episode_steps,
             raise_failure=started.raise_failure,
         )
 
@@ -176,5 +197,14 @@ def _text(evaluation: "Evaluation", *, as_json: bool) -> str:
     return (
         f"return {evaluation.mean:.2f} ± {evaluation.standard_error:.2f} (standard error), "
         f"minimum {evaluation.minimum:g}, maximum {evaluation.maximum:g}, "
-        f"{evaluation.episodes} episodes, after {evaluation.updates} updates{lost}"
+        f"length {evaluation.mean_length:g}, "
+        + "".join(f"{name} {value:g}, " for name, value in evaluation.metrics.items())
+        + f"{evaluation.episodes} episodes, after {evaluation.updates} updates{lost}"
     )
+
+
+def _cut_text(evaluation: "Evaluation", options: EvaluateOptions) -> str:
+    steps, missing = options.max_episode_steps, options.episodes - evaluation.episodes
+    text = f"{evaluation.cut} episodes were cut short after {steps:,} steps (--max-episode-steps)"
+    # An environment that goes on with the one that was cut short cannot start another.
+    return f"{text}; {missing} were not played" if missing > 0 else text

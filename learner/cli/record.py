@@ -5,18 +5,17 @@ program of the learner builds an environment (see the import contracts in pyproj
 """
 
 import contextlib
+import functools
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tyro
 
-from learner.cli.arguments import require_at_least
 from learner.cli.evaluate import PlayOptions, config_of
 from seedrl import config_io
 from seedrl.config import EnvironmentConfig
@@ -51,21 +50,20 @@ class RecordOptions(PlayOptions):
     render_mode rgb_array; of an ALE game, the frames that the agent sees.
 
     Attributes:
-      greedy: as it is by default; see --epsilon.
-      epsilon: the agent's exploration; 0 is greedy.
-      max_episode_steps: end an episode after so many steps, if it has not ended by itself.
+      deterministic: as it is by default.
+      epsilon: the agent's exploration, in place of --deterministic or --stochastic; 0 is greedy.
       output: folder of the videos; by default videos/ in the folder of the run. Videos of earlier
         commands are replaced.
     """
 
     episodes: int = 3
-    epsilon: float = 0.0
-    max_episode_steps: Annotated[int, tyro.conf.arg(metavar="STEPS")] = 10_000
+    epsilon: float | None = None
     output: Path | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_at_least(self, max_episode_steps=1)
+        if self.epsilon is not None and self.actions is not None:
+            raise ConfigError(f"--epsilon: expected it without --{self.actions}, got both")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -82,14 +80,17 @@ def run(argv: Sequence[str]) -> int:
 
     from seedrl.policy import load
 
-    policy = load(
-        options.workdir,
-        seed=seed,
-        step=options.step,
-        best=options.best,
-        epsilon=options.epsilon,
-        allow=options.allow,
+    loaded = functools.partial(
+        load, options.workdir, seed=seed, step=options.step, best=options.best, allow=options.allow
     )
+    policy = loaded(epsilon=options.epsilon or 0.0)
+    if options.stochastic:
+        from learner.acting.evaluator import evaluation_exploration
+        from seedrl.agents.check import build_agent
+
+        agent = build_agent(config.agent, policy.spec)
+        slots = config.serving.training_slots
+        policy = loaded(epsilon=evaluation_exploration(agent, "stochastic", slots))
     from envs_server.errors import EnvironmentFailedError
 
     number = 0

@@ -145,7 +145,8 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
         # First, so that they import and build while this process imports jax.
         stack.enter_context(started)
         code = _train(options, config, stop, workdir=workdir, name=name)
-        started.raise_failure()
+        if stop.by.startswith(ENV_SERVERS_FAILED):  # else the run had ended before they failed
+            started.raise_failure()
         return code
 
 
@@ -195,11 +196,11 @@ def _train(
         stop=stop,
         topology=topology,
     )
-    if summary is None:
-        return ExitCode.OK
-    if topology.is_first:
+    is_missed = summary is not None and summary.has_missed
+    stop.exit_code = code = ExitCode.TARGET_MISSED if is_missed else ExitCode.OK
+    if summary is not None and topology.is_first:
         print_summary(summary)
-    return ExitCode.TARGET_MISSED if summary.has_missed else ExitCode.OK
+    return code
 
 
 def _is_stopped(stop: StopRequest) -> bool:

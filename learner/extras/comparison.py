@@ -54,10 +54,8 @@ _IGNORED_SECTIONS = ("logging.", "checkpoint.")
 class Round(NamedTuple):
     """A round of evaluation."""
 
-    # Training environment steps and time of the run when its parameters were made; when it ended if
-    # that is not known.
-    env_steps: float
-    seconds: float
+    env_steps: float  # training environment steps of the run when its parameters were made
+    seconds: float  # time of the run when its score was known
     mean_return: float
     episodes: int
     is_confirmation: bool  # played because the one before had reached the target
@@ -75,8 +73,16 @@ class MeasuredRun(NamedTuple):
 
     @property
     def curve(self) -> list[Round]:
-        """The rounds that were played because it was time: none was chosen for its score."""
-        return [played for played in self.rounds if not played.is_confirmation] or [*self.rounds]
+        """The rounds that were played because it was time: none was chosen for its score.
+
+        The last point is the final score, if that is of the same parameters.
+        """
+        curve = [played for played in self.rounds if not played.is_confirmation]
+        last = self.rounds[-1]
+        if last.is_confirmation:
+            # Which scores the parameters afresh that the round before has chosen.
+            curve = [each for each in curve if each.env_steps != last.env_steps] + [last]
+        return curve
 
     @property
     def budget(self) -> int:
@@ -124,7 +130,7 @@ def measure(folder: Path) -> MeasuredRun:
     last, kept = rounds[-1], read_final_score(folder)
     origin = f"{'confirmation' if last.is_confirmation else 'last round'} of {last.episodes}"
     if kept is not None:
-        origin = f"{kept.episodes} fresh {'greedy' if kept.greedy else 'exploring'}"
+        origin = f"{kept.episodes} fresh {'exploring' if kept.exploration else 'greedy'}"
     return MeasuredRun(
         record=read_run(folder),
         config=config,
@@ -137,8 +143,8 @@ def measure(folder: Path) -> MeasuredRun:
 
 def _rounds(path: Path) -> tuple[tuple[Round, ...], float]:
     # The rounds that are part of the run, and the seconds that it took.
-    played: list[dict[str, Any]] = []
-    made, total = [(0.0, 0.0, 0.0)], 0.0  # updates, environment steps, seconds of intervals
+    played: list[Round] = []
+    total = 0.0
     for line in (parsed(text) for texts in LineReader(path).rest() for text in texts):
         steps, seconds = _number(line, "env_steps"), _number(line, "elapsed_seconds")
         if steps is None or seconds is None:
@@ -146,31 +152,16 @@ def _rounds(path: Path) -> tuple[tuple[Round, ...], float]:
         total = max(total, seconds)
         if line.get("kind") == "session":
             # What a session did not save, the next one lacks.
-            played = [each for each in played if each["env_steps"] <= steps]
-            made = [each for each in made if each[1] <= steps]
-        elif line.get("kind") == "evaluation" and _number(line, "mean_return") is not None:
-            played.append(line)
-        elif line.get("kind") == "metrics" and (updates := _number(line, "updates")) is not None:
-            made.append((updates, steps, seconds))
-    return tuple(_dated(line, *zip(*made, strict=True)) for line in played), total
-
-
-def _dated(
-    line: dict[str, Any],
-    updates: tuple[float, ...],
-    env_steps: tuple[float, ...],
-    seconds: tuple[float, ...],
-) -> Round:
-    # At the step at which its parameters were made. A round may end long after: its score at that
-    # later step would make the curve wrong.
-    at_step, at_second = float(line["env_steps"]), float(line["elapsed_seconds"])
-    update = _number(line, "updates")
-    if update is not None and update <= updates[-1]:
-        at_step = min(at_step, float(np.interp(update, updates, env_steps)))
-        at_second = min(at_second, float(np.interp(update, updates, seconds)))
-    episodes = int(_number(line, "episodes") or 0)
-    is_confirmation = bool(line.get("is_confirmation"))
-    return Round(at_step, at_second, float(line["mean_return"]), episodes, is_confirmation)
+            played = [each for each in played if each.env_steps <= steps]
+        elif line.get("kind") == "evaluation":
+            mean_return = _number(line, "mean_return")
+            # An old version's line has no step of the parameters, and no `ended_env_steps`.
+            if mean_return is None or _number(line, "ended_env_steps") is None:
+                continue
+            episodes = int(_number(line, "episodes") or 0)
+            is_confirmation = bool(line.get("is_confirmation"))
+            played.append(Round(steps, seconds, mean_return, episodes, is_confirmation))
+    return tuple(played), total
 
 
 def _number(line: dict[str, Any], name: str) -> float | None:
@@ -467,7 +458,7 @@ def png(comparison: Comparison) -> bytes:
         ):
             _draw(axes, comparison, task, of_run, of_round)
         over_steps.set(xlabel="training environment steps", ylabel="mean return", title=task)
-        over_seconds.set(xlabel="seconds since the start of the run")
+        over_seconds.set(xlabel="seconds since the start of the run, when the score was known")
         over_steps.legend(fontsize="small")
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=110)

@@ -191,7 +191,8 @@ class Experiment:
 
     def _score(self, run: PlannedRun, folder: Path) -> Outcome | None:
         _say(f"{run.name}: plays its final score")
-        words = ["evaluate", str(folder), "--episodes", str(self._episodes), "--greedy", "--save"]
+        words = ["evaluate", str(folder), "--episodes", str(self._episodes)]
+        words += ["--deterministic", "--save"]
         code = self._run(run, words + _allowing(folder))
         if self._is_ending.is_set():
             return Outcome("interrupted", STOPPED)

@@ -235,7 +235,22 @@ class Learning:
         # A skipped update brings the count back to where nothing is to be published.
         if self._newest % self._publish_every == 0:
             for params in copies:
-                self._channel.params = [VersionedParams(own, self._newest) for own in params]
+                self._channel.params = self._versioned(params)
+
+    def _versioned(self, params: Sequence[Tree]) -> Sequence[VersionedParams]:
+        steps = self._channel.count_steps()
+        return [VersionedParams(own, self._newest, steps) for own in params]
+
+    def settle(self) -> None:
+        """All that is left to do once all steps are taken: hands the last parameters to acting."""
+        self.insert_pages(self._poll_seconds)
+        self.finish_update()
+        if not self._channel.last:
+            is_published = self._channel.params[0].version == self._newest
+            last = self._channel.params if is_published else self._versioned(self._published())
+            self._channel.last = last
+        if self.snapshots.request_made is not None:
+            self.snapshots.answer()
 
     def _observe(self, numbers: Mapping[str, float]) -> None:
         skipped = int(numbers["skipped_updates"])

@@ -29,6 +29,8 @@ class StopRequest:
         self.by = ""  # who asked for it first, in words
         self.command = command  # what starts the run again
         self.first_signal: float | None = None  # when it arrived, by a monotonic clock
+        # Set once the run is over, before its last lines: signals do not change it any more.
+        self.exit_code: int | None = None
         self._is_set = False
 
     def set(self, by: str = "") -> None:
@@ -57,7 +59,8 @@ def stop_on_signals(
 ) -> Iterator[StopRequest]:
     """Inside, the first of `ending_signals` sets the request; a second ends the process with 143.
 
-    A second signal within a second of the first is the same request.
+    A second signal within a second of the first is the same request. Once the run has an
+    `exit_code` the first changes nothing, and the second ends the process with that code.
     """
     stop = StopRequest(command)
     # No other thread may handle signals: there nothing sets it.
@@ -69,9 +72,10 @@ def stop_on_signals(
         now = clock()
         if stop.first_signal is None:
             stop.first_signal = now
-            stop.set(signal.Signals(number).name)
+            if stop.exit_code is None:
+                stop.set(signal.Signals(number).name)
         elif now - stop.first_signal >= _REPEAT_SECONDS:
-            os._exit(ExitCode.KILLED)
+            os._exit(ExitCode.KILLED if stop.exit_code is None else stop.exit_code)
 
     numbers = ending_signals()
     before = [signal.signal(number, handle) for number in numbers]

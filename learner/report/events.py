@@ -18,11 +18,13 @@ KINDS = {
     "resumed": "the session starts from a checkpoint of this run or of another one "
     "(`--init-from`): `path`, `updates`, and of a resumed run `env_steps` and `age_seconds`",
     "learning": "compiling starts (`replay_bytes`) or ends (`seconds`), the first update is "
-    "applied, updates are skipped or sequences dropped (`number`, at most one event a minute), "
-    "or episodes lack a metric (`names`)",
-    "evaluation": "a round of evaluation ends: `mean_return`, `episodes`, `updates` of the "
-    "parameters, `is_confirmation`; `outcome` is `below`, `nominated` (the target is reached, and "
-    "`evaluation.confirm_episodes` must confirm it) or `confirmed` (the run ends)",
+    "applied, updates are skipped or sequences dropped (`number`, at most one event a minute), or "
+    "episodes lack a metric (`names`) or do not end (`role`, `steps`)",
+    "evaluation": "a round of evaluation ends: `mean_return`, `episodes`, `updates` and "
+    "`env_steps` of the parameters, `ended_env_steps`, `is_confirmation`; `outcome` is `below`, "
+    "`nominated` (the target is reached, and `evaluation.confirm_episodes` must confirm it) or "
+    "`confirmed` (the run ends). Without fields: the last parameters are about to be played, or "
+    "that is given up",
     "saved": "a checkpoint is durable: `path`, `updates`, `seconds`",
     "save_failed": "a checkpoint could not be written, or not within `logging.stuck_seconds`; "
     "training continues: `reason`",

@@ -22,7 +22,8 @@ MOST_COLUMNS = 1000
 _NOT_A_CURVE = re.compile(r".*_p\d\d|ledger/.*|time_seconds|kind")
 _IS_METRICS = b'"kind": "metrics"'
 _LARGEST = 1e300  # without those that are not finite, and integers that no float holds
-_OF_A_ROUND = ("env_steps", "elapsed_seconds", "mean_return")
+# An old version's line has no `ended_env_steps`: its `env_steps` are not those of the parameters.
+_OF_A_ROUND = ("env_steps", "ended_env_steps", "elapsed_seconds", "mean_return")
 
 # Values by name; None where a row has none.
 Columns = dict[str, list[float | None]]

@@ -88,14 +88,9 @@ METRICS: tuple[Metric, ...] = (
     # episodes
     Metric("return/training", "extremes", "episodes", "reward",
            "sum of rewards of a training episode"),
-    Metric("return/evaluation", "mean", "episodes", "reward",
-           "of evaluation episodes that ended in the interval; else of the last round as a whole"),
     Metric("length/training", "mean", "episodes", "steps", "length of a training episode"),
-    Metric("length/evaluation", "mean", "episodes", "steps", "length of an evaluation episode"),
     Metric("episode/NAME", "mean", "episodes", "",
            "of training episodes, the number of that name in `environment.metrics`", is_rare=True),
-    Metric("episode/NAME/evaluation", "mean", "episodes", "",
-           "of evaluation episodes, the same", is_rare=True),
     Metric("episodes/training", "gauge", "episodes", "episodes",
            "training episodes that have ended"),
     Metric("episodes/evaluation", "gauge", "episodes", "episodes",
@@ -139,13 +134,18 @@ RECORDS: dict[str, tuple[str, dict[str, str]]] = {
         },
     ),
     "evaluation": (
-        "a round of evaluation has ended",
+        "a round of evaluation has ended; TensorBoard has `return/evaluation`, `length/evaluation` "
+        "and `episode/NAME/evaluation` at the same `env_steps`",
         {
             "mean_return": "of the round's episodes",
             "standard_deviation": "of their returns",
             "episodes": "number of episodes",
             "updates": "updates in the parameters that were evaluated",
-            "env_steps": "training environment steps when the round ended",
+            "env_steps": "training environment steps when these parameters were made: where the "
+            "score belongs in a curve",
+            "ended_env_steps": "training environment steps when the round ended",
+            "mean_length": "of the round's episodes, in agent steps",
+            "metrics": "means of `environment.metrics` over the round's episodes, by name",
             "is_confirmation": "whether the round was one of `evaluation.confirm_episodes`",
         },
     ),

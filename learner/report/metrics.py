@@ -37,7 +37,7 @@ _NUM_RANKED = 8192  # values of which percentiles are
 _NUM_HELD = 2**16  # many times what happens in an interval
 _ELAPSED = "elapsed_seconds"
 _CLOSE_SECONDS = 10.0
-_STEP = "balance/env_steps"  # is among the scalars of every interval
+_STEP = "balance/env_steps"
 
 _logger = logging.getLogger(__name__)
 
@@ -89,6 +89,8 @@ class Metrics:
         self._values: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=_NUM_HELD))
         # Each with what was taken of it before.
         self._tallies: list[tuple[Tally, Tally]] = []
+        # Environment steps with values that belong to them, however much later they are known.
+        self._points: list[tuple[int, dict[str, float]]] = []
         self._lines = JsonLines(workdir / METRICS)
         self._writers: list[EventFile | WeightsAndBiases] = [
             EventFile(workdir / "tb", purge_step=purge_step),
@@ -117,8 +119,9 @@ class Metrics:
                 for _ in range(len(tally.episodes)):
                     role, episode_return, length = tally.episodes.popleft()
                     self._totals[f"episodes/{role}"] += 1
-                    self._values[f"return/{role}"].append(episode_return)
-                    self._values[f"length/{role}"].append(length)
+                    if role == "training":  # a round of evaluation is a line of its own
+                        self._values["return/training"].append(episode_return)
+                        self._values["length/training"].append(length)
 
     def count(self, name: str, amount: float = 1) -> None:
         """Adds to a count, of which total and rate are reported."""
@@ -130,6 +133,11 @@ class Metrics:
         with self._lock:
             self._gauges[name] = value
 
+    def point(self, env_steps: int, values: Mapping[str, float]) -> None:
+        """Values for charts at a step of their own, which may be earlier than the present one."""
+        with self._lock:
+            self._points.append((env_steps, dict(values)))
+
     def flush(self, *, env_steps: int, updates: int) -> dict[str, float]:
         """Writes the metrics of the interval since the last flush, and returns them."""
         # Both counts are of the whole run; `env_steps` is the x axis in TensorBoard.
@@ -138,6 +146,7 @@ class Metrics:
             now = self._clock()
             values = self._take(now - self._flushed)
             self._flushed = now
+            points, self._points = self._points, []
         values |= {"env_steps": float(env_steps), "updates": float(updates)}
         values[_ELAPSED] = now - self._started
         self._write({"kind": "metrics", **values}, now)
@@ -148,7 +157,8 @@ class Metrics:
             if math.isfinite(value)
         }
         for writer in self._writers:
-            writer.add(finite, env_steps)
+            for step, scalars in [*points, (env_steps, finite)]:
+                writer.add(scalars, step)
         return values
 
     def totals(self) -> dict[str, float]:
@@ -281,9 +291,9 @@ class WeightsAndBiases:
         self._thread.start()
 
     def add(self, scalars: Mapping[str, float], step: int) -> None:
-        # No `step`: after a resume environment steps may step back once; it drops such values.
+        # No `step`: environment steps may step back, and it drops such values.
         if not self._has_ended:  # else the queue would grow for ever
-            self._queue.put(dict(scalars))
+            self._queue.put({**scalars, _STEP: step})
 
     def close(self) -> None:
         """Waits ten seconds at most until all is sent."""

@@ -80,7 +80,8 @@ class EvaluationStatus:
     Attributes:
       mean_return: of its episodes.
       episodes: how many.
-      env_steps: training environment steps when it ended.
+      env_steps: training environment steps when its parameters were made.
+      ended_env_steps: training environment steps when it ended.
       updates: in the parameters that were evaluated.
       is_confirmation: whether it was one of `evaluation.confirm_episodes`.
     """
@@ -88,6 +89,7 @@ class EvaluationStatus:
     mean_return: float
     episodes: int
     env_steps: int
+    ended_env_steps: int
     updates: int
     is_confirmation: bool = False
 
@@ -133,7 +135,8 @@ class Status:
     Attributes:
       time_seconds: Unix time at which this was written.
       state: `starting`; `waiting` for env servers; `compiling`, acting already or not yet;
-        `training`; `evaluating`: a target is being confirmed; `stopping`; `finished`.
+        `training`; `evaluating`: a target is being confirmed, or all steps are taken; `stopping`;
+        `finished`.
       state_since_seconds: Unix time since which it is in that state.
       reason: why the run has ended; empty before.
       config: name of the configuration.

@@ -37,6 +37,9 @@ class VersionedParams(NamedTuple):
 
     params: Tree
     version: int
+    # Training environment steps of the run when they were published, in a resumed run at first the
+    # checkpoint's. What they score belongs to this step, however much later their round ends.
+    env_steps: int = 0
 
 
 class PageQueue:
@@ -172,8 +175,8 @@ class RateLimiter:
 class ActorLearnerChannel:
     """All that acting and learning share.
 
-    Learning rebinds `params` and `learned_version`, the main thread `is_closed`; acting reads them.
-    Rebinding is atomic, so they need no lock.
+    Learning rebinds `params`, `learned_version` and `last`, the main thread `is_complete` and
+    `is_closed`; acting reads them. Rebinding is atomic, so they need no lock.
     """
 
     limiter: RateLimiter  # holds the replay ratio between the two
@@ -182,6 +185,10 @@ class ActorLearnerChannel:
     learned_version: int  # number of updates taken, published or not
     wake_acting: Callable[[], None]  # makes acting look again at what the limiter allows
     clock: Callable[[], float] = time.monotonic
+    count_steps: Callable[[], int] = lambda: 0  # training environment steps of the run by now
+    is_complete: bool = False  # all steps are taken: learning learns no more, and sets `last`
+    # The parameters that no update follows. Not `params`: with these the run acts if it is resumed.
+    last: Sequence[VersionedParams] = ()
     is_closed: bool = False  # no more pages are to be sent
 
 

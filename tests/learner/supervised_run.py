@@ -70,6 +70,7 @@ class SupervisedRun:
             rounds=collections.deque(),
             totals=SimpleNamespace(measured_episodes=0),
             best_score=None,
+            unended_steps=lambda role: 0,
         )
         self.learning = SimpleNamespace(
             updates=7,
@@ -157,6 +158,7 @@ class SupervisedRun:
             )
             system = SimpleNamespace(
                 hosts=run.hosts,
+                geometry=SimpleNamespace(evaluation_slots=0),
                 spec=SPEC,
                 channel=SimpleNamespace(limiter=SimpleNamespace(now=SimpleNamespace(counts=dict))),
                 agent=SimpleNamespace(actor_params=lambda params: params),

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from learner.end_of_run import EndOfRun, SharedEnd, confirmed_earlier, end_of_run, why
+from learner.end_of_run import (
+    EndOfRun,
+    LastRound,
+    SharedEnd,
+    confirmed_earlier,
+    end_of_run,
+    why,
+)
 from learner.multihost.agreement import Agenda, Hosts, alone
 from learner.multihost.peers import Peers
 from seedrl import config_io
@@ -15,6 +22,7 @@ from seedrl.config import Config, LearningConfig
 from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 from tests.learner.multihost.linked import linked
+from tests.learner.report.listener import Heard
 from tests.patience import wait_until
 
 _TOTAL_STEPS = 100
@@ -137,3 +145,60 @@ def test_a_host_that_ends_alone_says_why(failure: Exception | None, said: str) -
         SharedEnd(hosts_of(first)).go_alone(failure)
         wait_until(lambda: losses, "that the other host hears of it")
     assert losses == [f"host 0 of 2 is lost: {said}"]
+
+
+class Ending:
+    """A session whose steps are all taken, with a last round by a clock of its own."""
+
+    def __init__(self, *, slots: int = 1, newest: int | None = None) -> None:
+        self.now, self.heard = 0.0, Heard()
+        self.channel = SimpleNamespace(is_complete=False, last=())
+        self.evaluator = SimpleNamespace(played_version=3, is_running=True)
+        self.session: Any = SimpleNamespace(
+            learning=SimpleNamespace(updates=9),
+            evaluator=self.evaluator,
+            system=SimpleNamespace(
+                hosts=alone(),
+                channel=self.channel,
+                geometry=SimpleNamespace(evaluation_slots=slots),
+            ),
+            has_live_evaluation=True,
+        )
+        played: Any = None if newest is None else SimpleNamespace(updates=newest)
+        self.round = LastRound(self.session, 30.0, self.heard, played, lambda: self.now)
+
+
+def test_a_run_ends_once_its_last_parameters_have_a_score() -> None:
+    run = Ending()
+    assert not run.round.is_over() and run.channel.is_complete
+    run.evaluator.is_running = False  # the round before has ended
+    assert not run.round.is_over()
+    run.channel.last = [SimpleNamespace(version=9)]
+    assert not run.round.is_over()
+    run.evaluator.is_running, run.evaluator.played_version = True, 9
+    assert not run.round.is_over()
+    run.evaluator.is_running = False
+    assert run.round.is_over()
+    (begun,) = run.heard.take()
+    assert begun.kind == "evaluation" and not begun.is_problem
+
+
+@pytest.mark.parametrize(("is_live", "seconds"), [(True, 30.0), (False, 10.0)])
+def test_a_last_round_that_does_not_end_is_given_up_in_one_line(
+    is_live: bool, seconds: float
+) -> None:
+    run = Ending()
+    run.session.has_live_evaluation = is_live
+    run.round.is_over()
+    run.now = seconds - 0.1
+    assert not run.round.is_over()
+    run.now = seconds
+    assert run.round.is_over() and run.round.is_over()
+    assert [event.is_problem for event in run.heard.take()] == [False, True]
+
+
+@pytest.mark.parametrize(("slots", "newest"), [(0, None), (1, 9)])
+def test_nothing_is_played_without_slots_or_a_second_time(slots: int, newest: int | None) -> None:
+    run = Ending(slots=slots, newest=newest)
+    assert run.round.is_over() and not run.channel.is_complete
+    assert run.heard.take() == []

@@ -7,13 +7,14 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import gymnasium
 import jax
 import numpy as np
 import pytest
 
+from learner.acting.evaluator import evaluation_exploration
 from learner.cli.main import main
 from learner.evaluate import _actor, _Player
 from learner.runtime.channel import VersionedParams
@@ -21,7 +22,7 @@ from seedrl import checkpoints, policy
 from seedrl.agents.normalization import RunningStatistics
 from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import Config, EnvironmentConfig, ServingConfig
+from seedrl.config import Actions, Config, EnvironmentConfig, ServingConfig
 from seedrl.config_io import to_json
 from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.replay.queue import QueueConfig
@@ -93,7 +94,7 @@ def test_a_seed_decides_the_result_with_any_number_of_env_servers_and_greedy_act
     assert len(set(drawn["returns"])) > 1
     assert (drawn["updates"], drawn["step"]) == (2, 3)
     assert drawn["returns"] != evaluate("--env-servers", "1", "--seed", "0")["returns"]
-    assert drawn["returns"] != evaluate("--env-servers", "1", "--greedy")["returns"]
+    assert drawn["returns"] != evaluate("--env-servers", "1", "--deterministic")["returns"]
 
 
 def test_a_round_begins_again_where_a_stream_was_cut_though_its_slots_are_leased_again() -> None:
@@ -169,3 +170,28 @@ def test_a_policy_is_evaluated_loaded_and_exported_in_the_units_of_its_checkpoin
         observation, given_reward, terminated, truncated, _ = env.step(action)
         total, reward, is_over = total + float(given_reward), 1.0, terminated or truncated
     assert total > 200
+
+
+def test_environments_that_never_end_are_cut_short_and_named(
+    workdir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # CartPole falls long before 500 steps, so each episode that reaches 5 steps is cut there.
+    flags = ["--episodes", "12", "--max-episode-steps", "5", "--deterministic"]
+    assert main(["evaluate", str(workdir), "--json", *flags]) == 0
+    captured = capsys.readouterr()
+    result = json.loads(captured.out)
+    assert set(result["lengths"]) == {5} and result["returns"] == [5.0] * result["cut"]
+    # The next episode of an environment begins once it has ended the one that was cut short, or
+    # it plays no more: some end theirs within 5 more steps.
+    assert 7 <= result["episodes"] <= 12
+    assert "--max-episode-steps" in captured.err
+
+
+def test_stochastic_actions_are_those_of_training_and_both_flags_are_refused(workdir: Path) -> None:
+    agent = CONFIG.agent.build(SPEC)
+    found = [evaluation_exploration(agent, actions, 4) for actions in get_args(Actions)]
+    assert found == pytest.approx([0.5, 0.0, np.mean(agent.exploration(4))])
+    policy_agent = NORMALIZED.agent.build(SPEC)
+    found = [evaluation_exploration(policy_agent, actions, 4) for actions in get_args(Actions)]
+    assert found == [0.0, 0.0, 1.0]
+    assert main(["evaluate", str(workdir), "--deterministic", "--stochastic"]) == 2

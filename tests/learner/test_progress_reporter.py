@@ -77,7 +77,8 @@ def played(mean: float, *, is_confirmation: bool = False, updates: int = 1234) -
     return EvaluationStatus(
         mean_return=mean,
         episodes=20,
-        env_steps=100,
+        env_steps=60,
+        ended_env_steps=100,
         updates=updates,
         is_confirmation=is_confirmation,
     )
@@ -124,3 +125,24 @@ def test_metrics_that_no_episode_reports_are_named_once(watched: Watched) -> Non
     (event,) = watched.look(2.0)
     assert event.is_problem and event.fields == {"names": ["sucess", "level"]}
     assert watched.look(3.0) == []
+
+
+def test_environments_whose_episodes_do_not_end_are_reported_at_each_doubling(
+    watched: Watched,
+) -> None:
+    found = []
+    for steps in (4_999, 5_001, 7_000, 10_002, 12_000):
+        watched.session.acting.unended_steps = {"training": steps, "evaluation": 0}.__getitem__
+        watched.reporter.look_at_episodes()
+        found += watched.heard.take()
+    assert [(event.is_problem, event.fields["steps"]) for event in found] == [
+        (True, 5_001),
+        (True, 10_002),
+    ]
+    assert {event.fields["role"] for event in found} == {"training"}
+
+
+def test_an_evaluation_is_reported_at_the_step_of_its_parameters(watched: Watched) -> None:
+    watched.session.acting.rounds.append(played(0.7))
+    (event,) = watched.look(1.0)
+    assert (event.fields["env_steps"], event.fields["ended_env_steps"]) == (60, 100)

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from learner import reports as reports_module
-from learner.acting.evaluator import Confirmation
 from learner.build import StartFrom
 from learner.report.env_servers import EnvServers
 from learner.report.events import Events
 from learner.report.metrics import Metrics
-from learner.report.status import Slots, Status, write_status
+from learner.report.status import Confirmation, Slots, Status, write_status
 from learner.reports import Reports, StandStill, StatusWriter, waited_for
 from seedrl.checkpoints import Checkpoint
 from seedrl.config_io import load
@@ -109,11 +108,10 @@ def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Rep
     live.progress = progress
     note()
     reported.evaluator.is_confirming = True
-    reported.evaluator.confirmation = Confirmation((500.0, 400.0), 100, 3)
+    playing = Confirmation(ended=2, episodes=100, slots=3, mean_return=450.0)
+    reported.evaluator.confirmation = playing
     note()
-    playing = live.now().confirmation
-    assert playing is not None
-    assert (playing.ended, playing.episodes, playing.slots, playing.mean_return) == (2, 100, 3, 450)
+    assert live.now().confirmation is playing
     live.stopping("all steps taken")
     note()
     ratio = "acting waits for learning, as the replay ratio requires"

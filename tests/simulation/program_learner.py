@@ -224,6 +224,7 @@ class ProgramLearner:
             metrics=metrics,
             poll_seconds=0.0,
         )
+        channel.count_steps = lambda: self._acting.training_steps
         self._learning = Learning(
             programs=programs.mapped,
             state=state,

@@ -36,7 +36,7 @@ _TINY = {
     "replay.capacity-steps": 256,
     "learning.batch-sequences": 4,
     "evaluation.target-return": None,
-    "evaluation.interval-seconds": 1,
+    "evaluation.interval-steps": 1,
     "evaluation.episodes": 2,
     "logging.interval-seconds": 0.1,
 }

@@ -49,7 +49,7 @@ def config(replay_ratio: float) -> Config:
             publish_every_updates=3,
             num_devices=1,
         ),
-        evaluation=EvaluationConfig(interval_seconds=0.0, episodes=2),
+        evaluation=EvaluationConfig(interval_steps=1, episodes=2),
     )
 
 

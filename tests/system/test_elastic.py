@@ -30,7 +30,7 @@ CONFIG = Config(
     serving=ServingConfig(training_slots=TRAINING, evaluation_slots=EVALUATION),
     replay=ReplayConfig(capacity_steps=20_000, min_steps=640, ratio=0.3),
     learning=LearningConfig(batch_sequences=3, num_devices=1),
-    evaluation=EvaluationConfig(interval_seconds=0.0, episodes=2),
+    evaluation=EvaluationConfig(interval_steps=1, episodes=2),
 )
 
 

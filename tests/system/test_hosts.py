@@ -41,7 +41,7 @@ def config() -> Config:
 WORDS = (
     *("--environment.wrappers", "tests.system.unhurried:Unhurried", RECORDED[1]),
     *("--learning.batch-sequences=4", "--evaluation.target-return=None"),
-    *("--evaluation.interval-seconds=1", "--evaluation.episodes=2"),
+    *("--evaluation.interval-steps=1", "--evaluation.episodes=2"),
     *("--logging.interval-seconds=0.1", "--logging.no-learning-curve"),
 )
 

@@ -36,7 +36,7 @@ DOCUMENTED = {line for metric in METRICS for line in lines(metric)} | {
 RARE = {line for metric in METRICS if metric.is_rare for line in lines(metric)}
 ON_EVERY_LINE = {"kind", "time_seconds", "elapsed_seconds"}
 # With these an update was reported, and an episode of either role.
-LAST_TO_COME = {"loss", "length/training", "length/evaluation"}
+LAST_TO_COME = {"loss", "length/training"}
 
 # The cart's position and angle apart, in a dict with a tuple in it.
 DICT = """

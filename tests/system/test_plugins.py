@@ -33,7 +33,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="seedrl_plugin.env:make", arguments='{"length": 4}'),
         evaluation=EvaluationConfig(
-            interval_seconds=0.2, episodes=2, target_return=1.0, confirm_episodes=10
+            interval_steps=1, episodes=2, target_return=1.0, confirm_episodes=10
         ),
         checkpoint=CheckpointConfig(replay=True),
         logging=LoggingConfig(interval_seconds=0.2, learning_curve=False),

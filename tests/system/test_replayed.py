@@ -61,7 +61,7 @@ def _replayed(
         serving=ServingConfig(training_slots=2, evaluation_slots=evaluation_slots),
         replay=ReplayConfig(**{"capacity_steps": 2_400, "min_steps": 90, "ratio": 0.2, **replay}),
         learning=LearningConfig(batch_sequences=4, num_devices=1),
-        evaluation=EvaluationConfig(interval_seconds=0.0, episodes=1),
+        evaluation=EvaluationConfig(interval_steps=1, episodes=1),
     )
     run = learner_run(config)
     outcome = run.run_with_a_replaced_env_server(

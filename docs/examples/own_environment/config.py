@@ -27,5 +27,5 @@ def config():
         ),
         replay=ReplayConfig(capacity_steps=20_000, min_steps=1_000, ratio=4.0),
         learning=LearningConfig(batch_sequences=32, total_steps=200_000),
-        evaluation=EvaluationConfig(interval_seconds=2.0, episodes=20, target_return=1.0),
+        evaluation=EvaluationConfig(interval_steps=2_000, episodes=20, target_return=1.0),
     )

@@ -3,13 +3,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learner.acting.evaluator import Confirmation, Evaluator, Round, Score
+from learner.acting.evaluator import Episode, Evaluator, Round, Score
+from learner.report.status import Confirmation
 from learner.runtime.channel import VersionedParams
 from seedrl.config import EvaluationConfig
 from seedrl.types import StepType
 
 FIRST, MID, LAST = StepType
-OLD, NEW = VersionedParams("old", 3), VersionedParams("new", 9)
+OLD, NEW = VersionedParams("old", 3, 40), VersionedParams("new", 9, 90)
 SLOTS = np.array([4, 6], np.int32)
 
 
@@ -34,10 +35,19 @@ def _observe(
 ) -> tuple[Score, bool] | None:
     streams = np.array(slots) + 10 * lease
     step_types = np.full(len(slots), step_type, np.uint8)
+    episodes = {slot: Episode(value) for slot, value in ended.items()}
     if isinstance(target, Round):
-        target.observe(np.array(slots), streams, step_types, ended)
+        target.observe(np.array(slots), streams, step_types, episodes)
         return None
-    return target.observe(now, np.array(slots), streams, step_types, ended)
+    return target.observe(now, np.array(slots), streams, step_types, episodes)
+
+
+def _confirmation(ended: int, mean: float | None) -> Confirmation:
+    return Confirmation(ended=ended, episodes=4, slots=2, mean_return=mean)
+
+
+def _score(frozen: VersionedParams, returns: tuple[float, ...]) -> Score:
+    return Score(frozen, tuple(map(Episode, returns)))
 
 
 def _play(evaluator: Evaluator, returns: list[float], now: float = 0.0) -> tuple[Score, bool]:
@@ -67,8 +77,8 @@ def test_every_slot_plays_the_same_number_of_episodes_however_short_they_are() -
     for _ in range(2):
         _begin(evaluation, [6])
         _end(evaluation, 6, 10.0)
-    assert evaluation.score == Score(OLD, (1.0, 1.0, 10.0, 10.0))
-    assert Score(OLD, (1.0, 1.0, 10.0, 10.0)).mean == 5.5
+    assert evaluation.score == _score(OLD, (1.0, 1.0, 10.0, 10.0))
+    assert _score(OLD, (1.0, 1.0, 10.0, 10.0)).mean == 5.5
 
 
 def test_an_episode_that_had_begun_before_the_round_does_not_count() -> None:
@@ -80,7 +90,7 @@ def test_an_episode_that_had_begun_before_the_round_does_not_count() -> None:
     _begin(evaluation, [4, 6])
     for slot in (4, 6):
         _end(evaluation, slot, 1.0)
-    assert evaluation.score == Score(OLD, (1.0, 1.0))
+    assert evaluation.score == _score(OLD, (1.0, 1.0))
 
 
 def test_rounds_follow_each_other_at_the_interval_with_the_newest_parameters() -> None:
@@ -89,7 +99,7 @@ def test_rounds_follow_each_other_at_the_interval_with_the_newest_parameters() -
     assert evaluator.frozen is OLD
     evaluator.poll(105.0, NEW, SLOTS)
     assert evaluator.frozen is OLD
-    assert _play(evaluator, [1.0, 2.0], now=107.0) == (Score(OLD, (1.0, 2.0)), False)
+    assert _play(evaluator, [1.0, 2.0], now=107.0) == (_score(OLD, (1.0, 2.0)), False)
     assert not evaluator.is_running
     evaluator.poll(116.9, NEW, SLOTS)
     assert not evaluator.is_running
@@ -100,7 +110,7 @@ def test_rounds_follow_each_other_at_the_interval_with_the_newest_parameters() -
 
 def test_parameters_that_no_update_has_changed_are_not_played_again() -> None:
     evaluator = _evaluator(target_return=10.0)
-    assert _play(evaluator, [10.0, 10.0], now=107.0) == (Score(OLD, (10.0, 10.0)), False)
+    assert _play(evaluator, [10.0, 10.0], now=107.0) == (_score(OLD, (10.0, 10.0)), False)
     assert evaluator.is_confirming  # which plays the same ones, for another reason
     returns = [0.0] * EvaluationConfig().confirm_episodes
     _play(evaluator, returns, now=110.0)
@@ -121,7 +131,7 @@ def test_a_round_goes_on_with_its_parameters_when_slots_come_or_go(
     assert evaluator.frozen is OLD
     if player == 4:
         _begin(evaluator, [4])
-    assert _end(evaluator, player, 1.0) == (Score(OLD, (100.0, 1.0)), False)
+    assert _end(evaluator, player, 1.0) == (_score(OLD, (100.0, 1.0)), False)
 
 
 def test_what_a_slot_had_played_that_leaves_is_played_again_by_those_that_stay() -> None:
@@ -130,14 +140,14 @@ def test_what_a_slot_had_played_that_leaves_is_played_again_by_those_that_stay()
     _end(evaluation, 4, 1.0)
     _end(evaluation, 6, 100.0)
     evaluation.change(np.array([4]))
-    assert (evaluation.returns, evaluation.num_dropped) == ((1.0,), 1)
+    assert evaluation.returns == (1.0,)
     evaluation.change(SLOTS)
     for slot, episode_return in ((6, 100.0), (4, 2.0), (6, 100.0), (4, 3.0), (4, 4.0)):
         assert evaluation.score is None
         assert evaluation.num_playing == 1
         _begin(evaluation, [slot])
         _end(evaluation, slot, episode_return)
-    assert evaluation.score == Score(OLD, (1.0, 2.0, 3.0, 4.0))
+    assert evaluation.score == _score(OLD, (1.0, 2.0, 3.0, 4.0))
 
 
 def test_a_slot_that_is_leased_again_between_two_looks_has_left() -> None:
@@ -147,14 +157,14 @@ def test_a_slot_that_is_leased_again_between_two_looks_has_left() -> None:
     _end(evaluation, 6, 1.0)
     _begin(evaluation, [4, 6])
     _begin(evaluation, [4], lease=1)
-    assert (evaluation.returns, evaluation.num_dropped) == ((1.0,), 1)
+    assert evaluation.returns == (1.0,)
     _observe(evaluation, [4], LAST, {4: 100.0}, lease=1)
     _end(evaluation, 6, 2.0)
     for episode_return in (3.0, 4.0):
         assert evaluation.score is None
         _begin(evaluation, [6])
         _end(evaluation, 6, episode_return)
-    assert evaluation.score == Score(OLD, (1.0, 2.0, 3.0, 4.0))
+    assert evaluation.score == _score(OLD, (1.0, 2.0, 3.0, 4.0))
 
 
 def test_a_nomination_is_confirmed_over_fresh_episodes_of_the_same_parameters() -> None:
@@ -163,10 +173,10 @@ def test_a_nomination_is_confirmed_over_fresh_episodes_of_the_same_parameters() 
     _observe(evaluator, [4, 6], MID, {})
     assert _end(evaluator, 4, 1e6) is None  # began during the nomination
     assert _end(evaluator, 6, 1e6) is None
-    assert evaluator.confirmation == Confirmation((), 4, 2)
+    assert evaluator.confirmation == _confirmation(0, None)
     _begin(evaluator, [4])
     assert _end(evaluator, 4, 5.0) is None
-    assert evaluator.confirmation == Confirmation((5.0,), 4, 2)
+    assert evaluator.confirmation == _confirmation(1, 5.0)
     for slot, episode_return in ((6, 6.0), (4, 7.0)):
         _begin(evaluator, [slot])
         assert _end(evaluator, slot, episode_return) is None
@@ -174,7 +184,7 @@ def test_a_nomination_is_confirmed_over_fresh_episodes_of_the_same_parameters() 
     result = _end(evaluator, 6, 8.0)
     assert result is not None
     score, was_confirming = result
-    assert (score, was_confirming) == (Score(OLD, (5.0, 6.0, 7.0, 8.0)), True)
+    assert (score, was_confirming) == (_score(OLD, (5.0, 6.0, 7.0, 8.0)), True)
     assert evaluator.confirmation is None
     assert evaluator.confirmed is score
     evaluator.poll(1e9, NEW, SLOTS)
@@ -184,12 +194,54 @@ def test_a_nomination_is_confirmed_over_fresh_episodes_of_the_same_parameters() 
 def test_a_failed_confirmation_starts_over_at_the_interval() -> None:
     evaluator = _evaluator(target_return=5.0, confirm_episodes=4)
     _play(evaluator, [5.0, 5.0])
-    assert _play(evaluator, [4.9] * 4, now=200.0) == (Score(OLD, (4.9,) * 4), True)
+    assert _play(evaluator, [4.9] * 4, now=200.0) == (_score(OLD, (4.9,) * 4), True)
     assert evaluator.confirmed is None
     assert not evaluator.is_running
     evaluator.poll(209.9, NEW, SLOTS)
     assert not evaluator.is_running
     evaluator.poll(210.0, NEW, SLOTS)
     assert evaluator.frozen is NEW
-    assert _play(evaluator, [5.0, 5.0]) == (Score(NEW, (5.0, 5.0)), False)  # nominates, no more
+    assert _play(evaluator, [5.0, 5.0]) == (_score(NEW, (5.0, 5.0)), False)  # nominates, no more
     assert evaluator.confirmed is None
+
+
+def test_rounds_follow_by_the_steps_of_their_parameters_whatever_the_clock_says() -> None:
+    config = EvaluationConfig(episodes=2, interval_steps=30)
+    evaluator = Evaluator(config, now=0.0, interval_steps=30)
+    played = []
+    # Steps at which parameters are published, on a slow machine or a fast one.
+    for version, env_steps in enumerate((0, 10, 29, 35, 59, 61, 100, 119, 120)):
+        evaluator.poll(0.0, VersionedParams("", version, env_steps), SLOTS)
+        if evaluator.is_running:
+            played.append(evaluator.frozen.env_steps)
+            _play(evaluator, [1.0, 2.0])
+    assert played == [0, 35, 61, 100, 120]
+
+
+def test_the_last_parameters_are_played_at_once_and_once() -> None:
+    evaluator = _evaluator()
+    _play(evaluator, [1.0, 2.0], now=107.0)
+    evaluator.poll(107.0, NEW, SLOTS, is_last=True)
+    assert evaluator.is_running and evaluator.played_version == NEW.version
+    _play(evaluator, [1.0, 2.0], now=108.0)
+    evaluator.poll(500.0, NEW, SLOTS, is_last=True)
+    assert not evaluator.is_running
+
+
+def test_an_episode_that_was_cut_short_counts_once() -> None:
+    evaluation = Round(OLD, SLOTS[:1], episodes=2)
+    _begin(evaluation, [4])
+    for value in (3.0, 7.0):  # cut short, and then ended by itself
+        _end(evaluation, 4, value)
+    assert evaluation.returns == (3.0,) and evaluation.missing_slots.tolist() == [4]
+    _begin(evaluation, [4])
+    _end(evaluation, 4, 5.0)
+    assert evaluation.score == _score(OLD, (3.0, 5.0)) and not evaluation.missing_slots.size
+
+
+def test_lengths_and_metrics_of_a_round_are_means_of_its_episodes() -> None:
+    score = Score(OLD, (Episode(1.0, 4, (0.5, np.nan)), Episode(2.0, 8, (1.0, np.nan))))
+    assert score.mean_length == 6.0
+    cut = Score(OLD, (*score.episodes, Episode(9.0, 9, (), is_cut=True)))
+    assert cut.mean_metrics(("won", "absent")) == {"won": 0.75}
+    assert Score(OLD, (Episode(1.0),)).mean_metrics(("won",)) == {}

@@ -4,6 +4,7 @@ Hub and programs are real; the agent says which parameters and which row it acte
 """
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -37,6 +38,7 @@ from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire.payload import ActionLayout
 from seedrl.wire.seedrl_pb2 import Hello
+from tests.learner.report.event_files import scalars
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 SPEC = EnvSpec(ArraySpec((), "int32"), DiscreteSpec(100))
@@ -82,7 +84,7 @@ class World(NamedTuple):
 
     def learn(self, number: int) -> None:
         """Parameters and version become `number`."""
-        self.channel.params = [VersionedParams(jnp.int32(number), number)]
+        self.channel.params = [VersionedParams(jnp.int32(number), number, 1000 * number)]
 
     def play(self, sequence: int, kind: StepType, observations: dict[int, int]) -> dict[int, int]:
         """Sends a step of some groups; the actions that come back, by group."""
@@ -123,7 +125,7 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     hub = Hub(serving, EnvironmentConfig(id="Some-v0"))
     channel = open_channel(
         RateLimiter(RatioLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)),
-        [VersionedParams(jnp.int32(1), 1)],
+        [VersionedParams(jnp.int32(1), 1, 1000)],
         wake_acting=hub.wake,
     )
     shapes = BatchShapes(SPEC, num_training=2, num_evaluation=1)
@@ -131,7 +133,7 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
         hub=hub,
         actor=Actor(programs, shapes, programs.init(jax.random.PRNGKey(0))),
         channel=channel,
-        evaluator=Evaluator(EvaluationConfig(interval_seconds=0.0, episodes=2), 0.0),
+        evaluator=Evaluator(EvaluationConfig(interval_steps=1, episodes=2), 0.0),
         metrics=metrics,
         poll_seconds=0.0,
     )
@@ -154,9 +156,45 @@ def test_evaluation_keeps_its_parameters_for_a_round_while_training_takes_the_ne
     world.learn(3)
     # The second episode of the round ends, and the next round is that of the newest.
     assert world.play(3, LAST, everyone) == {0: 30, 1: 30, 2: 10}
-    assert world.acting.last_score is not None
-    assert world.acting.last_score.frozen.version == 1
+    assert [played.updates for played in world.acting.rounds] == [1]
     assert world.play(4, FIRST, everyone) == {0: 30, 1: 30, 2: 30}
+
+
+def test_a_score_belongs_to_the_step_of_its_parameters_wherever_it_is_written(
+    world: World, tmp_path: Path
+) -> None:
+    for sequence, kind in enumerate((FIRST, MID, LAST, FIRST, MID, LAST)):
+        world.play(sequence, kind, {2: 0})
+        world.learn(sequence + 2)
+    acting = world.acting
+    (played,) = acting.rounds
+    assert (played.updates, played.env_steps, played.ended_env_steps) == (1, 1000, 0)
+    assert acting.best_score is not None and acting.best_score.frozen.env_steps == 1000
+    (line,) = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    assert (line["env_steps"], line["ended_env_steps"], line["mean_length"]) == (1000, 0, 2.0)
+    values = acting._metrics.flush(env_steps=7000, updates=7)
+    assert not [name for name in values if name.startswith(("return/ev", "length/ev"))]
+    (file,) = (tmp_path / "tb").iterdir()
+    points = {tag: step for step, found in scalars(file) for tag in found}
+    assert (points["return/evaluation"], points["length/evaluation"]) == (1000, 1000)
+    assert points["balance/updates"] == 7000
+
+
+def test_the_last_parameters_are_played_while_training_rests(world: World) -> None:
+    world.acting.totals.total_steps = 0
+    world.learn(5)
+    world.channel.last = world.channel.params
+    assert world.play(0, FIRST, {2: 0}) == {2: 50}
+    assert world.acting.run_once() is None
+
+
+def test_the_shortest_episode_under_way_shows_whether_any_has_ended(world: World) -> None:
+    for sequence, kind in enumerate((FIRST, MID, MID)):
+        world.play(sequence, kind, {0: 0})
+    assert world.acting.unended_steps("training") == 0  # the other has not begun
+    for sequence, kind in enumerate((FIRST, MID)):
+        world.play(sequence, kind, {1: 0, 2: 0})
+    assert world.acting.unended_steps("training") == world.acting.unended_steps("evaluation") == 1
 
 
 def _taken(world: World) -> list[FilledPages]:

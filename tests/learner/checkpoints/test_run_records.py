@@ -16,7 +16,7 @@ from learner.checkpoints.run_records import (
 from seedrl.run_files import find_runs
 
 NOW = 1_000_000.0
-ROUND = {"episodes": 20, "updates": 7, "is_confirmation": False}
+ROUND = {"episodes": 20, "ended_env_steps": 150, "updates": 7, "is_confirmation": False}
 
 
 def _run(folder: Path, **status: Any) -> Path:

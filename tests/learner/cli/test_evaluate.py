@@ -15,7 +15,17 @@ from seedrl.config import Config
 from seedrl.config_io import to_json
 
 NUMBERS: dict[str, Any] = {"mean": 2.0, "standard_error": 0.5, "minimum": 1.0, "maximum": 3.0}
-RESULT = Evaluation(**NUMBERS, episodes=2, updates=7, step=7, returns=(1.0, 3.0))
+NUMBERS |= {"metrics": {"won": 0.5}, "exploration": 0.0}
+RESULT = Evaluation(
+    **NUMBERS,
+    episodes=2,
+    updates=7,
+    step=7,
+    returns=(1.0, 3.0),
+    lengths=(10, 30),
+    mean_length=20.0,
+    cut=1,
+)
 PAUSE = "import signal; signal.pause()"
 Calls = list[tuple[Config, int]]
 
@@ -55,14 +65,22 @@ def test_the_result_is_one_line_or_json(
 ) -> None:
     calls = stand_in(monkeypatch)
     assert main(["evaluate", str(run_folder), "--episodes", "8", "--env-servers", "1"]) == 0
-    assert capsys.readouterr().out.startswith("return 2.00 ± 0.50")
+    captured = capsys.readouterr()
+    assert captured.out.startswith("return 2.00 ± 0.50")
+    assert "length 20" in captured.out and "won 0.5" in captured.out
+    (line,) = captured.err.splitlines()
+    assert "1 episodes" in line and "--max-episode-steps" in line and "6 were not" in line
     ((config, episodes),) = calls
     assert (episodes, config.launch.env_servers) == (8, 1)
     assert config.serving.bind.startswith("unix:/")
     assert config.serving.training_slots == config_io.load("cartpole_r2d2").serving.training_slots
     assert not [*(run_folder / "logs").iterdir()]
     assert main(["evaluate", str(run_folder), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {**RESULT._asdict(), "returns": [1.0, 3.0]}
+    assert json.loads(capsys.readouterr().out) == {
+        **RESULT._asdict(),
+        "returns": [1.0, 3.0],
+        "lengths": [10, 30],
+    }
 
 
 def test_a_run_that_names_code_is_played_only_if_that_is_allowed(
@@ -82,9 +100,9 @@ def test_the_result_is_kept_as_the_final_score_of_the_run(
     stand_in(monkeypatch)
     assert main(["evaluate", str(run_folder)]) == 0
     assert read_final_score(run_folder) is None
-    assert main(["evaluate", str(run_folder), "--greedy", "--save"]) == 0
+    assert main(["evaluate", str(run_folder), "--deterministic", "--save"]) == 0
     (run_folder / "status.json").write_text('{"updates": 7}')
-    assert read_final_score(run_folder) == (2.0, 2, 7, True)
+    assert read_final_score(run_folder) == (2.0, 2, 7, 0.0)
     # The run was trained on, so that is not its final score any more.
     (run_folder / "status.json").write_text('{"updates": 8}')
     assert read_final_score(run_folder) is None

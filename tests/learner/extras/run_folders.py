@@ -52,7 +52,7 @@ def write_run(
         lines.append({**line, "episodes": 100, "is_confirmation": True})
     write_metrics(folder, lines)
     if final is not None:
-        score = {"mean": final, "episodes": 100, "updates": 77, "greedy": True}
+        score = {"mean": final, "episodes": 100, "updates": 77, "exploration": 0.0}
         (folder / "final_score.json").write_text(json.dumps(score))
     return folder
 
@@ -65,6 +65,7 @@ def write_metrics(folder: Path, lines: Sequence[dict[str, Any]]) -> None:
 def evaluation(env_steps: int, mean: float) -> dict[str, Any]:
     """The line of a round of 20 episodes."""
     line = {"kind": "evaluation", "elapsed_seconds": env_steps / 50, "env_steps": env_steps}
+    line |= {"ended_env_steps": env_steps + 40}
     return {**line, "mean_return": mean, "episodes": 20, "is_confirmation": False}
 
 

@@ -100,7 +100,7 @@ def finish(reason, code=0):
     (folder / "status.json").write_text(json.dumps(status))
     sys.exit(code)
 if words[0] == "evaluate":
-    score = {"mean": 1.0, "episodes": 100, "updates": 7, "greedy": True}
+    score = {"mean": 1.0, "episodes": 100, "updates": 7, "exploration": 0.0}
     (folder / "final_score.json").write_text(json.dumps(score))
     sys.exit(0)
 folder.mkdir(exist_ok=True)
@@ -183,7 +183,7 @@ def test_steps_of_a_run_follow_from_its_files(tmp_path: Path) -> None:
     status = {"state": "finished", "reason": "all taken", "updates": 7}
     (folder / "status.json").write_text(json.dumps(status))
     assert has_trained(folder, run) and not has_score(folder, 100)
-    score = {"mean": 1.0, "episodes": 100, "updates": 7, "greedy": True}
+    score = {"mean": 1.0, "episodes": 100, "updates": 7, "exploration": 0.0}
     (folder / "final_score.json").write_text(json.dumps(score))
     assert has_score(folder, 100) and not has_score(folder, 200)
     # More steps of the same run are trained; another one is refused.

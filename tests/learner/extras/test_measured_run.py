@@ -21,12 +21,20 @@ def test_a_run_is_its_rounds_and_what_it_took(tmp_path: Path) -> None:
 
 def test_a_round_belongs_to_the_step_of_its_parameters(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "a", [10.0])
-    intervals = [interval(steps) | {"updates": steps / 10} for steps in (100, 200, 300, 400)]
-    # Begun with the parameters of update 15, made at step 150, and ended at step 400.
-    late = evaluation(400, 50.0) | {"updates": 15}
-    write_metrics(folder, [*intervals, late])
+    late = evaluation(150, 50.0) | {"ended_env_steps": 400}
+    old = {name: value for name, value in late.items() if name != "ended_env_steps"}
+    write_metrics(folder, [interval(400), late, old])  # an old version's is of an unknown step
     (found,) = measure(folder).rounds
-    assert (found.env_steps, found.seconds) == (150, 3.0)
+    assert found.env_steps == 150
+
+
+def test_the_last_point_of_a_curve_is_the_final_score(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "a", [10.0, 490.0])
+    confirmed = {**evaluation(200, 478.0), "episodes": 100, "is_confirmation": True}
+    write_metrics(folder, [evaluation(100, 10.0), evaluation(200, 490.0), confirmed])
+    run = measure(folder)
+    assert [(each.env_steps, each.mean_return) for each in run.curve] == [(100, 10.0), (200, 478.0)]
+    assert run.curve[-1].mean_return == run.final
 
 
 def test_what_a_kill_lost_is_not_part_of_the_run(tmp_path: Path) -> None:
@@ -53,8 +61,8 @@ def test_a_return_is_reached_by_the_first_round_or_where_the_run_asked_for_it_is
     run = measure(write_run(tmp_path / "a", [10.0, 30.0, 40.0], target=25.0, confirmed=26.0))
     found = run.reached(20.0), run.reached(25.0), run.reached(50.0)
     assert [each and each.env_steps for each in found] == [200, 350, None]
-    # The confirmation was played because a score was high: it is no point of the curve.
-    assert [each.mean_return for each in run.curve] == [10.0, 30.0, 40.0]
+    # The confirmation is of the last parameters: it is the curve's last point.
+    assert [each.mean_return for each in run.curve] == [10.0, 30.0, 40.0, 26.0]
 
 
 def test_a_folder_may_be_anybodys(tmp_path: Path) -> None:

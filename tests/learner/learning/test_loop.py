@@ -115,3 +115,29 @@ def test_a_restored_replay_lets_what_is_acted_first_count() -> None:
     learning, *_ = _learning([], is_ready=False)
     learning._limiter.acted(30)
     assert learning._limiter.now.counts()["env_steps"] == 30
+
+
+def test_parameters_know_the_environment_step_at_which_they_were_published() -> None:
+    learning, channel, _ = _learning([0.0, 0.0])
+    steps = iter((400, 900))
+    channel.count_steps = lambda: next(steps)
+    published = []
+    for _ in range(2):
+        learning.run_once()
+        learning.finish_update()
+        published.append((channel.params[0].version, channel.params[0].env_steps))
+    assert published == [(8, 400), (9, 900)]
+
+
+def test_the_last_parameters_are_handed_over_whatever_the_interval() -> None:
+    learning, channel, _ = _learning([0.0, 0.0, 0.0], publish_every_updates=2)
+    channel.count_steps = lambda: 1234
+    for _ in range(2):
+        learning.run_once()
+    learning.settle()
+    (last,) = channel.last
+    assert (last.version, last.env_steps) == (9, 1234)
+    # Those that act stay: a run that is resumed goes on with them.
+    assert channel.params[0].version == 8
+    learning.settle()
+    assert channel.last[0] is last and learning.num_applied == 2

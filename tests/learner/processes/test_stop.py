@@ -68,3 +68,16 @@ def test_a_signal_after_the_end_of_a_run_keeps_its_exit_code(code: int) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
     assert (done.returncode, done.stdout) == (code, b"")
+
+
+def test_once_a_run_has_its_exit_code_signals_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr("os._exit", codes.append)
+    with stop_on_signals(clock=iter([5.0, 6.0]).__next__) as stop:
+        stop.exit_code = 1
+        signal.raise_signal(signal.SIGTERM)
+        assert not stop.is_set() and codes == []
+        signal.raise_signal(signal.SIGTERM)  # does not want to wait for the rest
+    assert codes == [1]

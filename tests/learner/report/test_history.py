@@ -17,7 +17,7 @@ def metrics(steps: float, **fields: Any) -> bytes:
 
 def evaluation(steps: int, mean: float | None) -> bytes:
     fields = {"kind": "evaluation", "env_steps": steps, "mean_return": mean}
-    return json.dumps({"elapsed_seconds": 1.0, **fields}).encode()
+    return json.dumps({"elapsed_seconds": 1.0, "ended_env_steps": 99, **fields}).encode()
 
 
 def test_a_name_that_comes_later_is_null_before() -> None:
@@ -84,7 +84,8 @@ def test_a_picture_shows_episodes_rounds_and_the_target(
     returns = {"return/training": 1.5, "return/training_min": 0.5, "return/training_max": 4.0}
     lines = [
         metrics(10, **returns),
-        metrics(20, **returns, **{"return/evaluation": 9e9}),
+        metrics(20, **returns),
+        evaluation(10, 9e9).replace(b"ended_env_steps", b"old"),
         b'{"kind": "metrics", "env_st',
         metrics(20, **{"return/training": None}),
         evaluation(15, 3.0),

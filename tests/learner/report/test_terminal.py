@@ -38,7 +38,9 @@ METRICS = {
 
 
 def played(mean: float, env_steps: int) -> EvaluationStatus:
-    return EvaluationStatus(mean_return=mean, episodes=20, env_steps=env_steps, updates=1)
+    return EvaluationStatus(
+        mean_return=mean, episodes=20, env_steps=env_steps, ended_env_steps=9_999, updates=1
+    )
 
 
 def env_server(name: str, **others: Any) -> EnvServerStatus:

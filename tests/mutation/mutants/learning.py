@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "published_under_old_version",
         _LEARNING,
-        "VersionedParams(own, self._newest)",
-        "VersionedParams(own, self._newest - 1)",
+        "VersionedParams(own, self._newest, steps)",
+        "VersionedParams(own, self._newest - 1, steps)",
         "Parameters are published under the number of the ones before.",
     ),
     Mutant(

@@ -65,7 +65,11 @@ class SimulatedRun:
         if self._random.random() < 0.5:
             mean = min(500.0, max(9.0, skill + self._random.gauss(0, 18)))
             self._last = EvaluationStatus(
-                mean_return=mean, episodes=20, env_steps=self.steps, updates=self.steps // 80
+                mean_return=mean,
+                episodes=20,
+                env_steps=self.steps,
+                ended_env_steps=self.steps,
+                updates=self.steps // 80,
             )
             if self._best is None or mean > self._best.mean_return:
                 self._best = self._last

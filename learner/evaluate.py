@@ -220,4 +220,4 @@ class _Player:
     def _is_stuck(self, round_: Round) -> bool:
         # All that still have episodes to play are in one that was cut short long ago.
         lengths = self._episodes.lengths[round_.missing_slots]
-        return bool((lengths >= 2 * self._most_steps).all())
+        return bool(round_.returns) and bool((lengths >= 2 * self._most_steps).all())

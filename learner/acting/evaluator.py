@@ -205,12 +205,7 @@ class Evaluator:
         return self._round.frozen
 
     def poll(
-        self,
-        now: float,
-        latest: VersionedParams,
-        live_slots: np.ndarray,
-        *,
-        is_last: bool = False,
+        self, now: float, latest: VersionedParams, live_slots: np.ndarray, *, is_last: bool = False
     ) -> None:
         """Starts a round if one is due; evaluation slots that appeared or left change it.
 

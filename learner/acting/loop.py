@@ -299,16 +299,11 @@ class Acting:
         )
         self.rounds.append(played)
         metrics = score.mean_metrics(self._hub.environment.metrics)
-        deviation = float(np.std(score.returns))
-        self._metrics.record(
-            "evaluation",
-            **vars(played),
-            standard_deviation=deviation,
-            mean_length=score.mean_length,
-            metrics=metrics,
-        )
+        deviation, length = float(np.std(score.returns)), score.mean_length
+        fields = {**vars(played), "standard_deviation": deviation, "mean_length": length}
+        self._metrics.record("evaluation", **fields, metrics=metrics)
         # In charts at the same step, which the interval's numbers have behind them.
-        points = {"return/evaluation": score.mean, "length/evaluation": score.mean_length}
+        points = {"return/evaluation": score.mean, "length/evaluation": length}
         points |= {f"episode/{name}/evaluation": value for name, value in metrics.items()}
         self._metrics.point(played.env_steps, points)
 

@@ -133,12 +133,9 @@ def run(argv: Sequence[str]) -> int:
     if options.save:
         from learner.checkpoints.run_records import FinalScore, write_final_score  # imports numpy
 
-        write_final_score(
-            options.workdir,
-            FinalScore(
-                evaluation.mean, evaluation.episodes, evaluation.step, evaluation.exploration
-            ),
-        )
+        mean, episodes = evaluation.mean, evaluation.episodes
+        played = FinalScore(mean, episodes, evaluation.step, evaluation.exploration)
+        write_final_score(options.workdir, played)
     return ExitCode.OK
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.build import StartFrom
+from learner.checkpoints.restoring import changed_fields
 from learner.checkpoints.run_folder import RunFolder
 from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.report.env_servers import EnvServers
@@ -423,8 +424,11 @@ class Reports(NamedTuple):
     events: Events
     live: StatusWriter
 
-    def starts_from(self, start: StartFrom, replay: str = "") -> None:
-        """Reports the checkpoint that the run continues from, or whose parameters it takes over."""
+    def starts_from(self, start: StartFrom, config: Config, replay: str = "") -> None:
+        """Reports the checkpoint that the run continues from, or whose parameters it takes over.
+
+        And each field that a resumed run has otherwise than when it was saved.
+        """
         # `replay`: what happens to the saved replay, unless that is only restored.
         found = start.checkpoint or start.initial
         if found is None:
@@ -445,6 +449,9 @@ class Reports(NamedTuple):
             which = f"{best_return(found):.4g}, update {found.step:,}"
             text = f"starting with the best parameters ({which}) in {found.path}"
         self.events.report("resumed", text, **about)
+        for changed in changed_fields(start.checkpoint, config) if start.checkpoint else ():
+            text = "{field}: {before} until now, {now} from here on".format(**changed)
+            self.events.report("changed", text, **changed)
 
     def started(self, hub: Hub, address: str, folder: Path, devices: str) -> None:
         """Reports where the run serves, and from now on which env servers there are."""

@@ -74,6 +74,7 @@ def train(
     name: str = "",
     stop: StopRequest | None = None,
     topology: Topology = ALONE,
+    lock: int | None = None,
 ) -> Summary | None:
     """Trains until the configured end or a stop request; blocks. Writes the run folder.
 
@@ -84,6 +85,7 @@ def train(
       stop: ends the run when it is set; its `command` is what the user typed.
       topology: of this process among those that share the run. The first one writes the folder, the
         others below it, in hosts/I.
+      lock: on the folder, which the caller has taken and gives back.
 
     Returns how it went; None if it was over, or stopped, before an env server had joined. Raises
     a UserError for what the user can fix, StoppedError if it was stopped while it waited for other
@@ -99,7 +101,7 @@ def train(
         try:
             hosts = stack.enter_context(joined(topology, config, stop, init_from))
             start_devices()
-            folder = stack.enter_context(contextlib.closing(RunFolder(folder_path)))
+            folder = stack.enter_context(contextlib.closing(RunFolder(folder_path, lock)))
             start = _start_from(config, workdir, folder, hosts, stop, resume, init_from)
         except StoppedError as error:
             raise StoppedError(f"stopped by {stop.by}{stop.before_start()}") from error
@@ -108,7 +110,7 @@ def train(
         geometry = plan_geometry(config, topology)
         session_number = folder.record_command(stop.command)
         reports = stack.enter_context(open_reports(config, name, folder, start.checkpoint))
-        reports.starts_from(start, replay_text(start.checkpoint, geometry, config))
+        reports.starts_from(start, config, replay_text(start.checkpoint, geometry, config))
 
         # 2. Serving. Its threads answer env servers from here on.
         deaths = stack.enter_context(Deaths())

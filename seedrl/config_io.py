@@ -152,8 +152,8 @@ def _read_saved(path: Path) -> Config:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def difference(expected: str, got: str) -> list[str]:
-    """One line per field that differs in two saved configs: `agent.unroll: expected 80, got 9`.
+def changes(before: str, after: str) -> dict[str, tuple[str, str]]:
+    """The fields that differ in two saved configs, as text: `{"agent.unroll": ("80", "9")}`.
 
     Classes are fields named `type`; a class of a config file stays the same if that file moves.
     Imports no code that they name.
@@ -162,13 +162,19 @@ def difference(expected: str, got: str) -> list[str]:
     # Shown as they are compared: without the folder of a config file.
     left, right = (
         {path: re.sub(r"^'.*\.py:", "'*.py:", repr(value)) for path, value in _leaves("", tree)}
-        for _, tree in (_document(expected), _document(got))
+        for _, tree in (_document(before), _document(after))
     )
-    return [
-        f"{path}: expected {left.get(path, 'nothing')}, got {right.get(path, 'nothing')}"
+    return {
+        path: (left.get(path, "nothing"), right.get(path, "nothing"))
         for path in left | right
         if left.get(path) != right.get(path)
-    ]
+    }
+
+
+def difference(expected: str, got: str) -> list[str]:
+    """One line per field that differs in two saved configs: `agent.unroll: expected 80, got 9`."""
+    found = changes(expected, got)
+    return [f"{path}: expected {left}, got {right}" for path, (left, right) in found.items()]
 
 
 def _leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:

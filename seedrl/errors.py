@@ -23,7 +23,7 @@ class ConfigError(UserError, ValueError):
 
 
 class CheckpointError(UserError, OSError):
-    """A checkpoint that is missing, damaged or of another configuration."""
+    """A checkpoint that is missing or damaged."""
 
     exit_code = ExitCode.UNREADABLE_CHECKPOINT
 

@@ -14,15 +14,16 @@ class ExitCode(enum.IntEnum):
         one host, before a run had begun and had anything to save.
       TARGET_MISSED: a learner took all of its steps without reaching `evaluation.target_return`.
         An env server that an environment hangs also ends with 1, all stacks printed.
-      USAGE: a bad config or command line, or an environment that is refused or cannot be built;
+      USAGE: a bad config or command line, a checkpoint of another config, an environment that is
+        refused or cannot be built, or a variable of the environment with which jax cannot start;
         `learning.max_skipped_updates` updates in a row were not finite, everything before is saved.
       FAULTS: `seedrl check-env` or `check-env-server`: a rule is broken; `seedrl experiment`: some
         of its runs have failed, the others are done; `seedrl record`: fewer videos than asked for
         were written.
       INTERNAL: a defect of ours: the traceback is printed, or the parameters of a run's hosts were
         not equal, bit for bit, when they were to be saved.
-      UNREADABLE_CHECKPOINT: a checkpoint is missing, damaged or of another config, or a disk or
-        folder cannot be written to.
+      UNREADABLE_CHECKPOINT: a checkpoint is missing or damaged, or a disk or folder cannot be
+        written to.
       TEMPORARY: another start may succeed, and resumes from the newest checkpoint. A thread or the
         end of the process was stuck, and all stacks are printed; another host of the run, or the
         Ray cluster, is gone; the address to serve on, or the folder of the run, is in use; an env

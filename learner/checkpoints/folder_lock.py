@@ -5,15 +5,32 @@ import fcntl
 import os
 from pathlib import Path
 
-from seedrl.errors import AddressInUseError
+from seedrl.errors import AddressInUseError, ConfigError
 
 _LOCK = ".lock"
 
 
 def lock(folder: Path) -> int:
-    """A descriptor that holds the folder's lock. Raises AddressInUseError if another one does."""
+    """Makes the folder if it is not there; returns a descriptor that holds its lock.
+
+    Raises AddressInUseError if another one holds it, ConfigError if the folder cannot be written.
+    """
+    try:
+        return _lock(folder)
+    except BlockingIOError as error:
+        raise AddressInUseError(
+            f"another learner is using {folder.absolute()}; stop it or choose another --workdir"
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"--workdir: cannot write in {folder} ({error.strerror}); choose another folder"
+        ) from error
+
+
+def _lock(folder: Path) -> int:
     path = folder / _LOCK
     while True:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -21,20 +38,10 @@ def lock(folder: Path) -> int:
             # that counts is that of the file which others find.
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
-        except BaseException as error:
+        except BaseException:
             os.close(descriptor)
-            if isinstance(error, BlockingIOError):
-                raise _in_use(folder) from error
             raise
         os.close(descriptor)
-
-
-def check_free(folder: Path) -> None:
-    """Raises AddressInUseError if a learner is using the folder, which need not be there."""
-    # The learner takes the lock later. To look before spares env servers that could not even open
-    # their files in the folder.
-    if is_locked(folder):
-        raise _in_use(folder)
 
 
 def is_locked(folder: Path) -> bool | None:
@@ -51,9 +58,3 @@ def is_locked(folder: Path) -> bool | None:
             os.close(descriptor)
         return False
     return None
-
-
-def _in_use(folder: Path) -> AddressInUseError:
-    return AddressInUseError(
-        f"another process is using {folder.absolute()}; stop it or choose another --workdir"
-    )

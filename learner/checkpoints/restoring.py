@@ -20,8 +20,8 @@ from learner.serving.core import Serving
 from seedrl import checkpoints, stored_arrays
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import best_directory, choose
-from seedrl.config import Config
-from seedrl.config_io import difference, to_json
+from seedrl.config import OWN_SERVING, Config
+from seedrl.config_io import changes, difference, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.buffer import ReplayState
 from seedrl.types import Tree
@@ -63,14 +63,19 @@ def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
 def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
     """Refuses, before an env server is waited for, what `restore_state` would refuse.
 
-    And what other classes of agent or network have learned, even if their arrays would fit. Raises
-    CheckpointError.
+    And what other classes of agent or network have learned, even if their arrays would fit, and
+    fewer steps than the run has taken. Raises ConfigError for another configuration,
+    CheckpointError for a checkpoint that does not fit its own.
     """
     differences = difference(checkpoint.meta["config"], to_json(config))
     if classes := [line for line in differences if re.match(r"agent\.(\w+\.)*type: ", line)]:
-        raise CheckpointError(
-            f"{checkpoint.path} does not fit this config: {classes[0]}; start a new workdir or "
-            "restore the config"
+        raise _misfit(checkpoint, classes[:1])
+    taken, steps = checkpoint.meta["env_steps"], config.learning.total_steps
+    # A run that is over may be started again as it was: it ends as it has ended before.
+    if steps <= taken and any(line.startswith("learning.total_steps:") for line in differences):
+        raise ConfigError(
+            f"learning.total_steps: expected more than {taken:,}, the environment steps that the "
+            f"run in {checkpoint.path.parent.parent} has taken, got {steps:,}"
         )
     # A checkpoint holds the spec of its environment, from which the shapes follow.
     agent = build_agent(config.agent, saved_spec(checkpoint.meta["env_spec"]))
@@ -78,6 +83,19 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
     state: LearnerState = jax.eval_shape(functools.partial(initial_state, agent), key)
     with naming_fields(checkpoint, config, "agent"):
         stored_arrays.require_fit(checkpoint.path, state._asdict())
+
+
+def changed_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[dict[str, str]]:
+    """What a resumed run has otherwise than when it was saved: `field`, `before` and `now` each.
+
+    Without the addresses and keys of this session.
+    """
+    own = {f"serving.{name}" for name in OWN_SERVING}
+    return [
+        {"field": path, "before": before, "now": now}
+        for path, (before, now) in changes(checkpoint.meta["config"], to_json(config)).items()
+        if path not in own
+    ]
 
 
 def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: Config) -> Tree:
@@ -99,21 +117,27 @@ def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: C
 def naming_fields(
     checkpoint: checkpoints.Checkpoint, config: Config, *sections: str
 ) -> Iterator[None]:
-    """Inside, an error is a CheckpointError that names the changed fields of `sections`, if any."""
+    """Inside, an error is a ConfigError that names the changed fields of `sections`, if any.
+
+    Else it is a CheckpointError.
+    """
     try:
         yield
     except (CheckpointError, ValueError) as error:
         changed = difference(checkpoint.meta["config"], to_json(config))
-        fields = [line for line in changed if line.startswith(sections)]
-        text = f"{checkpoint.path}: {error}; restore the config"
-        if fields:
-            text = (
-                f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; start a new "
-                "workdir or restore the config"
-            )
-        elif isinstance(error, CheckpointError):
+        if fields := [line for line in changed if line.startswith(sections)]:
+            raise _misfit(checkpoint, fields) from error
+        if isinstance(error, CheckpointError):
             raise
-        raise CheckpointError(text) from error
+        raise CheckpointError(f"{checkpoint.path}: {error}; restore the config") from error
+
+
+def _misfit(checkpoint: checkpoints.Checkpoint, fields: list[str]) -> ConfigError:
+    run = checkpoint.path.parent.parent
+    return ConfigError(
+        f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; `seedrl resume {run}` "
+        f"takes the run's own, `--init-from {run}` starts a new run with its parameters"
+    )
 
 
 def restore_replay(

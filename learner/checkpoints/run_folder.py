@@ -10,7 +10,7 @@ from learner.report.json_lines import replace_file
 from seedrl import config_io, run_files
 from seedrl.checkpoints import Checkpoint, best_directory, latest
 from seedrl.config import Config
-from seedrl.errors import AddressInUseError, CheckpointError, ConfigError, UserError
+from seedrl.errors import CheckpointError, UserError
 
 _logger = logging.getLogger(__name__)
 
@@ -25,22 +25,15 @@ class RunFolder:
 
     # Two learners in one would destroy each other's checkpoints.
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, held: int | None = None):
+        """`held`: the lock of a caller who has taken it already, and gives it back."""
         self.path = path.absolute()
         # What the folder holds is of another attempt, as the user has said.
         self.is_begun_anew = False
         self.checkpoints = self.path / "checkpoints"
         # Of all sessions of the run, one JSON object a line.
         self.metrics = self.path / run_files.METRICS
-        try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._descriptor = lock(self.path)
-        except AddressInUseError:
-            raise
-        except OSError as error:
-            raise ConfigError(
-                f"--workdir: cannot write in {path} ({error.strerror}); choose another folder"
-            ) from error
+        self._own = lock(self.path) if held is None else None
 
     def checkpoint(self, resume: Resume) -> Checkpoint | None:
         """What to resume from. Raises CheckpointError if it must be there, or is unsound."""
@@ -83,7 +76,8 @@ class RunFolder:
             return len(file.readlines())
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        if self._own is not None:
+            os.close(self._own)
 
 
 def _require_sound(checkpoint: Checkpoint) -> None:

@@ -1,4 +1,7 @@
-"""`seedrl train CONFIG` and `python -m learner CONFIG`: a learner, with or without env servers."""
+"""`seedrl train CONFIG`, `seedrl resume RUN` and `python -m learner CONFIG`: a learner.
+
+The first two also start its env servers.
+"""
 
 import contextlib
 import dataclasses
@@ -15,20 +18,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from learner.checkpoints.folder_lock import check_free
+from learner.checkpoints.folder_lock import lock
 from learner.cli.arguments import parse
 from learner.multihost.topology import ALONE, Topology, topology_of
 from learner.processes import env_servers
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
+from learner.processes.tuning import require_jax
 from learner.report.output import tolerating_lost_output
 from seedrl import config_io, run_files
 from seedrl.config import Config, ServingConfig, check
 from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import print_version_if_asked
+from seedrl.programs.command_line import print_help, print_version_if_asked
 from seedrl.programs.outcome import exit_code
 
 PROG = "seedrl train"
+RESUME_PROG = "seedrl resume"
 LEARNER_PROG = "python -m learner"
 _TOKEN = "token"
 
@@ -76,29 +81,77 @@ class LearnerOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions(RunOptions):
+class ResumeOptions:
+    """Options of a run on this machine beside the fields of its configuration, of which three have
+    short names: --bind, --token-file and --checkpoint-replay.
+
+    Attributes:
+      envs: environments that train, shared out over the env servers; those that evaluate come on
+        top. By default `--serving.training-slots`.
+      env_servers: number of env-server processes; by default `--launch.env-servers`.
+      envs_per_server: environments of each, in place of `--envs`: all but the evaluation slots then
+        train; by default as `--launch.envs-per-server`.
+      groups: groups of environments that an env server steps interleaved; by default as
+        `--launch.groups`.
+      allow: code that the run may name: folders of Python files, and factories of environments,
+        package.module:factory.
+    """
+
+    envs: int | None = None
+    env_servers: int | None = None
+    envs_per_server: int | None = None
+    groups: int | None = None
+    allow: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(RunOptions, ResumeOptions):
     """Options of a run on this machine beside the fields of its configuration, of which three have
     short names: --bind, --token-file and --checkpoint-replay.
 
     Attributes:
       workdir: folder of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
-      env_servers: number of env-server processes; by default `--launch.env-servers`.
-      envs_per_server: environments of each; all but the evaluation slots then train; by default as
-        `--launch.envs-per-server`.
-      groups: groups of environments that an env server steps interleaved; by default as
-        `--launch.groups`.
     """
 
     workdir: Path | None = None
-    env_servers: int | None = None
-    envs_per_server: int | None = None
-    groups: int | None = None
 
 
 def run(argv: Sequence[str]) -> int:
     """`seedrl train`: trains until the run is over; returns its exit code."""
     with stop_on_signals(shlex.join([*PROG.split(), *argv])) as stop:
-        return _run_with_env_servers(argv, stop)
+        options, config = parse(TrainOptions, argv, prog=PROG)
+        if argv[0].endswith(".json"):
+            config_io.require_factories((config.environment.id, *config.environment.wrappers))
+        name = Path(argv[0]).stem
+        now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        workdir = options.workdir or Path("runs") / f"{name}__{config.seed}__{now}"
+        return _run_with_env_servers(options, config, stop, workdir=workdir, name=name)
+
+
+def resume(argv: Sequence[str]) -> int:
+    """`seedrl resume RUN`: goes on by the run's own configuration; returns its exit code."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print("RUN: the folder of a run. Its config.json has the fields that no option changes.\n")
+        print_help(ResumeOptions, f"{RESUME_PROG} RUN")
+    run = Path(argv[0])
+    if not (run / run_files.CONFIG).is_file():
+        raise ConfigError(f"expected the folder of a run that has begun to train, got {run}")
+    with stop_on_signals(shlex.join([*RESUME_PROG.split(), *argv])) as stop:
+        words = [str(run / run_files.CONFIG), *argv[1:]]
+        options, config = parse(ResumeOptions, words, prog=RESUME_PROG)
+        config_io.require_factories((config.environment.id, *config.environment.wrappers))
+        serving = config.serving
+        # The session before had a socket and a token of its own, if the user named none.
+        if Path(serving.bind).parent.name == f"seedrl-{os.getuid()}":
+            serving = dataclasses.replace(serving, bind="")
+        if serving.token_file and not os.path.exists(serving.token_file):
+            serving = dataclasses.replace(serving, token_file="")
+        config = dataclasses.replace(config, serving=serving)
+        from learner.checkpoints.run_records import read_run  # imports numpy
+
+        own = TrainOptions(**dataclasses.asdict(options), resume="must")
+        name = read_run(run).config or run.name
+        return _run_with_env_servers(own, config, stop, workdir=run, name=name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -108,19 +161,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return exit_code(lambda: _run_learner(words, stop), prog=LEARNER_PROG)
 
 
-def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
-    options, config = parse(TrainOptions, argv, prog=PROG)
-    require_extra("learner")
-    if argv[0].endswith(".json"):
-        config_io.require_factories((config.environment.id, *config.environment.wrappers))
+def _run_with_env_servers(
+    options: TrainOptions, config: Config, stop: StopRequest, *, workdir: Path, name: str
+) -> int:
+    require_jax(starts=False)
     config, fleet = plan(options, config)
-    name = Path(argv[0]).stem
-    now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    workdir = options.workdir or Path("runs") / f"{name}__{config.seed}__{now}"
     # A run's folder shows experience, and its logs the keys of leases: for its user alone.
     os.umask(0o077)
-    check_free(workdir)
-    is_new = not workdir.exists()
     if _is_stopped(stop):
         return ExitCode.OK
     # Imports gRPC: only once the command line is known to be good.
@@ -129,6 +176,13 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
     config = with_address(config, workdir)
     with contextlib.ExitStack() as stack:
         stack.enter_context(tolerating_lost_output())
+        is_new = not workdir.exists()
+        # Before anything starts there: a second `seedrl train` of the same folder must neither
+        # start env servers in it nor remove it.
+        held = lock(workdir)
+        stack.callback(os.close, held)
+        if is_new:
+            stack.callback(_remove_unbegun, workdir)
         serving = _with_token(config.serving, _TOKEN)
         if serving is not config.serving:
             token = stack.enter_context(env_servers.private_folder()) / _TOKEN
@@ -140,11 +194,9 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
         started = env_servers.EnvServers(
             words, on_failure=lambda line: stop.set(f"{ENV_SERVERS_FAILED}: {line}")
         )
-        if is_new:
-            stack.callback(_remove_unbegun, workdir)
         # First, so that they import and build while this process imports jax.
         stack.enter_context(started)
-        code = _train(options, config, stop, workdir=workdir, name=name)
+        code = _train(options, config, stop, workdir=workdir, name=name, held=held)
         if stop.by.startswith(ENV_SERVERS_FAILED):  # else the run had ended before they failed
             started.raise_failure()
         return code
@@ -153,6 +205,7 @@ def _run_with_env_servers(argv: Sequence[str], stop: StopRequest) -> int:
 def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
     print_version_if_asked(argv)
     options, config = parse(LearnerOptions, argv, prog=LEARNER_PROG)
+    require_jax(starts=False)
     check(config)
     topology = topology_of(options.coordinator, options.process_count, options.process_index)
     stop.command = options.user_command or stop.command
@@ -172,6 +225,7 @@ def _train(
     workdir: Path,
     name: str,
     topology: Topology = ALONE,
+    held: int | None = None,
 ) -> ExitCode:
     """Runs the learner in this process, until the run is over."""
     if config.logging.wandb is not None:
@@ -195,6 +249,7 @@ def _train(
         name=name,
         stop=stop,
         topology=topology,
+        lock=held,
     )
     is_missed = summary is not None and summary.has_missed
     stop.exit_code = code = ExitCode.TARGET_MISSED if is_missed else ExitCode.OK
@@ -210,10 +265,11 @@ def _is_stopped(stop: StopRequest) -> bool:
     return stop.is_set()
 
 
-def plan(options: TrainOptions, config: Config) -> tuple[Config, env_servers.Fleet]:
+def plan(options: ResumeOptions, config: Config) -> tuple[Config, env_servers.Fleet]:
     """The run's whole configuration, and its env servers. Raises ConfigError if it cannot work."""
     config, planned = env_servers.plan(
         config,
+        envs=options.envs,
         env_servers=options.env_servers,
         envs_per_server=options.envs_per_server,
         groups=options.groups,

@@ -40,15 +40,20 @@ class Fleet(NamedTuple):
 def plan(
     config: Config,
     *,
+    envs: int | None = None,
     env_servers: int | None = None,
     envs_per_server: int | None = None,
     groups: int | None = None,
 ) -> tuple[Config, Fleet]:
     """Fits env servers and slots to each other: the configuration that does so, and its fleet.
 
-    What is None is as `config.launch` has it; `envs_per_server` 0 shares the slots out evenly.
-    Raises ConfigError if a number is wrong, or no environment is left for training.
+    What is None is as `config` has it; `envs` train, and those that evaluate come on top;
+    `envs_per_server` 0 shares the slots out evenly. Raises ConfigError if a number is wrong, or no environment is left for training.
     """
+    if envs is not None:
+        if envs_per_server is not None:
+            raise ConfigError("--envs and --envs-per-server: expected one of them, got both")
+        config, envs_per_server = _with_envs(config, envs), 0
     launch, serving = config.launch, config.serving
     num_servers = launch.env_servers if env_servers is None else env_servers
     num_envs = launch.envs_per_server if envs_per_server is None else envs_per_server
@@ -73,12 +78,25 @@ def plan(
             )
         serving = dataclasses.replace(serving, training_slots=training)
     slots = serving.training_slots + serving.evaluation_slots
+    if envs is not None and env_servers is None:
+        num_servers = min(num_servers, slots)
     launch = dataclasses.replace(
         launch, env_servers=num_servers, envs_per_server=num_envs, groups=num_groups
     )
     num_envs = num_envs or math.ceil(slots / num_servers)
     fitted = dataclasses.replace(config, serving=serving, launch=launch)
     return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs))
+
+
+def _with_envs(config: Config, envs: int) -> Config:
+    if envs < 1:
+        raise ConfigError(f"--envs: expected at least 1, got {envs}")
+    serving, learning = config.serving, config.learning
+    # A synchronous round has one sequence of every slot.
+    if learning.schedule == "synchronous" and learning.batch_sequences == serving.training_slots:
+        learning = dataclasses.replace(learning, batch_sequences=envs)
+    serving = dataclasses.replace(serving, training_slots=envs)
+    return dataclasses.replace(config, serving=serving, learning=learning)
 
 
 def on_private_socket(serving: ServingConfig, address: str) -> ServingConfig:

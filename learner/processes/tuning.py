@@ -8,7 +8,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from seedrl.errors import ConfigError, in_one_line
+from seedrl.errors import ConfigError, in_one_line, require_extra
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
@@ -17,10 +17,47 @@ _LARGEST = 2**31 - 1
 # is the last for Python 3.11.
 _JAXLIB = "0.10.2"
 _OPTION = "xla_cpu_experimental_ynn_fusion_type"
-# Variables of jax with which a run could not work, and the only value that they may have.
-_VARIABLES = {"JAX_TRANSFER_GUARD": "allow", "JAX_NUMPY_DTYPE_PROMOTION": "standard"}
+# Variables of jax with which programs here cannot work, and the only value that they may have.
+_VARIABLES = {
+    "JAX_TRANSFER_GUARD": "allow",
+    "JAX_NUMPY_DTYPE_PROMOTION": "standard",
+    "JAX_ARRAY_GARBAGE_COLLECTION_GUARD": "allow",
+    "JAX_DEFAULT_PRNG_IMPL": "threefry2x32",
+    "JAX_LEGACY_PRNG_KEY": "allow",
+    **dict.fromkeys(
+        ("JAX_DISABLE_JIT", "JAX_ENABLE_CUSTOM_PRNG", "JAX_NO_EXECUTION", "JAX_NO_TRACING"), "0"
+    ),
+}
+_FALSE = ("0", "false", "no", "off", "n", "f")
+# Need no trial: `start_devices` tries the first, and any text is good for the second.
+_UNTRIED = frozenset({"JAX_PLATFORMS", "JAX_COMPILATION_CACHE_DIR", *_VARIABLES})
 # Flags that need no trial: ours, and that of tests with several devices.
 _KNOWN_FLAGS = frozenset({_OPTION, "xla_force_host_platform_device_count"})
+
+
+def require_jax(*, starts: bool = True) -> None:
+    """For a command that uses jax, before it imports it. Raises a UserError if that cannot work.
+
+    `starts`: it uses jax in this process only, whose devices may be started at once.
+    """
+    require_extra("learner")
+    check_variables()
+    if starts and os.environ.get("JAX_PLATFORMS", "cpu") != "cpu":
+        start_devices()
+
+
+def check_variables() -> None:
+    """Raises ConfigError for a variable of the environment with which jax cannot work here."""
+    for name, value in _VARIABLES.items():
+        got = os.environ.get(name, value)
+        if got != value and not (value == "0" and got.lower() in _FALSE):
+            raise ConfigError(f"{name}: expected {value!r} or no such variable, got {got!r}")
+    flags = os.environ.get("XLA_FLAGS", "")
+    names = sorted(name for name in os.environ if name.startswith("JAX_") and name not in _UNTRIED)
+    if {flag.partition("=")[0].lstrip("-") for flag in flags.split()} - _KNOWN_FLAGS:
+        names.append("XLA_FLAGS")
+    if names:
+        _try_variables(tuple((name, os.environ[name]) for name in names))
 
 
 def tune_process(*, keeps_freed_memory: bool) -> None:
@@ -28,10 +65,7 @@ def tune_process(*, keeps_freed_memory: bool) -> None:
 
     Raises ConfigError for a variable of the environment with which jax cannot start.
     """
-    for name, value in _VARIABLES.items():
-        if (got := os.environ.get(name, value)) != value:
-            raise ConfigError(f"{name}: expected {value!r} or no such variable, got {got!r}")
-    _check_flags(os.environ.get("XLA_FLAGS", ""))
+    check_variables()
     # Not at the top: XLA reads its flags when jax starts, and tests set theirs through this file.
     import jax
 
@@ -65,18 +99,19 @@ def start_devices() -> None:
         ) from error
 
 
-@functools.lru_cache  # the flags are read once by a process
-def _check_flags(flags: str) -> None:
-    """Tries XLA's flags in another process: XLA would end this one at a flag that is wrong."""
-    if {flag.partition("=")[0].lstrip("-") for flag in flags.split()} <= _KNOWN_FLAGS:
-        return
+@functools.lru_cache  # a process reads them once
+def _try_variables(variables: tuple[tuple[str, str], ...]) -> None:
+    """Tries them in another process: XLA would end this one at a flag that it does not know."""
     # On the CPU: an accelerator may belong to one process only.
-    command = [sys.executable, "-c", "import jax; jax.devices()"]
+    command = [sys.executable, "-c", "import jax; jax.numpy.ones(2).sum().block_until_ready()"]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     tried = subprocess.run(command, env=environment, capture_output=True, text=True)
     if tried.returncode:
         why = next(iter(tried.stderr.strip().splitlines()[-1:]), f"exit code {tried.returncode}")
-        raise ConfigError(f"XLA_FLAGS: expected flags that XLA knows, got {flags!r}: {why}")
+        named = [each for each in variables if each[0] in why] or variables
+        found = ", ".join(name for name, _ in named)
+        got = ", ".join(repr(value) for _, value in named)
+        raise ConfigError(f"{found}: expected what jax knows, got {got}: {why}")
 
 
 def keep_freed_memory() -> None:

@@ -17,6 +17,8 @@ KINDS = {
     "started": "the learner serves env servers: `address`, `devices`, `workdir`",
     "resumed": "the session starts from a checkpoint of this run or of another one "
     "(`--init-from`): `path`, `updates`, and of a resumed run `env_steps` and `age_seconds`",
+    "changed": "a resumed run has another value of a field than when it was saved: `field`, "
+    "`before`, `now`",
     "learning": "compiling starts (`replay_bytes`) or ends (`seconds`), the first update is "
     "applied, updates are skipped or sequences dropped (`number`, at most one event a minute), or "
     "episodes lack a metric (`names`) or do not end (`role`, `steps`)",

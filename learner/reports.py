@@ -497,9 +497,17 @@ class Reports(NamedTuple):
 
 @contextlib.contextmanager
 def open_reports(
-    config: Config, name: str, folder: RunFolder, checkpoint: Checkpoint | None
+    config: Config,
+    name: str,
+    folder: RunFolder,
+    checkpoint: Checkpoint | None,
+    *,
+    own_host: str = "",
 ) -> Iterator[Reports]:
-    """Opens the reports on a run called `name`; of a resumed run they continue."""
+    """Opens the reports on a run called `name`; of a resumed run they continue.
+
+    `own_host`: see `Progress`.
+    """
     # Without a checkpoint, earlier attempts in the folder do not count.
     env_steps, totals = 0, dict[str, float]()
     if checkpoint is not None:
@@ -509,7 +517,7 @@ def open_reports(
     if config.logging.wandb is not None:
         mirrors = [WeightsAndBiases(config.logging.wandb, folder.path, fields_of(config))]
     with contextlib.ExitStack() as ending, contextlib.ExitStack() as stack:
-        progress = stack.enter_context(contextlib.closing(Progress()))
+        progress = stack.enter_context(contextlib.closing(Progress(own_host=own_host)))
         metrics = Metrics(
             folder.path,
             mirrors=mirrors,

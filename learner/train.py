@@ -8,6 +8,7 @@ it never touches a device array while the others run.
 
 import contextlib
 import functools
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -85,7 +86,7 @@ def train(
       stop: ends the run when it is set; its `command` is what the user typed.
       topology: of this process among those that share the run. The first one writes the folder, the
         others below it, in hosts/I.
-      lock: on the folder, which the caller has taken and gives back.
+      lock: on the folder, of a caller that has taken it and runs env servers on this host.
 
     Returns how it went; None if it was over, or stopped, before an env server had joined. Raises
     a UserError for what the user can fix, StoppedError if it was stopped while it waited for other
@@ -109,7 +110,10 @@ def train(
             return None  # an earlier session has confirmed the target
         geometry = plan_geometry(config, topology)
         session_number = folder.record_command(stop.command)
-        reports = stack.enter_context(open_reports(config, name, folder, start.checkpoint))
+        own_host = "" if lock is None else socket.gethostname()
+        reports = stack.enter_context(
+            open_reports(config, name, folder, start.checkpoint, own_host=own_host)
+        )
         reports.starts_from(start, config, replay_text(start.checkpoint, geometry, config))
 
         # 2. Serving. Its threads answer env servers from here on.

@@ -57,6 +57,8 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
             argv = _found(file, argv, folder)
             _, config = parse(train.TrainOptions, argv, prog="seedrl train")
             check(config)
+        case ["seedrl", "resume", _, *argv]:
+            parse(train.ResumeOptions, ["cartpole_r2d2", *argv], prog="seedrl resume")
         case ["python", "-m", "learner", *argv]:
             # What serves other machines must be asked for: --bind is part of the check.
             argv = _found(file, argv, folder)

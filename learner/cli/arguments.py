@@ -36,10 +36,15 @@ _COMMON = (
 )
 
 
-def require_file(flag: str, path: Path | None) -> None:
-    """Raises ConfigError unless a file can be written there, before a long computation starts."""
+def require_file(flag: str, path: Path | None, *, force: bool) -> None:
+    """Raises ConfigError unless a file can be written there, before a long computation starts.
+
+    Without `force` also if there is one.
+    """
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
         raise ConfigError(f"{flag}: expected a file in an existing folder, got {path}")
+    if path is not None and not force and path.exists():
+        raise ConfigError(f"{flag}: {path} is there already; --force replaces it")
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

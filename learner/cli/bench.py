@@ -36,12 +36,14 @@ class BenchOptions:
     Attributes:
       names: benchmarks to run; by default all.
       json: file for all numbers, with machine, versions and commit.
+      force: replace a file that is there.
       seconds: of each single measurement.
       rounds: times that each thing is measured.
     """
 
     names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     json: Path | None = None
+    force: bool = False
     seconds: float = 1.0
     rounds: int = 5
 
@@ -61,7 +63,7 @@ def run_benchmarks(
     require_at_least(options, rounds=1)
     if not options.seconds > 0:
         raise ConfigError(f"--seconds: expected more than 0, got {options.seconds:g}")
-    require_file("--json", options.json)
+    require_file("--json", options.json, force=options.force)
     # After the check: what they import takes seconds.
     from rich.console import Console
 

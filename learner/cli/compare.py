@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from learner.cli.arguments import require_file
 from learner.extras import comparison
 from learner.extras.comparison import Comparison, Group, MeasuredRun, group, measure
 from seedrl.errors import ConfigError, require_extra
@@ -31,6 +32,7 @@ class CompareOptions:
       json: print one JSON object.
       html: file to write a report with learning curves to.
       png: file to write the learning curves to.
+      force: replace files that are there.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
@@ -39,12 +41,15 @@ class CompareOptions:
     json: bool = False
     html: Path | None = None
     png: Path | None = None
+    force: bool = False
 
 
 def run(argv: Sequence[str]) -> int:
     options = read(CompareOptions, argv, prog=PROG)
     if not options.runs:
         raise ConfigError(f"RUNS: expected folders of runs, got none (see {PROG} --help)")
+    require_file("--html", options.html, force=options.force)
+    require_file("--png", options.png, force=options.force)
     if options.html or options.png:
         require_extra("learner")
     found = compare(options.runs, options.against, options.threshold)

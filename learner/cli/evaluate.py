@@ -16,6 +16,7 @@ import tyro
 
 from learner.cli.arguments import require_at_least
 from learner.processes import env_servers
+from learner.processes.tuning import require_jax
 from seedrl import config_io
 from seedrl.config import MOST_EPISODE_STEPS, Actions, Config, check
 from seedrl.config_io import of_run, require_factories
@@ -116,6 +117,7 @@ def run(argv: Sequence[str]) -> int:
     options = read(EvaluateOptions, argv, prog=PROG)
     require_extra("learner")
     config = config_of(options)
+    require_jax()
     with env_servers.socket_address() as address, _logs(options.workdir) as logs:
         serving = env_servers.on_private_socket(config.serving, address)
         # Whatever the number of env servers, the slots are those of the run.

@@ -15,9 +15,10 @@ from learner.cli import train
 from learner.cli.arguments import parse, require_at_least, table
 from learner.extras.experiment import Experiment, Outcome, PlannedRun, check_same, read_grid
 from learner.processes.stop import stop_on_signals
+from learner.processes.tuning import require_jax
 from learner.report.output import tolerating_lost_output
 from learner.report.terminal import score
-from seedrl.errors import ConfigError, require_extra
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
 
@@ -50,7 +51,7 @@ class ExperimentOptions:
 
 def run(argv: Sequence[str]) -> int:
     options = read(ExperimentOptions, argv, prog=PROG)
-    require_extra("learner")
+    require_jax(starts=False)
     runs = checked_runs(options.grid)
     folder = options.workdir or Path("runs") / options.grid.stem
     for each in runs:

@@ -9,8 +9,9 @@ from typing import Annotated
 import tyro
 
 from learner.checkpoints.run_records import RunRecord, read_run
-from learner.cli.arguments import table
-from seedrl.errors import CheckpointError, ConfigError, require_extra
+from learner.cli.arguments import require_file, table
+from learner.processes.tuning import require_jax
+from seedrl.errors import CheckpointError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
 from seedrl.run_files import find_runs
@@ -64,7 +65,8 @@ class ExportOptions:
 
     Attributes:
       workdir: folder of the run.
-      output: the file, which is replaced; by default policy.jax in the folder of the run.
+      output: the file; by default policy.jax in the folder of the run, which is replaced.
+      force: replace an output that is there.
       step: take the checkpoint of that many updates instead of the newest.
       best: take the checkpoint that scored highest in the evaluations of the run.
       epsilon: the agent's exploration; 0 is greedy.
@@ -73,6 +75,7 @@ class ExportOptions:
 
     workdir: Annotated[Path, tyro.conf.Positional]
     output: Path | None = None
+    force: bool = False
     step: int | None = None
     best: bool = False
     epsilon: float = 0.0
@@ -109,7 +112,7 @@ def _cells(record: RunRecord, root: Path) -> tuple[str, ...]:
 
 def checkpoints(argv: Sequence[str]) -> int:
     options = read(CheckpointsOptions, argv, prog="seedrl checkpoints")
-    require_extra("learner")
+    require_jax()
     from seedrl import checkpoints  # imports jax
 
     directory = options.workdir / "checkpoints"
@@ -133,6 +136,7 @@ def checkpoints(argv: Sequence[str]) -> int:
 
 def digest(argv: Sequence[str]) -> int:
     options = read(DigestOptions, argv, prog="seedrl digest")
+    require_jax()
     # Imports jax: only once the command line is known to be good.
     from learner.checkpoints.restoring import digests, stored
     from seedrl.checkpoints import latest
@@ -151,8 +155,9 @@ def export(argv: Sequence[str]) -> int:
     options = read(ExportOptions, argv, prog="seedrl export")
     if options.best and options.step is not None:
         raise ConfigError("--step and --best: expected one of them, got both")
+    require_file("--output", options.output, force=options.force)
     output = options.output or options.workdir / "policy.jax"
-    require_extra("learner")
+    require_jax()
     # Imports jax: only once the command line is known to be good.
     from seedrl import policy
 

@@ -10,12 +10,16 @@ from seedrl.errors import ConfigError
 from seedrl.programs.outcome import exit_code
 
 # Each is a module of this package with `run(argv)`, which returns the exit code and is imported
-# only when it is called; those in _OF_A_FOLDER are functions of one module.
-_OF_A_FOLDER = ("runs", "checkpoints", "digest", "export")
+# only when it is called; these are functions of the command's name in another command's module.
+_ELSEWHERE = {
+    "resume": "train",
+    **dict.fromkeys(("runs", "checkpoints", "digest", "export"), "folders"),
+}
 # Programs of the env servers, which the learner never imports: this process becomes one of them.
 _CHECKERS = {"check-env": "envs_server.check", "check-env-server": "envs_server.check.server"}
 COMMANDS = {
     "train": "start a learner and env servers on this machine and supervise them",
+    "resume": "go on with a run, by its own configuration",
     "evaluate": "play a checkpoint of a run",
     "record": "film episodes of a run's policy",
     "export": "write a policy as one file that needs jax alone",
@@ -44,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
+    if argv[:1] == ["help"]:  # of a command: `seedrl help train`
+        argv = [*argv[1:2], "--help"]
     if not argv or argv[0] in ("-h", "--help"):
         print("usage: seedrl COMMAND ...\n")
         for name, purpose in COMMANDS.items():
@@ -63,9 +69,9 @@ def _run(argv: Sequence[str]) -> int:
         raise ConfigError(f"unknown command {name!r}: {hint}expected {', '.join(COMMANDS)}")
     if name in _CHECKERS:
         os.execv(sys.executable, [sys.executable, "-m", _CHECKERS[name], *argv[1:]])
-    module = "folders" if name in _OF_A_FOLDER else name.replace("-", "_")
+    module = _ELSEWHERE.get(name, name.replace("-", "_"))
     command = importlib.import_module(f"learner.cli.{module}")
-    code: int = getattr(command, name if name in _OF_A_FOLDER else "run")(argv[1:])
+    code: int = getattr(command, name if name in _ELSEWHERE else "run")(argv[1:])
     return code
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from learner.cli.evaluate import PlayOptions, config_of
+from learner.processes.tuning import require_jax
 from seedrl import config_io
 from seedrl.config import EnvironmentConfig
 from seedrl.errors import ConfigError, require_extra
@@ -71,6 +72,7 @@ def run(argv: Sequence[str]) -> int:
     require_extra("learner")
     require_extra("video")
     config = config_of(options)
+    require_jax()
     videos = (options.output or options.workdir / "videos").absolute()
     try:
         videos.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ import numpy as np
 import tyro
 
 from learner.cli.arguments import require_at_least, require_file
+from learner.processes.tuning import require_jax
 from seedrl import config_io, stored_arrays
 from seedrl.config import Config
 from seedrl.config_io import from_json
@@ -30,7 +31,8 @@ class ReplayImagesOptions:
 
     Attributes:
       workdir: folder of the run.
-      out: the picture, a PNG; written over.
+      out: the picture, a PNG.
+      force: replace a picture that is there.
       sequences: number of sequences, each a row of the picture.
       frames: number of frames of each, from its first.
       seed: of the draw.
@@ -39,6 +41,7 @@ class ReplayImagesOptions:
 
     workdir: Annotated[Path, tyro.conf.Positional]
     out: Path = Path("replay_strip.png")
+    force: bool = False
     sequences: int = 4
     frames: int = 12
     seed: int = 0
@@ -48,7 +51,8 @@ class ReplayImagesOptions:
 def run(argv: Sequence[str]) -> int:
     options = read(ReplayImagesOptions, argv, prog=PROG)
     require_at_least(options, sequences=1, frames=1)
-    require_file("--out", options.out)
+    require_file("--out", options.out, force=options.force)
+    require_jax()
     # Imports jax: only once the command line is known to be good.
     from matplotlib import image
 

@@ -48,7 +48,8 @@ def plan(
     """Fits env servers and slots to each other: the configuration that does so, and its fleet.
 
     What is None is as `config` has it; `envs` train, and those that evaluate come on top;
-    `envs_per_server` 0 shares the slots out evenly. Raises ConfigError if a number is wrong, or no environment is left for training.
+    `envs_per_server` 0 shares the slots out evenly. Raises ConfigError if a number is wrong, or no
+    environment is left for training.
     """
     if envs is not None:
         if envs_per_server is not None:

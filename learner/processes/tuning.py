@@ -29,35 +29,33 @@ _VARIABLES = {
     ),
 }
 _FALSE = ("0", "false", "no", "off", "n", "f")
-# Need no trial: `start_devices` tries the first, and any text is good for the second.
-_UNTRIED = frozenset({"JAX_PLATFORMS", "JAX_COMPILATION_CACHE_DIR", *_VARIABLES})
 # Flags that need no trial: ours, and that of tests with several devices.
 _KNOWN_FLAGS = frozenset({_OPTION, "xla_force_host_platform_device_count"})
 
 
 def require_jax(*, starts: bool = True) -> None:
-    """For a command that uses jax, before it imports it. Raises a UserError if that cannot work.
+    """For a command that uses jax, before it does. Raises ConfigError if that cannot work.
 
-    `starts`: it uses jax in this process only, whose devices may be started at once.
+    `starts`: its devices may be started already.
     """
     require_extra("learner")
     check_variables()
-    if starts and os.environ.get("JAX_PLATFORMS", "cpu") != "cpu":
+    if starts and _own_variables():
         start_devices()
 
 
 def check_variables() -> None:
-    """Raises ConfigError for a variable of the environment with which jax cannot work here."""
+    """Raises ConfigError for a variable of the environment with which programs cannot work."""
     for name, value in _VARIABLES.items():
         got = os.environ.get(name, value)
         if got != value and not (value == "0" and got.lower() in _FALSE):
             raise ConfigError(f"{name}: expected {value!r} or no such variable, got {got!r}")
-    flags = os.environ.get("XLA_FLAGS", "")
-    names = sorted(name for name in os.environ if name.startswith("JAX_") and name not in _UNTRIED)
-    if {flag.partition("=")[0].lstrip("-") for flag in flags.split()} - _KNOWN_FLAGS:
-        names.append("XLA_FLAGS")
-    if names:
-        _try_variables(tuple((name, os.environ[name]) for name in names))
+    _check_flags(os.environ.get("XLA_FLAGS", ""))
+
+
+def _own_variables() -> list[str]:
+    # The user's, which jax reads.
+    return sorted(name for name in os.environ if name.startswith("JAX_"))
 
 
 def tune_process(*, keeps_freed_memory: bool) -> None:
@@ -84,34 +82,40 @@ def tune_process(*, keeps_freed_memory: bool) -> None:
 def start_devices() -> None:
     """Starts jax's back ends; several hosts of a run have to be joined before.
 
-    Raises ConfigError if JAX_PLATFORMS names one that cannot start here.
+    Raises ConfigError that names a variable of the environment with which they cannot start.
     """
-    import jax
-
+    names = _own_variables()
     try:
+        import jax
+
         jax.devices()
-    # jax asserts, without a text, that some of those that are named are there.
-    except (RuntimeError, AssertionError) as error:
-        text = f": {in_one_line(error)}" if str(error) else ""
+        names = [name for name in names if name != "JAX_PLATFORMS"]
+        if names:  # some are only read when something is computed
+            jax.block_until_ready(jax.numpy.ones(2) + 1)
+    # jax asserts, without a text, that some of the platforms that are named are there.
+    except (RuntimeError, AssertionError, ValueError, TypeError, AttributeError) as error:
+        text = in_one_line(error)
+        platforms = ["JAX_PLATFORMS"] if os.environ.get("JAX_PLATFORMS", "cpu") != "cpu" else []
+        found = [name for name in names if name in text] or platforms or names or ["JAX_PLATFORMS"]
+        got = ", ".join(f"{name}={os.environ.get(name, '')}" for name in found)
         raise ConfigError(
-            "JAX_PLATFORMS: expected platforms that jax can use on this machine, such as cpu, got "
-            f"{os.environ.get('JAX_PLATFORMS', '')!r}{text}"
+            f"{found[0]}: expected a value by which jax can start on this machine, got {got}"
+            f"{f': {text}' * bool(text)}"
         ) from error
 
 
-@functools.lru_cache  # a process reads them once
-def _try_variables(variables: tuple[tuple[str, str], ...]) -> None:
-    """Tries them in another process: XLA would end this one at a flag that it does not know."""
+@functools.lru_cache  # the flags are read once by a process
+def _check_flags(flags: str) -> None:
+    """Tries XLA's flags in another process: XLA would end this one at a flag that is wrong."""
+    if {flag.partition("=")[0].lstrip("-") for flag in flags.split()} <= _KNOWN_FLAGS:
+        return
     # On the CPU: an accelerator may belong to one process only.
-    command = [sys.executable, "-c", "import jax; jax.numpy.ones(2).sum().block_until_ready()"]
+    command = [sys.executable, "-c", "import jax; jax.devices()"]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     tried = subprocess.run(command, env=environment, capture_output=True, text=True)
     if tried.returncode:
         why = next(iter(tried.stderr.strip().splitlines()[-1:]), f"exit code {tried.returncode}")
-        named = [each for each in variables if each[0] in why] or variables
-        found = ", ".join(name for name, _ in named)
-        got = ", ".join(repr(value) for _, value in named)
-        raise ConfigError(f"{found}: expected what jax knows, got {got}: {why}")
+        raise ConfigError(f"XLA_FLAGS: expected flags that XLA knows, got {flags!r}: {why}")
 
 
 def keep_freed_memory() -> None:

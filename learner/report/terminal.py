@@ -205,7 +205,9 @@ class Progress:
 
     # The status writer's thread calls `look` and `show`, the main thread `update` and `log`.
 
-    def __init__(self, console: Console | None = None):
+    def __init__(self, console: Console | None = None, *, own_host: str = ""):
+        """`own_host`: of env servers whose refusal ends the run, by an error with the reason."""
+        self._own_host = own_host
         self._console = console if console is not None else _console(sys.stderr)
         self._lock = threading.Lock()  # guards the two below
         self._status: Status | None = None
@@ -234,6 +236,9 @@ class Progress:
         self.log(f"{duration(metrics.get('elapsed_seconds', 0.0))}  {text}")
 
     def show(self, event: Event) -> None:
+        is_refusal = event.kind == "server_refused" and self._own_host
+        if is_refusal and event.fields["server"].startswith(f"{self._own_host}:"):
+            return
         warning = "warning: " if event.is_problem else ""
         self.log(f"{duration(event.elapsed_seconds)}  {warning}{event.text}")
 
@@ -318,9 +323,13 @@ def _updates(summary: Summary) -> str:
 
 
 def resume_command(summary: Summary) -> str:
-    """The user's command, with the run's folder, and more steps if all were taken."""
+    """The command that goes on with the run, and with more steps if all were taken."""
     # A confirmed target is left out: it would end the run at once.
-    words = resuming(summary.command, summary.workdir)
+    if summary.command.startswith(("seedrl train ", "seedrl resume ")):
+        words = ["seedrl", "resume", str(summary.workdir)]
+        words += ["--allow", *summary.to_allow] if summary.to_allow else []
+    else:  # `python -m learner`, whose env servers are others' to start
+        words = resuming(summary.command, summary.workdir)
     status = summary.status
     if status.env_steps >= status.total_steps:
         words = _without(words, ["--learning.total-steps"])

@@ -18,7 +18,7 @@ from learner.report.metrics import Metrics
 from learner.report.status import Confirmation, Slots, Status, write_status
 from learner.reports import Reports, StandStill, StatusWriter, waited_for
 from seedrl.checkpoints import Checkpoint
-from seedrl.config_io import load
+from seedrl.config_io import load, to_json
 from tests.learner.report.listener import Heard
 from tests.learner.report.test_terminal import STATUS, env_server
 from tests.patience import SECONDS
@@ -177,17 +177,23 @@ def test_the_file_is_strict_json_and_is_replaced_as_a_whole(tmp_path: Path) -> N
 
 
 def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
+    config = load("catch_r2d2")
     heard: Any = Heard()
     nobody: Any = None
     reports = Reports(nobody, nobody, heard, nobody)
-    for meta in ({}, {"replay_indices": [{}]}):
-        saved = Checkpoint(4540, tmp_path, {"env_steps": 90_000, **meta})
-        reports.starts_from(StartFrom(saved))
+    for more in ({}, {"replay_indices": [{}]}):
+        meta = {"config": to_json(config), "env_steps": 90_000, **more}
+        saved = Checkpoint(4540, tmp_path, meta)
+        reports.starts_from(StartFrom(saved), config)
     best = Checkpoint(3, tmp_path, {"evaluation": {"mean_return": 7.5, "episodes": 20}})
-    reports.starts_from(StartFrom(None, best))
-    reports.starts_from(StartFrom())
+    reports.starts_from(StartFrom(None, best), config)
+    reports.starts_from(StartFrom(), config)
     empty, restored, initialized = heard.take()
     assert {event.kind for event in (empty, restored, initialized)} == {"resumed"}
     assert "replay starts empty" in empty.text and "its replay is restored" in restored.text
     assert (empty.fields["updates"], empty.fields["env_steps"]) == (4540, 90_000)
     assert "best parameters (7.5" in initialized.text
+    reports.starts_from(StartFrom(saved), dataclasses.replace(config, seed=7))
+    _, changed = heard.take()
+    assert changed.kind == "changed" and not changed.is_problem
+    assert changed.fields == {"field": "seed", "before": "0", "now": "7"}

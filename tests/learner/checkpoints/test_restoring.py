@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from learner.checkpoints.restoring import (
+    changed_fields,
     digests,
     require_fit,
     restore_params,
@@ -99,7 +100,7 @@ def test_a_state_of_another_shape_is_refused_by_config_field(tmp_path: Path) -> 
     found = _save(tmp_path, Snapshot(state(8), [], ()))
     agent = dataclasses.replace(CONFIG.agent, network=QNetworkConfig(core_size=16))
     changed = dataclasses.replace(CONFIG, agent=agent, replay=ReplayConfig(min_steps=9), seed=4)
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(ConfigError) as caught:
         restore_state(found, abstract_of(state(16)), changed)
     text = str(caught.value)
     assert "core_size: expected 8, got 16" in text and "min_steps" not in text
@@ -110,21 +111,31 @@ def _small(core_size: int) -> Config:
     return dataclasses.replace(CONFIG, agent=R2D2Config(network=network))
 
 
-def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Path) -> None:
-    config = _small(8)
-    spec = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
-    meta = {"config": to_json(config), "env_steps": 12, "env_spec": encode_spec(spec)}
-    found = checkpoints.Checkpoint(5, tmp_path / "5", meta)
+SPEC = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2))
+
+
+def _fitting(config: Config, env_steps: int, folder: Path) -> checkpoints.Checkpoint:
+    meta = {"config": to_json(config), "env_steps": env_steps, "env_spec": encode_spec(SPEC)}
+    found = checkpoints.Checkpoint(5, folder / "5", meta)
     found.path.mkdir()
-    init = functools.partial(initial_state, config.agent.build(spec))
     key = jax.ShapeDtypeStruct((2,), np.uint32)
+    init = functools.partial(initial_state, config.agent.build(SPEC))
     learned = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(init, key))
     stored_arrays.write_tree(found.path, learned._asdict())
+    return found
+
+
+def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Path) -> None:
+    config = _small(8)
+    found = _fitting(config, 12, tmp_path)
+    init = functools.partial(initial_state, config.agent.build(SPEC))
+    key = jax.ShapeDtypeStruct((2,), np.uint32)
     require_fit(found, config)
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(ConfigError) as caught:
         require_fit(found, _small(16))
-    assert "core_size: expected 8, got 16" in str(caught.value)
-    wide = jax.eval_shape(functools.partial(initial_state, _small(16).agent.build(spec)), key)
+    text = str(caught.value)
+    assert "core_size: expected 8, got 16" in text and "--init-from" in text
+    wide = jax.eval_shape(functools.partial(initial_state, _small(16).agent.build(SPEC)), key)
     assert restore_params(found, jax.eval_shape(init, key).params, config)
     with pytest.raises(ConfigError) as other:
         restore_params(found, wide.params, _small(16))
@@ -150,12 +161,40 @@ def test_what_another_class_has_learned_is_refused_though_its_arrays_fit(
     agent: R2D2Config, field: str
 ) -> None:
     found = checkpoints.Checkpoint(5, Path("runs/1"), META)
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(ConfigError) as caught:
         require_fit(found, dataclasses.replace(CONFIG, agent=agent))
     assert field in str(caught.value)
     for config in ("{", "[]"):  # as somebody may have made it up
         with pytest.raises(ConfigError):
             require_fit(found._replace(meta={"config": config}), CONFIG)
+
+
+def _with_steps(total_steps: int) -> Config:
+    learning = dataclasses.replace(_small(8).learning, total_steps=total_steps)
+    return dataclasses.replace(_small(8), learning=learning)
+
+
+def test_fewer_steps_than_were_taken_are_refused_unless_the_run_had_no_more(tmp_path: Path) -> None:
+    found = _fitting(_with_steps(100), 120, tmp_path)
+    require_fit(found, _with_steps(100))  # it is over, and may say so again
+    require_fit(found, _with_steps(121))
+    for total_steps in (99, 120):
+        with pytest.raises(ConfigError) as caught:
+            require_fit(found, _with_steps(total_steps))
+        assert "learning.total_steps" in str(caught.value) and "120" in str(caught.value)
+
+
+def test_a_resumed_run_names_each_field_that_it_has_otherwise() -> None:
+    found = checkpoints.Checkpoint(5, Path("runs/1"), META)
+    agent = dataclasses.replace(CONFIG.agent, learning_rate=0.5)
+    serving = dataclasses.replace(CONFIG.serving, bind="unix:/here", token_file="t")
+    assert changed_fields(found, dataclasses.replace(CONFIG, serving=serving)) == []
+    changed = dataclasses.replace(CONFIG, agent=agent, seed=4)
+    before = str(CONFIG.agent.learning_rate)
+    assert changed_fields(found, changed) == [
+        {"field": "agent.learning_rate", "before": before, "now": "0.5"},
+        {"field": "seed", "before": "0", "now": "4"},
+    ]
 
 
 def test_streams_resume_only_from_lock_step_to_lock_step(tmp_path: Path) -> None:

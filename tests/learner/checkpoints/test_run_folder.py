@@ -1,12 +1,13 @@
 """The folder of a run: it belongs to one learner, which resumes from what is there."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from learner.checkpoints.folder_lock import check_free, is_locked
+from learner.checkpoints.folder_lock import is_locked, lock
 from learner.checkpoints.run_folder import RunFolder
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
@@ -27,16 +28,19 @@ def _save(folder: RunFolder, step: int, meta: dict[str, Any] = META) -> Path:
 
 def test_a_second_learner_is_kept_out_until_the_first_is_gone(tmp_path: Path) -> None:
     assert is_locked(tmp_path / "run") is None  # nobody has ever used it
-    check_free(tmp_path / "run")
     first = RunFolder(tmp_path / "run")
     assert first.path.stat().st_mode & 0o777 == 0o700
-    for use in (RunFolder, check_free):
+    for use in (RunFolder, lock):
         with pytest.raises(AddressInUseError) as caught:
             use(tmp_path / "run")
         assert f"{tmp_path}/run" in str(caught.value)
     assert is_locked(tmp_path / "run")
     first.close()
     assert is_locked(tmp_path / "run") is False
+    held = lock(tmp_path / "run")
+    RunFolder(tmp_path / "run", held).close()
+    assert is_locked(tmp_path / "run")  # by whoever has taken it
+    os.close(held)
     RunFolder(tmp_path / "run").close()
 
 

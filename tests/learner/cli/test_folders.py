@@ -72,7 +72,10 @@ def test_a_policy_is_written_to_the_folder_of_the_run_unless_told_otherwise(
     assert capsys.readouterr().out == f"{tmp_path}/policy.jax: 5 bytes, after 1,234 updates\n"
     other = tmp_path / "other"
     other.write_bytes(b"before")
-    assert main(["export", str(tmp_path), "--output", str(other), "--best"]) == 0
+    words = ["export", str(tmp_path), "--output", str(other), "--best"]
+    assert main(words) == 2 and other.read_bytes() == b"before"
+    assert "--force" in capsys.readouterr().err
+    assert main([*words, "--force"]) == 0
     assert other.read_bytes() == b"12345"
     assert loads == [(tmp_path, False), (tmp_path, True)]
     capsys.readouterr()

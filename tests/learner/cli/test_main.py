@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from learner.cli.main import COMMANDS, main
+from seedrl.config_io import load, to_json
 
 
 def run(*command: str, **variables: str) -> tuple[int, str, str]:
@@ -22,21 +23,30 @@ def run(*command: str, **variables: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+LEARNER = ("-m", "learner", "catch_r2d2", "--workdir")
+EVALUATE = ("-m", "learner.cli.main", "evaluate")
+EXPORT = ("-m", "learner.cli.main", "export")
+
+
 @pytest.mark.parametrize(
-    ("variable", "value"),
+    ("command", "variable", "value"),
     [
-        ("JAX_PLATFORMS", "cuda"),
-        ("XLA_FLAGS", "--xla_nonsense=1"),
-        ("JAX_TRANSFER_GUARD", "disallow"),
+        (LEARNER, "JAX_PLATFORMS", "cuda"),
+        (LEARNER, "XLA_FLAGS", "--xla_nonsense=1"),
+        (LEARNER, "JAX_TRANSFER_GUARD", "disallow"),
+        (EXPORT, "JAX_PLATFORMS", "CPU"),
+        (EXPORT, "XLA_FLAGS", "--xla_nonsense=1"),
+        (EVALUATE, "JAX_PLATFORMS", "cuda"),
+        (EVALUATE, "JAX_ENABLE_X64", "maybe"),
     ],
 )
 def test_a_variable_with_which_jax_cannot_start_is_named(
-    tmp_path: Path, variable: str, value: str
+    tmp_path: Path, command: tuple[str, ...], variable: str, value: str
 ) -> None:
-    workdir = tmp_path / "run"
-    command = ("-m", "learner", "catch_r2d2", "--workdir", str(workdir))
-    code, out, error = run(*command, **{variable: value})
-    assert (code, out) == (2, "") and error.startswith(f"python -m learner: error: {variable}: ")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(to_json(load("catch_r2d2")))
+    code, out, error = run(*command, str(tmp_path / "run"), **{variable: value})
+    assert (code, out) == (2, "") and f"error: {variable}: " in error
     assert error.count("\n") == 1 and value in error
 
 
@@ -58,6 +68,9 @@ def test_a_signal_ends_a_run_that_reads_its_config_in_words_and_leaves_nothing(
 HELP_AND_MISTAKES = {
     "--help": 0,
     "train --help": 0,
+    "help train": 0,
+    "resume --help": 0,
+    "resume no/such/run": 2,
     "train carpole_r2d2": 2,
     "evaluate no/such/run": 2,
     "--version": 0,
@@ -85,6 +98,6 @@ def test_help_and_mistakes_import_neither_jax_nor_numpy() -> None:
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == main([]) == 0
+    assert main(["--help"]) == main([]) == main(["help"]) == 0
     out = capsys.readouterr().out
-    assert out.count("usage:") == 2 and all(name in out for name in COMMANDS)
+    assert out.count("usage:") == 3 and all(name in out for name in COMMANDS)

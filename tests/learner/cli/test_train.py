@@ -4,6 +4,7 @@ Both are real in tests/system.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -15,11 +16,12 @@ import pytest
 
 import learner.train
 from learner.checkpoints.run_folder import RunFolder
+from learner.cli import train
 from learner.cli.main import main
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.config_io import to_json
-from seedrl.errors import ConfigError
+from seedrl.errors import AddressInUseError, ConfigError
 from seedrl.wire.credentials import read_token
 from tests.patience import wait_until
 
@@ -103,6 +105,52 @@ def test_a_run_gets_its_config_and_its_env_servers_find_it(stage: Stage) -> None
     assert re.fullmatch(r"runs/saved__3__\d{8}-\d{6}", str(again.arguments["workdir"]))
 
 
+def test_a_run_is_resumed_by_its_own_config_and_its_name(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "cartpole_r2d2", "--workdir", "w", "--bind", "127.0.0.1:8686"]) == 0
+    begun = stage.calls[0].config
+    folder = stage.path / "w"
+    assert not folder.exists()  # the stand-in has begun no run
+    assert main(["resume", "w"]) == 2  # so there is none
+    folder.mkdir()
+    (folder / "config.json").write_text(to_json(dataclasses.replace(begun, seed=5)))
+    (folder / "status.json").write_text('{"config": "mine"}')
+    assert main(["resume", "w", "--agent.learning-rate", "0.5", "--envs", "6"]) == 0
+    resumed = stage.calls[1]
+    assert (resumed.config.seed, resumed.config.agent.learning_rate) == (5, 0.5)
+    assert resumed.config.serving.training_slots == 6
+    assert resumed.config.serving.bind == "127.0.0.1:8686"
+    assert Path(resumed.config.serving.token_file) != Path(begun.serving.token_file)
+    given = resumed.arguments
+    assert (given["workdir"], given["resume"], given["name"]) == (Path("w"), "must", "mine")
+    words = shlex.split(given["stop"].command)
+    assert words[:3] == ["seedrl", "resume", "w"]
+    for more in (["--workdir", "other"], ["--init-from", "other"]):
+        assert main(["resume", "w", *more]) == 2
+    assert "--init-from" in capsys.readouterr().err
+    # What the folder names may be anybody's code.
+    environment = dataclasses.replace(begun.environment, id="os:system")
+    (folder / "config.json").write_text(
+        to_json(dataclasses.replace(begun, environment=environment))
+    )
+    assert main(["resume", "w"]) == 2 and "--allow" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["cartpole_r2d2", "cartpole_ppo"])
+def test_envs_and_env_servers_are_all_that_sets_the_size(stage: Stage, name: str) -> None:
+    assert main(["train", name, "--workdir", "w", "--envs", "12", "--env-servers", "3"]) == 0
+    (call,) = stage.calls
+    assert call.config.serving.training_slots == 12
+    if name == "cartpole_ppo":  # in rounds, each of one sequence of every environment
+        assert call.config.learning.batch_sequences == 12
+    both = 12 + call.config.serving.evaluation_slots
+    assert call.option("--processes") == "3"
+    assert 3 * int(call.option("--num-envs")) >= both > 3 * int(call.option("--num-envs")) - 3
+    assert main(["train", name, "--envs", "0"]) == 2
+    assert main(["train", name, "--envs", "3", "--envs-per-server", "3"]) == 2
+
+
 def test_env_servers_that_are_refused_end_the_run_with_their_line(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,3 +223,15 @@ def test_a_folder_that_a_learner_uses_is_refused_before_anything_starts(
     assert f"another process is using {stage.path}/w" in capsys.readouterr().err
     assert stage.calls == []
     assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 0  # looking has taken nothing
+
+
+def test_the_folder_of_a_learner_that_was_faster_is_not_removed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lock_too_late(folder: Path) -> int:
+        folder.mkdir()  # by the other one, which has written no config yet
+        raise AddressInUseError("x")
+
+    monkeypatch.setattr(train, "lock", lock_too_late)
+    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 75
+    assert (stage.path / "w").is_dir() and stage.calls == []

@@ -128,6 +128,18 @@ def test_updates_and_events_are_lines_without_a_terminal() -> None:
     assert shown == "0:01:02  warning: the run [bold]ends"
 
 
+def test_a_refusal_that_ends_the_run_by_an_error_is_not_shown_before_it() -> None:
+    out = console(terminal=False)
+    progress = Progress(out, own_host="here")
+    about: dict[str, Any] = {"time_seconds": 0.0, "elapsed_seconds": 0.0, "env_steps": 1}
+    for server in ("here:12", "there:12"):
+        text_of_event, fields = f"{server} refused", {"server": server}
+        about |= {"kind": "server_refused", "is_problem": True}
+        progress.show(Event(**about, text=text_of_event, fields=fields))
+    progress.close()
+    assert text(out).splitlines() == ["0:00:00  warning: there:12 refused"]
+
+
 def test_a_terminal_shows_a_panel_that_stays_at_the_end() -> None:
     out = console(terminal=True)
     progress = Progress(out)
@@ -175,8 +187,7 @@ def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with
         "wall time": "0:01:23",
         "run folder": "/my/run",
         "evaluate it": "seedrl evaluate /my/run",
-        "resume it": "seedrl train catch_r2d2 --seed 3 --workdir /my/run "
-        "--learning.total-steps 100000",
+        "resume it": "seedrl resume /my/run --learning.total-steps 100000",
     }
 
 
@@ -194,22 +205,22 @@ def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps() -> None:
 def test_the_command_that_resumes_is_the_users_own() -> None:
     for command, env_steps, confirmed, expected in (
         (
-            "seedrl train x --workdir=other --resume never --init_from runs/zero --seed 1",
+            "python -m learner x --workdir=other --resume never --init_from runs/zero --seed 1",
             10,
             None,
-            "seedrl train x --seed 1 --workdir /my/run",
+            "python -m learner x --seed 1 --workdir /my/run",
         ),
         (
-            "seedrl train x --learning.total_steps 7",
+            "python -m learner x --learning.total_steps 7",
             50_000,
             None,
-            "seedrl train x --workdir /my/run --learning.total-steps 100000",
+            "python -m learner x --workdir /my/run --learning.total-steps 100000",
         ),
         (
             "seedrl train 'my config.py' --evaluation.target_return 3",
             10,
             800,
-            "seedrl train 'my config.py' --workdir /my/run --evaluation.target-return None",
+            "seedrl resume /my/run --evaluation.target-return None",
         ),
     ):
         summary = with_({"env_steps": env_steps}, command=command, confirmed_updates=confirmed)

@@ -9,7 +9,14 @@ from learner.acting.evaluator import Score
 from learner.multihost.agreement import Hosts
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest
 from learner.report.events import EventSink
-from learner.report.status import ERROR, NOT_FINITE, STOPPED, THREAD_DIED, EvaluationStatus
+from learner.report.status import (
+    ERROR,
+    NOT_FINITE,
+    OUT_OF_TIME,
+    STOPPED,
+    THREAD_DIED,
+    EvaluationStatus,
+)
 from learner.report.terminal import score
 from learner.runtime.worker import Deaths
 from learner.schedule import Session
@@ -30,6 +37,7 @@ class EndOfRun(enum.Enum):
     STOPPED = enum.auto()  # by a signal, or by the env servers' failure
     NOT_FINITE = enum.auto()  # too many updates in a row
     CONFIRMED = enum.auto()  # a second evaluation has confirmed `evaluation.target_return`
+    OUT_OF_TIME = enum.auto()  # `learning.max_seconds` are over
     ALL_STEPS = enum.auto()  # `learning.total_steps` environment steps were taken
 
 
@@ -40,12 +48,14 @@ def end_of_run(
     learning: LearningConfig,
     *,
     skipped_in_a_row: int = 0,
+    elapsed_seconds: float = 0.0,
     death: tuple[str, BaseException] | None = None,
     is_scored: Callable[[], bool] = lambda: True,
 ) -> EndOfRun | None:
     """Why the run is over; None as long as it is not.
 
     Args:
+      elapsed_seconds: of the run, over all sessions.
       death: of any other thread.
       is_scored: called once all steps are taken; False while the last parameters are played.
     """
@@ -61,6 +71,8 @@ def end_of_run(
         return EndOfRun.CONFIRMED
     if session.acting.training_steps >= learning.total_steps and is_scored():
         return EndOfRun.ALL_STEPS
+    if learning.max_seconds is not None and elapsed_seconds >= learning.max_seconds:
+        return EndOfRun.OUT_OF_TIME
     return None
 
 
@@ -168,10 +180,11 @@ def why(
     if end is EndOfRun.CONFIRMED and confirmed is not None:
         episodes = f"{len(confirmed.returns)} episodes"
         return f"target {target:g} confirmed: {score(confirmed.mean)} over {episodes}"
-    if end is EndOfRun.ALL_STEPS:
+    if end in (EndOfRun.ALL_STEPS, EndOfRun.OUT_OF_TIME):
         missed = "confirmed" if is_confirming else "reached"
         miss = "" if target is None else f", target {target:g} not {missed}"
-        return f"all {total_steps:,} steps taken{miss}"
+        over = f"all {total_steps:,} steps taken" if end is EndOfRun.ALL_STEPS else OUT_OF_TIME
+        return f"{over}{miss}"
     if end is EndOfRun.NOT_FINITE:
         return NOT_FINITE
     return THREAD_DIED if end is EndOfRun.FAILED else ERROR

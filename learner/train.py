@@ -362,6 +362,7 @@ class TrainLoop:
             self._stop,
             self._config.learning,
             skipped_in_a_row=self.progress.skipped_in_a_row,
+            elapsed_seconds=self._reports.events.elapsed_seconds,
             death=self._deaths.first,
             is_scored=self._last_round.is_over,
         )
@@ -410,7 +411,8 @@ class TrainLoop:
                 self._checkpointer.save_the_end()
             self._report()
         finally:
-            if ended in (EndOfRun.CONFIRMED, EndOfRun.ALL_STEPS) and not self._stop.is_set():
+            over = (EndOfRun.CONFIRMED, EndOfRun.ALL_STEPS, EndOfRun.OUT_OF_TIME)
+            if ended in over and not self._stop.is_set():
                 self._service.finish("training is over")
             else:
                 self._service.stop()

@@ -126,6 +126,7 @@ class LearningConfig:
       publish_every_updates: updates between two copies of the parameters for acting; 1 if
         synchronous.
       total_steps: training environment steps after which the run ends.
+      max_seconds: wall time, over all sessions, after which the run ends too; None for no limit.
       num_devices: devices that learn; 0 takes all, but for `serving.inference_devices`.
       schedule: `asynchronous`: acting and learning at once, whichever is ahead waits.
         `synchronous`, for queues: act one sequence of every training slot by the same parameters,
@@ -146,6 +147,7 @@ class LearningConfig:
     batch_sequences: int = 32
     publish_every_updates: int = 1
     total_steps: int = 1_000_000
+    max_seconds: float | None = None
     num_devices: int = 0
     schedule: Schedule = "asynchronous"
     record: bool = False
@@ -341,6 +343,8 @@ def _own_rules(config: Config) -> Iterator[tuple[object, str, str]]:
     # Whether each is met, the field, and what it is expected to be.
     environment, serving = config.environment, config.serving
     yield 0 <= config.seed < 2**31, "seed", f"0 to {2**31 - 1}"
+    limit = config.learning.max_seconds
+    yield limit is None or limit > 0, "learning.max_seconds", "more than 0, or None"
     yield config.checkpoint.keep >= 2, "checkpoint.keep", "at least 2"
     yield config.launch.groups <= MOST_GROUPS, "launch.groups", f"at most {MOST_GROUPS}"
     yield environment.id, "environment.id", "a gymnasium id or package.module:factory"

@@ -12,7 +12,7 @@ class ExitCode(enum.IntEnum):
     Attributes:
       OK: done; also after the first SIGTERM, SIGINT or SIGHUP, with everything saved, or, of
         one host, before a run had begun and had anything to save.
-      TARGET_MISSED: a learner took all of its steps without reaching `evaluation.target_return`.
+      TARGET_MISSED: a learner took all of its steps or time without `evaluation.target_return`.
         An env server that an environment hangs also ends with 1, all stacks printed.
       USAGE: a bad config or command line, a checkpoint of another config, an environment that is
         refused or cannot be built, or a variable of the environment with which jax cannot start;

@@ -18,7 +18,6 @@ from learner.report.terminal import resuming
 from seedrl import config_io
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError, require_extra
-from seedrl.programs.command_line import name_of
 
 PROG = "seedrl launch"
 # Of a cluster that this machine is not part of.
@@ -41,11 +40,10 @@ class LaunchOptions:
       workdir: folder of the run, as all nodes see it; by default a new one below runs/ here.
       address: of the cluster: `HOST:6379` on one of its machines, `ray://HOST:10001` from outside;
         by default RAY_ADDRESS, or the cluster that this machine belongs to.
-      learner_cpus: CPUs of the learner, as Ray counts them; fractions are possible. By default
-        each process has one, or less if the cluster has fewer CPUs than there are processes.
+      learner_cpus: CPUs of the learner, as Ray counts them; fractions are possible.
       learner_gpus: GPUs of the learner.
       learner_tpus: TPU chips of the learner.
-      env_server_cpus: CPUs of an env server, likewise.
+      env_server_cpus: CPUs of an env server, likewise; 1 makes a cluster that grows start as many.
       wait_seconds: how long to wait until the cluster has room, which may have to start machines.
       allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
         factories of environments, package.module:factory.
@@ -56,10 +54,10 @@ class LaunchOptions:
     env_servers: int | None = None
     workdir: Path | None = None
     address: str | None = None
-    learner_cpus: float | None = None
+    learner_cpus: float = 0.5
     learner_gpus: float = 0.0
     learner_tpus: int = 0
-    env_server_cpus: float | None = None
+    env_server_cpus: float = 0.25
     wait_seconds: float = 30.0
     allow: tuple[str, ...] | None = None
 
@@ -79,7 +77,7 @@ def run(argv: Sequence[str]) -> int:
     words = ["--workdir", str(workdir), "--name", name]
     words += ["--user-command", command, *(("--allow", *folders) if folders else ())]
     # By Ray's names; an amount of 0 is not asked for.
-    asked = {"GPU": options.learner_gpus, "TPU": options.learner_tpus}
+    asked = {"CPU": options.learner_cpus, "GPU": options.learner_gpus, "TPU": options.learner_tpus}
     work = ray_launch.Work(
         learner=learner_words(words),
         env_server=env_server_words(config, fleet),
@@ -89,7 +87,6 @@ def run(argv: Sequence[str]) -> int:
         num_env_servers=fleet.num_servers,
         import_folders=folders,
         learner_resources={name: amount for name, amount in asked.items() if amount},
-        learner_cpus=options.learner_cpus,
         env_server_cpus=options.env_server_cpus,
         wait_seconds=options.wait_seconds,
     )
@@ -130,8 +127,9 @@ def read(argv: Sequence[str]) -> tuple[LaunchOptions, Config, env_servers.Fleet]
     if argv[0].endswith(".json"):
         config_io.require_factories((config.environment.id, *config.environment.wrappers))
     for name in ("learner_cpus", "env_server_cpus"):
-        if (cpus := getattr(options, name)) is not None and not cpus > 0:
-            raise ConfigError(f"{name_of(name)}: expected more than 0, got {cpus:g}")
+        if not getattr(options, name) > 0:
+            flag = name.replace("_", "-")
+            raise ConfigError(f"--{flag}: expected more than 0, got {getattr(options, name):g}")
     for name in ("bind", "token_file", "certificate", "private_key", "authority", "insecure"):
         if getattr(config.serving, name):
             raise ConfigError(

@@ -59,9 +59,8 @@ class Work(NamedTuple):
     port: int  # that the learner serves on if it is free
     num_env_servers: int
     import_folders: Sequence[str]  # first on Python's path
-    learner_resources: Mapping[str, float]  # by Ray's names, without CPUs
-    learner_cpus: float | None  # None: see `default_cpus`
-    env_server_cpus: float | None  # of each
+    learner_resources: Mapping[str, float]  # by Ray's names
+    env_server_cpus: float  # of each
     wait_seconds: float  # for room in the cluster
 
 
@@ -202,38 +201,8 @@ def launch(work: Work, *, address: str, resume: str) -> int:
             ) from error
 
 
-def default_cpus(nodes: Sequence[float], num_processes: int) -> float:
-    """CPUs of each process on nodes with so many: one, or an equal part if these are too few."""
-    # A process has to fit on one node. A cluster without a CPU, which may grow, is asked for whole.
-    if sum(nodes) <= 0:
-        return 1.0
-    parts = 1
-    while sum(int(cpus * parts) for cpus in nodes) < num_processes:
-        parts += 1
-    return int(10_000 / parts) / 10_000  # the finest part that Ray knows
-
-
-def _with_cpus(work: Work) -> Work:
-    """The same with numbers of CPUs; prints it if they are less than one."""
-    if work.learner_cpus is not None and work.env_server_cpus is not None:
-        return work
-    nodes = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
-    cpus = default_cpus(nodes, 1 + work.num_env_servers)
-    if cpus < 1:
-        print(
-            f"{sum(nodes):g} CPUs for 1 + {work.num_env_servers} processes: by default each takes "
-            f"{cpus:g} (--learner-cpus, --env-server-cpus; `ray start --num-cpus` sets the total)",
-            file=sys.stderr,
-        )
-    learner, env_server = work.learner_cpus or cpus, work.env_server_cpus or cpus
-    return work._replace(learner_cpus=learner, env_server_cpus=env_server)
-
-
 def _place_and_wait(work: Work, stop: StopRequest, resume: str) -> int:
-    work = _with_cpus(work)
-    of_learner = {"CPU": work.learner_cpus, **work.learner_resources}
-    of_env_server = {"CPU": work.env_server_cpus}
-    group = _room(work, of_learner, of_env_server)
+    group, of_env_server = _room(work), {"CPU": work.env_server_cpus}
 
     def options(index: int, asked: Mapping[str, float], restarts: int) -> dict[str, Any]:
         others = {name: amount for name, amount in asked.items() if name not in ("CPU", "GPU")}
@@ -247,7 +216,9 @@ def _place_and_wait(work: Work, stop: StopRequest, resume: str) -> int:
             "scheduling_strategy": PlacementGroupSchedulingStrategy(group, index),
         }
 
-    learner = ray.remote(LearnerActor).options(**options(0, of_learner, _RESTARTS)).remote()
+    learner = (
+        ray.remote(LearnerActor).options(**options(0, work.learner_resources, _RESTARTS)).remote()
+    )
     runs = {learner.run.remote(work): "learner"}
     for index in range(work.num_env_servers):
         own = options(index + 1, of_env_server, -1)
@@ -256,8 +227,9 @@ def _place_and_wait(work: Work, stop: StopRequest, resume: str) -> int:
     return _wait(learner, runs, stop, resume)
 
 
-def _room(work: Work, asked: Mapping[str, Any], of_env_server: Mapping[str, Any]) -> Any:
-    bundles = [dict(asked), *[dict(of_env_server)] * work.num_env_servers]
+def _room(work: Work) -> Any:
+    asked, of_env_server = work.learner_resources, {"CPU": work.env_server_cpus}
+    bundles = [dict(asked), *[of_env_server] * work.num_env_servers]
     group = placement_group(bundles, strategy="SPREAD")
     if not group.wait(work.wait_seconds):
         free = {name: ray.available_resources().get(name, 0) for name in asked}

@@ -16,7 +16,7 @@ from rich.table import Table
 from learner.report.events import Event
 from learner.report.metric_table import METRICS, PERCENTILES, group
 from learner.report.output import TolerantStream
-from learner.report.status import EvaluationStatus, Status
+from learner.report.status import OUT_OF_TIME, EvaluationStatus, Status
 from seedrl.agents.metric_meanings import TELLING
 
 _MOST_OWN = 3
@@ -278,16 +278,17 @@ class Summary(NamedTuple):
 
     @property
     def has_missed(self) -> bool:
-        """True if all steps were taken without a confirmed target."""
+        """True if all steps were taken, or the time is over, without a confirmed target."""
         status = self.status
-        all_taken = status.env_steps >= status.total_steps
+        is_over = status.reason.startswith(OUT_OF_TIME)
+        all_taken = is_over or status.env_steps >= status.total_steps
         return status.target_return is not None and self.confirmed_updates is None and all_taken
 
 
 def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     """Label and text of each line, with the commands to continue with last."""
     status, metrics = summary.status, summary.status.metrics
-    missed = " (exit code 1: all steps were taken, and the target was not confirmed)"
+    missed = " (exit code 1: the target was not confirmed)"
     yield "ended", status.reason + missed * summary.has_missed
     yield "last evaluation", evaluation_text(status.last_evaluation)
     if status.best_evaluation != status.last_evaluation:

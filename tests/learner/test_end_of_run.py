@@ -26,7 +26,7 @@ from tests.learner.report.listener import Heard
 from tests.patience import wait_until
 
 _TOTAL_STEPS = 100
-_LEARNING = LearningConfig(total_steps=_TOTAL_STEPS, max_skipped_updates=10)
+_LEARNING = LearningConfig(total_steps=_TOTAL_STEPS, max_seconds=60.0, max_skipped_updates=10)
 
 
 def test_the_first_reason_that_holds_ends_a_run() -> None:
@@ -47,8 +47,11 @@ def test_the_first_reason_that_holds_ends_a_run() -> None:
             acting=SimpleNamespace(training_steps=steps),
         )
         service: Any = SimpleNamespace(failure=None)
-        found = end_of_run(session, service, _event(stops), _LEARNING, skipped_in_a_row=skipped)
+        own = (session, service, _event(stops), _LEARNING)
+        found = end_of_run(*own, skipped_in_a_row=skipped, elapsed_seconds=59.9)
         assert found is expected
+        late = end_of_run(*own, skipped_in_a_row=skipped, elapsed_seconds=60.0)
+        assert late is (expected or EndOfRun.OUT_OF_TIME)
 
 
 def test_why_a_run_is_over_is_said_in_words() -> None:
@@ -56,6 +59,7 @@ def test_why_a_run_is_over_is_said_in_words() -> None:
         (EndOfRun.STOPPED, 475.0, "stopped by SIGINT"),
         (EndOfRun.CONFIRMED, 475.0, "target 475 confirmed: 480.5 over 2 episodes"),
         (EndOfRun.ALL_STEPS, 0.95, "all 100 steps taken, target 0.95 not reached"),
+        (EndOfRun.OUT_OF_TIME, 0.95, "learning.max_seconds are over, target 0.95 not reached"),
         (EndOfRun.FAILED, None, "a thread of the learner died"),
         (EndOfRun.NOT_FINITE, None, "too many updates in a row were not finite"),
         (None, None, "an error"),

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from rich.console import Console
 
+from learner.end_of_run import EndOfRun, why
 from learner.report.events import Event
 from learner.report.status import EnvServerStatus, EvaluationStatus, Slots, Status
 from learner.report.terminal import (
@@ -177,8 +178,8 @@ def rows_of(summary: Summary) -> dict[str, str]:
 
 def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with() -> None:
     assert rows_of(SUMMARY) == {
-        "ended": "all 50,000 steps taken, target 0.95 not reached (exit code 1: all steps were "
-        "taken, and the target was not confirmed)",
+        "ended": "all 50,000 steps taken, target 0.95 not reached (exit code 1: the target was "
+        "not confirmed)",
         "last evaluation": "0.700 over 20 episodes, at 12,000 environment steps",
         "best evaluation": "1.000 over 20 episodes, at 9,000 environment steps",
         "environment steps": "50,004 of 50,000, 678/s in the last interval",
@@ -200,6 +201,7 @@ def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps() -> None:
     assert SUMMARY.has_missed and not SUMMARY._replace(confirmed_updates=0).has_missed
     for change in ({"env_steps": 49_999}, {"target_return": None}):
         assert not with_(change).has_missed
+    assert with_({"env_steps": 49_999, "reason": why(EndOfRun.OUT_OF_TIME, 9.0)}).has_missed
 
 
 def test_the_command_that_resumes_is_the_users_own() -> None:

@@ -4,9 +4,14 @@ import ctypes
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 
+import jax
 import pytest
+
+from learner.processes.tuning import check_variables
+from seedrl.errors import ConfigError
 
 # Prints MiB that the kernel had to give anew for the second of two blocks. Not numpy's memory, for
 # which it asks for huge pages. In a thread, because glibc treats those unlike the main one.
@@ -107,3 +112,58 @@ def test_a_convolution_is_one_of_ynnpack_only_where_flags_say_so(
 def test_threads_take_turns_fast_programs_are_cached_and_flags_are_those_of_learners() -> None:
     found = printed(TUNED, XDG_CACHE_HOME="/some/cache", XLA_FLAGS="")
     assert found == ["0.0005", "/some/cache/seedrl/jax", "True"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sound"),
+    [
+        ("JAX_TRANSFER_GUARD", "disallow", "allow"),
+        ("JAX_NUMPY_DTYPE_PROMOTION", "strict", "standard"),
+        ("JAX_DEFAULT_PRNG_IMPL", "rbg", "threefry2x32"),
+        ("JAX_DISABLE_JIT", "1", "False"),
+        ("JAX_NO_TRACING", "true", "0"),
+    ],
+)
+def test_a_variable_with_which_no_program_works_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, sound: str
+) -> None:
+    monkeypatch.setenv(name, sound)
+    check_variables()
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as caught:
+        check_variables()
+    assert str(caught.value).startswith(f"{name}: ") and value in str(caught.value)
+
+
+STARTED = """
+from learner.processes.tuning import require_jax
+from seedrl.errors import ConfigError
+
+try:
+    require_jax()
+    print("started")
+except ConfigError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_every_variable_of_jax_is_taken_or_named_in_one_line() -> None:
+    names = [name.upper() for name in jax.config.values if name.startswith("jax_")]
+    assert len(names) > 100
+
+    def outcome(name: str) -> str:
+        own = {key: value for key, value in os.environ.items() if not key.startswith("JAX_")}
+        own |= {"JAX_PLATFORMS": "cpu", name: "nonsense"}
+        words = [sys.executable, "-c", STARTED]
+        done = subprocess.run(words, env=own, capture_output=True, text=True, timeout=60)
+        return done.stdout if done.returncode == 0 else done.stderr
+
+    with ThreadPoolExecutor(2) as pool:
+        found = dict(zip(names, pool.map(outcome, names), strict=True))
+    wrong = {
+        name: text
+        for name, text in found.items()
+        if text != "started\n" and (text.count("\n") != 1 or not text.startswith(f"{name}: "))
+    }
+    assert wrong == {}

@@ -177,7 +177,7 @@ def test_a_socket_or_a_folder_that_another_learner_uses(
     workdir = shared.workdir
     code, line = processes.told(capsys, *OWN, "--workdir", workdir, "--bind", f"{address}2")
     assert code == TEMPORARY
-    assert line.startswith(f"python -m learner: error: another process is using {workdir}; stop it")
+    assert line.startswith(f"python -m learner: error: another learner is using {workdir}; stop it")
     # The one that was there first did not notice.
     assert not shared.learner.has_ended
 

@@ -220,7 +220,7 @@ def test_a_folder_that_a_learner_uses_is_refused_before_anything_starts(
 ) -> None:
     with contextlib.closing(RunFolder(stage.path / "w")):
         assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 75
-    assert f"another process is using {stage.path}/w" in capsys.readouterr().err
+    assert f"another learner is using {stage.path}/w" in capsys.readouterr().err
     assert stage.calls == []
     assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 0  # looking has taken nothing
 

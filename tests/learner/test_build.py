@@ -31,7 +31,7 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.config_io import to_json
-from seedrl.errors import CheckpointError, ConfigError
+from seedrl.errors import ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
@@ -108,7 +108,7 @@ def test_a_saved_replay_of_another_geometry_is_refused_by_field(
 ) -> None:
     changed = dataclasses.replace(getattr(CONFIG, section), **changes)
     config = dataclasses.replace(CONFIG, **{section: changed})
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(ConfigError) as caught:
         _build(config, _saved(tmp_path))
     assert field in str(caught.value)
 

@@ -21,7 +21,7 @@ from seedrl import checkpoints, config_io
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory, best_return
 from seedrl.config_io import to_json
-from seedrl.errors import CheckpointError, UserError
+from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.wire.spec import encode_spec
 from tests import own_process
@@ -100,7 +100,7 @@ def test_a_run_of_another_agent_is_left_as_it_is(tmp_path: Path) -> None:
     before = sorted(path.name for path in tmp_path.iterdir())
     replay = dataclasses.replace(config.replay, min_steps=10_000)
     other = dataclasses.replace(config, agent=OtherR2D2Config(), replay=replay)
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(ConfigError) as caught:
         train(other, workdir=tmp_path)
     assert "agent.type" in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", *before]

@@ -13,7 +13,7 @@ from learner.report.env_servers import EnvServerRegistry, EnvServers, Turn
 from learner.report.status import EnvServerStatus
 from learner.serving.batching import Pending
 from learner.serving.core import Batch, ProtocolError, Serving, first_row
-from learner.serving.leases import Group, Lease, Role
+from learner.serving.leases import Group, Lease, NoFreeSlotError, Role
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec
 from seedrl.wire.contract import LONGEST_FROM_LEARNER, printable
@@ -114,13 +114,20 @@ class Hub:
             self._end_superseded({sent.lease for sent in hello.sent})
             if disputed := self._serving.reconciliation.reported(hello.sent):
                 raise ProtocolError(f"expected a true report of sent steps; {disputed[0]}")
-            lease = self._serving.lease(
-                hello.num_envs,
-                hello.num_groups,
-                peer,
-                resumed_at=first_row(self._serving) if hello.plays_recording else None,
-                holder=connection,
-            )
+            try:
+                lease = self._serving.lease(
+                    hello.num_envs,
+                    hello.num_groups,
+                    peer,
+                    resumed_at=first_row(self._serving) if hello.plays_recording else None,
+                    holder=connection,
+                )
+            except NoFreeSlotError as error:
+                # One that is wrongly set up need not wait for a slot to hear of it.
+                own = (self.environment.id, *self.environment.wrappers)
+                names = [name for name in own if ":" in name]
+                needs = f"; this run needs --allow-env {' '.join(names)}" if names else ""
+                raise NoFreeSlotError(f"{error}{needs}") from error
             quarantined = min(hello.num_quarantined, _MOST_QUARANTINED)
             self._registry.admitted(
                 lease.number,

@@ -36,12 +36,13 @@ def _hub(
     *,
     is_lock_step: bool = False,
     metrics: tuple[str, ...] = (),
+    name: str = "Some-v0",
     **arguments: Any,
 ) -> Hub:
     slots = SlotTable(training=4, evaluation=evaluation, seed=3, num_devices=num_devices)
     rule = lock_step() if is_lock_step else free_running(0.0)
     serving = Serving(slots, page_steps=2, rule=rule)
-    return Hub(serving, EnvironmentConfig(id="Some-v0", metrics=metrics), **arguments)
+    return Hub(serving, EnvironmentConfig(id=name, metrics=metrics), **arguments)
 
 
 def _say(connection: Connection, **content: Any) -> bool:
@@ -89,6 +90,15 @@ def _act(hub: Hub) -> None:
     batch = hub.next_batch(["training"], timeout=0.0)
     assert batch is not None
     hub.answer(batch, np.zeros(4, np.int32))
+
+
+def test_who_gets_no_slot_hears_what_it_would_have_to_allow() -> None:
+    for name, is_named in (("Some-v0", False), ("mine:make", True)):
+        hub = _hub(name=name)
+        _join(hub)
+        _, end = _join(hub)
+        assert isinstance(end, EndError) and end.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert ("--allow-env mine:make" in end.details) is is_named
 
 
 def test_one_message_may_bring_the_steps_of_several_groups_and_their_metrics() -> None:

@@ -85,7 +85,7 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
         stored_arrays.require_fit(checkpoint.path, state._asdict())
 
 
-def changed_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[dict[str, str]]:
+def changed_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[dict[str, Any]]:
     """What a resumed run has otherwise than when it was saved: `field`, `before` and `now` each.
 
     Without the addresses and keys of this session.

@@ -137,12 +137,12 @@ def test_a_run_is_resumed_by_its_own_config_and_its_name(
     assert main(["resume", "w"]) == 2 and "--allow" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["cartpole_r2d2", "cartpole_ppo"])
+@pytest.mark.parametrize("name", ["cartpole_r2d2", "halfcheetah_ppo"])
 def test_envs_and_env_servers_are_all_that_sets_the_size(stage: Stage, name: str) -> None:
     assert main(["train", name, "--workdir", "w", "--envs", "12", "--env-servers", "3"]) == 0
     (call,) = stage.calls
     assert call.config.serving.training_slots == 12
-    if name == "cartpole_ppo":  # in rounds, each of one sequence of every environment
+    if name == "halfcheetah_ppo":  # in rounds, each of one sequence of every environment
         assert call.config.learning.batch_sequences == 12
     both = 12 + call.config.serving.evaluation_slots
     assert call.option("--processes") == "3"

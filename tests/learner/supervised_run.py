@@ -118,7 +118,7 @@ class SupervisedRun:
         return Reports(
             metrics=cast(Any, metrics),
             progress=cast(Any, SimpleNamespace(update=self._reported)),
-            events=cast(Any, SimpleNamespace(report=self._said)),
+            events=cast(Any, SimpleNamespace(report=self._said, elapsed_seconds=0.0)),
             live=cast(
                 Any, SimpleNamespace(metrics={}, stopping=self.ends.append, compiling_since=None)
             ),

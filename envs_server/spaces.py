@@ -7,16 +7,25 @@ import numpy as np
 from gymnasium import spaces
 
 from envs_server.errors import BuildError
-from seedrl.specs import ActionSpec, ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import (
+    MOST_BOUNDS,
+    NO_BOUND,
+    ActionSpec,
+    ArraySpec,
+    BoxSpec,
+    DiscreteSpec,
+    EnvSpec,
+)
 from seedrl.types import Tree
 
 
 def env_spec(observation_space: spaces.Space[Any], action_space: spaces.Space[Any]) -> EnvSpec:
     """The spec of an environment with these spaces.
 
-    As observations, Box, Discrete (an int64 scalar), MultiBinary and MultiDiscrete are arrays; Dict
-    and Tuple nest. As actions there are Discrete, and Box of floats with finite bounds. Raises
-    BuildError for any other space, and for what is beyond the bounds of a spec.
+    As observations, Box, Discrete (an int64 scalar), MultiBinary and MultiDiscrete are arrays, with
+    the bounds that they declare; Dict and Tuple nest. As actions there are Discrete, and Box of
+    floats with finite bounds. Raises BuildError for any other space, and for what is beyond the
+    bounds of a spec.
     """
     action = _action(action_space)
     try:
@@ -68,17 +77,48 @@ def _tree(path: str, space: spaces.Space[Any]) -> Tree:
             return {key: _tree(f"{path}.{key}", item) for key, item in space.spaces.items()}
         case spaces.Tuple():
             return tuple(_tree(f"{path}.{i}", item) for i, item in enumerate(space.spaces))
-        case spaces.Discrete():
-            return ArraySpec((), "int64")
-        case spaces.Box() | spaces.MultiBinary() | spaces.MultiDiscrete():
-            try:
-                return ArraySpec(tuple(map(int, space.shape)), space.dtype.name)
-            except ValueError as error:
-                raise BuildError(f"{path}: {error}") from error
+    try:
+        if (array := _array(space)) is not None:
+            return array
+    except ValueError as error:
+        raise BuildError(f"{path}: {error}") from error
     raise BuildError(
         "expected a Box, Discrete, MultiBinary or MultiDiscrete space, or a Dict or Tuple of them, "
         f"for {path}, got {_show(space)}"
     )
+
+
+def _array(space: spaces.Space[Any]) -> ArraySpec | None:
+    # None for a space that is no array.
+    match space:
+        case spaces.Discrete():
+            last = space.start + space.n - 1
+            return ArraySpec((), "int64", *_bounds(space.start, last), is_categorical=True)
+        case spaces.MultiDiscrete():
+            bounds = _bounds(space.start, space.start + space.nvec - 1)
+            return ArraySpec(_shape(space), space.dtype.name, *bounds, is_categorical=True)
+        case spaces.MultiBinary():
+            return ArraySpec(_shape(space), space.dtype.name, (0.0,), (1.0,))
+        case spaces.Box():
+            low, high = _bounds(space.low, space.high)
+            is_declared = np.abs([*low, *high]).max() < NO_BOUND  # false for infinity
+            if (space.dtype, low, high) == (np.uint8, (0.0,), (255.0,)):
+                is_declared = False  # those of every byte
+            return ArraySpec(_shape(space), space.dtype.name, *((low, high) if is_declared else ()))
+    return None
+
+
+def _shape(space: spaces.Space[Any]) -> tuple[int, ...]:
+    return tuple(map(int, space.shape or ()))
+
+
+def _bounds(low: Any, high: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    # One number where all elements have it, or where they are many: then the outermost.
+    low, high = (np.asarray(bound, np.float64).ravel() for bound in (low, high))
+    is_one = (low == low[0]).all() and (high == high[0]).all()
+    if is_one or len(low) > MOST_BOUNDS:
+        low, high = low.min(keepdims=True), high.max(keepdims=True)
+    return tuple(low.tolist()), tuple(high.tolist())
 
 
 def _show(space: spaces.Space[Any]) -> str:

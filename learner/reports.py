@@ -37,6 +37,9 @@ from seedrl.checkpoints import Checkpoint, best_return
 from seedrl.config import Config
 from seedrl.errors import UserError
 from seedrl.fields import fields_of
+from seedrl.networks.config import NetworkConfig
+from seedrl.observations import describe
+from seedrl.specs import EnvSpec
 from seedrl.timing import WARNING_SECONDS
 
 # The time without a step after which that is reported, and then at each doubling.
@@ -463,6 +466,12 @@ class Reports(NamedTuple):
         """From now on status and events show what this session has done."""
         self.live.session = session
         self.events.count_steps = lambda: session.acting.training_steps
+
+    def observes(self, network: Any, spec: EnvSpec) -> None:
+        """Reports what a bundled network makes of an observation; a user's own decides itself."""
+        if isinstance(network, NetworkConfig):
+            text = describe(spec, network.torso, getattr(network, "frame_stack", 1))
+            self.events.report("learning", text)
 
     def compiling(self, replay_bytes: int) -> None:
         """Reports that compilation starts."""

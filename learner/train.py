@@ -163,6 +163,7 @@ def train(
         steps = session.acting.training_steps
         reports.metrics.record("session", env_steps=steps, is_begun_anew=folder.is_begun_anew)
         reports.follow(session)
+        reports.observes(getattr(config.agent, "network", None), spec)
         reports.compiling(system.replay_bytes)
         session.start()
 

@@ -1,7 +1,8 @@
 """What an environment looks like from outside: its observations and its actions.
 
 A spec crosses the wire, where it may come from anybody, so every bound on it is checked here,
-before anything is allocated. `seedrl.wire.spec` has its messages.
+before anything is allocated. `seedrl.wire.spec` has its messages, `seedrl.observations` what the
+bundled networks make of it.
 """
 
 import math
@@ -19,6 +20,9 @@ MOST_DIMENSIONS = 8
 MOST_ELEMENTS = 2**28
 MOST_ACTIONS = 2**20
 MOST_ACTION_ELEMENTS = 1024
+MOST_BOUNDS = 1024
+# Bounds from here on say that there are none: spaces write "unbounded" as the ends of their dtype.
+NO_BOUND = 2**31 - 1
 DTYPES = (
     *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
     *("float16", "float32", "float64"),
@@ -30,18 +34,45 @@ _LONGEST_SHOWN = 60
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Shape and dtype of one array, without a batch axis; dtype is one of `DTYPES`.
+    """One array, without a batch axis.
 
-    Raises ValueError for a shape or dtype beyond the bounds of this module.
+    Attributes:
+      shape: of the array.
+      dtype: one of `DTYPES`.
+      low, high: bounds that its space declares: one number for all elements, or one for each of
+        them in C order; () if it declares none (uint8 is then 0 to 255).
+      is_categorical: its integers, `low` to `high`, name things without an order, as those of
+        gymnasium's Discrete and MultiDiscrete do.
+
+    Raises ValueError for what is beyond the bounds of this module.
     """
 
     shape: tuple[int, ...]
     dtype: str
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    is_categorical: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.dtype, str) or self.dtype not in DTYPES:
             raise ValueError(f"expected dtype {', '.join(DTYPES)}; got {self.dtype!r:.60}")
         _check_shape(self.shape, MOST_ELEMENTS)
+        bounds, size = [*self.low, *self.high], math.prod(self.shape)
+        has_both = len(self.low) == len(self.high) and len(self.low) in (0, 1, size)
+        pairs = zip(self.low, self.high, strict=False)
+        # False for NaN too.
+        is_ordered = all(-NO_BOUND < low <= high < NO_BOUND for low, high in pairs)
+        if not has_both or len(self.low) > MOST_BOUNDS or not is_ordered:
+            raise ValueError(
+                f"expected low <= high within {NO_BOUND}, of none, one or each of {size} elements "
+                f"(at most {MOST_BOUNDS}), got {self.low!r:.60} and {self.high!r:.60}"
+            )
+        is_whole = "int" in self.dtype and all(bound == int(bound) for bound in bounds)
+        if self.is_categorical and not (bounds and is_whole):
+            raise ValueError(
+                f"expected categories as integers with bounds, got {self.dtype} of "
+                f"{self.low!r:.60} to {self.high!r:.60}"
+            )
 
     @property
     def num_bytes(self) -> int:
@@ -153,12 +184,15 @@ class EnvSpec:
         return [leaf for *_, leaf in _walk("observation", self.observation, observation)]
 
     def difference(self, other: "EnvSpec") -> list[str]:
-        """One line per field in which `other` differs from this spec; empty if they are equal."""
+        """One line per field in which `other` differs from this spec; empty if they are equal.
+
+        Where one of them declares no bounds of an array, any of the other's do.
+        """
         mine, theirs = dict(self.leaves()), dict(other.leaves())
         lines = [
             f"{shown(path)}: expected {_show(mine.get(path))}, got {_show(theirs.get(path))}"
             for path in [*mine, *(path for path in theirs if path not in mine)]
-            if mine.get(path) != theirs.get(path)
+            if not _fits(mine.get(path), theirs.get(path))
         ]
         if self.action != other.action:
             lines.append(f"action: expected {self.action!r:.60}, got {other.action!r:.60}")
@@ -178,8 +212,19 @@ def _check_shape(shape: Any, most_elements: int) -> None:
         )
 
 
+def _fits(one: ArraySpec | None, other: ArraySpec | None) -> bool:
+    if one is None or other is None or (one.low and other.low):
+        return one == other
+    # An older checkpoint, or an env server in another language, need not declare bounds.
+    return (one.shape, one.dtype) == (other.shape, other.dtype)
+
+
 def _show(spec: ArraySpec | None) -> str:
-    return "nothing" if spec is None else f"{spec.dtype}{list(spec.shape)}"
+    if spec is None:
+        return "nothing"
+    kind = " categories" if spec.is_categorical else ""
+    bounds = f" of {spec.low!r:.60} to {spec.high!r:.60}" if spec.low else ""
+    return f"{spec.dtype}{list(spec.shape)}{kind}{bounds}"
 
 
 def shown(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from seedrl.exit_codes import ExitCode
+from seedrl.observations import describe
 from seedrl.programs.command_line import read
 from seedrl.programs.outcome import exit_code, leave
 from seedrl.specs import BoxSpec
@@ -97,6 +98,7 @@ def _check(options: Options) -> ExitCode:
         report = {"environment": name, **findings.as_json(), "back_end": back_end}
         if play is not None:
             report["spec"] = json.loads(encode_spec(play.spec))
+            report["observation"] = describe(play.spec)
             report["steps_per_second"] = play.steps_per_second()
             report["episodes"] = [episode._asdict() for episode in play.episodes()]
         print(json.dumps(report))
@@ -124,11 +126,7 @@ def _stdout_to_stderr() -> Iterator[None]:
 
 
 def _summary(options: Options, back_end: str, play: "Play") -> Iterator[str]:
-    leaves = (
-        f"{path.removeprefix('observation').removeprefix('.')} {leaf.dtype}{list(leaf.shape)}"
-        for path, leaf in play.spec.leaves()
-    )
-    yield f"  observation  {', '.join(leaf.strip() for leaf in leaves)}"
+    yield f"  {describe(play.spec)}"
     action = play.spec.action
     kind = f"box{list(action.shape)}" if isinstance(action, BoxSpec) else action.num_actions
     yield f"  actions      {kind}"

@@ -145,7 +145,8 @@ class Hub:
         with self._changed:
             if self._spec is not None and (difference := self._spec.difference(spec)):
                 raise self._refusal("; ".join(difference))
-            self._spec, self._has_spec = spec, True
+            # The first one stays: a later one may declare fewer bounds.
+            self._spec, self._has_spec = self._spec or spec, True
             if not lease.ended:
                 self._serving.ready(lease)
                 for group in lease.groups:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.networks.torsos import is_image
+from seedrl.observations import picture_axes
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Sequence, StepType, TimeStep, Tree
 
@@ -133,7 +133,7 @@ class Normalization(NamedTuple):
     def covers(self, leaf: ArraySpec) -> bool:
         """True if an array of the observation is normalized."""
         if leaf.dtype == "uint8":
-            return self.images and is_image(leaf)
+            return self.images and picture_axes(leaf) is not None
         return self.observations and leaf.dtype.startswith("float")
 
     def leaves(self, observation: Tree) -> list[tuple[Array, bool]]:
@@ -149,9 +149,10 @@ def normalization_of(config: Any, spec: EnvSpec) -> Normalization:
 
 def seen_by_agent(settings: Normalization) -> EnvSpec:
     """The spec that the inner agent is built for: normalized images are float16, 0 their mean."""
+    # Their bounds hold no longer.
     leaves = [
-        dataclasses.replace(leaf, dtype="float16")
-        if leaf.dtype == "uint8" and settings.covers(leaf)
+        ArraySpec(leaf.shape, "float16" if leaf.dtype == "uint8" else leaf.dtype)
+        if settings.covers(leaf)
         else leaf
         for _, leaf in settings.spec.leaves()
     ]

@@ -8,14 +8,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from seedrl.errors import ConfigError
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.networks.recurrent import GRU, LSTM, stack_frames
-from seedrl.networks.torsos import SMALLEST_IMAGE, ObservationTorso, is_encoded, is_image
+from seedrl.networks.torsos import ObservationTorso
+from seedrl.observations import stacked_arrays, view
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Tree
 
-_FRAMES_OF_IMAGES = 4  # as R2D2 and DQN
 _CORES: dict[str, Any] = {"lstm": LSTM, "gru": GRU}
 
 
@@ -23,7 +22,7 @@ class NetworkCarry(NamedTuple):
     """State of a network from before a time step; without leaves if it needs none."""
 
     core: Tree  # the recurrent state, `[B, H] float32` leaves, or `()`
-    frames: tuple[Array, ...]  # for each image `[B, k - 1, *shape]` of its dtype, or `()`
+    frames: tuple[Array, ...]  # for each stacked array `[B, k - 1, *shape]` of its dtype, or `()`
 
 
 class TorsoCoreHead(nn.Module):
@@ -64,30 +63,6 @@ class TorsoCoreHead(nn.Module):
         return jnp.concatenate([features, jnp.where(continues, history, 0)], axis=-1)
 
 
-def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> tuple[str, int]:
-    """The torso and the frame stack of a network for observations of `spec`.
-
-    A torso of "auto" and a frame stack of None follow the observation. Raises ConfigError where an
-    image is needed (a convolutional torso, frame stacking) and the observation has none.
-    """
-    leaves = [leaf for _, leaf in spec.leaves()]
-    if torso == "auto":
-        torso = "nature" if any(is_encoded(leaf, "nature") for leaf in leaves) else "mlp"
-    is_any_encoded = any(is_encoded(leaf, torso) for leaf in leaves)
-    if frame_stack is None:
-        frame_stack = _FRAMES_OF_IMAGES if is_any_encoded else 1
-    has_image = any(map(is_image, leaves))
-    if (torso != "mlp" and not is_any_encoded) or (frame_stack > 1 and not has_image):
-        smallest = SMALLEST_IMAGE.get(torso, 1)
-        found = (f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in spec.leaves())
-        raise ConfigError(
-            f"network.torso {torso!r}, network.frame_stack {frame_stack}: expected an image "
-            f"(uint8 of rank 2 or 3, {smallest} x {smallest} at least), the observation has "
-            f"{', '.join(found)}; leave both at their defaults, which follow the observation"
-        )
-    return torso, frame_stack
-
-
 def from_config(
     config: Any, spec: EnvSpec, num_actions: int, *, head: Callable[[], nn.Module]
 ) -> Network:
@@ -106,14 +81,15 @@ def from_config(
         num_actions=num_actions,
     )
     action = spec.action.array
+    stacked_numbers = stacked_arrays(list(specs))
 
     def initial_carry(batch_size: int) -> NetworkCarry:
         is_recurrent, is_stacked = config.core != "none", frame_stack > 1
-        images = [leaf for leaf in specs if is_image(leaf)] if is_stacked else []
+        frames = [specs[number] for number in stacked_numbers] if is_stacked else []
         before = (batch_size, frame_stack - 1)
         return NetworkCarry(
             _CORES[config.core].initial_carry(config.core_size, batch_size) if is_recurrent else (),
-            tuple(jnp.zeros((*before, *image.shape), image.dtype) for image in images),
+            tuple(zeros_of(leaf, *before) for leaf in frames),
         )
 
     def init(key: Array) -> Tree:
@@ -139,13 +115,12 @@ def from_config(
     def stacked(
         previous: tuple[Array, ...], inputs: NetworkInput
     ) -> tuple[list[Array], tuple[Array, ...]]:
-        # The observation's arrays with stacked images, and the frames that the next call needs.
+        # The observation's arrays with stacked frames, and those that the next call needs.
         seen = spec.flatten(inputs.observation)
         if not previous:
             return seen, ()
-        images = [number for number, leaf in enumerate(specs) if is_image(leaf)]
         kept = []
-        for number, frames in zip(images, previous, strict=True):
+        for number, frames in zip(stacked_numbers, previous, strict=True):
             seen[number], frames = stack_frames(seen[number], frames, inputs.is_first)
             kept.append(frames)
         return seen, tuple(kept)

@@ -22,18 +22,17 @@ class NetworkConfig:
 
     A core sees the torso's output, the previous executed action (one-hot, or the numbers of a box)
     and the previous reward, both zeros on FIRST. The reward is raw: scale rewards of thousands in
-    the environment. The torso divides uint8 by 255 and takes all else at its value: `Discrete` is
-    one number, and floats are not normalized. The arrays of a dict (by sorted keys) or tuple are
-    concatenated.
+    the environment. `seedrl.observations` has the table of what a torso makes of an array: pictures
+    are convolved, categories one-hot, integers scaled by their bounds, floats as they are. The
+    arrays of a dict (by sorted keys) or tuple are concatenated.
 
-    `build` raises ConfigError where an image is needed (a convolutional torso, frame stacking) and
-    the observation has none.
+    `build` raises ConfigError if a torso is named that convolves no array of the observation, or if
+    rows, columns and channels of a picture cannot be told by its sizes.
 
     Attributes:
-      torso: encoder of images, which are uint8 or float16 arrays of `[H, W]` or `[H, W, C]`; "mlp"
-        flattens them; "auto" is "nature" where an image has at least 36 x 36, else "mlp"; "shallow"
-        is the small one of IMPALA, "minatar" one convolution, for small images. What the encoder
-        does not take is flattened.
+      torso: encoder of pictures of any dtype and layout; "mlp" flattens them; "auto" is "nature"
+        where a picture has at least 36 x 36, else "mlp"; "shallow" is the small one of IMPALA,
+        "minatar" one convolution, for small pictures. Others are flattened.
       core: recurrent core; "none" is no memory.
       core_size: its units.
       dtype: of matrix products and convolutions. Parameters, recurrent state and output stay
@@ -64,8 +63,9 @@ class QNetworkConfig(NetworkConfig):
     Attributes:
       torso_sizes: dense layers after the torso, on all arrays of the observation together.
       head_sizes: hidden layers of the head.
-      frame_stack: frames that the torso sees at once of every image, newest first; None is 4 where
-        the encoder takes an image, else 1.
+      frame_stack: frames that the torso sees at once of every picture or, without any, of every
+        array, newest first, zeros before an episode's first; None is 4 for a gray or coloured
+        picture that is convolved, else 1.
       dueling: whether value and advantages have streams of their own.
     """
 
@@ -90,8 +90,9 @@ class ActorCriticConfig(NetworkConfig):
     Attributes:
       torso_sizes: dense layers after the torso, on all arrays of the observation together.
       head_sizes: hidden layers of the policy and, apart from them, of the value.
-      frame_stack: frames that the torso sees at once of every image, newest first; None is 4 where
-        the encoder takes an image, else 1.
+      frame_stack: frames that the torso sees at once of every picture or, without any, of every
+        array, newest first, zeros before an episode's first; None is 4 for a gray or coloured
+        picture that is convolved, else 1.
     """
 
     core_size: int = 256

@@ -9,9 +9,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from seedrl.networks.build import from_config, view, zeros_of
+from seedrl.networks.build import from_config, zeros_of
 from seedrl.networks.network import Network
 from seedrl.networks.torsos import MLP, ObservationTorso, uniform_dense
+from seedrl.observations import view
 from seedrl.rl.distributions import TanhGaussian
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Tree

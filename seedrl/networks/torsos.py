@@ -8,28 +8,28 @@ from typing import Any, ClassVar, TypeAlias
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from seedrl.observations import EMBEDDING_SIZE, bounds_of, categories_of, meaning_of
 from seedrl.specs import ArraySpec
 from seedrl.types import Array
 
 _Pads: TypeAlias = tuple[tuple[int, int], tuple[int, int]]
 _Size: TypeAlias = tuple[int, int]
 
-# Rows and columns of the smallest image, of which an encoder's convolutions leave one.
-SMALLEST_IMAGE = {"nature": 36, "shallow": 20, "impala": 1, "minatar": 3}
+
+# Not that of flax, whose derivative at 0 is 0: with it no layer whose biases begin at 0 would ever
+# learn from an observation of zeros.
+@jax.custom_jvp
+def relu(x: Array) -> Array:
+    """max(x, 0), whose derivative at 0 is 1."""
+    return jnp.maximum(x, 0)
 
 
-def is_image(spec: ArraySpec) -> bool:
-    """True if an array is an image: `[H, W]` or `[H, W, C]` of uint8 or float16."""
-    # float16 is what normalization makes of images.
-    return spec.dtype in ("uint8", "float16") and len(spec.shape) in (2, 3)
-
-
-def is_encoded(spec: ArraySpec, torso: str) -> bool:
-    """True if the convolutions of `torso` take an array; if not, it is flattened."""
-    if torso == "mlp" or not is_image(spec):
-        return False
-    return min(spec.shape[:2]) >= SMALLEST_IMAGE[torso]
+@relu.defjvp
+def _relu_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (x,), (tangent,) = primals, tangents
+    return relu(x), jax.lax.select(x >= 0, tangent, jnp.zeros_like(tangent))
 
 
 def uniform_dense(inputs: int, size: int, **plain: Any) -> nn.Dense:
@@ -63,7 +63,7 @@ class MLP(nn.Module):
                 if self.is_uniform
                 else nn.Dense(size, dtype=self.dtype)
             )
-            features = nn.relu(dense(features))
+            features = relu(dense(features))
         return features
 
 
@@ -165,7 +165,7 @@ class _Convolutions(nn.Module):
             convolution = _Conv(
                 features, (kernel, kernel), (stride, stride), padding="VALID", dtype=self.dtype
             )
-            images = nn.relu(convolution(images))
+            images = relu(convolution(images))
         return images.reshape(images.shape[0], -1)
 
 
@@ -205,10 +205,10 @@ class ImpalaEncoder(nn.Module):
             images = _Conv(features, (3, 3), dtype=self.dtype)(images)
             images = nn.max_pool(images, (3, 3), strides=(2, 2), padding="SAME")
             for _ in range(2):
-                block = _Conv(features, (3, 3), dtype=self.dtype)(nn.relu(images))
-                block = _Conv(features, (3, 3), dtype=self.dtype)(nn.relu(block))
+                block = _Conv(features, (3, 3), dtype=self.dtype)(relu(images))
+                block = _Conv(features, (3, 3), dtype=self.dtype)(relu(block))
                 images = images + block
-        return nn.relu(images).reshape(images.shape[0], -1)
+        return relu(images).reshape(images.shape[0], -1)
 
 
 _ENCODERS = {
@@ -222,8 +222,8 @@ _ENCODERS = {
 class ObservationTorso(nn.Module):
     """Every array of an observation -> one vector of features, `[N, D]` of `dtype`.
 
-    Images go through the encoder that `torso` names ("mlp": none); everything else, and what is too
-    small for that encoder, is flattened. The concatenation goes through an `MLP`.
+    `seedrl.observations` has the table of what is made of each; pictures go through the encoder
+    that `torso` names. The concatenation goes through an `MLP`.
     """
 
     torso: str
@@ -236,13 +236,42 @@ class ObservationTorso(nn.Module):
     def __call__(self, leaves: Sequence[Array]) -> Array:
         """`leaves` are `[N, *shape]` in wire order, or `[N, *shape, k]` for k stacked frames."""
         features = []
-        for spec, leaf in zip(self.specs, leaves, strict=True):
-            values = leaf.astype(self.dtype)
-            if spec.dtype == "uint8":  # whatever its shape; all else is taken at its value
-                values = values / 255
-            if is_encoded(spec, self.torso):
-                encoder = _ENCODERS[self.torso](self.dtype)
-                values = encoder(values.reshape(*values.shape[:3], -1))
+        for number, (spec, leaf) in enumerate(zip(self.specs, leaves, strict=True)):
+            meaning = meaning_of(spec, self.torso)
+            values = _scaled(spec, leaf) if meaning.is_scaled else leaf
+            if spec.is_categorical:
+                counts, values = categories_of(spec), _positions(spec, leaf)
+                if meaning.kind == "one-hot":
+                    values = _one_hot(counts, values)
+                else:
+                    table = nn.Embed(counts.sum(), EMBEDDING_SIZE, name=f"embedding_{number}")
+                    values = table(jnp.clip(values, 0, counts.sum() - 1))
+            values = values.astype(self.dtype)
+            if meaning.kind == "picture":
+                # `[N, H, W, C]`: all channels together, those of stacked frames too.
+                values = jnp.moveaxis(values, [1 + axis for axis in meaning.axes], (1, 2))
+                values = _ENCODERS[self.torso](self.dtype)(values.reshape(*values.shape[:3], -1))
             features.append(values.reshape(values.shape[0], -1))
         dense = MLP(self.sizes, self.dtype, self.is_uniform, name="dense")
         return dense(jnp.concatenate(features, axis=-1))
+
+
+def _scaled(spec: ArraySpec, leaf: Array) -> Array:
+    # From its bounds to 0 to 1; an element whose bounds are equal stays at 0.
+    low, high = (np.array(bound, np.float32) for bound in bounds_of(spec))
+    shape = (*spec.shape, *[1] * (leaf.ndim - 1 - len(spec.shape))) if len(low) > 1 else ()
+    low, high = low.reshape(shape), high.reshape(shape)
+    return (leaf.astype(jnp.float32) - low) / np.where(high > low, high - low, 1)
+
+
+def _positions(spec: ArraySpec, leaf: Array) -> Array:
+    # `[N, E, k]`: numbers of the categories among those of all E elements.
+    counts = categories_of(spec)
+    first = np.cumsum(counts) - counts - np.array(spec.low, np.int64)
+    return leaf.reshape(leaf.shape[0], len(counts), -1) + first.astype(np.int32)[:, None]
+
+
+def _one_hot(counts: np.ndarray, positions: Array) -> Array:
+    # `[N, W, k] bool`, with W the categories of all elements.
+    element = np.repeat(np.arange(len(counts)), counts)
+    return positions[:, element] == np.arange(counts.sum())[:, None]

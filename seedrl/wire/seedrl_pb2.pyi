@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 189c892fa66f7b912a9de267bcab662873ff97bb768a7c4a119ac87b4486ba28
+# seedrl/wire/seedrl.proto sha256 863243dcd6bb6df69c67992bb036ce7819af2e5475c3fe14e230f8b96f8e8de8
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -173,12 +173,18 @@ class Observation(_message.Message):
     def __init__(self, array: _Optional[_Union[Array, _Mapping]] = ..., dict: _Optional[_Union[Dict, _Mapping]] = ..., tuple: _Optional[_Union[Tuple, _Mapping]] = ...) -> None: ...
 
 class Array(_message.Message):
-    __slots__ = ("shape", "dtype")
+    __slots__ = ("shape", "dtype", "low", "high", "categorical")
     SHAPE_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    CATEGORICAL_FIELD_NUMBER: _ClassVar[int]
     shape: _containers.RepeatedScalarFieldContainer[int]
     dtype: str
-    def __init__(self, shape: _Optional[_Iterable[int]] = ..., dtype: _Optional[str] = ...) -> None: ...
+    low: _containers.RepeatedScalarFieldContainer[float]
+    high: _containers.RepeatedScalarFieldContainer[float]
+    categorical: bool
+    def __init__(self, shape: _Optional[_Iterable[int]] = ..., dtype: _Optional[str] = ..., low: _Optional[_Iterable[float]] = ..., high: _Optional[_Iterable[float]] = ..., categorical: bool = ...) -> None: ...
 
 class Dict(_message.Message):
     __slots__ = ("items",)

@@ -15,6 +15,7 @@ from seedrl.specs import (
 )
 from seedrl.types import Tree
 from seedrl.wire import seedrl_pb2
+from seedrl.wire.contract import MAJOR, MINOR
 
 
 def spec_message(spec: EnvSpec) -> seedrl_pb2.EnvSpec:
@@ -45,13 +46,19 @@ def saved_spec(text: str) -> EnvSpec:
     except (json_format.ParseError, ValueError, AttributeError, RecursionError) as error:
         raise CheckpointError(
             f"expected a readable env_spec; {in_one_line(error):.80}; it may be of another wire "
-            "version (this one is 3.0): start a new workdir, or use the seedrl of that time"
+            f"version (this one is {MAJOR}.{MINOR}): start a new workdir, or use its seedrl"
         ) from error
 
 
 def _message(tree: Tree) -> seedrl_pb2.Observation:
     if isinstance(tree, ArraySpec):
-        array = seedrl_pb2.Array(shape=tree.shape, dtype=tree.dtype)
+        array = seedrl_pb2.Array(
+            shape=tree.shape,
+            dtype=tree.dtype,
+            low=tree.low,
+            high=tree.high,
+            categorical=tree.is_categorical,
+        )
         return seedrl_pb2.Observation(array=array)
     if isinstance(tree, Mapping):
         items = {key: _message(item) for key, item in tree.items()}
@@ -72,7 +79,9 @@ def _tree(path: str, message: seedrl_pb2.Observation) -> Tree:
         raise ValueError(f"{shown(path)}: expected array, dict or tuple, got none of them")
     if kind == "array":
         try:
-            return ArraySpec(tuple(message.array.shape), message.array.dtype)
+            array = message.array
+            bounds = (tuple(array.low), tuple(array.high))
+            return ArraySpec(tuple(array.shape), array.dtype, *bounds, array.categorical)
         except ValueError as error:
             raise ValueError(f"{shown(path)}: {error}") from error
     if kind == "tuple":

@@ -18,17 +18,36 @@ def test_spaces_nest_into_specs() -> None:
             "rest": spaces.Tuple((spaces.Discrete(7, start=3), spaces.MultiBinary(5))),
             "speed": spaces.Box(-1, 1, (), np.float64),
             "cards": spaces.MultiDiscrete([3, 4]),
+            "counts": spaces.Box(np.array([0, -5]), np.array([9, 5]), dtype=np.int32),
+            "any": spaces.Box(-np.inf, 1, (2,), np.float32),
+            "wide": spaces.Box(0, 2**31 - 1, (2,), np.int32),
+            "bytes": spaces.Box(0, 1, (8,), np.uint8),
+            "flags": spaces.Box(0, 1, (2,), np.bool_),
         }
     )
     assert env_spec(space, spaces.Discrete(6)) == EnvSpec(
         {
-            "cards": ArraySpec((2,), "int64"),
+            "any": ArraySpec((2,), "float32"),
+            "bytes": ArraySpec((8,), "uint8", (0.0,), (1.0,)),
+            "cards": ArraySpec((2,), "int64", (0.0, 0.0), (2.0, 3.0), is_categorical=True),
+            "counts": ArraySpec((2,), "int32", (0.0, -5.0), (9.0, 5.0)),
+            "flags": ArraySpec((2,), "bool", (0.0,), (1.0,)),
             "image": ArraySpec((4, 3), "uint8"),
-            "rest": (ArraySpec((), "int64"), ArraySpec((5,), "int8")),
-            "speed": ArraySpec((), "float64"),
+            "rest": (
+                ArraySpec((), "int64", (3.0,), (9.0,), is_categorical=True),
+                ArraySpec((5,), "int8", (0.0,), (1.0,)),
+            ),
+            "speed": ArraySpec((), "float64", (-1.0,), (1.0,)),
+            "wide": ArraySpec((2,), "int32"),
         },
         DiscreteSpec(6),
     )
+
+
+def test_bounds_of_many_elements_are_the_outermost() -> None:
+    low, high = np.zeros(2000), np.arange(1.0, 2001.0)
+    spec = env_spec(spaces.Box(low, high, dtype=np.float64), _TWO)
+    assert spec.observation == ArraySpec((2000,), "float64", (0.0,), (2000.0,))
 
 
 def test_actions_may_start_anywhere() -> None:

@@ -42,6 +42,18 @@ def test_every_difference_gets_its_line() -> None:
     assert _SPEC.difference(_SPEC) == []
 
 
+def test_bounds_differ_only_from_other_bounds() -> None:
+    one, other, none = (
+        EnvSpec(ArraySpec((), "int64", *bounds), DiscreteSpec(2))
+        for bounds in (((0.0,), (7.0,), True), ((0.0,), (8.0,), True), ())
+    )
+    assert one.difference(none) == none.difference(one) == []
+    assert one.difference(other) == [
+        "observation: expected int64[] categories of (0.0,) to (7.0,), got int64[] categories of "
+        "(0.0,) to (8.0,)"
+    ]
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -50,6 +62,21 @@ def test_every_difference_gets_its_line() -> None:
         lambda: ArraySpec((True,), "float32"),
         lambda: ArraySpec((10**12,), "uint8"),
         lambda: ArraySpec((1,) * 9, "uint8"),
+        *(
+            lambda low=low, high=high: ArraySpec((2,), "int64", low, high)
+            for low, high in (
+                ((0.0,), ()),
+                ((), (1.0,)),
+                ((0.0,) * 3, (1.0,) * 3),
+                ((1.0,), (0.0,)),
+                ((float("nan"),), (0.0,)),
+                ((0.0,), (2.0**31,)),
+            )
+        ),
+        lambda: ArraySpec((1025,), "int64", (0.0,) * 1025, (1.0,) * 1025),
+        lambda: ArraySpec((), "int64", is_categorical=True),
+        lambda: ArraySpec((), "int64", (0.0,), (1.5,), is_categorical=True),
+        lambda: ArraySpec((), "float32", (0.0,), (1.0,), is_categorical=True),
         lambda: DiscreteSpec(0),
         lambda: DiscreteSpec(2**20 + 1),
         lambda: DiscreteSpec(True),

@@ -49,7 +49,9 @@ TINY = (
 UNHURRIED = ("--environment.wrappers=tests.system.unhurried:Unhurried",)
 
 # What a learner says on stderr while all is well.
-PROGRESS = re.compile(r"learner: .*, serving |replay: \d+ MiB on each device|\d+:\d\d:\d\d  ")
+PROGRESS = re.compile(
+    r"learner: .*, serving |observation: |replay: \d+ MiB on each device|\d+:\d\d:\d\d  "
+)
 
 Found = TypeVar("Found")
 

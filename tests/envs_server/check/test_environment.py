@@ -84,10 +84,10 @@ def test_a_fault_that_may_be_intended_is_a_note(factory: Callable[..., Any]) -> 
 def test_a_sound_environment_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["example_envs:DictWalk", *_FEW]) == ExitCode.OK
     out, err = capsys.readouterr()
-    verdict, *lines = out.splitlines()
+    verdict, observation, *lines = out.splitlines()
     assert verdict == "example_envs:DictWalk passes" and err == ""
     shown = {name: value for name, _, value in (line.strip().partition("  ") for line in lines)}
-    assert shown["observation"] == "left int64[], place.x float64[]"
+    assert observation == "  observation: left: one of 2, one-hot; place.x: 1 number, dense"
     assert shown["actions"].strip() == "3"
     assert shown["played"].strip() == "2 x 40 steps on the sync back end"
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from seedrl.errors import ConfigError
-from seedrl.networks.build import view
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network, NetworkInput
+from seedrl.observations import view
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.seedrl.random_parameters import random_parameters
 
@@ -152,7 +152,6 @@ def test_the_default_network_follows_the_observation(
         ("shallow", None, ArraySpec((19, 20), "uint8")),
         ("minatar", None, ArraySpec((2, 9), "uint8")),
         ("nature", 1, VECTOR),
-        ("mlp", 4, VECTOR),
     ],
 )
 def test_an_observation_without_an_image_that_is_needed_is_refused(
@@ -163,3 +162,20 @@ def test_an_observation_without_an_image_that_is_needed_is_refused(
             EnvSpec(observation, DiscreteSpec(2))
         )
     assert "network.torso" in str(caught.value)
+
+
+def test_without_pictures_a_frame_stack_is_of_all_arrays() -> None:
+    cards = ArraySpec((), "int64", (0.0,), (2.0,), is_categorical=True)
+    spec = EnvSpec((ArraySpec((2,), "float32"), cards), DiscreteSpec(3))
+    network = SMALL(core="none", frame_stack=3).build(spec)
+    params = random_parameters(network.init)
+    # Three frames of two numbers and of three categories.
+    assert params["params"]["ObservationTorso_0"]["dense"]["Dense_0"]["kernel"].shape == (15, 6)
+    inputs = random_inputs()
+    seen = (inputs.observation["speed"][0], np.int32([[0, 1]] * T))
+    inputs = inputs._replace(observation=seen, is_first=np.zeros((T, B), bool))
+    changed = seen[0].copy()
+    changed[1] += 1.0
+    # A row is seen by itself and by the two after it.
+    rows = changed_rows(network, params, inputs, inputs._replace(observation=(changed, seen[1])))
+    np.testing.assert_array_equal(rows.any(axis=1), [False, True, True, True, False])

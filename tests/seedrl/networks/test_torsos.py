@@ -16,6 +16,7 @@ from seedrl.networks.torsos import (
     ObservationTorso,
     ShallowEncoder,
     convolve,
+    relu,
 )
 from seedrl.specs import ArraySpec
 
@@ -69,6 +70,71 @@ def test_stacked_frames_become_channels_and_vectors_join_after_the_encoder() -> 
     params = jax.eval_shape(torso.init, jax.random.key(0), leaves)["params"]
     assert params["NatureEncoder_0"]["Conv_0"]["kernel"].shape == (8, 8, 3 * 4, 32)
     assert params["dense"]["Dense_0"]["kernel"].shape == (64 + 4, 10)
+
+
+def test_categories_are_one_hot_and_integers_scaled_by_their_bounds() -> None:
+    specs = (
+        ArraySpec((), "int64", (3.0,), (5.0,), is_categorical=True),
+        ArraySpec((2,), "int64", (0.0, 1.0), (1.0, 3.0), is_categorical=True),
+        ArraySpec((3,), "uint8", (0.0,), (1.0,)),
+        ArraySpec((2,), "int32", (-10.0, 7.0), (10.0, 7.0)),
+        ArraySpec((1,), "float32", (0.0,), (9.0,)),
+    )
+    leaves = [
+        np.array([4, 5]),
+        np.array([[1, 1], [0, 3]]),
+        np.array([[0, 1, 0], [1, 1, 0]], np.uint8),
+        np.array([[-10, 7], [5, 7]], np.int32),
+        np.array([[4.5], [9]], np.float32),
+    ]
+    features = ObservationTorso("mlp", (), specs).apply({}, leaves)
+    np.testing.assert_array_equal(
+        features,
+        [
+            [*(0, 1, 0), *(0, 1, 1, 0, 0), *(0, 1, 0), *(0, 0), 4.5],
+            [*(0, 0, 1), *(1, 0, 0, 0, 1), *(1, 1, 0), *(0.75, 0), 9],
+        ],
+    )
+
+
+def test_many_categories_are_embedded_each_in_a_row_of_its_own() -> None:
+    specs = (ArraySpec((2,), "int64", (1.0, 0.0), (500.0, 1.0), is_categorical=True),)
+    torso = ObservationTorso("mlp", (), specs)
+    params = torso.init(jax.random.key(0), [np.array([[1, 0]])])
+    table = params["params"]["embedding_0"]["embedding"]
+    assert table.shape == (502, 64)
+    # The last ones too, and of two stacked frames.
+    features = torso.apply(params, [np.array([[[1, 500], [0, 1]]])])
+    rows = table[np.array([0, 499, 500, 501])]
+    np.testing.assert_array_equal(features, rows.reshape(1, -1))
+
+
+_STACKS = {
+    "channels first": ((3, 40, 36), (1, 2, 0)),
+    "a stack of coloured frames": ((2, 40, 36, 3), (1, 2, 0, 3)),
+    "a stack of frames with channels first": ((2, 3, 40, 36), (2, 3, 0, 1)),
+    "gray": ((40, 36), (0, 1)),
+}
+
+
+@pytest.mark.parametrize("name", _STACKS)
+def test_pictures_of_any_layout_are_convolved_by_rows_and_columns(name: str) -> None:
+    shape, order = _STACKS[name]
+    picture = np.random.default_rng(0).uniform(-1, 1, (2, *shape)).astype(np.float32)
+    last = np.moveaxis(picture, [1 + axis for axis in order], range(1, 1 + len(order)))
+    last = (last.reshape(2, 40, 36, -1) + 1) / 2
+    torso = ObservationTorso("nature", (), [ArraySpec(shape, "float32", (-1.0,), (1.0,))])
+    params = torso.init(jax.random.key(0), [picture])
+    encoder = {"params": params["params"]["NatureEncoder_0"]}
+    np.testing.assert_allclose(
+        torso.apply(params, [picture]), NatureEncoder().apply(encoder, last), atol=1e-6
+    )
+
+
+def test_a_layer_of_zeros_has_a_gradient() -> None:
+    x = np.float32([-1, 0, 2])
+    np.testing.assert_array_equal(relu(x), [0, 0, 2])
+    np.testing.assert_array_equal(jax.vmap(jax.grad(relu))(x), [0, 1, 1])
 
 
 _LAYERS = {

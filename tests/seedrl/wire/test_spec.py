@@ -13,7 +13,10 @@ from seedrl.wire.spec import encode_spec, saved_spec, spec_message, spec_of
 _PROTO = Path(__file__).parents[3] / "proto/seedrl/wire/seedrl.proto"
 _SPEED = ArraySpec((), "float32")
 _NESTED = EnvSpec(
-    {"z": (_SPEED, {"b": ArraySpec((8, 8), "uint8"), "ä": _SPEED}), "c": ArraySpec((2,), "bool")},
+    {
+        "z": (_SPEED, {"b": ArraySpec((8, 8), "uint8", (0.0,), (9.0,)), "ä": _SPEED}),
+        "c": ArraySpec((2,), "int64", (0.0, 1.0), (2.0, 5.0), is_categorical=True),
+    },
     BoxSpec((2,), (-1.0, 0.1), (1.0, 3.3e38)),
 )
 # The examples of the contract's comments.
@@ -71,6 +74,13 @@ _REFUSED = {
     "large": (SpecMessage(observation=_array((2**16, 2**16)), action=_GOOD), "observation"),
     "axes": (SpecMessage(observation=_array((1,) * 9), action=_GOOD), "observation"),
     "dtype": (SpecMessage(observation=_array((1,), "|V9"), action=_GOOD), "observation"),
+    "bounds of an array": (
+        SpecMessage(
+            observation=Observation(array=Array(dtype="int64", low=[0, 1], high=[1, 2])),
+            action=_GOOD,
+        ),
+        "observation",
+    ),
     "no arrays": (SpecMessage(observation=_tuple(), action=_GOOD), "observation"),
     "arrays": (SpecMessage(observation=_tuple(*[_array()] * 257), action=_GOOD), "observation"),
     "levels": (SpecMessage(observation=_nested(8), action=_GOOD), "observation.0.0.0.0.0.0.0"),

@@ -1,0 +1,182 @@
+"""What the bundled networks make of an observation: one table, for them and for what is printed.
+
+The first row that fits an array counts:
+
+| array | taken as |
+|---|---|
+| categories (`Discrete`, `MultiDiscrete`), at most 256 of each | one-hot, dense |
+| more categories | an embedding of 64 numbers for each, dense |
+| picture of at least the size that the torso needs | scaled to 0 to 1 by its bounds, convolved |
+| integers with bounds, uint8 | scaled to 0 to 1 by their bounds, dense |
+| floats, flags, integers without bounds | numbers as they are, dense |
+
+Imports no jax, because `seedrl check-env` prints it too.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from seedrl.errors import ConfigError
+from seedrl.specs import MOST_ACTIONS, ArraySpec, EnvSpec, shown
+
+MOST_ONE_HOT = 256
+EMBEDDING_SIZE = 64
+_MOST_INPUTS = 2**16  # of a dense layer, from the categories of one array
+# Rows and columns of the smallest picture, of which an encoder's convolutions leave one.
+SMALLEST_PICTURE = {"nature": 36, "shallow": 20, "impala": 1, "minatar": 3}
+_LARGE = SMALLEST_PICTURE["nature"]
+_FRAMES_OF_PICTURES = 4  # as R2D2 and DQN
+
+
+class Meaning(NamedTuple):
+    """What a network makes of one array.
+
+    Attributes:
+      kind: "dense" are numbers without a row of their own in the table.
+      axes: rows and columns of a picture, else ().
+      channels: of a picture, all its other axes together.
+      is_scaled: whether it is scaled to 0 to 1, by `bounds_of`.
+    """
+
+    kind: Literal["one-hot", "embedding", "picture", "dense"]
+    axes: tuple[int, ...] = ()
+    channels: int = 0
+    is_scaled: bool = False
+
+
+def meaning_of(spec: ArraySpec, torso: str) -> Meaning:
+    """The row of the table for an array. `torso` is one of `SMALLEST_PICTURE`, or "mlp"."""
+    if spec.is_categorical:
+        return Meaning("one-hot" if categories_of(spec).max() <= MOST_ONE_HOT else "embedding")
+    has_bounds = bool(bounds_of(spec)[0])
+    if torso != "mlp" and len(spec.shape) > 1:
+        # Where the sizes do not tell, whoever has named a torso means channels last.
+        axes = picture_axes(spec) or (0, 1)
+        rows, columns = (spec.shape[axis] for axis in axes)
+        if min(rows, columns) >= SMALLEST_PICTURE[torso]:
+            channels = math.prod(spec.shape) // (rows * columns)
+            return Meaning("picture", axes, channels, has_bounds)
+    return Meaning("dense", is_scaled=has_bounds and "int" in spec.dtype)
+
+
+def picture_axes(spec: ArraySpec) -> tuple[int, int] | None:
+    """The axes of a picture's rows and columns; None if it is none, or its sizes do not tell.
+
+    They are side by side. All other axes, before or after them, are channels: colours, or frames of
+    a stack. So `[H, W]`, `[H, W, C]`, `[C, H, W]`, `[k, H, W, C]` are pictures of any dtype.
+    """
+    shape = spec.shape
+    if spec.is_categorical or len(shape) < 2:
+        return None
+    told, squares = [], []
+    for pair in zip(range(len(shape)), range(1, len(shape)), strict=False):
+        smallest = min(shape[axis] for axis in pair)
+        most_channels = max([1, *(size for axis, size in enumerate(shape) if axis not in pair)])
+        # Fewer channels than rows and columns, and not so many that they may be rows themselves.
+        if len(shape) == 2 or most_channels < min(smallest, _LARGE):
+            told.append(pair)
+        elif shape[pair[0]] == shape[pair[1]]:  # a square, next to many channels
+            squares.append(pair)
+    told = told or squares
+    return told[0] if len(told) == 1 else None
+
+
+def bounds_of(spec: ArraySpec) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Bounds as in `ArraySpec`, those of a uint8 included; two times () without."""
+    if spec.dtype == "uint8" and not spec.low:
+        return (0.0,), (255.0,)
+    return spec.low, spec.high
+
+
+def categories_of(spec: ArraySpec) -> np.ndarray:
+    """`[E] int64`: how many categories each element of a categorical array has, in C order."""
+    count = np.array(spec.high, np.int64) - np.array(spec.low, np.int64) + 1
+    return np.broadcast_to(count, (math.prod(spec.shape),))
+
+
+def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> tuple[str, int]:
+    """The torso and the frame stack of a network for observations of `spec`.
+
+    A torso of "auto" and a frame stack of None follow the observation. Raises ConfigError for an
+    array whose meaning cannot be told, or where a torso is named that convolves none of them.
+    """
+    for path, leaf in spec.leaves():
+        _check_told(f"{shown(path)} {leaf.dtype}{list(leaf.shape)}", leaf, torso)
+
+    def channels(torso: str) -> list[int]:
+        meanings = [meaning_of(leaf, torso) for _, leaf in spec.leaves()]
+        return [meaning.channels for meaning in meanings if meaning.kind == "picture"]
+
+    if torso == "auto":
+        torso = "nature" if channels("nature") else "mlp"
+    if frame_stack is None:
+        # Of gray or coloured frames; other channels are a stack already, or planes of a board.
+        frame_stack = _FRAMES_OF_PICTURES if {1, 3}.intersection(channels(torso)) else 1
+    if torso != "mlp" and not channels(torso):
+        smallest = SMALLEST_PICTURE[torso]
+        found = (f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in spec.leaves())
+        raise ConfigError(
+            f"network.torso {torso!r}: expected a picture of at least {smallest} x {smallest}, the "
+            f"observation has {', '.join(found)}; leave it at its default, which follows the "
+            "observation"
+        )
+    return torso, frame_stack
+
+
+def stacked_arrays(leaves: list[ArraySpec]) -> list[int]:
+    """Positions of the arrays that a frame stack stacks: pictures or, without any, all."""
+    pictures = [i for i, leaf in enumerate(leaves) if picture_axes(leaf) is not None]
+    return pictures or list(range(len(leaves)))
+
+
+def describe(spec: EnvSpec, torso: str = "auto", frame_stack: int | None = None) -> str:
+    """The observation in one line, as a network with these settings takes it, or why none does."""
+    try:
+        torso, frame_stack = view(spec, torso, frame_stack)
+    except ConfigError as error:
+        return f"observation: refused: {error}"
+    leaves = spec.leaves()
+    stacked = stacked_arrays([leaf for _, leaf in leaves]) if frame_stack > 1 else []
+    parts = []
+    for number, (path, leaf) in enumerate(leaves):
+        name = shown(path).removeprefix("observation").removeprefix(".")
+        frames = f", {frame_stack} frames" if number in stacked else ""
+        parts.append(f"{name}{': ' if name else ''}{_described(leaf, torso)}{frames}")
+    return f"observation: {'; '.join(parts)}"
+
+
+def _check_told(name: str, spec: ArraySpec, torso: str) -> None:
+    if spec.is_categorical:
+        counts, meaning = categories_of(spec), meaning_of(spec, torso)
+        inputs = counts.sum() if meaning.kind == "one-hot" else EMBEDDING_SIZE * len(counts)
+        if inputs > _MOST_INPUTS or counts.sum() > MOST_ACTIONS:
+            raise ConfigError(
+                f"{name}: expected at most {MOST_ACTIONS} categories, and {_MOST_INPUTS} numbers "
+                f"of them, got {counts.sum()} and {inputs}; are they quantities? Then declare a Box"
+            )
+        return
+    is_large = len(spec.shape) > 2 and sorted(spec.shape)[-2] >= _LARGE
+    if torso == "auto" and is_large and picture_axes(spec) is None:
+        raise ConfigError(
+            f"{name}: cannot tell rows, columns and channels of a picture by these sizes; set "
+            'agent.network.torso ("mlp" flattens it, all others take it as rows, columns, '
+            "channels), or reshape it"
+        )
+
+
+def _described(spec: ArraySpec, torso: str) -> str:
+    meaning, size = meaning_of(spec, torso), math.prod(spec.shape)
+    if spec.is_categorical:
+        what = f"one of {categories_of(spec)[0]}" if size == 1 else f"{size} categories"
+        return f"{what}, {'one-hot' if meaning.kind == 'one-hot' else 'embedded'}"
+    low, high = bounds_of(spec)
+    is_byte = spec.dtype == "uint8" and not spec.low
+    scaled = f", {min(low):g} to {max(high):g}" if meaning.is_scaled and not is_byte else ""
+    if meaning.kind == "picture":
+        rows, columns = (spec.shape[axis] for axis in meaning.axes)
+        order = " (channels first)" if meaning.axes[0] else ""
+        return f"picture {rows} x {columns} x {meaning.channels}{order}{scaled}, convolved"
+    sizes = " x ".join(map(str, spec.shape)) or "1"
+    return f"{sizes} {'number' if size == 1 else 'numbers'}{scaled}, dense"

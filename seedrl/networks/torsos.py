@@ -240,12 +240,14 @@ class ObservationTorso(nn.Module):
             meaning = meaning_of(spec, self.torso)
             values = _scaled(spec, leaf) if meaning.is_scaled else leaf
             if spec.is_categorical:
-                counts, values = categories_of(spec), _positions(spec, leaf)
+                counts = categories_of(spec)
+                total = int(counts.sum())
+                values = _positions(spec, counts, leaf)
                 if meaning.kind == "one-hot":
                     values = _one_hot(counts, values)
                 else:
-                    table = nn.Embed(counts.sum(), EMBEDDING_SIZE, name=f"embedding_{number}")
-                    values = table(jnp.clip(values, 0, counts.sum() - 1))
+                    table = nn.Embed(total, EMBEDDING_SIZE, name=f"embedding_{number}")
+                    values = table(jnp.clip(values, 0, total - 1))
             values = values.astype(self.dtype)
             if meaning.kind == "picture":
                 # `[N, H, W, C]`: all channels together, those of stacked frames too.
@@ -259,19 +261,19 @@ class ObservationTorso(nn.Module):
 def _scaled(spec: ArraySpec, leaf: Array) -> Array:
     # From its bounds to 0 to 1; an element whose bounds are equal stays at 0.
     low, high = (np.array(bound, np.float32) for bound in bounds_of(spec))
-    shape = (*spec.shape, *[1] * (leaf.ndim - 1 - len(spec.shape))) if len(low) > 1 else ()
-    low, high = low.reshape(shape), high.reshape(shape)
-    return (leaf.astype(jnp.float32) - low) / np.where(high > low, high - low, 1)
+    shape = (1, *spec.shape, *[1] * (leaf.ndim - 1 - len(spec.shape))) if len(low) > 1 else ()
+    width = np.where(high > low, high - low, np.float32(1)).reshape(shape)
+    return (leaf.astype(jnp.float32) - low.reshape(shape)) / width
 
 
-def _positions(spec: ArraySpec, leaf: Array) -> Array:
-    # `[N, E, k]`: numbers of the categories among those of all E elements.
-    counts = categories_of(spec)
+def _positions(spec: ArraySpec, counts: np.ndarray, leaf: Array) -> Array:
+    # `[N, E, k] int32`: numbers of the categories among those of all E elements.
     first = np.cumsum(counts) - counts - np.array(spec.low, np.int64)
-    return leaf.reshape(leaf.shape[0], len(counts), -1) + first.astype(np.int32)[:, None]
+    seen = leaf.reshape(leaf.shape[0], len(counts), -1).astype(jnp.int32)
+    return seen + first.astype(np.int32)[None, :, None]
 
 
 def _one_hot(counts: np.ndarray, positions: Array) -> Array:
     # `[N, W, k] bool`, with W the categories of all elements.
     element = np.repeat(np.arange(len(counts)), counts)
-    return positions[:, element] == np.arange(counts.sum())[:, None]
+    return positions[:, element] == np.arange(len(element), dtype=np.int32)[None, :, None]

@@ -13,7 +13,7 @@ from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, receive_from_env_server
 from seedrl.wire.payload import StepHeader, StepLayout, pack_actions, read_header
 
-_SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(3))
+_SPEC = EnvSpec(ArraySpec((), "float32", (-9.0,), (9.0,)), DiscreteSpec(3))
 _LAYOUT = StepLayout(_SPEC, 2)
 
 

@@ -118,7 +118,7 @@ def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert report["passes"] and report["errors"] == report["notes"] == []
     assert report["spec"] == {
         "action": {"discrete": 3},
-        "observation": {"array": {"dtype": "float32", "shape": [2]}},
+        "observation": {"array": {"dtype": "float32", "shape": [2], "low": [0.0], "high": [1.0]}},
     }
     first = {"length": 4, "score": pytest.approx(-0.4), "is_terminated": True}
     assert report["episodes"][0] == first

@@ -101,7 +101,7 @@ def _array(space: spaces.Space[Any]) -> ArraySpec | None:
             return ArraySpec(_shape(space), space.dtype.name, (0.0,), (1.0,))
         case spaces.Box():
             low, high = _bounds(space.low, space.high)
-            is_declared = np.abs([*low, *high]).max() < NO_BOUND  # false for infinity
+            is_declared = all(abs(bound) < NO_BOUND for bound in (*low, *high))
             if (space.dtype, low, high) == (np.uint8, (0.0,), (255.0,)):
                 is_declared = False  # those of every byte
             return ArraySpec(_shape(space), space.dtype.name, *((low, high) if is_declared else ()))
@@ -115,8 +115,8 @@ def _shape(space: spaces.Space[Any]) -> tuple[int, ...]:
 def _bounds(low: Any, high: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
     # One number where all elements have it, or where they are many: then the outermost.
     low, high = (np.asarray(bound, np.float64).ravel() for bound in (low, high))
-    is_one = (low == low[0]).all() and (high == high[0]).all()
-    if is_one or len(low) > MOST_BOUNDS:
+    is_one = (low == low[:1]).all() and (high == high[:1]).all()
+    if low.size and (is_one or low.size > MOST_BOUNDS):
         low, high = low.min(keepdims=True), high.max(keepdims=True)
     return tuple(low.tolist()), tuple(high.tolist())
 

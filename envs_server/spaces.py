@@ -102,7 +102,7 @@ def _array(space: spaces.Space[Any]) -> ArraySpec | None:
         case spaces.Box():
             low, high = _bounds(space.low, space.high)
             is_declared = all(abs(bound) < NO_BOUND for bound in (*low, *high))
-            if (space.dtype, low, high) == (np.uint8, (0.0,), (255.0,)):
+            if space.dtype == np.uint8 and (low, high) == ((0.0,), (255.0,)):
                 is_declared = False  # those of every byte
             return ArraySpec(_shape(space), space.dtype.name, *((low, high) if is_declared else ()))
     return None

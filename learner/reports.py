@@ -169,8 +169,8 @@ class ProgressReporter:
             self._listener.report(
                 "learning",
                 f"no episode has ended in the last {steps:,} steps of any {role} environment. "
-                "hint: if episodes should be shorter, end them in the environment, such as with "
-                "gymnasium's TimeLimit",
+                "hint: if episodes should be shorter, end them in the environment (of a registered "
+                """id: --environment.arguments '{"max_episode_steps": 1000}')""",
                 is_problem=True,
                 role=role,
                 steps=steps,

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
 
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.outcome import ending_signals
+from seedrl.programs.outcome import ending_signals, leave
 from seedrl.timing import GRACE_SECONDS, WARNING_SECONDS
 
 # How a run's reason to end starts if its env servers cannot continue.
@@ -86,13 +87,11 @@ def stop_on_signals(
             signal.signal(number, handler)
 
 
-def end_with(code: int) -> None:
-    """From now on the first of `ending_signals` ends the process at once, with this exit code."""
-    # The run is over and saved, so a signal changes nothing, and must not make a missed target look
-    # like an end that was asked for.
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        os._exit(code)
-
+def end_with(code: int) -> NoReturn:
+    """Ends the process with this exit code, which no signal changes any more."""
+    # The run is over and saved: a missed target must not look like an end that was asked for. A
+    # handler would not do, because Python takes it back while the interpreter shuts down. Nor is a
+    # thread waited for that still compiles, or hangs.
     for number in ending_signals():
-        signal.signal(number, handle)
+        signal.signal(number, signal.SIG_IGN)
+    leave(code)

@@ -140,7 +140,7 @@ class Learning:
 def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(seed: int) -> None:
     acting = Acting(fleet := Fleet(seed))
     learning = Learning(acting)
-    channel = SimpleNamespace(wake_acting=lambda: None)
+    channel = SimpleNamespace(wake_acting=lambda: None, is_complete=False)
     parts: Any = SimpleNamespace(acting=[acting], learning=learning, channel=channel)
     regime = Synchronous(parts)
     for _ in range(1000):

@@ -22,9 +22,8 @@ with exit_deadline(0.1, "the run was not saved"):
     threading.Event().wait()
 """
 _SAVED = """
-import learner.__main__
-learner.__main__.GRACE_SECONDS = 0.1
-learner.__main__._end(1)
+from learner.processes.stop import end_with
+end_with(1)
 """
 
 

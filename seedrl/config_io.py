@@ -43,6 +43,8 @@ _MOST_BYTES = 2**24  # of a saved config
 # Trusted folders (of config files, and allowed ones), in the order in which they are on the path.
 _folders: list[str] = []
 _allowed_names: set[str] = set()
+# Those of the process that saved the configuration read last, which are not trusted here.
+_saved_folders: list[str] = []
 
 
 # Files.
@@ -127,6 +129,7 @@ def from_json(text: str) -> Config:
     unknown or a missing field, or a value of another type.
     """
     folders, tree = _document(text)
+    _saved_folders[:] = folders
     config = _decode("config", tree, folders)
     if not isinstance(config, Config):
         raise ConfigError(f"expected a saved Config, got a {type(config).__name__}")
@@ -300,10 +303,14 @@ def require_factories(names: Iterable[str]) -> None:
         name for name in names if ":" in name and not (_is_named(name) or _lies_in(name, _folders))
     ]
     if refused:
-        words = " ".join(dict.fromkeys(refused))
+        # A module that lies in a folder is found only if the folder is allowed.
+        needed = [
+            next((each for each in _saved_folders if _lies_directly_in(name, Path(each))), name)
+            for name in refused
+        ]
         raise ConfigError(
-            f"the run's {run_files.CONFIG} names {words}, which is code; if you trust it, add "
-            f"--allow {words}"
+            f"the run's {run_files.CONFIG} names {' '.join(dict.fromkeys(refused))}, which is code;"
+            f" if you trust it, add --allow {' '.join(dict.fromkeys(needed))}"
         )
 
 

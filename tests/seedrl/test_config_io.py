@@ -314,7 +314,9 @@ def test_factories_of_a_run_are_allowed_by_name_or_with_their_folder(tmp_path: P
     config_io.require_factories(["CartPole-v1", "envs_server.envs.catch:make"])
     (tmp_path / "recall.py").touch()
     names = ["recall:make", "subprocess:run"]
-    for expected in ("--allow recall:make subprocess:run", "--allow subprocess:run"):
+    # As in a run that was trained with that folder: a name alone would not be found elsewhere.
+    config_io.from_json(change("import_from", to=[str(tmp_path)]))
+    for expected in (f"--allow {tmp_path} subprocess:run", "--allow subprocess:run"):
         with pytest.raises(ConfigError) as caught:
             config_io.require_factories(names)
         assert str(caught.value).endswith(expected)

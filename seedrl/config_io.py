@@ -17,7 +17,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import seedrl
 from seedrl import run_files
 from seedrl.config import Config
 from seedrl.errors import ConfigError, in_one_line, missing_extra, own_place
@@ -76,7 +75,7 @@ def load(name_or_path: str | Path) -> Config:
 
 
 def bundled_folder() -> Path:
-    package = Path(seedrl.__file__).resolve().parent
+    package = Path(__file__).resolve().parent
     installed = package / "configs"  # in a wheel
     return installed if installed.is_dir() else package.parent / "configs"
 

@@ -17,6 +17,7 @@ from seedrl.agents.check import build_agent
 from seedrl.errors import ConfigError
 from seedrl.specs import BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
+from seedrl.wire.payload import check_rewards, fits
 from seedrl.wire.spec import saved_spec
 
 __all__ = ["Policy", "PolicyCarry", "PolicyStep", "load"]
@@ -70,9 +71,19 @@ class Policy:
     """
 
     def __init__(
-        self, agent: Agent, params: Tree, spec: EnvSpec, *, step: int, seed: int, epsilon: float
+        self,
+        agent: Agent,
+        params: Tree,
+        spec: EnvSpec,
+        *,
+        step: int,
+        seed: int,
+        epsilon: float,
+        max_abs_reward: float = 0.0,
     ):
+        """`max_abs_reward`: of the environment in training; 0 stands for no bound."""
         self.spec = spec
+        self._max_abs_reward = max_abs_reward
         self.step = step
         self._agent = agent
         self.params = params
@@ -104,8 +115,8 @@ class Policy:
           reward: that arrived with this observation; a recurrent network was trained to see it. It
             is ignored on an episode's first observation.
 
-        Raises ValueError that names the array whose shape or dtype is not that of `spec` or that is
-        not finite, or says that the carry is none.
+        Raises ValueError that names the array whose shape or dtype is not that of `spec`, or that
+        has a number which training refuses, or says that the carry is none.
         """
         result = self.act(observation, carry, reward=reward)
         return result.action, result.carry
@@ -207,7 +218,10 @@ class Policy:
         for name, array in (("reward", rewards), ("is_first", is_first)):
             if array.shape != (size,):
                 raise ValueError(f"{name}: expected shape [{size}], got {list(array.shape)}")
-        _require_finite("reward", rewards.astype(np.float64))
+        try:
+            check_rewards(rewards, self._max_abs_reward)
+        except ValueError as error:
+            raise ValueError(f"reward: {error}") from error
         rows = self._rows(observations, (size,) if is_batch else ())
         action, after, extras = self._act(
             self._acting, carry, rows, rewards.astype(np.float32), is_first
@@ -239,8 +253,7 @@ class Policy:
                     f"{path}: expected {spec.dtype}{list(shape)}, got {array.dtype}"
                     f"{list(array.shape)}; {'with' if head else 'without'} a batch axis"
                 )
-            _require_finite(path, array)
-            rows.append(array.astype(spec.dtype).reshape(-1, *spec.shape))
+            rows.append(_accepted(path, array, spec.dtype).reshape(-1, *spec.shape))
         return self.spec.unflatten(rows)
 
 
@@ -278,7 +291,15 @@ def load(
     abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}
     params = stored_arrays.read_tree(found.path, abstract)["params"]
     updates = checkpoints.updates_of_params(found)
-    return Policy(agent, params, spec, step=updates, seed=seed, epsilon=epsilon)
+    return Policy(
+        agent,
+        params,
+        spec,
+        step=updates,
+        seed=seed,
+        epsilon=epsilon,
+        max_abs_reward=config.environment.max_abs_reward,
+    )
 
 
 def _own_action(spec: EnvSpec, action: Array) -> Array:
@@ -295,11 +316,15 @@ def _own_action(spec: EnvSpec, action: Array) -> Array:
     return jnp.clip(middle + half * jnp.clip(action, -1.0, 1.0), low, high)
 
 
-def _require_finite(name: str, array: np.ndarray) -> None:
-    # As in training, where an env server refuses such an observation.
-    if array.dtype.kind != "f":
-        return
-    with np.errstate(over="ignore"):  # a number that float32 cannot hold is infinite to a network
-        is_finite = np.isfinite(array.astype(np.float32))
-    if not is_finite.all():
-        raise ValueError(f"{name}: expected finite numbers, got {array[~is_finite].flat[0]}")
+def _accepted(path: str, array: np.ndarray, dtype: str) -> np.ndarray:
+    # In that dtype, if an env server could have sent it in training.
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = array.astype(dtype)
+    # A float may be rounded; an integer that does not fit would become another one.
+    is_taken = fits(cast) & (True if cast.dtype.kind == "f" else cast == array)
+    if not is_taken.all():
+        number = array[~is_taken].flat[0]
+        raise ValueError(
+            f"{path}: expected finite numbers that fit {dtype} and 32 bits, got {number}"
+        )
+    return cast

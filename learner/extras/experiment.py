@@ -25,6 +25,7 @@ from seedrl import run_files
 from seedrl.config_io import to_allow
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.programs.command_line import leaves_of, words_of
 from seedrl.run_files import read_regular
 from seedrl.timing import POLL_SECONDS
 
@@ -61,7 +62,7 @@ def _planned(grid: Mapping[str, Any], folder: Path) -> Iterator[PlannedRun]:
     names = set()
     for config, *values in itertools.product(grid["configs"], *varied.values()):
         own = dict(zip(varied, values, strict=True))
-        flags = [word for option in (fixed | own).items() for word in _flag(*option)]
+        flags = [word for option in (fixed | own).items() for word in words_of(*option)]
         # Absolute, so that the run is the same one from wherever the command is given.
         is_path = config.endswith((".py", ".json"))
         found = str((folder / config).resolve()) if is_path else config
@@ -88,7 +89,7 @@ def _checked(grid: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     for key, kind in (("configs", str), ("seeds", int)):
         if not grid.get(key) or not all(type(value) is kind for value in grid[key]):
             raise ConfigError(f"{key}: expected a list of {kind.__name__}, got {grid.get(key)!r}")
-    fixed, varied = (dict(_leaves(grid.get(table, {}))) for table in ("options", "vary"))
+    fixed, varied = (dict(leaves_of(grid.get(table, {}))) for table in ("options", "vary"))
     for name in (*fixed, *varied):
         if name in _ITS_OWN:
             raise ConfigError(f"{name}: each run has its own; see {_ITS_OWN[name]}")
@@ -96,25 +97,6 @@ def _checked(grid: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         if not isinstance(values, list) or not values:
             raise ConfigError(f"vary.{name}: expected a list of values, got {values!r}")
     return fixed, varied
-
-
-def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    # Options by their names, with or without quotes: `replay.ratio = 4` makes a table in TOML.
-    for key, value in table.items():
-        name = (f"{path}.{key}" if path else key).replace("_", "-")
-        if isinstance(value, Mapping):
-            yield from _leaves(value, name)
-        else:
-            yield name, value
-
-
-def _flag(name: str, value: Any) -> list[str]:
-    if isinstance(value, bool):
-        section, dot, last = name.rpartition(".")
-        return [f"--{name}" if value else f"--{section}{dot}no-{last}"]
-    values = value if isinstance(value, list) else [value]
-    # One line, as a run records its command: it is compared with that.
-    return [f"--{name}", *(str(each).replace("\n", " ") for each in values)]
 
 
 def _text(value: Any) -> str:

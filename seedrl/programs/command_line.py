@@ -84,6 +84,27 @@ def flag_of(word: str) -> str:
     return word.partition("=")[0].replace("_", "-")
 
 
+def leaves_of(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Options of a nested table by their names: `replay.ratio` for {"replay": {"ratio": 4}}."""
+    # With or without quotes: `replay.ratio = 4` makes a table in TOML.
+    for key, value in table.items():
+        name = (f"{path}.{key}" if path else key).replace("_", "-")
+        if isinstance(value, Mapping):
+            yield from leaves_of(value, name)
+        else:
+            yield name, value
+
+
+def words_of(name: str, value: Any) -> list[str]:
+    """An option as words of a command line; the inverse of `parse_words`."""
+    if isinstance(value, bool):
+        section, dot, last = name.rpartition(".")
+        return [f"--{name}" if value else f"--{section}{dot}no-{last}"]
+    values = value if isinstance(value, list | tuple) else [value]
+    # One line, as a run records its command: it is compared with that.
+    return [f"--{name}", *(str(each).replace("\n", " ") for each in values)]
+
+
 def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, Any]:
     """The values of a command line by the names of their flags; of a flag given twice the last.
 

@@ -157,11 +157,42 @@ def test_an_observation_that_does_not_fit_is_refused(
     assert field in _refused(lambda: loaded(observation, loaded.initial_carry()))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [
+        ("int64", 2**40),
+        ("uint64", 2**33),
+        ("int8", 300),
+        ("uint8", np.uint16(256)),
+        ("float16", np.float32(1e5)),
+        ("float64", -1e300),
+    ],
+)
+def test_a_number_that_the_dtype_or_32_bits_cannot_hold_is_refused(dtype: str, number: Any) -> None:
+    spec = EnvSpec({"cell": ArraySpec((), dtype)}, DiscreteSpec(2))
+
+    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
+        return ActOutput(jnp.zeros(len(exploration), jnp.int32), carry, ())
+
+    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
+    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
+    kind = np.uint64 if dtype == "uint64" else None
+    assert played({"cell": np.asarray(7, dtype)}, played.initial_carry())[0] == 0
+    bad = np.asarray(number, kind)
+    text = _refused(lambda: played({"cell": bad}, played.initial_carry()))
+    assert text.startswith("observation.cell: ")
+    # One of a batch too.
+    cells = np.asarray([np.zeros_like(bad), bad])
+    batch = lambda: played.act_batch({"cell": cells}, played.initial_carry(2))  # noqa: E731
+    assert _refused(batch).startswith("observation.cell: ")
+
+
 def test_a_reward_that_is_not_finite_and_a_carry_that_is_none_are_refused(
     loaded: policy.Policy,
 ) -> None:
     carry = loaded.initial_carry()
-    for bad in (np.nan, np.inf, 1e300):
+    # The bound of `environment.max_abs_reward` is that of training.
+    for bad in (np.nan, np.inf, 1e300, 1.01 * _CONFIG.environment.max_abs_reward):
         assert "reward" in _refused(lambda bad=bad: loaded(_OBSERVATION, carry, reward=bad))
     assert "initial_carry" in _refused(lambda: loaded(_OBSERVATION, ()))  # type: ignore[arg-type]
 

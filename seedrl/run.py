@@ -1,0 +1,220 @@
+"""A run that this program has started, as a child process. `seedrl.train` builds it."""
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from seedrl import config_io, run_files
+from seedrl.config import Config
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
+from seedrl.programs.command_line import leaves_of, words_of
+from seedrl.timing import POLL_SECONDS
+
+if TYPE_CHECKING:
+    from seedrl.policy import Policy
+
+__all__ = ["Run", "RunError", "start"]
+
+
+class RunError(RuntimeError):
+    """A run that has failed: its error line.
+
+    Attributes:
+      exit_code: of the command (`seedrl.exit_codes.ExitCode`); -n if signal n has killed it.
+    """
+
+    def __init__(self, line: str, exit_code: int) -> None:
+        super().__init__(line)
+        self.exit_code = exit_code
+
+
+class Run:
+    """A run in a process of its own, and its files.
+
+        with seedrl.train("cartpole_ppo") as run:    # at the end of the block the run ends, saved
+            for metrics in run:                      # each line of metrics.jsonl as it is written
+                if metrics["kind"] == "evaluation":
+                    print(metrics["env_steps"], metrics["mean_return"])
+
+    Ctrl-C, or the interruption of a notebook's cell, while it waits for the run ends the run,
+    saved. So does the end of the program. A program that is killed leaves the run training.
+
+    Attributes:
+      workdir: folder of the run.
+    """
+
+    def __init__(
+        self, words: Sequence[str], workdir: Path, folder: "tempfile.TemporaryDirectory[str]"
+    ) -> None:
+        """Starts `seedrl train` with these words. Owns `folder`, for the command's output."""
+        self.workdir = workdir
+        self._folder = folder
+        self._is_stopped = False
+        # Any thread may wait for the run or stop it: the first of them collects how it has ended.
+        self._lock = threading.Lock()
+        self._error: RunError | None = None
+        self._has_result = False
+        # What this program can import the run can import too, after the current folder.
+        folders = dict.fromkeys([*(folder or os.getcwd() for folder in sys.path), os.getcwd()])
+        with self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "learner.cli.main", "train", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
+                # A notebook interrupts its whole process group, whichever cell is running.
+                start_new_session=True,
+            )
+        # Also keeps a run whose handle the caller drops.
+        atexit.register(self.stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yields the lines of metrics.jsonl, from the file's start until the run has ended.
+
+        `kind` tells them apart (docs/metrics.md). Lines of earlier sessions in the folder come
+        first. Raises RunError at the end if the run has failed.
+        """
+        position = 0
+        while True:
+            # Asked before reading: the lines before the end are then all in the file.
+            has_ended = self._process.poll() is not None
+            lines, position = self._read(position)
+            yield from lines
+            if has_ended:
+                break
+            if not lines:
+                self._wait(POLL_SECONDS)
+        self._result()
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """All lines of metrics.jsonl so far: `pandas.DataFrame(run.metrics)`."""
+        return self._read(0)[0]
+
+    def wait(self) -> ExitCode:
+        """Waits for the end of the run: OK, or TARGET_MISSED. Raises RunError if it has failed."""
+        self._wait(None)
+        return self._result()
+
+    def stop(self) -> None:
+        """Ends the run as SIGTERM does, and returns when all is saved. Raises RunError."""
+        # One signal: a second one would end the run without saving.
+        if not self._is_stopped and self._process.poll() is None:
+            self._is_stopped = True
+            self._process.terminate()
+        self._process.wait()
+        self._result()
+
+    def policy(self, **options: Any) -> "Policy":
+        """Its newest policy, as `seedrl.load_policy(workdir, **options)` gives it."""
+        from seedrl.policy import load
+
+        # What the run's own configuration names is the caller's code.
+        allow = config_io.to_allow(run_files.read_regular(self.workdir / run_files.CONFIG).decode())
+        return load(self.workdir, **{"allow": allow, **options})
+
+    def _wait(self, seconds: float | None) -> None:
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass
+        except KeyboardInterrupt:
+            self.stop()
+            raise
+
+    def _read(self, position: int) -> tuple[list[dict[str, Any]], int]:
+        # The whole lines from that position on, and the position after them.
+        try:
+            with run_files.open_regular(self.workdir / run_files.METRICS) as file:
+                file.seek(position)
+                data = file.read()
+        except FileNotFoundError:  # the run has not begun
+            return [], position
+        data = data[: data.rfind(b"\n") + 1]
+        lines = []
+        for line in data.splitlines():
+            # A killed session leaves half a line, and the next one starts on a new line.
+            with contextlib.suppress(ValueError):
+                lines.append(json.loads(line))
+        return lines, position + len(data)
+
+    @property
+    def _output(self) -> Path:
+        return Path(self._folder.name) / "output.txt"
+
+    def _result(self) -> ExitCode:
+        code = self._process.returncode
+        # A signal before the command has handlers for it: nothing had begun.
+        if self._is_stopped and code == -signal.SIGTERM:
+            code = ExitCode.KILLED
+        is_well = code in (ExitCode.OK, ExitCode.TARGET_MISSED)
+        with self._lock:
+            if not self._has_result:
+                if not is_well and not (self._is_stopped and code == ExitCode.KILLED):
+                    self._error = _error(self._output.read_text(errors="replace"), code)
+                self._has_result = True
+                self._folder.cleanup()
+                atexit.unregister(self.stop)
+        if self._error is not None:
+            raise self._error
+        return ExitCode(code)
+
+
+def _error(output: str, code: int) -> RunError:
+    lines = [line.strip() for line in output.splitlines()]
+    ended = f"the run has ended with {code}, without an error line"
+    error = RunError(next((line for line in lines[::-1] if "error: " in line), ended), code)
+    if code == ExitCode.INTERNAL:
+        error.add_note(output)
+    return error
+
+
+def start(
+    config: str | Path | Config, workdir: str | Path | None, options: Mapping[str, Any]
+) -> Run:
+    """See `seedrl.train`."""
+    # First: a Config that is refused leaves nothing behind.
+    text = _text(config) if isinstance(config, Config) else None
+    if workdir is None:
+        name = "config" if text else Path(str(config)).stem
+        workdir = Path("runs") / f"{name}__{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
+    absolute = Path(workdir).absolute()
+    folder = tempfile.TemporaryDirectory(prefix="seedrl-")
+    if text is not None:
+        # The command calls the run by the name of this file.
+        config = Path(folder.name) / f"{absolute.name}.json"
+        config.write_text(text)
+        options = {"allow": config_io.to_allow(text), **options}
+    flags = [word for item in leaves_of(options) for word in words_of(*item)]
+    return Run([str(config), *flags, "--workdir", str(absolute)], absolute, folder)
+
+
+def _text(config: Config) -> str:
+    names = [name for name in config_io.to_allow(config_io.to_json(config)) if ":" in name]
+    for name in names:
+        if name.startswith("__main__:"):
+            raise ConfigError(
+                f"config: expected {name} in a module, which the run's process can import, got it "
+                "in a script or notebook; move it to a file of its own"
+            )
+    # Modules in the current folder are found by whoever plays the run from elsewhere.
+    config_io.import_factories(names)
+    return config_io.to_json(config)

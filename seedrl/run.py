@@ -4,13 +4,14 @@ import atexit
 import contextlib
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -195,7 +196,8 @@ def start(
     text = _text(config) if isinstance(config, Config) else None
     if workdir is None:
         name = "config" if text else Path(str(config)).stem
-        workdir = Path("runs") / f"{name}__{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
+        now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+        workdir = Path("runs") / f"{name}__{now}-{secrets.token_hex(3)}"
     absolute = Path(workdir).absolute()
     folder = tempfile.TemporaryDirectory(prefix="seedrl-")
     if text is not None:

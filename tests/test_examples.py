@@ -1,10 +1,15 @@
 """The examples of docs/examples: each configuration builds an agent that acts, and trains."""
 
+import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
+import sys
+import types
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -93,6 +98,77 @@ def test_two_machines_train_by_the_commands_of_the_example(tmp_path: Path) -> No
         learner.kill()
         learner.wait()
     assert (run / "checkpoints").exists()
+
+
+@pytest.mark.slow
+def test_the_cells_of_the_notebook_train_and_play(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((EXAMPLES / "train.ipynb").read_text())
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert names["run"].wait() == 0
+    # A random policy balances for about 20 steps.
+    assert names["curve"][-1][1] > 40 and names["total"] > 40
+
+
+@pytest.mark.slow
+def test_the_search_runs_with_optuna(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    optuna = pytest.importorskip("optuna")
+    monkeypatch.chdir(tmp_path)
+    objective = runpy.run_path(str(EXAMPLES / "tune.py"))["objective"]
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(objective, n_trials=3)
+    values = [trial.value for trial in study.trials if trial.value is not None]
+    assert study.best_value == max(values) > min(values)
+
+
+class _PrunedError(Exception):
+    """Of the stand-in for Optuna below."""
+
+
+class _Trial:
+    """A trial of Optuna with a value that is given; it is pruned at a report below `least`."""
+
+    def __init__(self, rate: float, least: float) -> None:
+        self._rate, self._least = rate, least
+        self.reports: list[tuple[int, float]] = []
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool) -> float:
+        assert low <= self._rate <= high
+        return self._rate
+
+    def report(self, value: float, step: int) -> None:
+        self.reports.append((step, value))
+
+    def should_prune(self) -> bool:
+        return self.reports[-1][1] < self._least
+
+
+@pytest.mark.slow
+def test_the_search_finds_a_better_learning_rate_and_stops_a_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By two trials of a stand-in for Optuna, of which one is pruned at its first report."""
+    monkeypatch.chdir(tmp_path)
+    stand_in = types.ModuleType("optuna")
+    stand_in.TrialPruned = _PrunedError  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "optuna", stand_in)
+    objective = runpy.run_path(str(EXAMPLES / "tune.py"))["objective"]
+    # At once: it learns nothing at that rate, and its run is stopped.
+    slow = _Trial(1e-5, least=1000.0)
+    with pytest.raises(_PrunedError):
+        objective(slow)
+    fast = _Trial(3e-3, least=0.0)
+    assert objective(fast) > slow.reports[-1][1]
+    assert len(slow.reports) == 1 < len(fast.reports)
+    reasons = [
+        json.loads(path.read_text())["reason"] for path in Path("runs").glob("*/status.json")
+    ]
+    assert sum(reason.startswith("stopped by SIGTERM") for reason in reasons) == 1
 
 
 def _misses_node() -> str:

@@ -35,7 +35,7 @@ def test_the_snippets_train_together_and_act_in_a_script(
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "learning_curve.png").stat().st_size > 0
     monkeypatch.syspath_prepend(tmp_path)
-    (script,) = re.findall(r"```python\n(from seedrl import policy\n.*?)```", README, re.DOTALL)
+    (script,) = re.findall(r"```python\n(import seedrl\n\nact = .*?)```", README, re.DOTALL)
     names: dict[str, Any] = {"observation": np.zeros(5, np.float32), "reward": 1.0}
     # This run names code of a folder of its own, which a reader has to allow.
     own = f'"{tmp_path / "run"}", allow=["{tmp_path}"]'

@@ -1,7 +1,7 @@
 """A supervisor of three processes that do as a test says, in place of env servers.
 
 `python -m tests.envs_server.supervised FOLDER SETTINGS BODY`: SETTINGS are statements about
-`supervisor`, the module; BODY are those of each process, which end it with an exit code and find
+`supervisor`, the module, and `words`, more flags; BODY are those of each process, which end it with an exit code and find
 
   number, start              which of the three it is, and how often that was started, from 1
   wait_for(number, starts)   waits until that number was started so often
@@ -51,8 +51,10 @@ def main() -> int:
     """Supervises, or is supervised."""
     if "--sent-log" in sys.argv:
         return _act(Path(sys.argv[1]), sys.argv[3], Path(sys.argv[-1]))
-    exec(sys.argv[2])
-    options = read_options(["--learner", "127.0.0.1:1", "--num-envs", "1", "--processes", "3"])
+    names: dict[str, Any] = {"supervisor": supervisor, "words": []}
+    exec(sys.argv[2], names)
+    words = ["--learner", "127.0.0.1:1", "--num-envs", "1", "--processes", "3"]
+    options = read_options([*words, *names["words"]])
     with supervisor.Supervisor(options, sys.argv[1:], _MODULE) as supervising:
         return supervising.wait()
 

@@ -16,7 +16,7 @@ from envs_server.client import Client, Offer
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.wire import link
-from seedrl.wire.seedrl_pb2 import Environment
+from seedrl.wire.seedrl_pb2 import Environment, Finish, FromLearner
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INTERNAL])
@@ -121,8 +121,6 @@ def test_one_of_three_that_always_fails_is_left_out_and_the_others_go_on(
 
     learner.serve(*[play] * 3)
     client = Client(learner.address, Offer(3, 1, ()), Stop())
-    if where == "reset":  # else it would be taken for wrong usage
-        client._failures.has_worked = True
     assert client.run() is ExitCode.OK
     assert [hello.num_envs for hello in hellos] == [3, 2]
     assert [hello.num_quarantined for hello in hellos] == [0, 1]
@@ -156,6 +154,49 @@ def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
     reason = "step of group 0: RuntimeError: the emulator has crashed"
     assert len(reasons) == 4 and all(reason in each for each in reasons)
     assert [step.sequence for step in learner.seen] == [0, 1, 2] * 4
+
+
+class Late(FailingVector):
+    """Its spaces, or its constructor, are as `does` says; it never fails."""
+
+    left = 0
+    does: ClassVar[Iterator[Any]] = iter(())
+
+    def __init__(self) -> None:
+        size = next(Late.does, 1)
+        if not size:
+            raise RuntimeError("no licence")
+        self.single_observation_space = gymnasium.spaces.Box(0, 1, (size,))
+        if size > 1:
+            self.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+@pytest.mark.parametrize("wrong", [0, 2])
+def test_a_construction_that_fails_at_a_reconnect_is_tried_again(
+    learner: Any, wrong: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue D2: it was taken for wrong usage, and the run ended."""
+    spec = EnvSpec("Late-v0", vector_entry_point=lambda num_envs: Late())
+    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+    monkeypatch.setattr(Client, "_wait", lambda client, seconds: None)
+    monkeypatch.setattr(Late, "does", iter([1, wrong, wrong, 1]))
+    assign = learner.assign([1, 2], environment=Environment(id=spec.id))
+
+    def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        with contextlib.suppress(StopIteration, grpc.RpcError):
+            last = None if len(learner.seen) < 3 else learner_finish
+            yield from learner.play(assign, 3, last=last)(messages, context)
+
+    learner_finish = FromLearner(finish=Finish(reason="enough"))
+    learner.serve(*[play] * 4)
+    assert Client(learner.address, Offer(2, 1, ()), Stop()).run() is ExitCode.OK
+    assert [step.sequence for step in learner.seen] == [0, 1, 2] * 2
+    # The very first one of a process that was never served is wrong usage.
+    monkeypatch.setattr(Late, "does", iter([wrong] * 9))
+    learner.close()
+    learner.serve(*[play] * 4)
+    assert Client(learner.address, Offer(2, 1, ()), Stop()).run() is ExitCode.USAGE
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)

@@ -1,6 +1,7 @@
 """Environments stepped one after another, and those of them that fail."""
 
 import os
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -12,6 +13,7 @@ from envs_server.adapter import Adapter, VectorEnvironment
 from envs_server.build import Recipe, build
 from envs_server.errors import BuildError, EnvironmentFailedError
 from envs_server.failures import Failures
+from envs_server.stop import HangLimit
 from seedrl.types import StepType
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
@@ -101,6 +103,13 @@ class Fragile(gymnasium.Env[np.ndarray, np.int64]):
         self._fleet.closed.append(self._number)
 
 
+class Unshowable(Exception):
+    """Raises once more when it is printed."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
 def _failures() -> Failures:
     return Failures(3, pause=lambda seconds: None)
 
@@ -127,6 +136,7 @@ def _once(where: str, number: int, error: BaseException | float) -> Any:
         KeyboardInterrupt(),
         SystemExit(0),
         GeneratorExit(),
+        Unshowable(),
         float("nan"),
         1e39,
     ],
@@ -220,20 +230,33 @@ def test_only_the_very_first_construction_is_wrong_usage() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:os.fork", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_fork_that_returns_into_the_loop_ends_there(tmp_path: Any) -> None:
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("at", [("step", 1), ("step", 2), ("reset", 2), ("build", 2)])
+def test_a_fork_that_returns_into_the_loop_ends_there(
+    at: tuple[str, int], raises: bool, tmp_path: Path
+) -> None:
     """Issue D2: it went on as a second env server on the same sockets, and the run ended."""
     trace = tmp_path / "trace"
     pids: list[int] = []
 
     def does(where: str, number: int) -> None:
-        if (where, number) == ("step", 1) and not pids:
+        if (where, number) == at and not pids:
             pids.append(os.fork())
+            if raises and not pids[0]:
+                raise SystemExit
         with trace.open("a") as file:
             file.write(f"{where} {number}\n")
 
-    environment = Fleet(does).build(_failures())
-    environment.reset([7, 8, 9])
-    environment.step(_STAY)
+    limit = HangLimit()
+    with limit.limit(0):
+        environment = Fleet(does).build(_failures())
+    with limit.limit(0):
+        environment.reset([7, 8, 9])
+    with limit.limit(0):
+        environment.step(_STAY)
+    if not pids[0]:
+        os._exit(9)  # the child is still here
     _, status = os.waitpid(pids[0], 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert trace.read_text().count("step 2") == 1
+    assert trace.read_text().count("step 0") == 1
+    assert trace.read_text().count("build 3") == 0  # nothing was built again by the child

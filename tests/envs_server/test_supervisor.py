@@ -93,6 +93,33 @@ def test_processes_that_an_environment_started_end_with_its_env_server(tmp_path:
     assert not _is_alive(tmp_path / "own") and not _is_alive(tmp_path / "away")
 
 
+def test_a_flood_of_output_is_cut(tmp_path: Path) -> None:
+    """Issue D2: 100 MB to stderr were a log of 95 MiB, again at each start."""
+    settings = f"{_QUICK}; words = ['--logs', {str(tmp_path)!r}]"
+    code, _ = _run(
+        tmp_path,
+        "for _ in range(3): os.write(2, b'x' * 2**20 * 20 + b'\n'); time.sleep(0.3)",
+        "os.write(2, b'the last line\\n')",
+        "over()",
+        settings=settings,
+    )
+    assert code == 0
+    for number in range(3):
+        log = (tmp_path / f"env_server_{number}.log").read_bytes()
+        assert len(log) < 2**23 and log.endswith(b"the last line\n")
+
+
+def test_a_process_without_a_mark_ends_with_the_run(tmp_path: Path) -> None:
+    """In a session of its own and with an environment of its own, its parent long gone."""
+    code, _ = _run(
+        tmp_path,
+        "away = subprocess.Popen(['sleep', '60'], start_new_session=True, env={})",
+        "(folder / 'away').write_text(str(away.pid))",
+        "over()",
+    )
+    assert code == 0 and not _is_alive(tmp_path / "away")
+
+
 def test_a_process_that_stops_itself_is_replaced(tmp_path: Path) -> None:
     code, stderr = _run(
         tmp_path,

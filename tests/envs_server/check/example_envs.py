@@ -6,6 +6,7 @@
 import os
 import random
 import threading
+import time
 from typing import Any
 
 import gymnasium
@@ -78,11 +79,16 @@ class OddInfo(Walk):
 
 
 class Chatty(Walk):
-    """Sound, but prints, past Python too, and leaves a thread behind."""
+    """Sound, but prints, past Python too, and leaves a thread behind, which never ends."""
 
     def __init__(self) -> None:
         super().__init__()
-        threading.Thread(target=threading.Event().wait).start()  # no daemon
+        threading.Thread(target=self.chat).start()  # no daemon
+
+    def chat(self) -> None:
+        while True:
+            os.write(1, b"by C\n")
+            time.sleep(1e-4)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         print("by Python")

@@ -112,6 +112,22 @@ def test_the_report_is_all_that_is_on_stdout(name: str, code: ExitCode, prints: 
     assert prints in done.stderr
 
 
+def test_stepping_by_itself_ends_and_keeps_its_stdout() -> None:
+    asked = {"id": f"{example_envs.__name__}:Chatty", "arguments": "{}", "wrappers": []}
+    asked |= {"vectorization": "sync", "num_envs": 1, "groups": 1}
+    done = subprocess.run(
+        [sys.executable, "-m", "envs_server.stepping", json.dumps(asked)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        input="0.01\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    ready, answer = map(json.loads, done.stdout.splitlines())
+    assert (done.returncode, ready) == (0, {}) and answer["steps"] > 0
+    assert "by C" in done.stderr
+
+
 def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["example_envs:FixedLength", "--json", *_FEW]) == ExitCode.OK
     report = json.loads(capsys.readouterr().out)

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from learner.cli.main import main
-from learner.cli.record import VideoError, rgb
+from learner.cli.record import rgb
 from seedrl import config_io, policy
 from seedrl.config_io import to_json
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 
@@ -129,15 +130,62 @@ def test_a_picture_that_changes_its_size_leaves_no_video(
     assert not [*(run_folder / "videos").iterdir()]
 
 
-def test_pictures_are_converted_or_named_by_shape_and_dtype() -> None:
-    for picture, seen in ((_flat(7, 1), (7, 7, 7)), (_flat([1, 2, 3], 3), (1, 2, 3))):
-        found = rgb(picture)
-        assert (found.dtype, found.shape, found.flags.c_contiguous) == (np.uint8, (64, 64, 3), True)
-        assert tuple(found[3, 4]) == seen
-    for picture, named in ((_flat(0, 4), "uint8[64, 64, 4]"), (_flat(0, dtype="f4"), "float32")):
-        with pytest.raises(VideoError) as error:
+@pytest.mark.parametrize(
+    ("picture", "seen"),
+    [
+        (_flat([1, 2, 3], 3), (1, 2, 3)),
+        (_flat(7), (7, 7, 7)),
+        (_flat(7, 1), (7, 7, 7)),
+        (_flat([1, 2, 3, 255], 4), (1, 2, 3)),
+        (_flat([0, 0.5, 1], 3, dtype="f4"), (0, 128, 255)),
+        (_flat([0, 0.2, 1, 1], 4, dtype="f8"), (0, 51, 255)),
+        (_flat(0.2, dtype="f2"), (51, 51, 51)),
+        (_flat(1.0, 1, dtype="f8"), (255, 255, 255)),
+        (_flat(9, 3)[::-1, ::-1].tolist(), None),
+    ],
+)
+def test_pictures_are_converted_where_their_meaning_is_clear(picture: Any, seen: Any) -> None:
+    """Issue E: RGBA had its colours shifted, 14 frames for 11; floats were black."""
+    if seen is None:
+        with pytest.raises(ConfigError, match=r"int64\[64, 64, 3\]"):
             rgb(picture)
-        assert named in str(error.value)
+        return
+    found = rgb(picture)
+    assert (found.dtype, found.shape, found.flags.c_contiguous) == (np.uint8, (64, 64, 3), True)
+    assert tuple(found[3, 4]) == seen
+
+
+def _raises(number: int) -> Any:
+    raise RuntimeError("no\ndisplay")
+
+
+@pytest.mark.parametrize(
+    ("picture", "named"),
+    [
+        (lambda n: None, "object[]"),
+        (lambda n: _flat(0, 2), "uint8[64, 64, 2]"),
+        (lambda n: np.zeros((3, 64, 64), np.uint8), "uint8[3, 64, 64]"),
+        (lambda n: np.zeros((0, 64, 3), np.uint8), "uint8[0, 64, 3]"),
+        (lambda n: _flat(255, 3, dtype="i4"), "int32[64, 64, 3]"),
+        (lambda n: _flat(0, dtype="bool"), "bool[64, 64]"),
+        (lambda n: _flat(255, 3, dtype="f4"), "float32[64, 64, 3]"),
+        (lambda n: _flat(-0.5, 3, dtype="f4"), "float32[64, 64, 3]"),
+        (lambda n: _flat(np.nan, 3, dtype="f4"), "float32[64, 64, 3]"),
+        (lambda n: [_flat(0, 3)] * 2, "uint8[2, 64, 64, 3]"),
+        (lambda n: [[1], [2, 3]], "list"),
+        (lambda n: "text", "[]"),
+        (_raises, "RuntimeError: no display"),
+    ],
+)
+def test_another_picture_is_refused_at_the_first_frame(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, picture: Any, named: str
+) -> None:
+    """Issue E: None was a TypeError's text."""
+    monkeypatch.setattr(Pictured, "picture", picture)
+    assert _record(run_folder) == ExitCode.USAGE
+    out, error = capsys.readouterr()
+    assert named in error and error.count("\n") == 1 and out == ""
+    assert not [*(run_folder / "videos").iterdir()] and not Pictured.actions
 
 
 def test_an_environment_that_does_not_render_is_one_line(

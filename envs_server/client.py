@@ -176,7 +176,8 @@ class Lease:
                 first = [group.first() for group in self._groups]
         except (BuildError, EnvironmentFailedError) as error:
             if isinstance(error, EnvironmentFailedError):
-                if self._failures.has_worked:
+                failures = self._failures
+                if failures.has_worked or (failures.has_reset and failures.live):
                     raise
                 error = BuildError(f"cannot start {names}: {error}")
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
@@ -211,22 +212,25 @@ class Lease:
             positions = live[start : start + len(group.slots)]
             start += len(positions)
             self._failures.slots.update(zip(positions, group.slots, strict=True))
-            environment = build(
-                recipes[group.environment],
-                asked.vectorization,
-                len(positions),
-                max_abs_reward=asked.max_abs_reward,
-                positions=positions,
-                failures=self._failures,
-            )
             # A number that this environment was not asked for is NaN: "" is no name of one.
             metrics = [name if name in asked.metrics else "" for name in names]
-            failures = self._failures
-            self._groups.append(
-                EnvGroup(
-                    index, environment, group.seeds, metrics, positions=positions, failures=failures
+            own: dict[str, Any] = {"positions": positions, "failures": self._failures}
+            try:
+                environment = build(
+                    recipes[group.environment],
+                    asked.vectorization,
+                    len(positions),
+                    max_abs_reward=asked.max_abs_reward,
+                    **own,
                 )
-            )
+                self._groups.append(EnvGroup(index, environment, group.seeds, metrics, **own))
+            except BuildError as error:
+                if not self._failures.has_worked:
+                    raise
+                # It could be built before: a licence server, say, that is not there for a moment.
+                where = f"constructor of group {index}"
+                text = self._failures.failed(None, where, error)
+                raise EnvironmentFailedError(text) from error
 
 
 def _check_together(groups: list[Any], assign: Assign) -> None:
@@ -328,7 +332,8 @@ class Client:
             return _End(str(error), ExitCode.USAGE)
         except EnvironmentFailedError as error:
             connection.await_end(GRACE_SECONDS)
-            if not self._failures.has_worked:
+            is_over = lease.is_serving or not self._failures.live
+            if is_over and not self._failures.has_worked:
                 advice = "`seedrl check-env` says more of the environment"
                 return _End(f"{error}; {advice}", ExitCode.USAGE)
             if not self._failures.live:

@@ -16,5 +16,8 @@ class EnvironmentFailedError(RuntimeError):
 
 def one_line(error: BaseException) -> str:
     """The type and text of an exception, on one line of at most 300 characters."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an exception of the environment's own, whose __str__ raises
+        text = ""
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

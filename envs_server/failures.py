@@ -28,6 +28,7 @@ class Failures:
       live: positions of the environments that are not left out, in order.
       slots: the learner's numbers of them, by their positions, in this lease.
       has_built: whether an environment was ever built: until then a failure is wrong usage.
+      has_reset: whether one has ever started an episode.
       has_worked: whether one has ever taken a step.
       reason: why the newest of those that are left out is, in one line; "" if none is.
     """
@@ -42,7 +43,7 @@ class Failures:
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self.budget = budget or Budget()
-        self.has_built = self.has_worked = has_worked
+        self.has_built = self.has_reset = self.has_worked = has_worked
         self.reason = ""
         self.live = list(range(num_envs))
         self.slots = dict(enumerate(self.live))

@@ -19,6 +19,7 @@ from envs_server.adapter import VectorEnvironment, VectorStep
 from envs_server.errors import BuildError, EnvironmentFailedError
 from envs_server.failures import Budget, Failures
 from envs_server.spaces import env_spec
+from envs_server.stop import end_fork
 from seedrl.types import Tree
 from seedrl.wire.payload import StepLayout, ValueFaultError, check_rewards
 
@@ -83,12 +84,17 @@ class _Loop:
         self._is_over = [False] * num_envs
         self._infos: list[Any] = [{}] * num_envs
         self._seeds = seeds
+        failed: dict[int, BaseException] = {}
         for row, env in enumerate(self.envs):
             try:
                 observation, _ = env.reset(seed=int(seeds[row]))
                 self._write(row, observation)
+                self._failures.has_reset = True
             except BaseException as error:
-                self._restart(row, "reset", error)
+                failed[row] = error
+        # Only now: if another one could be reset, the configuration is right.
+        for row, first in failed.items():
+            self._restart(row, "reset", first)
         self._settle("reset")
         return self._observation
 
@@ -103,8 +109,7 @@ class _Loop:
                 else:
                     result = env.step(actions[row])
                 observation, reward, terminated, truncated, info = result
-                if os.getpid() != self._pid:
-                    os._exit(0)  # a fork that an environment made, and that came back: not ours
+                end_fork(self._pid)
                 self._write(row, observation)
                 self._reward[row] = reward
                 self._terminated[row], self._truncated[row] = terminated, truncated
@@ -151,11 +156,11 @@ class _Loop:
                 env = self._build_one()
                 break
             except BuildError as error:
+                end_fork(self._pid)
                 if not self._failures.has_built:
                     raise
                 self._failures.failed(self._positions[row], "constructor", error, in_a_row=number)
-        if os.getpid() != self._pid:
-            os._exit(0)
+        end_fork(self._pid)
         for name in ("observation_space", "action_space"):
             first = getattr(self.envs[0] if self.envs else env, name)
             if first != getattr(env, name):
@@ -169,6 +174,7 @@ class _Loop:
 
         Raises EnvironmentFailedError if its budget is spent.
         """
+        end_fork(self._pid)
         for number in itertools.count(1):
             self._failures.failed(self._positions[row], where, error, in_a_row=number)
             with contextlib.suppress(BaseException):  # it has failed already

@@ -1,7 +1,10 @@
 """Numbers that a learner asks for of each episode: from the `info` of its last step."""
 
+import contextlib
+import decimal
 import logging
 import numbers
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,16 +24,23 @@ class Metrics:
         """`[L, M] float32` of these rows; NaN where the environment gave no such number."""
         metrics = np.full((len(rows), len(self._names)), np.nan, np.float32)
         for index, row in enumerate(rows.tolist()):
-            own = info(row)
             for column, name in enumerate(self._names):
-                if (value := _find(own, name) if name else None) is None:
-                    continue
-                metrics[index, column] = number = _number(value)
-                if np.isnan(number) and name not in self._ignored:
-                    self._ignored.add(name)  # one line, however many episodes end
-                    line = "info[%r] is no finite number and is ignored: %.80r"
-                    _log.warning(line, name, value)
+                if name:
+                    metrics[index, column] = self._of(info, row, name)
         return metrics
+
+    def _of(self, info: Callable[[int], Any], row: int, name: str) -> float:
+        value = None
+        # `info` is the environment's own affair: whatever it holds or raises is no failure.
+        with contextlib.suppress(Exception):
+            if (value := _find(info(row), name)) is None:
+                return np.nan
+            if np.isfinite(number := _number(value)):
+                return number
+        if name not in self._ignored:
+            self._ignored.add(name)  # one line, however many episodes end
+            _log.warning("info[%r] is no finite number: ignored: %s", name, reprlib.repr(value))
+        return np.nan
 
 
 def _find(info: Any, name: str) -> Any:
@@ -44,13 +54,11 @@ def _find(info: Any, name: str) -> Any:
 
 def _number(value: Any) -> float:
     """A scalar of `info` as a float that float32 can hold; NaN if it is none."""
-    if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]
-    if not isinstance(value, numbers.Real | np.bool_):
-        return np.nan
-    with np.errstate(over="ignore"):
-        try:
-            as_float32 = np.float32(np.float64(value))
-        except OverflowError:  # an integer beyond float64
+    if not isinstance(value, numbers.Real | np.bool_ | decimal.Decimal):
+        # Scalars of numpy, jax or torch.
+        value = np.asarray(value)[()] if hasattr(value, "__array__") else None
+        if not isinstance(value, np.number | np.bool_) or np.iscomplexobj(value):
             return np.nan
-    return float(value) if np.isfinite(as_float32) else np.nan
+    with np.errstate(over="ignore"):
+        number = float(value)
+        return number if np.isfinite(np.float32(number)) else np.nan

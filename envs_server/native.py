@@ -115,9 +115,16 @@ def info_of(info: Mapping[str, Any], row: int) -> dict[str, Any]:
             own[key] = info_of(value, row)
         elif isinstance(key, str) and not key.startswith("_"):
             mask = info.get(f"_{key}")
+            # Or it is a key of the environment's own, which only looks like gymnasium's mask.
+            is_hidden = (
+                isinstance(mask, np.ndarray)
+                and mask.dtype == bool
+                and mask.ndim == 1
+                and not mask[row : row + 1].all()
+            )
             is_array = isinstance(value, np.ndarray) and value.ndim > 0
             has_rows = (is_array or isinstance(value, list | tuple)) and row < len(value)
-            if has_rows and (mask is None or mask[row]):
+            if has_rows and not is_hidden:
                 own[key] = value[row]
     return own
 

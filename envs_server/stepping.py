@@ -9,19 +9,28 @@ seconds to step for, answered by `{"steps": S, "seconds": T}`; it ends when stdi
 import json
 import sys
 import time
+from typing import TextIO
 
 import numpy as np
 
 from envs_server.build import build, read_recipe
-from envs_server.check.environment import random_actions
+from envs_server.check.environment import own_stdout, random_actions
 from envs_server.spaces import env_spec, to_own_actions
+from seedrl.exit_codes import ExitCode
+from seedrl.programs.outcome import exit_code, leave
 from seedrl.wire.seedrl_pb2 import Environment
 
 _NUM_DRAWN = 64
 
 
-def main() -> None:
+def main() -> int:
     """Answers until stdin ends."""
+    with own_stdout() as stdout:
+        _step(stdout)
+    return ExitCode.OK
+
+
+def _step(stdout: TextIO) -> None:
     asked = json.loads(sys.argv[1])
     num_envs, num_groups = asked.pop("num_envs"), asked.pop("groups")
     # All factories are allowed: the command line chooses the environment itself.
@@ -33,7 +42,7 @@ def main() -> None:
     was_over = [np.zeros(num_envs, np.bool_) for _ in groups]
     for index, group in enumerate(groups):
         group.reset(range(index * num_envs, (index + 1) * num_envs))
-    print("{}", flush=True)
+    print("{}", file=stdout, flush=True)
     number = 0
     for line in sys.stdin:
         start, steps = time.perf_counter(), 0
@@ -44,8 +53,8 @@ def main() -> None:
                 # A row that only starts the next episode is no step.
                 steps += num_envs - int(np.count_nonzero(was_over[index]))
                 was_over[index] = np.logical_or(result.terminated, result.truncated)
-        print(json.dumps({"steps": steps, "seconds": elapsed}), flush=True)
+        print(json.dumps({"steps": steps, "seconds": elapsed}), file=stdout, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    leave(exit_code(main, prog="python -m envs_server.stepping"))

@@ -86,6 +86,7 @@ class HangLimit:
         self._until = math.inf  # written by the thread that steps, read by the one that looks
         self._seconds = 0.0  # of the work that was begun last
         self._is_started = False
+        self._pid = os.getpid()
 
     def start(self) -> None:
         """Starts to look."""
@@ -103,6 +104,7 @@ class HangLimit:
         try:
             yield
         finally:
+            end_fork(self._pid)  # before it writes to the learner, whose connection is not its own
             self._until = math.inf
 
     def _watch(self) -> None:
@@ -122,6 +124,12 @@ class HangLimit:
         if self._is_started:
             left = min(self._until - time.monotonic(), self._seconds)
             faulthandler.dump_traceback_later(max(left, 0.0) + 2 * _LOOK_SECONDS, exit=True)
+
+
+def end_fork(pid: int) -> None:
+    """Ends a fork that an environment has made and that came back: `pid` is the one to go on."""
+    if os.getpid() != pid:
+        os._exit(ExitCode.OK)
 
 
 def _start(name: str, work: Callable[[], object]) -> None:

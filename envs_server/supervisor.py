@@ -1,6 +1,7 @@
 """The env servers of one machine: child processes that are started again when they die."""
 
 import contextlib
+import ctypes
 import math
 import os
 import re
@@ -26,6 +27,9 @@ _MARK_VARIABLE = "SEEDRL_ENV_SERVER"
 # Before one is started again, doubled each time that it dies; one that has lived for as long as the
 # longest pause is started at once.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
+_PR_SET_CHILD_SUBREAPER = 36
+# Of an env server's output more is not kept than this; when it is cut, a quarter stays.
+_LONGEST_LOG_BYTES = 2**22
 _STOPPED_SECONDS = 30.0  # an environment that stops its process (SIGSTOP) is not waited for longer
 
 
@@ -68,6 +72,8 @@ class Supervisor:
             for number in ending_signals():
                 stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
             stack.callback(self._kill)
+            # Processes whose parent is gone become this one's children: see `_end_orphans`.
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
             for child in self._children:
                 self._start(child)
             self._stack = stack.pop_all()
@@ -99,6 +105,7 @@ class Supervisor:
                     self._look(child, child.process)
                 elif self._outcome is None and time.monotonic() >= child.due:
                     self._start(child)
+            self._reap()
             time.sleep(POLL_SECONDS)
         return self._outcome or ExitCode.OK
 
@@ -122,6 +129,30 @@ class Supervisor:
             if child.process is not None:
                 os.kill(child.process.pid, signal.SIGKILL)
                 self._look(child, child.process, flags=os.WEXITED)
+        self._end_orphans()
+
+    def _reap(self) -> None:
+        """Forgets orphans that have ended."""
+        own = {child.process.pid for child in self._children if child.process}
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        with contextlib.suppress(ChildProcessError):  # there is none
+            while (found := os.waitid(os.P_ALL, 0, flags)) and found.si_pid not in own:
+                os.waitpid(found.si_pid, 0)
+
+    def _end_orphans(self) -> None:
+        """Kills what environments have left behind, once all env servers have ended.
+
+        In a session and with an environment of its own it has neither group nor mark.
+        """
+        children = Path(f"/proc/self/task/{os.getpid()}/children")
+        deadline = time.monotonic() + GRACE_SECONDS
+        with contextlib.suppress(OSError):  # a kernel that does not list them
+            # Again: the children of those that were killed are ours by now.
+            while (pids := children.read_text().split()) and time.monotonic() < deadline:
+                for pid in pids:
+                    os.kill(int(pid), signal.SIGKILL)
+                time.sleep(0.01)
+                self._reap()
 
     def _look(
         self,
@@ -132,6 +163,8 @@ class Supervisor:
     ) -> None:
         """Notes that a process has ended, or kills one that stands still for too long."""
         found, now = os.waitid(os.P_PID, process.pid, flags | os.WNOWAIT), time.monotonic()
+        if self._options.logs is not None:
+            _cut(self._log_of(child))
         if found is None:
             child.stopped = math.inf
         elif found.si_code == os.CLD_STOPPED:  # reported until it continues or ends
@@ -201,6 +234,17 @@ class Supervisor:
     def _print(self, line: str) -> None:
         with contextlib.suppress(OSError):  # a closed terminal does not end the env servers
             print(f"{PROG}: {line}", file=sys.stderr, flush=True)
+
+
+def _cut(log: Path) -> None:
+    """Keeps only the newest of a log that has become too long; its writers append."""
+    with contextlib.suppress(OSError):
+        if log.stat().st_size > _LONGEST_LOG_BYTES:
+            with log.open("a+b") as file:
+                file.seek(-_LONGEST_LOG_BYTES // 4, os.SEEK_END)
+                kept = file.read(_LONGEST_LOG_BYTES)  # more may be written meanwhile
+                file.truncate(0)
+                file.write(b"(the log was too long: what came before is gone)\n" + kept)
 
 
 def _last_line(log: Path) -> str:

@@ -1,9 +1,6 @@
 """Entry point of the checker of environments: `python -m envs_server.check ENVIRONMENT`."""
 
-import contextlib
 import json
-import os
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -78,12 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check(options: Options) -> ExitCode:
     # Imported here: a missing gymnasium is then reported in one line.
     from envs_server.build import choose, read_recipe
-    from envs_server.check.environment import check
+    from envs_server.check.environment import check, own_stdout
     from seedrl.wire.seedrl_pb2 import Environment
 
     name, wrappers = options.environment, [name for names in options.wrappers for name in names]
     environment = Environment(id=name, arguments=options.arguments, wrappers=wrappers)
-    with _stdout_to_stderr():
+    with own_stdout() as stdout:
         recipe = read_recipe(environment, [each for each in (name, *wrappers) if ":" in each])
         back_end = choose(recipe, options.vectorization)
         findings, play = check(
@@ -94,35 +91,19 @@ def _check(options: Options) -> ExitCode:
             seed=options.seed,
             max_abs_reward=options.max_abs_reward,
         )
-    if options.json:
-        report = {"environment": name, **findings.as_json(), "back_end": back_end}
-        if play is not None:
-            report["spec"] = json.loads(encode_spec(play.spec))
-            report["observation"] = describe(play.spec)
-            report["steps_per_second"] = play.steps_per_second()
-            report["episodes"] = [episode._asdict() for episode in play.episodes()]
-        print(json.dumps(report))
-    else:
-        print(*findings.lines(name), sep="\n")
-        if play is not None and not findings.errors:
-            print(*_summary(options, back_end, play), sep="\n")
+        if options.json:
+            report = {"environment": name, **findings.as_json(), "back_end": back_end}
+            if play is not None:
+                report["spec"] = json.loads(encode_spec(play.spec))
+                report["observation"] = describe(play.spec)
+                report["steps_per_second"] = play.steps_per_second()
+                report["episodes"] = [episode._asdict() for episode in play.episodes()]
+            print(json.dumps(report), file=stdout)
+        else:
+            print(*findings.lines(name), sep="\n", file=stdout)
+            if play is not None and not findings.errors:
+                print(*_summary(options, back_end, play), sep="\n", file=stdout)
     return ExitCode.FAULTS if findings.errors else ExitCode.OK
-
-
-@contextlib.contextmanager
-def _stdout_to_stderr() -> Iterator[None]:
-    # What environments print goes to stderr, because stdout is the report's. Descriptor 1 too, to
-    # which code in C writes.
-    sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-        sys.stdout.flush()
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def _summary(options: Options, back_end: str, play: "Play") -> Iterator[str]:

@@ -5,12 +5,14 @@ them. All other faults show in the rows that a learner would receive.
 """
 
 import contextlib
+import os
 import re
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import gymnasium
 import numpy as np
@@ -140,6 +142,27 @@ def check(
     if is_single or recipe.factory is not None:
         _check_by_gymnasium(recipe, findings)
     return findings, first
+
+
+@contextlib.contextmanager
+def own_stdout() -> Iterator[TextIO]:
+    """This program's stdout, for its report: inside, what environments print goes to stderr.
+
+    Descriptor 1 too, to which code in C writes, and which a program does not get back: threads that
+    an environment has left behind go on to write.
+    """
+    sys.stdout.flush()
+    kept, is_redirected = os.dup(1), sys.stdout is not sys.__stdout__
+    stdout = sys.stdout if is_redirected else os.fdopen(kept, "w", encoding=sys.stdout.encoding)
+    os.dup2(2, 1)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield stdout
+        stdout.flush()
+    finally:
+        if is_redirected:  # by a caller, which goes on
+            os.dup2(kept, 1)
+            os.close(kept)
 
 
 # A play that cannot continue ends here, with its finding.

@@ -111,7 +111,7 @@ def run(argv: Sequence[str]) -> int:
 def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
     """Builds the environment of a run. Raises BuildError if it cannot be built or rendered."""
     from envs_server.build import build, read_recipe
-    from envs_server.errors import BuildError
+    from envs_server.errors import BuildError, one_line
     from seedrl.wire.seedrl_pb2 import Environment
 
     # Modules of the run's own; `config_of` has refused those that are not allowed.
@@ -142,7 +142,14 @@ def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
                 "'rgb_array' and renders itself so"
             )
         fps = float(built[0].metadata.get("render_fps") or _RENDERED_FPS)
-        stage = (environment, lambda observation: built[0].render(), fps)
+
+        def rendered(observation: Tree) -> Any:
+            try:
+                return built[0].render()
+            except Exception as error:
+                raise BuildError(f"cannot record {config.id}: {one_line(error)}") from error
+
+        stage = (environment, rendered, fps)
     try:
         yield stage
     finally:
@@ -166,7 +173,7 @@ def _episodes(
         observation = environment.reset([seed + number])
         carry, reward, score, is_over = policy.initial_carry(), 0.0, 0.0, False
         path = videos / f"episode_{number:03}.mp4"
-        frame = rgb(picture(observation))
+        frame = rgb(picture(observation))  # refused before there is a file
         with _video(path, frame.shape, fps) as add:
             add(frame)
             for _ in range(options.max_episode_steps):
@@ -185,17 +192,30 @@ def _episodes(
 
 
 def rgb(picture: Any) -> np.ndarray:
-    """`[H, W]`, `[H, W, 1]` or `[H, W, 3]` as `[H, W, 3] uint8`. Raises VideoError."""
-    array = np.asarray(picture)
+    """A picture as `[H, W, 3] uint8`. Raises ConfigError if its meaning is not clear.
+
+    Clear are `[H, W]` with 1 (gray), 3 or 4 channels (alpha is dropped), of uint8, or of floats
+    from 0 to 1.
+    """
+    try:
+        array = np.asarray(picture)
+    except ValueError:  # ragged
+        array = np.array(None)
+    got = f"{type(picture).__name__}, {array.dtype}{list(array.shape)}"
     if array.ndim == 2:
         array = array[..., None]
-    is_picture = array.ndim == 3 and array.shape[-1] in (1, 3) and array.size
+    is_picture = array.ndim == 3 and array.shape[-1] in (1, 3, 4) and array.size
+    if is_picture and array.dtype.kind == "f":
+        low, high = array.min(), array.max()
+        got = f"{got} of {low:g} to {high:g}"
+        if low >= 0 and high <= 1:  # neither is true of NaN
+            array = np.rint(255 * array.astype(np.float32)).astype(np.uint8)
     if not is_picture or array.dtype != np.uint8:
-        raise VideoError(
-            "expected a picture [H, W], [H, W, 1] or [H, W, 3] uint8 from render, got "
-            f"{array.dtype}{list(array.shape)}"
+        raise ConfigError(
+            "expected a picture from render, [H, W] or [H, W, 1, 3 or 4], uint8 or floats from 0 "
+            f"to 1; got {got}"
         )
-    return np.ascontiguousarray(np.broadcast_to(array, (*array.shape[:2], 3)))
+    return np.ascontiguousarray(np.broadcast_to(array[..., :3], (*array.shape[:2], 3)))
 
 
 @contextlib.contextmanager

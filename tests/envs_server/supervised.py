@@ -1,7 +1,8 @@
 """A supervisor of three processes that do as a test says, in place of env servers.
 
 `python -m tests.envs_server.supervised FOLDER SETTINGS BODY`: SETTINGS are statements about
-`supervisor`, the module, and `words`, more flags; BODY are those of each process, which end it with an exit code and find
+`supervisor`, the module, and `words`, more flags; BODY are those of each process, which end it with
+an exit code and find
 
   number, start              which of the three it is, and how often that was started, from 1
   wait_for(number, starts)   waits until that number was started so often

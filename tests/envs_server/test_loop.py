@@ -103,7 +103,7 @@ class Fragile(gymnasium.Env[np.ndarray, np.int64]):
         self._fleet.closed.append(self._number)
 
 
-class Unshowable(Exception):
+class UnshowableError(Exception):
     """Raises once more when it is printed."""
 
     def __str__(self) -> str:
@@ -136,7 +136,7 @@ def _once(where: str, number: int, error: BaseException | float) -> Any:
         KeyboardInterrupt(),
         SystemExit(0),
         GeneratorExit(),
-        Unshowable(),
+        UnshowableError(),
         float("nan"),
         1e39,
     ],

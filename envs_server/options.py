@@ -43,7 +43,11 @@ def read_options(words: Sequence[str] | None = None) -> Options:
     add("--learner", required=True, help="address of the learner: host:port or unix:/path")
     add("--num-envs", type=int, required=True, help="environments on offer, over all groups")
     add("--processes", type=int, default=1, help="env servers to start and restart; default 1")
-    add("--logs", type=Path, help="folder for their output and counts; restarts also a single one")
+    add(
+        "--logs",
+        type=Path,
+        help="folder for their output (4 MiB each) and counts; restarts also one",
+    )
     add("--groups", type=int, default=2, help="one is stepped while others wait; default 2")
     add(
         "--allow-env",

@@ -119,8 +119,9 @@ def missing_extra(error: BaseException) -> str | None:
     """
     cause: BaseException | None = error
     while cause is not None:
-        name = (getattr(cause, "name", None) or "").partition(".")[0]
-        if isinstance(cause, ImportError) and name in EXTRA_OF:
+        # Of an import only: an environment's own error may have a name of any type.
+        name = str(cause.name).partition(".")[0] if isinstance(cause, ImportError) else ""
+        if name in EXTRA_OF:
             return None if importlib.util.find_spec(name) else _install(name)
         cause = cause.__cause__ or cause.__context__
     return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from learner.processes.stop import end_with
 from seedrl.errors import ConfigError
-from seedrl.programs.outcome import exit_code, leave
+from seedrl.programs.outcome import exit_code
 
 # Each is a module of this package with `run(argv)`, which returns the exit code and is imported
 # only when it is called; these are functions of the command's name in another command's module.
@@ -44,8 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     code = exit_code(lambda: _run(arguments), prog="seedrl")
     if argv is None:  # else the process continues
         end_with(code)
-        if arguments[:1] == ["record"]:  # a thread that its environment has left would keep it
-            leave(code)
     return code
 
 

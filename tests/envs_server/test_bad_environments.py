@@ -51,6 +51,17 @@ def no_environment(env: Any = None) -> None:
     return None
 
 
+class UnshowableError(Exception):
+    name = number = 3
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def unshowable(*_: Any, **__: Any) -> Any:
+    raise UnshowableError
+
+
 number = 3
 
 # What an environment does otherwise, and what the line names; that of one that fails at its first
@@ -66,6 +77,8 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "sys.exit": ({"step": lambda self, _: sys.exit(0)}, FIRST + "step: SystemExit: 0"),
     "raises when built": ({"__init__": lambda self: 1 / 0}, f"{HERE}:make: ZeroDivisionError"),
+    "unshowable when built": ({"__init__": unshowable}, f"{HERE}:make: UnshowableError"),
+    "unshowable in reset": ({"reset": unshowable}, FIRST + "restart: UnshowableError"),
     "many actions": ({"action_space": spaces.MultiDiscrete([2, 3])}, "MultiDisc"),
     "unbounded": ({"action_space": spaces.Box(-np.inf, np.inf, (2,))}, "Box(-inf, inf, (2,)"),
     "text": ({"observation_space": spaces.Text(5)}, "observation, got Text"),

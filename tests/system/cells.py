@@ -24,6 +24,7 @@ class Cells(gymnasium.Env[Any, Any]):
             "many": spaces.Discrete(300),
             "two": spaces.MultiDiscrete([2, 4]),
             "bounded": spaces.Box(-100, 600, (_CELLS,), np.int32),
+            "picture": spaces.Box(-1, 1, (3, 36, 40), np.float32),
         }[kind]
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -38,6 +39,11 @@ class Cells(gymnasium.Env[Any, Any]):
 
     def _observation(self) -> Any:
         self._cell = cell = int(self.np_random.integers(_CELLS))
+        if self._kind == "picture":  # a square on black
+            picture = np.full((3, 36, 40), -1, np.float32)
+            down, right = 18 * (cell // 4), 10 * (cell % 4)
+            picture[:, down : down + 18, right : right + 10] = 1
+            return picture
         if self._kind in ("bytes", "bounded"):
             marks = np.arange(_CELLS) == cell
             is_bytes = self._kind == "bytes"

@@ -326,3 +326,17 @@ def test_what_ends_a_lease_is_what_its_connection_ends_with() -> None:
     assert connection.outbox.get_nowait().details == "return later"
     assert connection.outbox.empty()
     assert hub.ledger()["fenced"] == 4
+
+
+def test_the_first_spec_stays_and_bounds_need_not_be_declared() -> None:
+    hub = _hub()
+    specs = [
+        EnvSpec(ArraySpec((), "float32", *bounds), SPEC.action)
+        for bounds in (((0.0,), (1.0,)), (), ((0.0,), (2.0,)))
+    ]
+    are_taken = []
+    for spec in specs:
+        connection = _greet(hub, num_envs=1)
+        are_taken.append(_ready(connection, spec))
+    assert are_taken == [True, True, False]
+    assert hub.spec == specs[0]

@@ -208,9 +208,7 @@ class _Player:
         # Of the rows that are not padding.
         step_type, reward = (leaf[: len(batch.slots)] for leaf in timestep[:2])
         ended = self._episodes.observe(batch.slots, step_type, reward)
-        metrics: dict[int, tuple[float, ...]] = {}
-        for item in batch.pending:
-            metrics |= metrics_by_slot(item)
+        metrics = metrics_by_slot(batch)
         episodes = {slot: self._episodes.episode(slot, metrics.get(slot, ())) for slot in ended}
         is_cut = self._episodes.lengths[batch.slots] == self._most_steps
         for slot in set(batch.slots[is_cut].tolist()).difference(ended):

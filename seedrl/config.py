@@ -163,7 +163,8 @@ class EvaluationConfig:
     and evenly: short episodes are not over-represented.
 
     A score belongs to the training environment step at which its parameters were made. Once all
-    steps are taken, the last parameters are played in a last round, while training rests.
+    steps are taken, the last parameters are played in a last round, while training rests; a run of
+    several hosts has none.
 
     Attributes:
       interval_steps: training environment steps from the parameters of a round to those of the

@@ -16,7 +16,6 @@ from learner.report.metrics import Metrics
 from learner.report.status import EvaluationStatus
 from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams
 from learner.runtime.worker import ClosedError
-from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.hub import Hub
 from learner.serving.leases import Role
@@ -90,10 +89,15 @@ class EpisodeTracker:
         return Episode(float(self.returns[slot]), int(self.lengths[slot]), metrics)
 
 
-def metrics_by_slot(item: Pending) -> dict[int, tuple[float, ...]]:
-    """`environment.metrics` of the episodes that end in a group's step."""
-    ended = item.group.slots[item.timestep.step_type == _LAST].tolist()
-    return {slot: tuple(row.tolist()) for slot, row in zip(ended, item.metrics, strict=False)}
+def metrics_by_slot(batch: Batch) -> dict[int, tuple[float, ...]]:
+    """`environment.metrics` of the episodes that end in a batch; empty if none are configured."""
+    return {
+        slot: tuple(row.tolist())
+        for item in batch.pending
+        for slot, row in zip(
+            item.group.slots[item.timestep.step_type == _LAST].tolist(), item.metrics, strict=False
+        )
+    }
 
 
 class ActingSnapshot(NamedTuple):
@@ -272,11 +276,9 @@ class Acting:
         self._tally.counted["frames"] += steps * self._frames_per_step
 
     def _metrics_of(self, batch: Batch) -> dict[int, tuple[float, ...]]:
-        # Of the episodes that end in this batch, by slot.
-        found: dict[int, tuple[float, ...]] = {}
-        for item in batch.pending:
-            self.totals.add(measured_episodes=len(item.metrics))
-            found |= metrics_by_slot(item)
+        found = metrics_by_slot(batch)
+        if found:
+            self.totals.add(measured_episodes=len(found))
         for row in found.values():
             for name, value in zip(self._hub.environment.metrics, row, strict=True):
                 if math.isnan(value):

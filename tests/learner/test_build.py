@@ -168,6 +168,11 @@ def test_training_slots_explore_as_the_agent_says_and_evaluation_slots_all_alike
     found = _exploration(config, plan_geometry(config), agent)
     # Of three rungs slot 1, at frac(φ) of the way, has the last one.
     np.testing.assert_allclose(found, [0.5, 0.1, 0.3, 0.007, 0.007], rtol=1e-6)
+    for actions, expected in (("deterministic", 0.0), ("stochastic", 0.3)):
+        evaluation = dataclasses.replace(config.evaluation, actions=actions)
+        chosen = dataclasses.replace(config, evaluation=evaluation)
+        found = _exploration(chosen, plan_geometry(chosen), agent)
+        np.testing.assert_allclose(found[3:], expected, rtol=1e-6)
 
 
 def test_sessions_that_resume_from_one_checkpoint_explore_with_keys_of_their_own() -> None:

@@ -133,7 +133,7 @@ def resume(argv: Sequence[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         print("RUN: the folder of a run. Its config.json has the fields that no option changes.\n")
         print_help(ResumeOptions, f"{RESUME_PROG} RUN")
-    run = Path(argv[0])
+    run = Path(argv[0].removesuffix(f"/{run_files.CONFIG}"))
     if not (run / run_files.CONFIG).is_file():
         raise ConfigError(f"expected the folder of a run that has begun to train, got {run}")
     with stop_on_signals(shlex.join([*RESUME_PROG.split(), *argv])) as stop:

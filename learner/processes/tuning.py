@@ -23,6 +23,7 @@ _VARIABLES = {
     "JAX_NUMPY_DTYPE_PROMOTION": "standard",
     "JAX_ARRAY_GARBAGE_COLLECTION_GUARD": "allow",
     "JAX_DEFAULT_PRNG_IMPL": "threefry2x32",
+    **{f"JAX_ERROR_CHECKING_BEHAVIOR_{of}": "ignore" for of in ("DIVIDE", "NAN", "OOB")},
     "JAX_LEGACY_PRNG_KEY": "allow",
     **dict.fromkeys(
         ("JAX_DISABLE_JIT", "JAX_ENABLE_CUSTOM_PRNG", "JAX_NO_EXECUTION", "JAX_NO_TRACING"), "0"

@@ -116,7 +116,7 @@ def test_a_run_is_resumed_by_its_own_config_and_its_name(
     folder.mkdir()
     (folder / "config.json").write_text(to_json(dataclasses.replace(begun, seed=5)))
     (folder / "status.json").write_text('{"config": "mine"}')
-    assert main(["resume", "w", "--agent.learning-rate", "0.5", "--envs", "6"]) == 0
+    assert main(["resume", "w/config.json", "--agent.learning-rate", "0.5", "--envs", "6"]) == 0
     resumed = stage.calls[1]
     assert (resumed.config.seed, resumed.config.agent.learning_rate) == (5, 0.5)
     assert resumed.config.serving.training_slots == 6
@@ -125,7 +125,7 @@ def test_a_run_is_resumed_by_its_own_config_and_its_name(
     given = resumed.arguments
     assert (given["workdir"], given["resume"], given["name"]) == (Path("w"), "must", "mine")
     words = shlex.split(given["stop"].command)
-    assert words[:3] == ["seedrl", "resume", "w"]
+    assert words[:3] == ["seedrl", "resume", "w/config.json"]
     for more in (["--workdir", "other"], ["--init-from", "other"]):
         assert main(["resume", "w", *more]) == 2
     assert "--init-from" in capsys.readouterr().err

@@ -1,0 +1,18 @@
+#loc1 = loc("args[0]")
+module @jit_broadcast_in_dim attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%arg0: tensor<f32> loc("args[0]")) -> (tensor<2xf32> {jax.result_info = "result"}) {
+    %0 = stablehlo.broadcast_in_dim %arg0, dims = [] : (tensor<f32>) -> tensor<2xf32> loc(#loc10)
+    return %0 : tensor<2xf32> loc(#loc11)
+  } loc(#loc)
+} loc(#loc)
+#loc = loc(unknown)
+#loc2 = loc("/work/wt/first37/learner/processes/tuning.py":95:34 to :51)
+#loc3 = loc("/work/wt/first37/learner/processes/tuning.py":45:8 to :23)
+#loc4 = loc("<string>":6:4 to :17)
+#loc5 = loc("start_devices"(#loc2))
+#loc6 = loc("require_jax"(#loc3))
+#loc7 = loc("<module>"(#loc4))
+#loc8 = loc(callsite(#loc6 at #loc7))
+#loc9 = loc(callsite(#loc5 at #loc8))
+#loc10 = loc("jit(broadcast_in_dim)/broadcast_in_dim"(#loc9))
+#loc11 = loc("jit(broadcast_in_dim)"(#loc9))

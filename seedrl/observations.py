@@ -127,7 +127,13 @@ def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> tuple[str, int]:
 
 def stacked_arrays(leaves: list[ArraySpec]) -> list[int]:
     """Positions of the arrays that a frame stack stacks: pictures or, without any, all."""
-    pictures = [i for i, leaf in enumerate(leaves) if picture_axes(leaf) is not None]
+    pictures = []
+    for number, leaf in enumerate(leaves):
+        axes = picture_axes(leaf) or ()
+        # A small one is of bytes (float16: normalized); another small matrix may be anything.
+        smallest = 1 if leaf.dtype in ("uint8", "float16") else _LARGE
+        if axes and min(leaf.shape[axis] for axis in axes) >= smallest:
+            pictures.append(number)
     return pictures or list(range(len(leaves)))
 
 

@@ -63,6 +63,15 @@ def _categories(shape: tuple[int, ...], last: float) -> ArraySpec:
             {"picture": ArraySpec((84, 84, 3), "uint8"), "position": ArraySpec((4,), "float32")},
             "picture: picture 84 x 84 x 3, convolved, 4 frames; position: 4 numbers, dense",
         ),
+        (
+            (
+                ArraySpec((84, 84), "uint8"),
+                ArraySpec((7, 7, 3), "uint8"),
+                ArraySpec((7, 7), "float32"),
+            ),
+            "0: picture 84 x 84 x 1, convolved, 4 frames; 1: 7 x 7 x 3 numbers, dense, 4 frames; "
+            "2: 7 x 7 numbers, dense",
+        ),
         (ArraySpec((4, 84, 84), "uint8"), "picture 84 x 84 x 4 (channels first), convolved"),
         (
             ArraySpec((64, 64), "float32", (-1.0,), (1.0,)),

@@ -65,7 +65,7 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
         seed=config["seed"] if isinstance(config.get("seed"), int) else None,
         state=state,
         reason=reason,
-        env_steps=int(_number(shown, "env_steps", rounds[-1].env_steps if rounds else 0)),
+        env_steps=int(_number(shown, "env_steps", rounds[-1].ended_env_steps if rounds else 0)),
         last=returns[-1] if returns else None,
         best=max(returns, default=None),
         updated_seconds=_number(shown, "time_seconds"),

@@ -178,7 +178,7 @@ def _faults(close: Callable[[], None], findings: Findings) -> Iterator[None]:
     finally:
         try:
             close()
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             findings.add("close-raises", f"close raised {one_line(error)}")
 
 
@@ -267,7 +267,7 @@ def _check_by_gymnasium(recipe: Recipe, findings: Findings) -> None:
             env.close()
         except BuildError:  # it was built before: one more than there is a port or licence for
             return
-        except (Exception, SystemExit) as error:  # assertions and errors of many kinds
+        except BaseException as error:  # assertions and errors of many kinds
             texts.append(one_line(error))
     # All of them are notes: it also asks for what is not needed here.
     for text in (*texts, *(str(warning.message) for warning in caught)):

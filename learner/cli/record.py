@@ -153,7 +153,7 @@ def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
     try:
         yield stage
     finally:
-        with contextlib.suppress(Exception):  # the videos are complete
+        with contextlib.suppress(BaseException):  # the videos are complete
             environment.close()
 
 

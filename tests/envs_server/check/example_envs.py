@@ -165,6 +165,20 @@ class RaisesInClose(Walk):
         raise AttributeError("no window")
 
 
+class InterruptsItself(Walk):
+    """Ends as if by Ctrl-C."""
+
+    def reward(self) -> Any:
+        raise KeyboardInterrupt
+
+
+class InterruptsItsEnd(Walk):
+    """The same, when it is closed."""
+
+    def close(self) -> None:
+        raise KeyboardInterrupt
+
+
 class BothFlags(Walk):
     """Says that an episode ended in both ways."""
 
@@ -261,6 +275,8 @@ ERRORS = {
     SeededGlobalRandom: "isolation",
     SeveralChoices: "spaces",
     RaisesInClose: "close-raises",
+    InterruptsItself: "fails",
+    InterruptsItsEnd: "close-raises",
     make_swallowed_truncation: "time-limit",
 }
 

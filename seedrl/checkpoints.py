@@ -40,7 +40,7 @@ import numpy as np
 
 from seedrl import stored_arrays
 from seedrl.errors import CheckpointError, in_one_line
-from seedrl.run_files import open_regular, read_regular
+from seedrl.run_files import open_regular, read_object
 from seedrl.types import Tree
 
 _logger = logging.getLogger(__name__)
@@ -205,6 +205,11 @@ def damage(path: Path, parts: Collection[str] = ()) -> str | None:
     PermissionError if it may not be read, CheckpointError if it has another format.
     """
     listed = path / SUMS
+    # Else what is read could be any folder. That of the run is the user's to name.
+    is_best = path.parent.name == "best"
+    for folder in (path, path.parent, *([path.parent.parent] if is_best else [])):
+        if folder.is_symlink():
+            return f"{folder}: expected a folder, got a link"
     if not listed.exists() and (path / _EARLIER_SUMS).is_file():
         raise _other_format(path, "1 or 2")
     try:
@@ -219,7 +224,7 @@ def damage(path: Path, parts: Collection[str] = ()) -> str | None:
 
 
 def _damage(path: Path, parts: Collection[str]) -> str | None:
-    content = json.loads(read_regular(path / SUMS))
+    content = read_object(path / SUMS)
     # Before anything else: damage to the sums must not be reported as damage to a listed file.
     if content["sha256"] != (actual := _sum_of(content)):
         raise ValueError(f"SHA-256 {actual} of themselves, {content['sha256']!r:.80} is listed")
@@ -227,15 +232,13 @@ def _damage(path: Path, parts: Collection[str]) -> str | None:
         raise _other_format(path, content["format"])
     if content["step"] != int(path.name.split(".")[0]):
         raise ValueError(f"those of step {content['step']!r:.80}")
-    files = content["files"]
+    files, on_disk = content["files"], set(_files(path))
     # Both ways: a listed file may be gone, an unlisted one may have been added.
-    for name in sorted({*files, *_files(path)} - {SUMS}):
+    for name in sorted({*files, *on_disk} - {SUMS}):
         if parts and name.split("/")[0] not in parts:
             continue
-        try:
-            found = _entry(path / name)
-        except FileNotFoundError:
-            found = None
+        # A listed name may lead anywhere: only files of this folder are opened.
+        found = _entry(path / name) if name in on_disk else None
         if found != (listed := files.get(name)):
             return f"{path / name}: expected bytes and SHA-256 {listed}, got {found}"
     return None
@@ -375,6 +378,25 @@ def _listed(directory: Path) -> list[tuple[int, Path]]:
     return [(step, path) for step, _, path in found]
 
 
+# Records by the types of their values: a reader relies on them. bool is no number here.
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("config", "env_spec"), str),
+    **dict.fromkeys(("env_steps", "params_updates", "hosts"), int),
+    **dict.fromkeys(("limiter", "totals", "evaluation"), dict),
+    "replay_indices": list,
+}
+_LARGEST = 2**63  # of a count
+
+
+def _require_types(content: Mapping[str, Any]) -> None:
+    for name, kind in _TYPES.items():
+        value = content.get(name)
+        if name in content and type(value) is not kind:
+            raise ValueError(f"{name}: expected {kind.__name__}, got {type(value).__name__}")
+        if isinstance(value, int) and not 0 <= value < _LARGEST:
+            raise ValueError(f"{name}: expected 0 to {_LARGEST:,}, got {value:.3g}")
+
+
 class _Meta(dict[str, Any]):
     # A checkpoint may be anybody's: a missing key is one line for its user.
 
@@ -390,8 +412,9 @@ def opened(path: Path) -> Checkpoint:
     """A checkpoint whose files were verified; they may be anybody's. Raises CheckpointError."""
     file = path / META
     try:
-        content = dict(json.loads(read_regular(file)))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
+        content = read_object(file)
+        _require_types(content)
+    except (OSError, ValueError) as error:
         raise CheckpointError(
             f"{file}: expected the records of a checkpoint, got {type(error).__name__}: "
             f"{in_one_line(error)}"

@@ -5,10 +5,13 @@ The configuration is there from when the run begins to train, the others from it
 
 import errno
 import io
+import json
+import math
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NoReturn
 
 CONFIG = "config.json"
 COMMANDS = "command.txt"  # the command lines of all sessions
@@ -22,7 +25,8 @@ RECORDING = "recording"  # of a deterministic run, to be played again
 WANDB_ID = "wandb_id.txt"  # its name at Weights & Biases
 FINAL_SCORE = "final_score.json"  # what `seedrl evaluate --save` writes
 
-_MOST_BYTES = 2**28
+# Nothing that is read as a whole is as large. Parsed JSON takes up to thirty times its bytes.
+_MOST_BYTES = 2**24
 
 
 def open_regular(path: Path) -> io.BufferedReader:
@@ -49,6 +53,26 @@ def read_regular(path: Path, *, most_bytes: int = _MOST_BYTES) -> bytes:
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"expected at most {most_bytes:,} bytes", str(path))
     return content
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a regular file. Raises OSError, ValueError, also for NaN and infinity."""
+    try:
+        value = json.loads(read_regular(path), parse_constant=_refused, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("expected JSON of fewer levels") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def _refused(name: str) -> NoReturn:
+    raise ValueError(f"expected finite numbers, got {name}")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refused(f"{text:.80}")
 
 
 def find_runs(folder: Path, depth: int = 3) -> Iterator[Path]:

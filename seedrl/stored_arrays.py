@@ -24,13 +24,16 @@ import jax
 import numpy as np
 
 from seedrl.errors import CheckpointError, in_one_line
-from seedrl.run_files import read_regular
+from seedrl.run_files import read_object
 from seedrl.types import Tree
 
 # orbax is imported inside functions: its import takes a third of a second, in which a learner could
 # already act. A learner saves for the first time much later.
 
 _ITEMS = ("params", "state")
+# Learned parameters hardly compress; an optimizer's zeros before the first update do. What has no
+# data on disk would be read as zeros, however large its metadata claim it is.
+_FREE_BYTES, _MOST_INFLATION = 2**28, 64
 
 
 def write_tree(root: Path, tree: Mapping[str, Tree]) -> None:
@@ -70,7 +73,13 @@ def read_tree(root: Path, abstract: Mapping[str, Tree]) -> dict[str, Any]:
 
 def read_all(root: Path) -> dict[str, np.ndarray]:
     """All arrays of the trees in `root`, by their paths. Raises CheckpointError."""
-    return _read(root, _stored(root, _ITEMS))
+    stored = _stored(root, _ITEMS)
+    wanted = sum(math.prod(a.shape) * np.dtype(a.dtype).itemsize for a in stored.values())
+    files = (path for item in _ITEMS for path in (root / item).rglob("*") if path.is_file())
+    on_disk = sum(path.stat().st_size for path in files)
+    if wanted > _FREE_BYTES + _MOST_INFLATION * on_disk:
+        raise CheckpointError(f"cannot read {root}: {wanted:,} bytes in files of {on_disk:,}")
+    return _read(root, stored)
 
 
 def require_fit(root: Path, abstract: Mapping[str, Tree]) -> None:
@@ -127,7 +136,7 @@ def _read_part(root: Path, part: int, prefix: str = "") -> dict[str, np.ndarray]
     # Mapped, not read: numpy refuses a header that claims more than its file has, and the rows of
     # other hosts stay on disk.
     arrays = {}
-    for name, (file, dtype) in json.loads(read_regular(root / _names_of(part))).items():
+    for name, (file, dtype) in read_object(root / _names_of(part)).items():
         if Path(file).name != file:
             raise ValueError(f"{file!r:.80} is no file of this folder")
         if name.startswith(prefix):

@@ -23,6 +23,7 @@ from seedrl.run_files import read_regular
 
 State = Literal["running", "finished", "interrupted", "failed"]
 
+_MOST_ROUNDS = 100_000  # of a run; the file may be anybody's
 KILLED_WHILE_ENDING = "it was killed while it was ending, maybe before it had saved"
 
 _ROUND = [field.name for field in dataclasses.fields(EvaluationStatus)]
@@ -80,7 +81,9 @@ def played_rounds(path: Path) -> list[EvaluationStatus]:
     for line in _lines(path, b"evaluation", b"session"):
         if line["kind"] == "session":
             rounds = [] if line.get("is_begun_anew") else rounds
-        elif all(type(line.get(name)) in (int, float, bool) for name in _ROUND):
+        elif len(rounds) < _MOST_ROUNDS and all(
+            type(line.get(name)) in (int, float, bool) for name in _ROUND
+        ):
             rounds.append(EvaluationStatus(**{name: line[name] for name in _ROUND}))
     return rounds
 

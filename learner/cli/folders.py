@@ -119,7 +119,7 @@ def checkpoints(argv: Sequence[str]) -> int:
     if not directory.is_dir():
         raise CheckpointError(f"expected checkpoints in {directory}, which does not exist")
     code = ExitCode.OK
-    for path in sorted((directory / "best").glob("*")) + sorted(directory.glob("*")):
+    for path in [*_inside(directory / "best"), *_inside(directory)]:
         if not (match := checkpoints.NAME.fullmatch(path.name)):
             continue
         kind = "best" if path.parent.name == "best" else "checkpoint"
@@ -132,6 +132,10 @@ def checkpoints(argv: Sequence[str]) -> int:
         state = f"{size:.1f} MiB, {path}: {problem or 'intact'}"
         print(f"{kind:<10}  update {int(match[1]):,}, {steps}{state}")
     return code
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def digest(argv: Sequence[str]) -> int:

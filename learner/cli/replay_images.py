@@ -95,6 +95,21 @@ def sampled_frames(
         )
     frames = replay[observed[0]][_SHARD]
     mass, link = replay["replay.sampling_weight"][_SHARD], replay["replay.next"][_SHARD]
+    # They may be anybody's: wrong links and weights would be followed.
+    if not (
+        mass.ndim == link.ndim == 1
+        and mass.size
+        and link.size
+        and frames.ndim >= 2
+        and len(frames) == len(link)
+        and frames.shape[1]
+        and len(mass) % len(link) == 0
+        and link.min() >= 0
+        and link.max() < len(link)
+        and 0 <= mass.min() <= mass.max() < np.inf
+        and 0 < length <= frames.shape[0] * frames.shape[1]
+    ):
+        raise CheckpointError("expected a replay of pages with links and weights, got others")
     if not mass.any():
         raise CheckpointError("expected a replay with a complete sequence, got none; train longer")
     weights = mass.astype(np.float64)

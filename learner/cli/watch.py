@@ -1,6 +1,7 @@
 """`seedrl watch FOLDER`: a page in the browser that shows a run, or several."""
 
 import contextlib
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,8 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions:
     """Serves a page that shows a run, live or finished, or all runs of a folder beside each other.
-    It reads the files of the run's folder, and works where they can be read. Ctrl-C ends it.
+    It reads the files of the run's folder, and works where they can be read. Ctrl-C ends it. The
+    address has a secret, without which nobody else on this machine can look.
 
     Attributes:
       folder: folder of a run, or a folder of such folders.
@@ -27,12 +29,14 @@ class WatchOptions:
       bind: address to serve on.
       insecure: serve beyond this machine without encryption or authentication: anybody who reaches
         the port can then look at the runs. Needed for any `bind` but loopback.
+      no_token: leave the secret out of the address.
     """
 
     folder: Annotated[Path, tyro.conf.Positional]
     port: int = 0
     bind: str = "127.0.0.1"
     insecure: bool = False
+    no_token: bool = False
 
 
 def run(argv: Sequence[str]) -> int:
@@ -52,10 +56,12 @@ def run(argv: Sequence[str]) -> int:
 
     listening = application.listen(options.bind, options.port)
     host = f"[{options.bind}]" if ":" in options.bind else options.bind
+    token = "" if options.no_token else secrets.token_urlsafe(16)
+    place = f"{host}:{listening.getsockname()[1]}/{token and token + '/'}"
     print(
-        f"watching {options.folder} at http://{host}:{listening.getsockname()[1]}/ (Ctrl-C ends)",
+        f"watching {options.folder} at http://{place} (Ctrl-C ends)",
         flush=True,
     )
     with listening, contextlib.suppress(KeyboardInterrupt):
-        application.web_server(options.folder).run(sockets=[listening])
+        application.web_server(options.folder, token).run(sockets=[listening])
     return ExitCode.OK

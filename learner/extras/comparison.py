@@ -28,7 +28,7 @@ from learner.report.terminal import score
 from seedrl import run_files
 from seedrl.config import OWN_SERVING
 from seedrl.errors import ConfigError
-from seedrl.run_files import read_regular
+from seedrl.run_files import read_object
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,6 +48,7 @@ img {{ max-width: 100%; }} pre {{ white-space: pre-wrap; line-height: 1.5; }}</s
 """
 # What does not change how a run learns, or must differ between its runs.
 _IGNORED = ("seed", *(f"serving.{name}" for name in OWN_SERVING))
+_MOST_ROUNDS = 100_000  # of a run
 _IGNORED_SECTIONS = ("logging.", "checkpoint.")
 
 
@@ -113,10 +114,11 @@ class Group(NamedTuple):
 def measure(folder: Path) -> MeasuredRun:
     """Reads the folder of a run. Raises ConfigError if it shows no score, or is not readable."""
     try:
-        config = json.loads(read_regular(folder / run_files.CONFIG))["config"]
-        int(config["learning"]["total_steps"]), str(config["environment"]["id"])
-        dict(config["evaluation"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        config = read_object(folder / run_files.CONFIG)["config"]
+        _require_fields(config)
+    except PermissionError as error:
+        raise ConfigError(f"{folder}: may not be read ({error.strerror})") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ConfigError(
             f"expected the folder of a run with its {run_files.CONFIG}, got {folder}, whose run "
             "has not begun to train; leave it out"
@@ -141,6 +143,14 @@ def measure(folder: Path) -> MeasuredRun:
     )
 
 
+def _require_fields(config: dict[str, Any]) -> None:
+    # Those that are used here, of a file that may be anybody's.
+    steps, target = config["learning"]["total_steps"], config["evaluation"].get("target_return")
+    if not 0 < int(steps) < 2**63 or not (target is None or abs(float(target)) < 1e300):
+        raise ValueError
+    " + ".join([config["environment"]["id"], *config["environment"].get("wrappers", ())])
+
+
 def _rounds(path: Path) -> tuple[tuple[Round, ...], float]:
     # The rounds that are part of the run, and the seconds that it took.
     played: list[Round] = []
@@ -160,6 +170,8 @@ def _rounds(path: Path) -> tuple[tuple[Round, ...], float]:
                 continue
             episodes = int(_number(line, "episodes") or 0)
             is_confirmation = bool(line.get("is_confirmation"))
+            if len(played) == _MOST_ROUNDS:
+                raise ConfigError(f"{path}: expected at most {_MOST_ROUNDS:,} rounds")
             played.append(Round(steps, seconds, mean_return, episodes, is_confirmation))
     return tuple(played), total
 

@@ -31,13 +31,22 @@ _HEADERS = {
 }
 
 
-def application(folder: Path) -> Starlette:
-    """The application for a run's folder, or a folder of runs."""
+def application(folder: Path, token: str = "") -> Starlette:
+    """The application for a run's folder, or a folder of runs.
+
+    `token`: first part of every path; another one finds nothing.
+    """
     app = Starlette(
         routes=[
-            Route("/words.json", _words),
-            Route("/stream", _stream),
-            Mount("/", StaticFiles(directory=_PAGE, html=True)),
+            # All addresses on the page are relative.
+            Mount(
+                f"/{token}",
+                routes=[
+                    Route("/words.json", _words),
+                    Route("/stream", _stream),
+                    Mount("/", StaticFiles(directory=_PAGE, html=True)),
+                ],
+            )
         ],
         middleware=[Middleware(_guarded)],
     )
@@ -107,10 +116,10 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def web_server(folder: Path) -> uvicorn.Server:
+def web_server(folder: Path, token: str = "") -> uvicorn.Server:
     """Serves the page of `folder` with `run(sockets=[...])` until `should_exit`, or a signal."""
     config = uvicorn.Config(
-        application(folder),
+        application(folder, token),
         log_config=None,
         access_log=False,
         lifespan="off",

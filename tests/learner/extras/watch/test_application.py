@@ -20,6 +20,7 @@ def ask(
     *,
     host: str = "127.0.0.1:80",
     until: bytes = b"",
+    token: str = "",
 ) -> Answer:
     """What the application answers; with `until`, the client leaves once it has that."""
 
@@ -49,7 +50,7 @@ def ask(
         listed = [(b"host", host.encode())]
         scope |= {"headers": listed, "http_version": "1.1", "scheme": "http"}
         scope |= {"asgi": {"version": "3.0", "spec_version": "2.3"}, "raw_path": bare.encode()}
-        await asyncio.wait_for(application(folder)(scope, receive, send), SECONDS)
+        await asyncio.wait_for(application(folder, token)(scope, receive, send), SECONDS)
         headers = {key.decode(): value.decode() for key, value in start["headers"]}
         return Answer(start["status"], headers, body)
 
@@ -83,3 +84,12 @@ def test_a_request_by_a_name_that_may_be_pointed_here_is_refused(tmp_path: Path)
         assert not is_allowed_host(header)
     for path in ("/", "/stream", "/words.json"):
         assert ask(tmp_path, path, host="evil.example").status == 421
+
+
+def test_without_the_secret_nothing_is_found(tmp_path: Path) -> None:
+    for path in ("/", "/stream", "/words.json", "/watch.js"):
+        assert ask(tmp_path, path, token="secret").status == 404
+        assert ask(tmp_path, f"/secre{path}", token="secret").status == 404
+    for path in ("/", "/words.json", "/watch.js"):
+        assert ask(tmp_path, f"/secret{path}", token="secret").status == 200
+    assert ask(tmp_path, "/secret/stream", token="secret", until=b"\n\n").status == 200

@@ -126,7 +126,8 @@ class Policy:
         result = self._step(observation, carry, np.asarray([reward]), None, is_batch=False)
         action, extras = jax.tree.map(lambda leaf: leaf[0], (result.action, result.extras))
         is_discrete = isinstance(self.spec.action, DiscreteSpec)
-        return PolicyStep(int(action) if is_discrete else action, result.carry, extras)
+        # An array also of a box whose shape is (): spaces contain arrays only.
+        return PolicyStep(int(action) if is_discrete else np.asarray(action), result.carry, extras)
 
     def act_batch(
         self,

@@ -260,3 +260,25 @@ def test_actions_of_a_box_are_rescaled_and_never_leave_it() -> None:
             np.testing.assert_allclose(action, expected, rtol=1e-6)
             assert space.contains(action)
         assert carry[0] == StepType.MID and np.asarray(carry[1]).any()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_action_is_in_the_space_whatever_its_shape(shape: tuple[int, ...], dtype: Any) -> None:
+    """Alone, and of a vector of environments; the bounds are no numbers of float32."""
+    space = gymnasium.spaces.Box(-0.1, 0.7, shape, dtype)
+    low, high = (tuple(bound.ravel().tolist()) for bound in (space.low, space.high))
+    spec = EnvSpec(ArraySpec((), "float32"), BoxSpec(shape, low, high))
+
+    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
+        number = timestep.observation.reshape(-1, *[1] * len(shape))
+        return ActOutput(jnp.broadcast_to(number, (len(number), *shape)), carry, ())
+
+    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
+    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
+    seen = np.array([-2.0, -1.0, 0.3, 1.0, 2.0], np.float32)
+    for row in seen:
+        action = played(row, played.initial_carry())[0]
+        assert isinstance(action, np.ndarray) and space.contains(action)
+    actions = played.act_batch(seen, played.initial_carry(5)).action
+    assert gymnasium.vector.utils.batch_space(space, 5).contains(actions)

@@ -55,8 +55,9 @@ def check_variables() -> None:
 
 
 def _own_variables() -> list[str]:
-    # The user's, which jax reads.
-    return sorted(name for name in os.environ if name.startswith("JAX_"))
+    # The user's, which jax reads, but for a platform that is always there.
+    names = sorted(name for name in os.environ if name.startswith("JAX_"))
+    return [name for name in names if (name, os.environ[name]) != ("JAX_PLATFORMS", "cpu")]
 
 
 def tune_process(*, keeps_freed_memory: bool) -> None:
@@ -96,8 +97,8 @@ def start_devices() -> None:
     # jax asserts, without a text, that some of the platforms that are named are there.
     except (RuntimeError, AssertionError, ValueError, TypeError, AttributeError) as error:
         text = in_one_line(error)
-        platforms = ["JAX_PLATFORMS"] if os.environ.get("JAX_PLATFORMS", "cpu") != "cpu" else []
-        found = [name for name in names if name in text] or platforms or names or ["JAX_PLATFORMS"]
+        found = [name for name in names if name in text or name == "JAX_PLATFORMS"] or names
+        found = found or ["JAX_PLATFORMS"]
         got = ", ".join(f"{name}={os.environ.get(name, '')}" for name in found)
         raise ConfigError(
             f"{found[0]}: expected a value by which jax can start on this machine, got {got}"
@@ -110,9 +111,10 @@ def _check_flags(flags: str) -> None:
     """Tries XLA's flags in another process: XLA would end this one at a flag that is wrong."""
     if {flag.partition("=")[0].lstrip("-") for flag in flags.split()} <= _KNOWN_FLAGS:
         return
-    # On the CPU: an accelerator may belong to one process only.
+    # Alone, and on the CPU: an accelerator may belong to one process only.
     command = [sys.executable, "-c", "import jax; jax.devices()"]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    others = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    environment = {**others, "JAX_PLATFORMS": "cpu"}
     tried = subprocess.run(command, env=environment, capture_output=True, text=True)
     if tried.returncode:
         why = next(iter(tried.stderr.strip().splitlines()[-1:]), f"exit code {tried.returncode}")

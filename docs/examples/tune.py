@@ -23,5 +23,5 @@ def objective(trial):
 if __name__ == "__main__":
     pruner = optuna.pruners.MedianPruner(n_startup_trials=2, n_warmup_steps=3_000)
     study = optuna.create_study(direction="maximize", pruner=pruner)
-    study.optimize(objective, n_trials=6)
+    study.optimize(objective, n_trials=5)
     print(study.best_params, study.best_value)

@@ -394,7 +394,7 @@ def _require_types(content: Mapping[str, Any]) -> None:
         if name in content and type(value) is not kind:
             raise ValueError(f"{name}: expected {kind.__name__}, got {type(value).__name__}")
         if isinstance(value, int) and not 0 <= value < _LARGEST:
-            raise ValueError(f"{name}: expected 0 to {_LARGEST:,}, got {value:.3g}")
+            raise ValueError(f"{name}: expected 0 to {_LARGEST:,}, got another number")
 
 
 class _Meta(dict[str, Any]):

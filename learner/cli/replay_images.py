@@ -93,13 +93,14 @@ def sampled_frames(
             "expected a prioritized replay, got an on-policy queue, which keeps no sequence that "
             "has been learned from"
         )
-    frames = replay[observed[0]][_SHARD]
-    mass, link = replay["replay.sampling_weight"][_SHARD], replay["replay.next"][_SHARD]
+    names = (observed[0], "replay.sampling_weight", "replay.next")
+    arrays = [np.atleast_2d(replay.get(name, [])) for name in names]
+    is_there = all(array.size for array in arrays)
+    frames, mass, link = (array[_SHARD] if is_there else array for array in arrays)
     # They may be anybody's: wrong links and weights would be followed.
     if not (
-        mass.ndim == link.ndim == 1
-        and mass.size
-        and link.size
+        is_there
+        and mass.ndim == link.ndim == 1
         and frames.ndim >= 2
         and len(frames) == len(link)
         and frames.shape[1]

@@ -93,10 +93,9 @@ class LineReader:
 
     def rest(self) -> Iterator[list[bytes]]:
         """All lines up to the end that the file has now, piece by piece."""
-        before = -1
-        while before != self._offset:
-            before = self._offset
-            yield self.read()[0]
+        # A piece without a line is the end, or no file of ours: it could be of any size.
+        while lines := self.read()[0]:
+            yield lines
 
     def read(self) -> tuple[list[bytes], bool]:
         """The whole lines since the last call, without their ends; very long ones are left out."""

@@ -1,0 +1,366 @@
+"""A run's folder is data: hostile ones, made from a small real run, against all that read one."""
+
+import contextlib
+import hashlib
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from learner.checkpoints.restoring import require_fit
+from learner.checkpoints.run_folder import RunFolder
+from learner.cli.evaluate import PlayOptions, config_of
+from learner.cli.main import main
+from learner.extras.watch.feed import Feed
+from seedrl import checkpoints, config_io, policy
+from seedrl.errors import UserError
+
+_SECRET = "secret-of-the-user"
+_SECONDS = 20  # of one command; the slowest takes two
+_MOST_MEMORY = 2**30
+_OPTIONS = (
+    "--learning.total-steps 1000 --serving.training-slots 2 --serving.evaluation-slots 1 "
+    "--evaluation.target-return none --env-servers 1 --groups 1 "
+    "--replay.min-steps 200 --checkpoint-replay"
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile") / "run"
+    words = [sys.executable, "-m", "learner.cli.main", "train", "cartpole_r2d2"]
+    subprocess.run(
+        [*words, "--workdir", str(folder), *_OPTIONS.split()],
+        check=True,
+        timeout=150,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        stdout=subprocess.DEVNULL,
+    )
+    return folder
+
+
+def _checkpoint(run: Path) -> Path:
+    return max(path for path in (run / "checkpoints").iterdir() if path.name.isdigit())
+
+
+def _seal(path: Path, **changed: Any) -> None:
+    """Writes sums that are right, as anybody can."""
+    files = {}
+    for file in sorted(path.rglob("*")):
+        if file.is_file() and not file.is_symlink() and file.name != "sums.json":
+            content = file.read_bytes()
+            name = file.relative_to(path).as_posix()
+            files[name] = [len(content), hashlib.sha256(content).hexdigest()]
+    document = {"format": 3, "step": int(path.name), "files": files} | changed
+    text = json.dumps(document, sort_keys=True)
+    document["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (path / "sums.json").write_text(json.dumps(document))
+
+
+Kind = Callable[[Path], None]
+
+
+def _with_config(**changed: Any) -> Kind:
+    """Fields of config.json, `a__b` for `a.b`."""
+
+    def make(run: Path) -> None:
+        document = json.loads((run / "config.json").read_text())
+        for name, value in changed.items():
+            tree, parts = document["config"], name.split("__")
+            for part in parts[:-1]:
+                tree = tree[part]
+            tree[parts[-1]] = value
+        (run / "config.json").write_text(json.dumps(document))
+
+    return make
+
+
+def _with_meta(**changed: Any) -> Kind:
+    """Fields of meta.json; None takes one away. NaN and more are written as they are."""
+
+    def make(run: Path) -> None:
+        path = _checkpoint(run)
+        meta = json.loads((path / "meta.json").read_text())
+        for name, value in changed.items():
+            if value is None:
+                del meta[name]
+            elif isinstance(value, dict):
+                meta[name] |= value
+            else:
+                meta[name] = value
+        (path / "meta.json").write_text(json.dumps(meta))
+        _seal(path)
+
+    return make
+
+
+def _with_text(name: str, text: str) -> Kind:
+    """Another content of a file; the checkpoint's are sealed."""
+
+    def make(run: Path) -> None:
+        is_of_checkpoint = name.startswith("CHECKPOINT/")
+        path = _checkpoint(run) / name[11:] if is_of_checkpoint else run / name
+        path.write_text(text)
+        if is_of_checkpoint and path.name != "sums.json":
+            _seal(_checkpoint(run))
+
+    return make
+
+
+def _replaced(name: str, by: str) -> Kind:
+    def make(run: Path) -> None:
+        path = _checkpoint(run) / name[11:] if name.startswith("CHECKPOINT") else run / name
+        if path.is_dir():
+            path.rename(run.parent / "outside")
+        else:
+            path.unlink(missing_ok=True)
+        if by == "fifo":
+            os.mkfifo(path)
+        elif by == "folder":
+            path.mkdir()
+        elif by == "device":
+            path.symlink_to("/dev/zero")
+        elif by == "loop":
+            path.symlink_to(path)
+        else:
+            path.symlink_to(run.parent / ("outside" if by == "moved" else by))
+
+    return make
+
+
+def _sparse(name: str) -> Kind:
+    """A file of 8 GB, of which no byte is on disk."""
+
+    def make(run: Path) -> None:
+        with (run / name).open("ab") as file:
+            file.truncate(2**33)
+
+    return make
+
+
+def _many_rounds(run: Path) -> None:
+    line = {"kind": "evaluation", "env_steps": 1, "ended_env_steps": 1, "elapsed_seconds": 1.0}
+    line |= {"mean_return": 1.0, "episodes": 1, "updates": 1, "is_confirmation": False}
+    (run / "metrics.jsonl").write_text((json.dumps(line) + "\n") * 110_000)
+
+
+def _renamed(run: Path) -> None:
+    path = _checkpoint(run)
+    path.rename(path.with_name(f"{int(path.name) + 1:012d}"))
+
+
+def _copied(run: Path) -> None:
+    path = _checkpoint(run)
+    shutil.copytree(path, path.with_name(f"{int(path.name) + 1:012d}"))
+
+
+def _listed_outside(run: Path) -> None:
+    path, secret = _checkpoint(run), run.parent / "secret"
+    name, content = f"../../../{secret.name}", secret.read_bytes()
+    files = json.loads((path / "sums.json").read_text())["files"]
+    _seal(path, files=files | {name: [len(content), hashlib.sha256(content).hexdigest()]})
+
+
+def _with_extra(**changed: Any) -> Kind:
+    """Arrays of the saved replay, by the end of their names with `_` for dots."""
+
+    def make(run: Path) -> None:
+        path = _checkpoint(run)
+        names = json.loads((path / "extra" / "names.json").read_text())
+        for suffix, change in changed.items():
+            (name,) = (n for n in names if n == f"replay.{suffix}")
+            array = np.load(path / "extra" / names[name][0])
+            np.save(path / "extra" / names[name][0], change(array))
+        _seal(path)
+
+    return make
+
+
+def _extra_named(file: str, dtype: str = "float32") -> Kind:
+    return _with_text("CHECKPOINT/extra/names.json", json.dumps({"replay.next": [file, dtype]}))
+
+
+def _npy_that_claims(run: Path) -> None:
+    path = _checkpoint(run)
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000000,), }\n"
+    name = json.loads((path / "extra" / "names.json").read_text())["replay.next"][0]
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(64)
+    (path / "extra" / name).write_bytes(content)
+    _seal(path)
+
+
+def _array_of(size: int) -> Kind:
+    """A saved array more, of `size` numbers, none of which is on disk."""
+
+    def make(run: Path) -> None:
+        import orbax.checkpoint as ocp
+
+        path = _checkpoint(run)
+        shutil.rmtree(path / "state")
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler(use_ocdbt=False)) as saver:
+            saver.save(
+                (path / "state").absolute(), args=ocp.args.PyTreeSave({"updates": np.ones(3)})
+            )
+        for file in path.rglob(".zarray"):
+            described = json.loads(file.read_text())
+            file.write_text(json.dumps({**described, "shape": [size], "chunks": [size]}))
+        _seal(path)
+
+    return make
+
+
+_DEEP, _NUMBER = "[" * 200_000, "1" * 10_000
+KINDS: dict[str, Kind] = {
+    # Links, FIFOs, devices and folders in place of files.
+    **{
+        f"{name}: {by}": _replaced(name, by)
+        for name in ("config.json", "metrics.jsonl", "CHECKPOINT/meta.json", "CHECKPOINT/sums.json")
+        for by in ("fifo", "device", "folder", "secret")
+    },
+    "status.json: fifo": _replaced("status.json", "fifo"),
+    "events.jsonl: loop": _replaced("events.jsonl", "loop"),
+    "final_score.json: secret": _replaced("final_score.json", "secret"),
+    "lock: fifo": _replaced(".lock", "fifo"),
+    "checkpoints: link": _replaced("checkpoints", "moved"),
+    "checkpoint: link": _replaced("CHECKPOINT", "moved"),
+    "params: link": _replaced("CHECKPOINT/params", "moved"),
+    "params: loop": _replaced("CHECKPOINT/params", "loop"),
+    "extra: link": _replaced("CHECKPOINT/extra", "moved"),
+    # Names and numbers.
+    "a listed file outside": _listed_outside,
+    "renamed": _renamed,
+    "copied": _copied,
+    "an array outside": _extra_named("../../../../secret"),
+    "an array of objects": _extra_named("000.npy", "object"),
+    "an array of no dtype": _extra_named("000.npy", "import os"),
+    "names.json: list": _with_text("CHECKPOINT/extra/names.json", "[1]"),
+    # Sizes.
+    **{f"{name}: 8 GB": _sparse(name) for name in ("config.json", "metrics.jsonl", "status.json")},
+    "many rounds": _many_rounds,
+    "npy of 10^15": _npy_that_claims,
+    "array of 10^15": _array_of(10**15),
+    "array of 10^10": _array_of(10**10),
+    # Deep and large JSON.
+    **{
+        f"{name}: deep": _with_text(name, _DEEP)
+        for name in ("config.json", "metrics.jsonl", "CHECKPOINT/meta.json", "CHECKPOINT/sums.json")
+    },
+    "config.json: a number of 10,000 digits": _with_text("config.json", f'{{"config": {_NUMBER}}}'),
+    "meta.json: a number of 10,000 digits": _with_text("CHECKPOINT/meta.json", _NUMBER),
+    "config.json: no text": lambda run: (run / "config.json").write_bytes(b"\xff\xfe\x00") and None,
+    # Types and fields of the records.
+    "meta: config missing": _with_meta(config=None),
+    "meta: config a number": _with_meta(config=5),
+    "meta: config empty": _with_meta(config="{}"),
+    "meta: spec missing": _with_meta(env_spec=None),
+    "meta: spec a list": _with_meta(env_spec=[1]),
+    "meta: steps text": _with_meta(env_steps="1"),
+    "meta: steps NaN": _with_meta(env_steps=float("nan")),
+    "meta: steps 10^400": _with_meta(env_steps=10**400),
+    "meta: limiter NaN": _with_meta(limiter={"env_steps": float("nan")}),
+    "meta: limiter 10^15": _with_meta(limiter={"env_steps": 10**15}),
+    "meta: limiter text": _with_meta(limiter={"env_steps": "many"}),
+    "meta: totals list": _with_meta(totals=[1]),
+    # Classes, factories, sizes that a config names.
+    "unittest": _with_config(agent__type="unittest.__main__:X"),
+    "f2py": _with_config(agent__type="numpy.f2py.__main__:X"),
+    "own module": _with_config(agent__type="test_evil:X"),
+    "own file": _with_config(agent__type="test_evil.py:X"),
+    "no dataclass": _with_config(agent__type="subprocess:Popen"),
+    "not of an agent": _with_config(agent__type="seedrl.config:LoggingConfig"),
+    "type a list": _with_config(agent__type=["a"]),
+    "own factory": _with_config(environment__id="test_evil:X"),
+    "environment a number": _with_config(environment=3),
+    "wrappers a number": _with_config(environment__wrappers=3),
+    "steps 10^400": _with_config(learning__total_steps=10**400),
+    "steps infinite": _with_config(learning__total_steps=float("inf")),
+    "target text": _with_config(evaluation__target_return="high"),
+    "a very large network": _with_config(agent__network__core_size=10**12),
+    # Wrong replays.
+    "links outside": _with_extra(next=lambda a: a + 10**6),
+    "weights NaN": _with_extra(sampling_weight=lambda a: a * np.nan),
+    "weights of none": _with_extra(sampling_weight=lambda a: a[:, :0]),
+    "weights of no device": _with_extra(sampling_weight=lambda a: a[:0]),
+    "weights scalar": _with_extra(sampling_weight=lambda a: np.float32(1)),
+}
+
+
+def _resume(folder: Path) -> None:
+    opened = RunFolder(folder)
+    try:
+        if (found := opened.checkpoint("auto")) is not None:
+            require_fit(found, config_io.of_run(folder))
+    finally:
+        opened.close()
+
+
+def _feed(folder: Path) -> None:
+    feed = Feed(folder, None)
+    for _ in range(3):
+        feed._read()
+
+
+@contextlib.contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    def late(*_: Any) -> None:
+        raise AssertionError(f"no end within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+def test_a_hostile_folder_is_data(
+    run: Path,
+    tmp_path: Path,
+    kind: Kind,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(run, folder)
+    (tmp_path / "secret").write_text(json.dumps({_SECRET: 1, "text": _SECRET}))
+    (folder / "test_evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass X: pass\n")
+    kind(folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(policy.Policy, "export", lambda self: b"")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    out = str(tmp_path / "out")
+    for words in (
+        ["runs", str(tmp_path)],
+        ["compare", str(folder)],
+        ["checkpoints", str(folder)],
+        ["digest", str(folder)],
+        ["export", str(folder), "--output", out, "--force"],
+        ["replay-images", str(folder), "--out", f"{out}.png", "--force"],
+    ):
+        with _within(_SECONDS):
+            assert main(words) in (0, 2, 74), words
+    for read in (
+        _resume,
+        _feed,
+        lambda path: config_of(PlayOptions(workdir=path, episodes=1)),
+        lambda path: checkpoints.choose(path, parts=checkpoints.PARAMS),
+    ):
+        with _within(_SECONDS), contextlib.suppress(UserError):
+            read(folder)
+    shown = capsys.readouterr()
+    assert _SECRET not in shown.out + shown.err and "Traceback" not in shown.err
+    assert not (tmp_path / "ran").exists()
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown * 1024 < _MOST_MEMORY

@@ -315,7 +315,8 @@ def build(
         else AgreedLimiter(experience.limiter, *hosts)
     )
     if start.checkpoint is not None:
-        limiter.restore(start.checkpoint.meta["limiter"])
+        with naming_fields(start.checkpoint, config, "replay"):
+            limiter.restore(start.checkpoint.meta["limiter"])
     published = mapped.publish(jax.tree.map(mapped.local_part, state.params))
     steps = 0 if start.checkpoint is None else int(start.checkpoint.meta["env_steps"])
     channel = open_channel(

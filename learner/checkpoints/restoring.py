@@ -123,7 +123,8 @@ def naming_fields(
     """
     try:
         yield
-    except (CheckpointError, ValueError) as error:
+    # What is restored may be anybody's: of any type, without any key.
+    except (CheckpointError, ValueError, TypeError, LookupError, AttributeError) as error:
         changed = difference(checkpoint.meta["config"], to_json(config))
         if fields := [line for line in changed if line.startswith(sections)]:
             raise _misfit(checkpoint, fields) from error

@@ -95,11 +95,12 @@ def sampled_frames(
         )
     names = (observed[0], "replay.sampling_weight", "replay.next")
     arrays = [np.atleast_2d(replay.get(name, [])) for name in names]
-    is_there = all(array.size for array in arrays)
+    is_there = all(array.size and array.dtype.kind in "biuf" for array in arrays)
     frames, mass, link = (array[_SHARD] if is_there else array for array in arrays)
     # They may be anybody's: wrong links and weights would be followed.
     if not (
         is_there
+        and link.dtype.kind in "iu"
         and mass.ndim == link.ndim == 1
         and frames.ndim >= 2
         and len(frames) == len(link)

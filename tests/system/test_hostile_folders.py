@@ -290,6 +290,8 @@ KINDS: dict[str, Kind] = {
     "weights NaN": _with_extra(sampling_weight=lambda a: a * np.nan),
     "weights of none": _with_extra(sampling_weight=lambda a: a[:, :0]),
     "weights of no device": _with_extra(sampling_weight=lambda a: a[:0]),
+    "weights of text": _with_extra(sampling_weight=lambda a: a.astype("S4")),
+    "links of floats": _with_extra(next=lambda a: a.astype(np.float32)),
     "weights scalar": _with_extra(sampling_weight=lambda a: np.float32(1)),
 }
 

@@ -14,8 +14,8 @@ import numpy as np
 from seedrl.specs import DiscreteSpec
 from seedrl.types import StepType
 from seedrl.wire import contract
-from seedrl.wire.channel import learner_handler, server_options
 from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
+from seedrl.wire.learner_end import learner_handler, server_options
 from seedrl.wire.payload import StepLayout, pack_actions, sequence_of, split
 from seedrl.wire.seedrl_pb2 import Assign, FromLearner, Hello
 from seedrl.wire.spec import spec_of

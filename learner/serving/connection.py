@@ -18,7 +18,6 @@ from learner.serving.hub import EndError, Hub
 from learner.serving.leases import Lease, NoFreeSlotError, PlaybackError
 from seedrl.config import EnvironmentConfig
 from seedrl.wire import contract, seedrl_pb2
-from seedrl.wire.channel import Answer, Received
 from seedrl.wire.contract import printable
 from seedrl.wire.framing import (
     ActionsPayload,
@@ -26,7 +25,7 @@ from seedrl.wire.framing import (
     WireError,
     step_message_bytes,
 )
-from seedrl.wire.link import Link
+from seedrl.wire.learner_end import Answer, LearnerLink, Received
 from seedrl.wire.payload import Buffer, StepLayout, ValueFaultError, sequence_of, split
 from seedrl.wire.spec import spec_of
 
@@ -53,7 +52,7 @@ class Connection:
         max_message_bytes: int = 0,
         step_deadline_seconds: float = 0.0,
         *,
-        connect_link: Callable[[str], Link | str] = lambda _: "links are not used here",
+        connect_link: Callable[[str], LearnerLink | str] = lambda _: "links are not used here",
     ):
         """Limits are for the env server to know, 0 for none.
 
@@ -65,7 +64,7 @@ class Connection:
         # All that goes over gRPC: messages, an EndError to end with, or None to end quietly. Any
         # thread puts, the thread of the call takes.
         self.outbox = outbox
-        self.link: Link | None = None
+        self.link: LearnerLink | None = None
         # Sends an actions payload from any thread, without waiting; False if it could not.
         self.send_payload: Callable[[ActionsPayload], bool] = self._queue_actions
         self.has_said_hello = self.is_ready = False  # how far the handshake is
@@ -83,7 +82,7 @@ class Connection:
         self._expected: tuple[str, ...] = ("hello",)
 
     def read(
-        self, requests: Iterable[Received], watch: Callable[[Link, "Connection"], object]
+        self, requests: Iterable[Received], watch: Callable[[LearnerLink, "Connection"], object]
     ) -> None:
         """Receives what arrives over gRPC until that ends; blocks.
 

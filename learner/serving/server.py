@@ -27,10 +27,11 @@ from seedrl.config import EnvironmentConfig, ServingConfig
 from seedrl.errors import AddressInUseError
 from seedrl.specs import EnvSpec
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
-from seedrl.wire import channel, contract, seedrl_pb2
+from seedrl.wire import contract, learner_end, seedrl_pb2
+from seedrl.wire.channel import SERVICE
 from seedrl.wire.credentials import Certificates
 from seedrl.wire.framing import receive_from_env_server
-from seedrl.wire.link import Link, connect_link
+from seedrl.wire.learner_end import LearnerLink, connect_link
 from seedrl.wire.payload import ActionLayout, StepLayout
 
 # A client sends Hello as it opens a stream.
@@ -79,13 +80,13 @@ class Service:
             # wait without a word, so gRPC refuses them.
             ThreadPoolExecutor(calls, thread_name_prefix="stream"),
             interceptors=[self._interceptor],
-            options=channel.server_options(self._longest),
+            options=learner_end.server_options(self._longest),
             maximum_concurrent_rpcs=calls,
         )
-        handler = channel.learner_handler(self._connect, self._longest)
+        handler = learner_end.learner_handler(self._connect, self._longest)
         server.add_generic_rpc_handlers((handler,))
         checks = health.HealthServicer()
-        checks.set(channel.SERVICE, health_pb2.HealthCheckResponse.SERVING)
+        checks.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
         health_pb2_grpc.add_HealthServicer_to_server(checks, server)
         try:
             if self._credentials is None:
@@ -135,10 +136,10 @@ class Service:
         self._links.stop()
 
     def _connect(
-        self, requests: Iterator[channel.Received], context: grpc.ServicerContext
-    ) -> Iterator[channel.Answer]:
+        self, requests: Iterator[learner_end.Received], context: grpc.ServicerContext
+    ) -> Iterator[learner_end.Answer]:
         """One call, in a thread of the pool."""
-        outbox: queue.SimpleQueue[channel.Answer | Exception | None] = queue.SimpleQueue()
+        outbox: queue.SimpleQueue[learner_end.Answer | Exception | None] = queue.SimpleQueue()
         connection = Connection(
             self.hub,
             host_of(context.peer()),
@@ -225,7 +226,7 @@ class LinkReader:
         """What the thread has died of; then no link is read any more."""
         return self._worker.failure
 
-    def add(self, link: Link, connection: Connection) -> None:
+    def add(self, link: LearnerLink, connection: Connection) -> None:
         """Reads `link` until it or `connection` ends, then closes both. Not after `stop`."""
         self._selector.register(link, selectors.EVENT_READ, (link, connection))
 
@@ -241,7 +242,7 @@ class LinkReader:
         for key, _ in self._selector.select(POLL_SECONDS):
             self._receive(*key.data)
 
-    def _receive(self, link: Link, connection: Connection) -> None:
+    def _receive(self, link: LearnerLink, connection: Connection) -> None:
         try:
             messages = link.receive_at_once()
         except Exception as error:  # one link's must not be the end of the others
@@ -253,7 +254,7 @@ class LinkReader:
             return
         self._drop(link, connection)
 
-    def _drop(self, link: Link, connection: Connection) -> None:
+    def _drop(self, link: LearnerLink, connection: Connection) -> None:
         self._selector.unregister(link)
         try:
             connection.close()

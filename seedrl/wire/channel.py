@@ -1,35 +1,28 @@
-"""The Connect stream over gRPC: its options, the learner's handler, and an env server's connection.
+"""The Connect stream over gRPC: an env server's connection; `learner_end` has the learner's.
 
 gRPC ignores options that it does not know, so the keys here are those whose effect was seen: a
 process that stands still is noticed by `ping_timeout_ms`, a machine that is gone sooner, by
-`keepalive_timeout_ms`, which is TCP's own limit for an acknowledgement; a second learner on a port
-is refused only with `so_reuseport` 0, and pings of an idle client need both
-`max_pings_without_data` 0 there and `min_ping_interval_without_data_ms` on the server.
+`keepalive_timeout_ms`, which is TCP's own limit for an acknowledgement.
 """
 
 import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Self
 
 import grpc
 
 from seedrl.wire.framing import (
     LONGEST_FROM_LEARNER_BYTES,
-    ActionsPayload,
     FramedStep,
-    StepPayload,
     ToEnvServer,
     ToLearner,
     WireError,
     encode_from_env_server,
-    encode_from_learner,
     join_steps,
-    receive_from_env_server,
     receive_from_learner,
-    too_long,
 )
 from seedrl.wire.link import Link, UnusableLinkError, listen
 from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner
@@ -38,33 +31,16 @@ SERVICE = "seedrl.wire.Learner"
 CONNECT = f"/{SERVICE}/Connect"
 
 Option = tuple[str, int]
-Received = FromEnvServer | StepPayload | WireError
-Answer = FromLearner | ActionsPayload
-Serve = Callable[[Iterator[Received], grpc.ServicerContext], Iterator[Answer]]
-
-# A peer is asked this often whether it is there.
-_PING_MILLISECONDS = 2_000
 # Its kernel acknowledges at once, whatever the process does: silence means that the machine, or the
 # way to it, is gone. Seen: 5.9 s from pulling a cable to the end of the stream.
 _ACKNOWLEDGEMENT_MILLISECONDS = 5_000
-# Its process may be busy: one with a single thread answers only between two steps of environments.
-_PING_TIMEOUT_MILLISECONDS = 20_000
 # A learner answers pings in threads of gRPC's own, whatever it computes: one that stands still is
 # noticed within 3 seconds.
 _LEARNER_PING_MILLISECONDS = 1_000
 _LEARNER_PING_TIMEOUT_MILLISECONDS = 1_800
 # None but the identity: who is sent one is not made to expand it, and ends the call with
 # UNIMPLEMENTED. A message of 32 MiB in 32 KiB cost 31 ms of a learner's processor, and costs 2.
-_UNCOMPRESSED: Option = ("grpc.compression_enabled_algorithms_bitset", 1)
-# Of a stream that nobody reads a learner takes so much, then its sender waits; of a message that is
-# read, all that is left. gRPC would take 4 MiB, also of calls that are about to be refused. What an
-# env server has in flight beyond it costs one more way there and back: two groups of 32 images fit.
-# The number counts only without gRPC's own estimate of the network (`bdp_probe`).
-_UNREAD_BYTES = 2**19
-_UNREAD: tuple[Option, ...] = (
-    ("grpc.http2.bdp_probe", 0),
-    ("grpc.http2.lookahead_bytes", _UNREAD_BYTES),
-)
+UNCOMPRESSED: Option = ("grpc.compression_enabled_algorithms_bitset", 1)
 # Where a call's metadata may carry `Bearer <token>`.
 TOKEN_KEY = "authorization"
 # Longer steps are not worth another copy.
@@ -72,28 +48,6 @@ _LONGEST_JOINED_BYTES = 2**18
 # A step that is ready so soon after its actions waits for those of groups that were answered with
 # it: to be on its way so much earlier is worth less than the cost of another message.
 _TOGETHER_SECONDS = 0.0002
-
-
-def server_options(max_message_bytes: int) -> list[Option]:
-    """Options for a server; `max_message_bytes` is the longest message, in either direction."""
-    return [
-        ("grpc.so_reuseport", 0),
-        # Beyond it gRPC itself ends the stream, with RESOURCE_EXHAUSTED, which seems as if it would
-        # pass. What is too long, but shorter, is refused in words: see `learner_handler`. Of that
-        # gRPC and Python hold a copy each: with twice the limit here it was four times as much.
-        ("grpc.max_receive_message_length", max_message_bytes + max_message_bytes // 4),
-        ("grpc.max_send_message_length", longest_received(max_message_bytes)),
-        *_keepalive(_PING_MILLISECONDS, _PING_TIMEOUT_MILLISECONDS),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_ping_interval_without_data_ms", 500),
-        ("grpc.http2.max_ping_strikes", 2),
-        ("grpc.server_handshake_timeout_ms", 2_000),
-        ("grpc.max_connection_idle_ms", 10_000),
-        # Per connection; an env server needs one. More would wait without a word.
-        ("grpc.max_concurrent_streams", 16),
-        *_UNREAD,
-        _UNCOMPRESSED,
-    ]
 
 
 def longest_received(max_message_bytes: int) -> int:
@@ -111,7 +65,7 @@ def connect(
     options: list[Option] = [
         ("grpc.max_send_message_length", max_message_bytes),
         ("grpc.max_receive_message_length", longest_received(max_message_bytes)),
-        *_keepalive(_LEARNER_PING_MILLISECONDS, _LEARNER_PING_TIMEOUT_MILLISECONDS),
+        *keepalive(_LEARNER_PING_MILLISECONDS, _LEARNER_PING_TIMEOUT_MILLISECONDS),
         # Not the "min" one: in gRPC's core it also is how long an attempt to connect may take.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 1_000),
@@ -120,7 +74,7 @@ def connect(
         ("grpc.use_local_subchannel_pool", 1),
         # A proxy meant for the web must not stand between an env server and its learner.
         ("grpc.enable_http_proxy", 0),
-        _UNCOMPRESSED,
+        UNCOMPRESSED,
     ]
 
     if credentials is None:
@@ -128,28 +82,7 @@ def connect(
     return grpc.secure_channel(address, credentials, options)
 
 
-def learner_handler(serve: Serve, max_message_bytes: int) -> grpc.GenericRpcHandler:
-    """A handler for `server.add_generic_rpc_handlers` that runs `serve` for every stream.
-
-    `serve` reads FromEnvServer (control messages only), StepPayload, or a WireError as a value for
-    bytes that break the contract or are more than `max_message_bytes`; it sends FromLearner and
-    ActionsPayload.
-    """
-
-    def receive(data: bytes) -> Received:
-        if len(data) > max_message_bytes:
-            return WireError(too_long(max_message_bytes, len(data)))
-        return receive_from_env_server(data)
-
-    method: Any = grpc.stream_stream_rpc_method_handler(
-        serve,
-        request_deserializer=receive,
-        response_serializer=encode_from_learner,
-    )
-    return grpc.method_handlers_generic_handler(SERVICE, {"Connect": method})
-
-
-def _keepalive(every_milliseconds: int, timeout_milliseconds: int) -> list[Option]:
+def keepalive(every_milliseconds: int, timeout_milliseconds: int) -> list[Option]:
     return [
         ("grpc.keepalive_time_ms", every_milliseconds),
         ("grpc.keepalive_timeout_ms", _ACKNOWLEDGEMENT_MILLISECONDS),

@@ -10,7 +10,6 @@ there are no such names.
 
 import contextlib
 import os
-import re
 import secrets
 import socket
 import struct
@@ -23,20 +22,14 @@ import numpy as np
 
 from seedrl.timing import GRACE_SECONDS
 from seedrl.wire.framing import (
-    ActionsPayload,
     FramedStep,
     WireError,
-    encode_from_learner,
     too_long,
 )
 
 Buffer: TypeAlias = bytes | memoryview
 
-# All that an address holds after its first byte, which is 0.
-_LONGEST_NAME_BYTES = 107
-# Of a socket that is meant for us: a peer must not have us connect to whatever it likes.
-_NAME = re.compile(rb"seedrl-[^/\0]{0,100}/.{1,64}", re.DOTALL)
-_LENGTH = struct.Struct("<I")
+LENGTH = struct.Struct("<I")
 _CREDENTIALS = struct.Struct("=iII")  # struct ucred of Linux: process, user, group
 _MOST_WAITING = 4096  # as many as Linux allows by default (net.core.somaxconn)
 _READ_AHEAD_BYTES = 2**16
@@ -53,7 +46,7 @@ class UnusableLinkError(Exception):
 
 
 class Link:
-    """One end of a link. Any thread may `send_at_once` and `end` it, one sends, receives, closes.
+    """One end of a link. Any thread may `end` it, one sends, receives and closes.
 
     Whichever side ends it, or dies, both stop receiving, and what is sent afterwards is dropped:
     why it has ended is what the stream says.
@@ -62,71 +55,46 @@ class Link:
     def __init__(self, connection: socket.socket, max_message_bytes: int) -> None:
         """`max_message_bytes` is the longest message that is accepted."""
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER_BYTES)
-        self._connection = connection
+        self.connection = connection
         self._max_message_bytes = max_message_bytes
         self._unread = b""  # the beginning of a length
         self._begun = memoryview(b"")  # a message of which the first bytes have come
         self._num_come = 0
         # Nobody may use a descriptor that is being closed: its number could be another file's then.
-        self._closing = threading.Lock()
+        self.closing = threading.Lock()
 
     def send(self, message: Buffer | FramedStep) -> None:
         """Sends `message`, and waits for the other side to make room.
 
-        Once it returns the memory of a step may be overwritten. Not to be mixed with
-        `send_at_once`, which might come between the parts of a message.
+        Once it returns the memory of a step may be overwritten.
         """
         if isinstance(message, FramedStep):
-            length, parts = message.num_bytes, (_LENGTH.pack(message.num_bytes), *message.parts)
+            length, parts = message.num_bytes, (LENGTH.pack(message.num_bytes), *message.parts)
         else:
-            length, parts = len(message), (_LENGTH.pack(len(message)), message)
+            length, parts = len(message), (LENGTH.pack(len(message)), message)
         try:
-            sent = self._connection.sendmsg(parts)
-            if sent < _LENGTH.size + length:  # a signal came between
-                self._connection.sendall(b"".join(parts)[sent:])
+            sent = self.connection.sendmsg(parts)
+            if sent < LENGTH.size + length:  # a signal came between
+                self.connection.sendall(b"".join(parts)[sent:])
         except OSError:
             self.end()
-
-    def send_at_once(self, message: Buffer) -> bool:
-        """Sends `message` without waiting; False if it could not. Without room the link ends."""
-        try:
-            with self._closing:
-                parts = (_LENGTH.pack(len(message)), message)
-                sent = self._connection.sendmsg(parts, (), socket.MSG_DONTWAIT)
-        except OSError:
-            sent = 0
-        if sent < _LENGTH.size + len(message):
-            self.end()
-            return False
-        return True
-
-    def send_actions(self, payload: ActionsPayload) -> bool:
-        """Sends the actions of a group, like `send_at_once`."""
-        return self.send_at_once(encode_from_learner(payload))
 
     def receive(self) -> Iterator[Buffer]:
         """Messages until the link ends. Raises WireError if one is too long."""
-        while (messages := self._read(0)) is not None:
+        while (messages := self.read(0)) is not None:
             yield from messages
 
-    def receive_at_once(self) -> Sequence[Buffer] | None:
-        """Messages that have arrived, maybe not all; None at the end; raises like `receive`."""
-        return self._read(socket.MSG_DONTWAIT)
-
-    def fileno(self) -> int:
-        """Descriptor to wait at for something to receive."""
-        return self._connection.fileno()
-
-    def _read(self, flags: int) -> Sequence[Buffer] | None:
+    def read(self, flags: int) -> Sequence[Buffer] | None:
+        """Messages of one `recv` with those flags, maybe none; None at the end."""
         try:
             if self._begun:
-                num_read = self._connection.recv_into(self._begun[self._num_come :], 0, flags)
+                num_read = self.connection.recv_into(self._begun[self._num_come :], 0, flags)
                 self._num_come += num_read
                 if self._num_come < len(self._begun):
                     return () if num_read else None
                 message, self._begun = self._begun, memoryview(b"")
                 return (message,)
-            data = self._connection.recv(_READ_AHEAD_BYTES, flags)
+            data = self.connection.recv(_READ_AHEAD_BYTES, flags)
         except BlockingIOError:
             return ()
         except OSError:
@@ -138,11 +106,11 @@ class Link:
         view = memoryview(data)  # messages are not copied out of what was read
         messages = []
         start = 0
-        while len(data) - start >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(data, start)
+        while len(data) - start >= LENGTH.size:
+            (length,) = LENGTH.unpack_from(data, start)
             if length > self._max_message_bytes:
                 raise WireError(too_long(self._max_message_bytes, length))
-            start += _LENGTH.size
+            start += LENGTH.size
             message = view[start : start + length]
             if len(message) < length:
                 # Not a bytearray: that would be filled with zeros first, half the time of a read.
@@ -156,14 +124,14 @@ class Link:
 
     def end(self) -> None:
         """Makes both sides stop receiving."""
-        with self._closing, contextlib.suppress(OSError):
-            self._connection.shutdown(socket.SHUT_RDWR)
+        with self.closing, contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Ends it and gives the socket back."""
         self.end()  # so that nobody goes on sending
-        with self._closing:
-            self._connection.close()
+        with self.closing:
+            self.connection.close()
 
 
 class Listener:
@@ -179,7 +147,7 @@ class Listener:
         self._secret = secrets.token_hex(16).encode()
         self.name = f"{socket_name}/{self._secret.decode()}"
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.bind(_address(socket_name))
+        self._socket.bind(address_of(socket_name))
         # Other users can connect too: they must not fill the queue before the learner is in it.
         self._socket.listen(_MOST_WAITING)
         # The learner connects before it says so in Assign, and sends the secret with connecting.
@@ -237,43 +205,5 @@ def listen() -> Listener | None:
         return None
 
 
-def connect_link(name: str, max_message_bytes: int) -> Link | str:
-    """The link to the env server whose listener has that name, or in one line why there is none.
-
-    `max_message_bytes` is the longest message that is accepted.
-    """
-    if not name:
-        return "Hello names none"
-    if not _NAME.fullmatch(name.encode()):
-        return "expected seedrl-<any>/<secret>, of at most 107 and 1 to 64 bytes"
-    socket_name, _, secret = name.partition("/")
-    if sys.platform != "linux":
-        return "the learner's system has no abstract sockets"
-    # Some languages fill the name with zeros, which makes another name of it.
-    for address in (_address(socket_name), _address(socket_name.ljust(_LONGEST_NAME_BYTES, "\0"))):
-        try:
-            return _connect(address, secret, max_message_bytes)
-        except OSError as error:
-            failure = error
-    return (
-        f"the learner finds no such socket ({failure.strerror}): is it of another host, container "
-        "or network namespace?"
-    )
-
-
-def _connect(address: bytes, secret: str, max_message_bytes: int) -> Link:
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        # Nobody waits for a listener whose queue is full.
-        connection.setblocking(False)
-        connection.connect(address)
-        connection.send(secret.encode())
-        connection.setblocking(True)
-        return Link(connection, max_message_bytes)
-    except OSError:
-        connection.close()
-        raise
-
-
-def _address(socket_name: str) -> bytes:
+def address_of(socket_name: str) -> bytes:
     return b"\0" + socket_name.encode()

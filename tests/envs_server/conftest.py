@@ -15,7 +15,6 @@ from envs_server.client import Client, Offer
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.types import TimeStep
-from seedrl.wire.channel import learner_handler, server_options
 from seedrl.wire.contract import MAJOR
 from seedrl.wire.framing import (
     ActionsPayload,
@@ -23,7 +22,8 @@ from seedrl.wire.framing import (
     encode_from_learner,
     receive_from_env_server,
 )
-from seedrl.wire.link import Link, connect_link
+from seedrl.wire.learner_end import LearnerLink, connect_link, learner_handler, server_options
+from seedrl.wire.link import Link
 from seedrl.wire.payload import StepLayout, pack_actions, read_header
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
 from seedrl.wire.spec import spec_of
@@ -173,7 +173,7 @@ def _over_link(script: Script) -> Script:
     def linked(messages: Messages, context: grpc.ServicerContext) -> Iterator[Any]:
         hello = next(messages)
         link = connect_link(hello.hello.link, 2**20)
-        assert isinstance(link, Link)
+        assert isinstance(link, LearnerLink)
         with contextlib.closing(link):
             context.add_callback(link.end)
             sent: list[str] = []

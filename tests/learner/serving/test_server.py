@@ -19,7 +19,7 @@ from seedrl.errors import AddressInUseError
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.wire import contract, seedrl_pb2
 from seedrl.wire.framing import ActionsPayload, StepPayload
-from seedrl.wire.link import Link
+from seedrl.wire.learner_end import LearnerLink
 from seedrl.wire.payload import ActionLayout, StepLayout, split
 from seedrl.wire.seedrl_pb2 import Sent
 from tests.learner.serving.scripted_env_server import (
@@ -345,7 +345,7 @@ def test_a_peer_that_does_not_read_its_link_loses_its_lease(
     monkeypatch.setattr(Client, "offers_link", True)
     with Client(unix_service.address).shake_hands() as client:
         client.step(0, FIRST)
-        monkeypatch.setattr(Link, "send_at_once", lambda link, message: False)
+        monkeypatch.setattr(LearnerLink, "send_at_once", lambda link, message: False)
         _answer(unix_service)
         assert client.end()[0] == grpc.StatusCode.UNAVAILABLE
     wait_until_free(unix_service, 6)

@@ -18,8 +18,6 @@ from seedrl.wire.channel import (
     CONNECT,
     LearnerConnection,
     connect,
-    learner_handler,
-    server_options,
 )
 from seedrl.wire.framing import (
     ActionsPayload,
@@ -30,7 +28,8 @@ from seedrl.wire.framing import (
     frame_step,
     receive_from_env_server,
 )
-from seedrl.wire.link import Link, connect_link
+from seedrl.wire.learner_end import connect_link, learner_handler, server_options
+from seedrl.wire.link import Link
 from seedrl.wire.seedrl_pb2 import Assign, Finish, FromEnvServer, FromLearner, Hello
 from tests.patience import SECONDS
 from tests.typed_call import connect_method

@@ -31,18 +31,13 @@ def _run(words: Sequence[str]) -> int:
     options = read_options(words)
     # numpy and gRPC are imported only once the command line is known to be good.
     if (options.processes > 1 or options.logs is not None) and not is_supervised():
-        from envs_server.supervisor import Supervisor
+        from envs_server.supervisor import supervise
 
-        with Supervisor(options, words) as supervisor:
-            return supervisor.wait()
-    return serve(options)
+        return supervise(options, words)
+    return _serve(options)
 
 
-def serve(options: Options) -> int:
-    """Steps environments until the learner or a signal ends that; returns the exit code.
-
-    For the main thread. Raises ConfigError for a file that cannot be read.
-    """
+def _serve(options: Options) -> int:
     from envs_server.client import Client, Offer
     from envs_server.sent_log import SentLog
 

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
-from envs_server.adapter import VectorEnvironment
-from envs_server.errors import BuildError, EnvironmentFailedError, one_line
-from envs_server.failures import Budget, Failures
+from envs_server.failures import Budget, BuildError, EnvironmentFailedError, Failures, one_line
+from envs_server.groups import VectorEnvironment
 from envs_server.loop import build_loop
 from seedrl.wire.contract import LEAST_MESSAGE_BYTES, LONGEST_METRIC_BYTES, MOST_METRICS
 from seedrl.wire.seedrl_pb2 import Assign, Environment
@@ -55,16 +54,13 @@ def read_recipes(environments: Iterable[Environment], allowed: Sequence[str]) ->
     The refusal names everything that `allowed` lacks, not only the first.
     """
     asked = list(environments)
-    arguments = [_read_arguments(environment.arguments) for environment in asked]
-    loaded: Sequence[tuple[Any, ...]] = [()] * len(asked)
-    if any(":" in environment.id or environment.wrappers for environment in asked):
+    recipes = [Recipe(each.id, _read_arguments(each.arguments)) for each in asked]
+    if any(":" in each.id or each.wrappers for each in asked):
         from envs_server.factories import load_all
 
-        loaded = load_all(asked, allowed)
-    return [
-        Recipe(each.id, own, *parts)
-        for each, own, parts in zip(asked, arguments, loaded, strict=True)
-    ]
+        loaded = zip(recipes, load_all(asked, allowed), strict=True)
+        recipes = [Recipe(recipe.id, recipe.arguments, *parts) for recipe, parts in loaded]
+    return recipes
 
 
 def _read_arguments(text: str) -> dict[str, Any]:

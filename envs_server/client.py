@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from envs_server.build import budget, build, check_assign, metrics_of, read_recipes
-from envs_server.errors import BuildError, EnvironmentFailedError, one_line
-from envs_server.failures import Failures
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures, one_line
 from envs_server.groups import EnvGroup
 from envs_server.sent_log import SentLog
 from envs_server.stop import HangLimit, Stop
@@ -56,6 +55,138 @@ class Offer(NamedTuple):
     num_groups: int
     allowed: tuple[str, ...]
     recording: Any = None
+
+
+# How a stream ended, and with which code the process ends; without one it connects again.
+End = tuple[str, ExitCode | None]
+
+
+class Client:
+    """Serves one learner for ever, over one stream at a time. Used by one thread.
+
+    Environments are built again for every stream.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        offer: Offer,
+        stop: Stop,
+        sent_log: SentLog | None = None,
+        *,
+        local_link: bool = True,
+        token: str = "",
+        credentials: grpc.ChannelCredentials | None = None,
+        hang: HangLimit | None = None,
+    ) -> None:
+        """Args are the command line's, or `LearnerConnection`'s; see `envs_server.options`."""
+        self._address, self._offer, self._stop = address, offer, stop
+        self._sent_log, self._hang = sent_log or SentLog(), hang
+        self._local_link = local_link
+        self._connect = functools.partial(
+            LearnerConnection,
+            address,
+            max_message_bytes=_MAX_MESSAGE_BYTES,
+            token=token,
+            credentials=credentials,
+        )
+        # A process that replaces one which was served knows that the configuration is right.
+        self._failures = Failures(offer.num_envs, has_worked=self._sent_log.has_served)
+        self._attempts = 0
+        self._next_reminder = 0.0  # when to log again that there is no learner
+
+    def run(self) -> ExitCode:
+        """Serves until training is over, a stop is asked for, or there is no point in serving."""
+        while not self._stop.is_requested:
+            connection = self._connect(local_link=self._local_link)
+            lease = Lease(
+                self._offer, connection, self._sent_log, failures=self._failures, hang=self._hang
+            )
+            with contextlib.ExitStack() as stack:
+                # Environments may take their time: the learner learns of the end before.
+                stack.callback(lease.close)
+                stack.enter_context(connection)
+                reason, code = self._serve(lease, connection)
+                if code is ExitCode.OK:
+                    # Before environments are closed: one that ends the process changes nothing.
+                    self._sent_log.note_finished()
+                    _log.info("ends: %s", reason)
+            if code is not None:
+                # Only now: environments may log more when they are closed, and the last line of a
+                # log is taken for the reason.
+                if code:
+                    _log.error("ends: %s", reason)
+                return code
+            self._pause(reason, lease)
+        _log.info("stopped")
+        return ExitCode.OK
+
+    def _serve(self, lease: "Lease", connection: LearnerConnection) -> End:
+        # One stream, and the consequence of its end.
+        self._stop.on_request(connection.cancel)
+        try:
+            finished = lease.serve(connection.messages())
+        except grpc.RpcError as error:
+            details = printable(error.details() or "", LONGEST_FROM_LEARNER)
+            return self._after_status(error.code(), details)
+        except (BuildError, WireError) as error:
+            connection.await_end(GRACE_SECONDS)  # a Refusal must reach the learner
+            return str(error), ExitCode.USAGE
+        except EnvironmentFailedError as error:
+            connection.await_end(GRACE_SECONDS)
+            is_over = lease.is_serving or not self._failures.live
+            if is_over and not self._failures.has_worked:
+                advice = "`seedrl check-env` says more of the environment"
+                return f"{error}; {advice}", ExitCode.USAGE
+            if not self._failures.live:
+                return str(error), ExitCode.TEMPORARY
+            return "an environment failed", None
+        except UnusableLinkError as error:
+            self._local_link = False
+            return f"{error}; from now on over gRPC", None
+        if finished is None:
+            return "the learner ended the stream", None
+        return "finished: " + printable(finished, LONGEST_FROM_LEARNER), ExitCode.OK
+
+    def _after_status(self, code: grpc.StatusCode, details: str) -> End:
+        if code in _FATAL_CODES:
+            # Once a step was answered the two sides understand each other: an environment may have
+            # written to our sockets, and another process in place of this one may go on.
+            is_breach = code is grpc.StatusCode.INVALID_ARGUMENT and self._sent_log.has_served
+            end = ExitCode.TEMPORARY if is_breach else ExitCode.USAGE
+            return f"the learner at {self._address} refused: {details}", end
+        if _NOBODY in details and self._attempts == 0:
+            # Most learners are only starting; the reason is for those that do not come.
+            return "nobody listens there yet", None
+        from seedrl.wire.credentials import tls_advice
+
+        return f"{code.name}: {details}{tls_advice(details)}", None
+
+    def _pause(self, reason: str, lease: "Lease") -> None:
+        if self._stop.is_requested:
+            return
+        # A learner may refuse every handshake until it has decided which environment it uses. Only
+        # an answered step shows that it wants this one: until then the pauses grow.
+        if lease.is_answered:
+            self._attempts, self._next_reminder = 0, 0.0
+        now = time.monotonic()
+        if now >= self._next_reminder:
+            self._next_reminder = now + WARNING_SECONDS
+            state = "disconnected from" if lease.is_serving else "waiting for"
+            _log.warning("%s the learner at %s: %s", state, self._address, reason)
+        # At random, so that a fleet does not return all at once.
+        bound = min(1.0, 0.1 * 2 ** min(self._attempts, 10))
+        self._attempts += 1
+        self._wait(random.uniform(0, bound))
+
+    def _wait(self, seconds: float) -> None:
+        # Sleeps for that long, or until the unix socket of a learner that is starting appears.
+        path = self._address.removeprefix("unix:")
+        is_missing = path != self._address and not os.path.exists(path)
+        end = time.monotonic() + seconds
+        while not self._stop.wait(0.02 if is_missing else seconds):
+            if time.monotonic() >= end or not is_missing or os.path.exists(path):
+                return
 
 
 class Lease:
@@ -126,15 +257,7 @@ class Lease:
     def handle(self, message: ToEnvServer | WireError) -> str | None:
         """Does what one message of the learner asks for; returns and raises like `serve`."""
         if isinstance(message, ActionsPayload):
-            if not self.is_answered:
-                self.is_answered = True
-                self._sent_log.note_served()
-            for group, data in split(message, self._action_layouts):
-                with self._hang.limit(self._step_deadline_seconds):
-                    step = self._groups[group].step(memoryview(data))
-                # Only now: actions that arrived twice are refused by then, and answer a step once.
-                self._sent_log.answered(group)
-                self._send(group, step)
+            self._step(message)
         elif isinstance(message, WireError):
             raise message
         elif message.WhichOneof("content") == "finish":
@@ -143,15 +266,16 @@ class Lease:
             self._start(message.assign)
         return None
 
-    def close(self) -> None:
-        """Closes all environments, whatever they raise."""
-        for group in self._groups:
-            try:
-                with self._hang.limit(WARNING_SECONDS):
-                    group.close()
-            except BaseException as error:
-                _log.warning("closing environments: %s", one_line(error))
-        self._groups = []
+    def _step(self, message: ActionsPayload) -> None:
+        if not self.is_answered:
+            self.is_answered = True
+            self._sent_log.note_served()
+        for group, data in split(message, self._action_layouts):
+            with self._hang.limit(self._step_deadline_seconds):
+                step = self._groups[group].step(memoryview(data))
+            # Only now: actions that arrived twice are refused by then, and answer a step once.
+            self._sent_log.answered(group)
+            self._send(group, step)
 
     def _send(self, group: int, step: FramedStep | None) -> None:
         if step is None:
@@ -199,22 +323,23 @@ class Lease:
 
     def _build(self, assign: Assign) -> None:
         if self._offer.recording is not None:
-            from envs_server.playback import played_groups
+            from envs_server.playback import PlayedGroup
 
-            self._groups = [*played_groups(self._offer.recording, assign)]
+            for index, group in enumerate(assign.groups):
+                rows = (group.slots, group.first_row)
+                self._groups.append(PlayedGroup(index, self._offer.recording, *rows))
             return
         recipes = read_recipes(assign.environments, self._offer.allowed)
-        names = metrics_of(assign)
-        self._failures.budget = budget(assign)
-        live, start = self._failures.live, 0
+        names, failures = metrics_of(assign), self._failures
+        failures.budget = budget(assign)
+        free = iter(failures.live)
         for index, group in enumerate(assign.groups):
             asked = assign.environments[group.environment]
-            positions = live[start : start + len(group.slots)]
-            start += len(positions)
-            self._failures.slots.update(zip(positions, group.slots, strict=True))
+            positions = [next(free) for _ in group.slots]
+            failures.slots.update(zip(positions, group.slots, strict=True))
             # A number that this environment was not asked for is NaN: "" is no name of one.
             metrics = [name if name in asked.metrics else "" for name in names]
-            own: dict[str, Any] = {"positions": positions, "failures": self._failures}
+            own: dict[str, Any] = {"positions": positions, "failures": failures}
             try:
                 environment = build(
                     recipes[group.environment],
@@ -225,19 +350,26 @@ class Lease:
                 )
                 self._groups.append(EnvGroup(index, environment, group.seeds, metrics, **own))
             except BuildError as error:
-                if not self._failures.has_worked:
+                if not failures.has_worked:
                     raise
                 # It could be built before: a licence server, say, that is not there for a moment.
-                where = f"constructor of group {index}"
-                text = self._failures.failed(None, where, error)
+                text = failures.failed(None, f"constructor of group {index}", error)
                 raise EnvironmentFailedError(text) from error
+
+    def close(self) -> None:
+        """Closes all environments, whatever they raise."""
+        for group in self._groups:
+            try:
+                with self._hang.limit(WARNING_SECONDS):
+                    group.close()
+            except BaseException as error:
+                _log.warning("closing environments: %s", one_line(error))
+        self._groups = []
 
 
 def _check_together(groups: list[Any], assign: Assign) -> None:
-    """Raises BuildError for groups of several specs, or with steps that the learner does not take.
-
-    Raises UnusableLinkError if the link that the learner took has no room for its actions.
-    """
+    # Raises BuildError for groups of several specs, or with steps that the learner does not take,
+    # UnusableLinkError if the link that the learner took has no room for its actions.
     for group in groups:
         if difference := groups[0].spec.difference(group.spec):
             raise BuildError(f"expected environments of one spec: {'; '.join(difference)}")
@@ -249,140 +381,3 @@ def _check_together(groups: list[Any], assign: Assign) -> None:
         )
     if assign.linked and not has_room([group.action_layout.num_bytes for group in groups]):
         raise UnusableLinkError("its actions are more than a socket of the kernel holds")
-
-
-class _End(NamedTuple):
-    """How a stream ended, and with which code the process ends; without one it connects again."""
-
-    reason: str
-    code: ExitCode | None = None
-    longest_pause: float = 1.0  # seconds, before that
-
-
-class Client:
-    """Serves one learner for ever, over one stream at a time. Used by one thread.
-
-    Environments are built again for every stream.
-    """
-
-    def __init__(
-        self,
-        address: str,
-        offer: Offer,
-        stop: Stop,
-        sent_log: SentLog | None = None,
-        *,
-        local_link: bool = True,
-        token: str = "",
-        credentials: grpc.ChannelCredentials | None = None,
-        hang: HangLimit | None = None,
-    ) -> None:
-        """Args are the command line's, or `LearnerConnection`'s; see `envs_server.options`."""
-        self._address, self._offer, self._stop = address, offer, stop
-        self._sent_log = sent_log or SentLog()
-        self._local_link, self._hang = local_link, hang or HangLimit()
-        self._connect = functools.partial(
-            LearnerConnection,
-            address,
-            max_message_bytes=_MAX_MESSAGE_BYTES,
-            token=token,
-            credentials=credentials,
-        )
-        # A process that replaces one which was served knows that the configuration is right.
-        self._failures = Failures(offer.num_envs, has_worked=self._sent_log.has_served)
-        self._attempts = 0
-        self._next_reminder = 0.0  # when to log again that there is no learner
-
-    def run(self) -> ExitCode:
-        """Serves until training is over, a stop is asked for, or there is no point in serving."""
-        while not self._stop.is_requested:
-            connection = self._connect(local_link=self._local_link)
-            lease = Lease(
-                self._offer, connection, self._sent_log, failures=self._failures, hang=self._hang
-            )
-            with contextlib.ExitStack() as stack:
-                # Environments may take their time: the learner learns of the end before.
-                stack.callback(lease.close)
-                stack.enter_context(connection)
-                end = self._serve(lease, connection)
-                if end.code is ExitCode.OK:
-                    # Before environments are closed: one that ends the process changes nothing.
-                    self._sent_log.note_finished()
-                    _log.info("ends: %s", end.reason)
-            if end.code is not None:
-                # Only now: environments may log more when they are closed, and the last line of a
-                # log is taken for the reason.
-                if end.code:
-                    _log.error("ends: %s", end.reason)
-                return end.code
-            self._pause(end, lease)
-        _log.info("stopped")
-        return ExitCode.OK
-
-    def _serve(self, lease: Lease, connection: LearnerConnection) -> _End:
-        """One stream, and the consequence of its end."""
-        self._stop.on_request(connection.cancel)
-        try:
-            finished = lease.serve(connection.messages())
-        except grpc.RpcError as error:
-            details = printable(error.details() or "", LONGEST_FROM_LEARNER)
-            return self._after_status(error.code(), details)
-        except (BuildError, WireError) as error:
-            connection.await_end(GRACE_SECONDS)  # a Refusal must reach the learner
-            return _End(str(error), ExitCode.USAGE)
-        except EnvironmentFailedError as error:
-            connection.await_end(GRACE_SECONDS)
-            is_over = lease.is_serving or not self._failures.live
-            if is_over and not self._failures.has_worked:
-                advice = "`seedrl check-env` says more of the environment"
-                return _End(f"{error}; {advice}", ExitCode.USAGE)
-            if not self._failures.live:
-                return _End(str(error), ExitCode.TEMPORARY)
-            return _End("an environment failed")
-        except UnusableLinkError as error:
-            self._local_link = False
-            return _End(f"{error}; from now on over gRPC")
-        if finished is None:
-            return _End("the learner ended the stream")
-        return _End("finished: " + printable(finished, LONGEST_FROM_LEARNER), ExitCode.OK)
-
-    def _after_status(self, code: grpc.StatusCode, details: str) -> _End:
-        if code in _FATAL_CODES:
-            # Once a step was answered the two sides understand each other: an environment may have
-            # written to our sockets, and another process in place of this one may go on.
-            is_breach = code is grpc.StatusCode.INVALID_ARGUMENT and self._sent_log.has_served
-            end = ExitCode.TEMPORARY if is_breach else ExitCode.USAGE
-            return _End(f"the learner at {self._address} refused: {details}", end)
-        if _NOBODY in details and self._attempts == 0:
-            # Most learners are only starting; the reason is for those that do not come.
-            return _End("nobody listens there yet")
-        from seedrl.wire.credentials import tls_advice
-
-        reason = f"{code.name}: {details}{tls_advice(details)}"
-        return _End(reason, None, 5.0 if code is grpc.StatusCode.RESOURCE_EXHAUSTED else 1.0)
-
-    def _pause(self, end: _End, lease: Lease) -> None:
-        if self._stop.is_requested:
-            return
-        # A learner may refuse every handshake until it has decided which environment it uses. Only
-        # an answered step shows that it wants this one: until then the pauses grow.
-        if lease.is_answered:
-            self._attempts, self._next_reminder = 0, 0.0
-        now = time.monotonic()
-        if now >= self._next_reminder:
-            self._next_reminder = now + WARNING_SECONDS
-            state = "disconnected from" if lease.is_serving else "waiting for"
-            _log.warning("%s the learner at %s: %s", state, self._address, end.reason)
-        # At random, so that a fleet does not return all at once.
-        bound = min(end.longest_pause, 0.1 * 2 ** min(self._attempts, 10))
-        self._attempts += 1
-        self._wait(random.uniform(0, bound))
-
-    def _wait(self, seconds: float) -> None:
-        """Sleeps for that long, or until the unix socket of a learner that is starting appears."""
-        path = self._address.removeprefix("unix:")
-        is_missing = path != self._address and not os.path.exists(path)
-        end = time.monotonic() + seconds
-        while not self._stop.wait(0.02 if is_missing else seconds):
-            if time.monotonic() >= end or not is_missing or os.path.exists(path):
-                return

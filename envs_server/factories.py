@@ -3,12 +3,12 @@
 import fnmatch
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import gymnasium
 
-from envs_server.errors import ADVICE, BuildError, one_line
+from envs_server.failures import BuildError, one_line
 from seedrl.errors import missing_extra
 from seedrl.wire.seedrl_pb2 import Environment
 
@@ -18,6 +18,8 @@ OWN_PATTERN = "envs_server.envs.*"
 _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 # Pong-v0, PongDeterministic-v4, PongNoFrameskip-v4, Pong-ram-v0 and the like.
 _OLD_ATARI = re.compile(r"([A-Z][A-Za-z]+?)(?:-ram)?(?:Deterministic|NoFrameskip)?-v[045]")
+# For an environment that gymnasium knows once its package is imported.
+_ADVICE = "write a factory that imports its package and returns gymnasium.make(...), and name that"
 
 Loaded = tuple[
     tuple[Callable[[Any], Any], ...], Callable[..., Any] | None, Callable[..., Any] | None
@@ -31,14 +33,13 @@ def load_all(environments: Sequence[Environment], allowed: Sequence[str]) -> lis
     """
     names = [each.id for each in environments if ":" in each.id]
     names += [name for each in environments for name in each.wrappers]
-    well_formed = filter(_NAME.fullmatch, dict.fromkeys(names))
-    if refused := [name for name in well_formed if not _is_allowed(name, allowed)]:
-        raise BuildError(_refusal(refused, allowed))
+    _check_allowed(filter(_NAME.fullmatch, dict.fromkeys(names)), allowed)
     loaded: list[Loaded] = []
     for each in environments:
-        is_ours = ":" in each.id
-        factory = load_factory(each.id, allowed) if is_ours else None
-        vector_factory = load_vector_factory(each.id, allowed) if is_ours else None
+        factory = vector_factory = None
+        if ":" in each.id:
+            factory = load_factory(each.id, allowed)
+            vector_factory = load_vector_factory(each.id, allowed)
         wrappers = tuple(load_factory(name, allowed) for name in each.wrappers)
         loaded.append((wrappers, factory, vector_factory))
     return loaded
@@ -53,11 +54,9 @@ def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
 
     Raises BuildError.
     """
-    if (fault := _fault(name)) or not _NAME.fullmatch(name):
-        fault = fault or f"gymnasium's own module:id is not supported: {ADVICE}"
-        raise BuildError(f"expected package.module:factory, got {name!r}; {fault}")
-    if not _is_allowed(name, allowed):
-        raise BuildError(_refusal([name], allowed))
+    if not _NAME.fullmatch(name) or ".py:" in name:
+        raise BuildError(f"expected package.module:factory, got {name!r}; {_likely_fault(name)}")
+    _check_allowed([name], allowed)
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -72,8 +71,7 @@ def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
     defined_in = getattr(factory, "__module__", None)
     if defined_in != module_name and name not in allowed:
         defined_as = f"{defined_in}:{getattr(factory, '__qualname__', attribute)}"
-        if not _is_allowed(defined_as, allowed):
-            raise BuildError(_refusal([name], allowed, f" (defined as {defined_as})"))
+        _check_allowed([name], allowed, defined_as)
     return factory
 
 
@@ -94,32 +92,37 @@ def advice(name: str, error: BaseException) -> str:
     """What may have been meant by an id that is not registered; gymnasium guesses some."""
     if game := _OLD_ATARI.fullmatch(name):
         # Names of before gymnasium 1.0: the variants are arguments of ALE/... now.
-        return f" An Atari game is named ALE/{game[1]}-v5; or {ADVICE}, as package.module:factory"
+        return f" An Atari game is named ALE/{game[1]}-v5; or {_ADVICE}, as package.module:factory"
     is_unknown = isinstance(error, gymnasium.error.NameNotFound | gymnasium.error.NamespaceNotFound)
     if is_unknown and "Did you mean" not in str(error):
-        return f" Name an environment of your own as package.module:factory; or {ADVICE}"
+        return f" Name an environment of your own as package.module:factory; or {_ADVICE}"
     return ""
 
 
-def _fault(name: str) -> str:
-    """The likely mistake in a name that is no factory's; "" if there is no likely one."""
+def _likely_fault(name: str) -> str:
     module, _, _ = name.partition(":")
     if "/" in module or module.endswith(".py"):
         meant = module.removesuffix(".py").strip("./").replace("/", ".")
         return f"name the module, not its file: {meant}:..., from the folder that has it"
     if "-" in module:
         return f"a module's name has no dash: did you mean {name.replace('-', '_')}?"
-    return ""
+    return f"gymnasium's own module:id is not supported: {_ADVICE}"
 
 
-def _is_allowed(name: str, allowed: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in (OWN_PATTERN, *allowed))
-
-
-def _refusal(names: Sequence[str], allowed: Sequence[str], origin: str = "") -> str:
-    verb = "is" if len(names) == 1 else "are"
-    return (
-        f"{' and '.join(names)}{origin} {verb} not among the factories that this env server may "
-        f"build ({', '.join((OWN_PATTERN, *allowed))}); start it with --allow-env "
-        f"{' '.join(map(repr, names))}"
-    )
+# Raises BuildError, with a remedy that can be pasted, for names that no pattern matches: their own,
+# or the one under which a callable was defined.
+def _check_allowed(names: Iterable[str], allowed: Sequence[str], defined_as: str = "") -> None:
+    patterns = (OWN_PATTERN, *allowed)
+    refused = [
+        name
+        for name in names
+        if not any(fnmatch.fnmatchcase(defined_as or name, pattern) for pattern in patterns)
+    ]
+    if refused:
+        origin = f" (defined as {defined_as})" if defined_as else ""
+        verb = "is" if len(refused) == 1 else "are"
+        raise BuildError(
+            f"{' and '.join(refused)}{origin} {verb} not among the factories that this env server "
+            f"may build ({', '.join(patterns)}); start it with --allow-env "
+            f"{' '.join(map(repr, refused))}"
+        )

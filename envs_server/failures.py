@@ -1,14 +1,31 @@
-"""Which of its environments an env server does without: those that fail too often."""
+"""What can go wrong with an environment, and which of them an env server does without."""
 
 import logging
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from envs_server.errors import BuildError, EnvironmentFailedError, one_line
+from seedrl.errors import UserError
 from seedrl.wire.payload import ValueFaultError
 
 _log = logging.getLogger("envs_server")
+
+
+class BuildError(UserError, ValueError):
+    """The environment cannot be built here: one line for the learner's operator."""
+
+
+class EnvironmentFailedError(RuntimeError):
+    """An environment failed, and the stream of its group cannot continue."""
+
+
+def one_line(error: BaseException) -> str:
+    """The type and text of an exception, on one line of at most 300 characters."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # an exception of the environment's own, whose __str__ raises
+        text = ""
+    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
 
 
 class Budget(NamedTuple):

@@ -1,17 +1,64 @@
-"""A group of environments that are stepped together, between action and step payloads."""
+"""A group of environments that are stepped together, between action and step payloads.
 
+`envs_server.loop` makes a `VectorEnvironment` of single environments; `envs_server.native` takes
+those that exist as a vector.
+"""
+
+import functools
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from gymnasium.spaces import Space
 
-from envs_server.adapter import Adapter, VectorEnvironment
-from envs_server.errors import EnvironmentFailedError
-from envs_server.failures import Failures
+from envs_server.failures import EnvironmentFailedError, Failures
 from envs_server.spaces import env_spec, to_own_actions
 from seedrl.specs import EnvSpec
-from seedrl.types import StepType, TimeStep
+from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, step_message_bytes
 from seedrl.wire.payload import ActionLayout, StepLayout, ValueFaultError
+
+_MID = np.uint8(StepType.MID)
+
+
+class VectorStep(NamedTuple):
+    """Result of one step of E environments, in gymnasium's terms.
+
+    Attributes:
+      observation: tree of `[E, *shape]`, only valid until the next step.
+      reward: `[E]`, any real dtype.
+      terminated: `[E] bool`.
+      truncated: `[E] bool`.
+      info: gives the `info` of the environment of a row.
+      restarted: `[E] bool`, environments that were built again in this step, in the middle of an
+        episode or not: the observation is the first of a new one. None if there are none.
+    """
+
+    observation: Tree
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    info: Callable[[int], Any] = lambda row: {}
+    restarted: np.ndarray | None = None
+
+
+class VectorEnvironment(NamedTuple):
+    """E environments that reset themselves on the step after the one that ended an episode.
+
+    Attributes:
+      observation_space: of one environment.
+      action_space: of one environment.
+      reset: starts the first episodes from one seed per environment; observations `[E, *shape]`.
+      step: takes actions as `action_space` wants them, `[E] int64` or `[E, *shape]` of its dtype.
+        Raises ValueFaultError for numbers that a learner cannot take.
+      close: frees the environments' resources.
+    """
+
+    observation_space: Space[Any]
+    action_space: Space[Any]
+    reset: Callable[[Sequence[int]], Tree]
+    step: Callable[[np.ndarray], VectorStep]
+    close: Callable[[], None]
 
 
 def read_actions(
@@ -30,12 +77,19 @@ def read_actions(
 class EnvGroup:
     """Owns the environments of group number `index`, and knows which step is in flight.
 
+    Gymnasium's NEXT_STEP autoreset returns the true last observation with the step that ended an
+    episode, and on the next step, for an action that it ignores, the first observation of the next
+    episode: exactly a LAST row followed by a FIRST row. An environment that was built again has a
+    FIRST row too, in the place of whatever its broken episode would have given: a cut.
+
     Used by one thread. Raises BuildError if the spaces are not supported.
 
     Attributes:
       spec: of one environment.
       action_layout: of the payloads that answer its steps.
       longest_message_bytes: of a step in which every episode ends.
+      metrics: `[L, M] float32`: of each row of the newest step that is LAST, in order, the numbers
+        that were asked for; NaN where the environment gave none.
     """
 
     def __init__(
@@ -66,13 +120,20 @@ class EnvGroup:
         self._to_own_actions = to_own_actions(environment.action_space)
         self._layout = StepLayout(self.spec, len(seeds), len(metrics))
         self.longest_message_bytes = step_message_bytes(self._layout.most_bytes)
-        self._adapter = Adapter(environment, metrics)
+        self.metrics = np.zeros((0, len(metrics)), np.float32)
+        self._measure: Callable[..., np.ndarray] | None = None
+        if metrics:
+            from envs_server.metrics import measured
+
+            self._measure = functools.partial(measured, metrics)
+        # The environments whose episode has ended: their next row is FIRST.
+        self._is_last = np.zeros(len(seeds), np.bool_)
         self._sequence = -1
         self.close = environment.close
 
     def first(self) -> FramedStep:
         """Resets every environment; step 0. Raises EnvironmentFailedError."""
-        return self._message("reset", lambda: self._adapter.reset(self._seeds))
+        return self._message("reset", self.reset)
 
     def step(self, payload: ActionsPayload) -> FramedStep:
         """Takes the actions that answer the step in flight, and gives the next one.
@@ -82,13 +143,51 @@ class EnvGroup:
         failed and the group cannot go on.
         """
         actions = read_actions(payload, self.action_layout, self._index, self._sequence)
-        return self._message("step", lambda: self._adapter.step(self._to_own_actions(actions)))
+        return self._message("step", self.advance, self._to_own_actions(actions))
 
-    def _message(self, what: str, play: Callable[[], TimeStep]) -> FramedStep:
+    def reset(self) -> TimeStep:
+        """Starts the first episodes: every row is FIRST."""
+        num_envs = len(self._seeds)
+        return TimeStep(
+            np.full(num_envs, StepType.FIRST, np.uint8),
+            np.zeros(num_envs, np.float32),
+            np.ones(num_envs, np.float32),
+            self._environment.reset(self._seeds),
+        )
+
+    def advance(self, actions: np.ndarray) -> TimeStep:
+        """Takes actions of the environment's own; leaves are `[E, ...]`, valid until the next step.
+
+        An episode that terminates and is truncated at once has terminated. Raises ValueFaultError
+        if an environment ends an episode with the very row that starts it.
+        """
+        observation, reward, terminated, truncated, info, restarted = self._environment.step(
+            actions
+        )
+        is_first, self._is_last = self._is_last, np.logical_or(terminated, truncated)
+        if restarted is not None:
+            is_first = is_first | restarted
+        step_type = self._is_last.view(np.uint8) + _MID
+        reward = np.array(reward, np.float32)
+        if 1 in is_first.tobytes():  # hardly ever, and a fraction of the time of `any`
+            if (is_first & self._is_last).any():
+                row = int(np.argmax(is_first & self._is_last))
+                text = f"environment {row} ended an episode with its first observation"
+                raise ValueFaultError(text, row)
+            step_type[is_first] = StepType.FIRST
+            reward[is_first] = 0
+        discount = np.logical_not(terminated).astype(np.float32)
+        if self._measure is not None:
+            self.metrics = self._measure(info, np.flatnonzero(self._is_last))
+        return TimeStep(step_type, reward, discount, observation)
+
+    def _message(
+        self, what: str, play: Callable[..., TimeStep], *actions: np.ndarray
+    ) -> FramedStep:
         try:
-            timestep = play()
+            timestep = play(*actions)
             message = self._layout.pack_framed(
-                self._index, self._sequence + 1, timestep, self._adapter.metrics
+                self._index, self._sequence + 1, timestep, self.metrics
             )
         except EnvironmentFailedError:
             raise

@@ -15,9 +15,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from envs_server.adapter import VectorEnvironment, VectorStep
-from envs_server.errors import BuildError, EnvironmentFailedError
-from envs_server.failures import Budget, Failures
+from envs_server.failures import Budget, BuildError, EnvironmentFailedError, Failures
+from envs_server.groups import VectorEnvironment, VectorStep
 from envs_server.spaces import env_spec
 from envs_server.stop import end_fork
 from seedrl.types import Tree
@@ -55,7 +54,7 @@ def build_loop(
 
 
 class _Loop:
-    """Owns the environments of a group. Used by one thread."""
+    # Owns the environments of a group. Used by one thread.
 
     def __init__(
         self,
@@ -68,19 +67,17 @@ class _Loop:
         self._max_abs_reward, self._positions = max_abs_reward, positions
         self._pid = os.getpid()
         self._num_restarts = 0
+        self._restarted: np.ndarray | None = None  # those of the newest step
         self.envs: list[Env] = []
 
     def reset(self, seeds: Sequence[int]) -> Tree:
-        """Starts the first episodes."""
         # Allocated only now, once the group knows that the spaces have a spec.
         num_envs, space = len(self.envs), self.envs[0].observation_space
         layout = StepLayout(env_spec(space, self.envs[0].action_space), num_envs)
         self._check_observation = layout.check_observation
         self._observation, self._write = _writer(space, num_envs)
         self._reward = np.zeros(num_envs, np.float64)
-        self._terminated = np.zeros(num_envs, np.bool_)
-        self._truncated = np.zeros(num_envs, np.bool_)
-        self._restarted = np.zeros(num_envs, np.bool_)
+        self._terminated, self._truncated = np.zeros((2, num_envs), np.bool_)
         self._is_over = [False] * num_envs
         self._infos: list[Any] = [{}] * num_envs
         self._seeds = seeds
@@ -99,8 +96,8 @@ class _Loop:
         return self._observation
 
     def step(self, actions: np.ndarray) -> VectorStep:
-        """Steps all, resets those whose episode is over, and builds again those that fail."""
-        self._restarted[:] = False
+        # Steps all, resets those whose episode is over, and builds again those that fail.
+        self._restarted = None
         for row, env in enumerate(self.envs):
             try:
                 if self._is_over[row]:
@@ -126,18 +123,18 @@ class _Loop:
             self._terminated,
             self._truncated,
             self._infos.__getitem__,
-            self._restarted if 1 in self._restarted.tobytes() else None,
+            self._restarted,
         )
 
     def close(self) -> None:
-        """Closes every environment, also if one raises; then raises the first error."""
+        # Every environment, also if one raises; then the first error is raised.
         with contextlib.ExitStack() as stack:
             for env in self.envs:
                 stack.callback(env.close)
             self.envs = []
 
     def _settle(self, where: str) -> None:
-        """Builds again each environment that gave a number which a learner cannot take."""
+        # Builds again each environment that gave a number which a learner cannot take.
         while True:
             try:
                 check_rewards(self._reward, self._max_abs_reward)
@@ -147,10 +144,8 @@ class _Loop:
                 self._restart(error.row, where, error)
 
     def build(self, row: int) -> Env:
-        """Builds the environment of a row until it succeeds, or its budget is spent.
-
-        Only the very first failure of all says that the configuration is wrong: BuildError.
-        """
+        # Tries until it succeeds or the row's budget is spent. Only the very first failure of all
+        # shows that the configuration is wrong: BuildError.
         for number in itertools.count(1):
             try:
                 env = self._build_one()
@@ -170,10 +165,8 @@ class _Loop:
         return env
 
     def _restart(self, row: int, where: str, error: BaseException) -> None:
-        """Builds the environment of a row again and starts an episode: its stream is cut there.
-
-        Raises EnvironmentFailedError if its budget is spent.
-        """
+        # Builds the row's environment again and starts an episode: its stream is cut there. Raises
+        # EnvironmentFailedError if its budget is spent.
         end_fork(self._pid)
         for number in itertools.count(1):
             self._failures.failed(self._positions[row], where, error, in_a_row=number)
@@ -181,7 +174,11 @@ class _Loop:
                 self.envs[row].close()
             try:
                 self.envs[row] = self.build(row)
-                observation, _ = self.envs[row].reset(seed=self._new_seed(row))
+                # A seed that was not used before, so that no episode is played twice.
+                self._num_restarts += 1
+                sequence = np.random.SeedSequence([int(self._seeds[row]), self._num_restarts])
+                seed = int(sequence.generate_state(1)[0]) >> 1
+                observation, _ = self.envs[row].reset(seed=seed)
                 self._write(row, observation)
                 break
             except EnvironmentFailedError:
@@ -190,14 +187,10 @@ class _Loop:
                 where, error = "restart", again
         self._reward[row] = 0
         self._terminated[row] = self._truncated[row] = False
-        self._restarted[row] = True
         self._infos[row] = {}
-
-    def _new_seed(self, row: int) -> int:
-        """One that was not used before, so that no episode is played twice."""
-        self._num_restarts += 1
-        sequence = np.random.SeedSequence([int(self._seeds[row]), self._num_restarts])
-        return int(sequence.generate_state(1)[0]) >> 1
+        if self._restarted is None:
+            self._restarted = np.zeros(len(self.envs), np.bool_)
+        self._restarted[row] = True
 
 
 def _writer(space: Any, num_envs: int) -> tuple[Tree, Callable[[int, Any], None]]:

@@ -11,36 +11,30 @@ from typing import Any
 import numpy as np
 
 _log = logging.getLogger("envs_server")
+_ignored: set[str] = set()  # names of which it was logged
 
 
-class Metrics:
-    """Takes numbers from `info` by their names: keys, with a dot between those of nested dicts."""
+def measured(names: Sequence[str], info: Callable[[int], Any], rows: np.ndarray) -> np.ndarray:
+    """`[L, M] float32` of these rows; NaN where the environment gave no such number.
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        self._ignored: set[str] = set()
+    Names are keys of `info`, with a dot between those of nested dicts; "" is always NaN.
+    """
+    found = [[_measured(info, row, name) for name in names] for row in rows.tolist()]
+    return np.array(found, np.float32).reshape(len(rows), len(names))
 
-    def of(self, info: Callable[[int], Any], rows: np.ndarray) -> np.ndarray:
-        """`[L, M] float32` of these rows; NaN where the environment gave no such number."""
-        metrics = np.full((len(rows), len(self._names)), np.nan, np.float32)
-        for index, row in enumerate(rows.tolist()):
-            for column, name in enumerate(self._names):
-                if name:
-                    metrics[index, column] = self._of(info, row, name)
-        return metrics
 
-    def _of(self, info: Callable[[int], Any], row: int, name: str) -> float:
-        value = None
-        # `info` is the environment's own affair: whatever it holds or raises is no failure.
-        with contextlib.suppress(Exception):
-            if (value := _find(info(row), name)) is None:
-                return np.nan
-            if np.isfinite(number := _number(value)):
-                return number
-        if name not in self._ignored:
-            self._ignored.add(name)  # one line, however many episodes end
-            _log.warning("info[%r] is no finite number: ignored: %s", name, reprlib.repr(value))
-        return np.nan
+def _measured(info: Callable[[int], Any], row: int, name: str) -> float:
+    value = None
+    # `info` is the environment's own affair: whatever it holds or raises is no failure.
+    with contextlib.suppress(Exception):
+        if not name or (value := _find(info(row), name)) is None:
+            return np.nan
+        if np.isfinite(number := _number(value)):
+            return number
+    if name not in _ignored:
+        _ignored.add(name)  # one line, however many episodes end
+        _log.warning("info[%r] is no finite number: ignored: %s", name, reprlib.repr(value))
+    return np.nan
 
 
 def _find(info: Any, name: str) -> Any:

@@ -9,18 +9,16 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from envs_server.adapter import VectorEnvironment, VectorStep
-from envs_server.errors import BuildError
+from envs_server.failures import BuildError
+from envs_server.groups import VectorEnvironment, VectorStep
 from envs_server.spaces import env_spec
 from seedrl.types import Tree
 from seedrl.wire.payload import StepLayout, check_rewards
 
-# ALE: C++ threads, one 84x84 uint8 frame per step. The defaults are those of R2D2 (Kapturowski et
-# al. 2019, appendix): 4 frames per step, of which the last two are max-pooled, up to 30 no-op
-# starts, no sticky actions, episodes of at most 108,000 frames, and rewards as the game gives them.
-# Frames are stacked by the learner. An environment's arguments override any of them by ALE's own
-# names. An id such as ALE/Pong-v5 has sticky actions of 0.25 in gymnasium's registry: here they are
-# off unless `repeat_action_probability` asks for them.
+# Those of R2D2 (Kapturowski et al. 2019, appendix), pinned because ale-py's may change: one 84x84
+# uint8 frame per step, of 4 frames of which the last two are max-pooled, up to 30 no-op starts, no
+# sticky actions (gymnasium's ALE/Pong-v5 has 0.25), rewards as the game gives them. Frames are
+# stacked by the learner. An environment's arguments override any of them by ALE's own names.
 _ALE_DEFAULTS: dict[str, Any] = {
     "frameskip": 4,
     "noop_max": 30,
@@ -56,29 +54,15 @@ def build_vector(
     if wrappers or not has_vector:
         whole = f"{id} with {len(wrappers)} wrappers"
         raise BuildError(f"vectorization {back_end} cannot build {whole}; use sync")
+    env: VectorEnv[Any, Any, Any]
     if is_atari:
-        return _atari(id, arguments, num_envs, max_abs_reward)
-    if vector_factory is None:
+        env = _atari(id, arguments, num_envs)
+    elif vector_factory is None:
         env = gymnasium.make_vec(id, num_envs, vectorization_mode="vector_entry_point", **arguments)
     else:
         env = vector_factory(num_envs=num_envs, **arguments)
-    return _wrapped(env, lambda seeds: env.reset(seed=seeds[0])[0], num_envs, max_abs_reward)
-
-
-def _wrapped(
-    env: VectorEnv[Any, Any, Any],
-    reset: Callable[[Sequence[int]], Tree],
-    num_envs: int,
-    max_abs_reward: float,
-    *,
-    unstacked: bool = False,
-) -> VectorEnvironment:
-    """Wraps `env`; `reset` because vector environments differ in how they take seeds.
-
-    `unstacked` drops an axis of one frame behind the first axis of observations. Raises BuildError
-    if `env` does not reset itself on the next step: any other mode swallows the last observation
-    of an episode or moves it to where it is copied once more.
-    """
+    # Any other mode swallows the last observation of an episode, or moves it to where it is copied
+    # once more.
     mode = env.metadata.get("autoreset_mode")
     if mode != AutoresetMode.NEXT_STEP:
         env.close()
@@ -86,25 +70,26 @@ def _wrapped(
             f"expected a vector environment with autoreset mode NEXT_STEP, {type(env).__name__} "
             f"has {getattr(mode, 'name', mode)}; use vectorization sync"
         )
-    spec = env_spec(env.single_observation_space, env.single_action_space)
-    check_observation = StepLayout(spec, num_envs).check_observation
+    spaces = (env.single_observation_space, env.single_action_space)
+    check_observation = StepLayout(env_spec(*spaces), num_envs).check_observation
 
-    def checked_reset(seeds: Sequence[int]) -> Tree:
-        observation = reset(seeds)
+    def checked(observation: Tree) -> Tree:
+        if is_atari:  # without the axis of one frame: a view, no copy
+            observation = observation[:, 0]
         check_observation(observation)
         return observation
+
+    def reset(seeds: Sequence[int]) -> Tree:
+        seed: Any = np.asarray(seeds, np.int64) if is_atari else seeds[0]
+        return checked(env.reset(seed=seed)[0])
 
     def step(actions: np.ndarray) -> VectorStep:
         observation, reward, terminated, truncated, info = env.step(actions)
         check_rewards(np.asarray(reward), max_abs_reward)
-        if unstacked:  # a view, no copy
-            observation = observation[:, 0]
-        check_observation(observation)
         own = functools.partial(info_of, info)
-        return VectorStep(observation, reward, terminated, truncated, own)
+        return VectorStep(checked(observation), reward, terminated, truncated, own)
 
-    spaces = (env.single_observation_space, env.single_action_space)
-    return VectorEnvironment(*spaces, checked_reset, step, env.close)
+    return VectorEnvironment(*spaces, reset, step, env.close)
 
 
 def info_of(info: Mapping[str, Any], row: int) -> dict[str, Any]:
@@ -138,13 +123,10 @@ def register_ale() -> None:
     gymnasium.register_envs(ale_py)
 
 
-def _atari(
-    id: str, arguments: Mapping[str, Any], num_envs: int, max_abs_reward: float
-) -> VectorEnvironment:
-    """`num_envs` games, observations `[84, 84] uint8` (`[84, 84, 3]` in colour)."""
+def _atari(id: str, arguments: Mapping[str, Any], num_envs: int) -> VectorEnv[Any, Any, Any]:
+    # Games whose space is of one frame: `[84, 84] uint8`, in colour `[84, 84, 3]`.
     if fixed := _ALE_FIXED.keys() & arguments.keys():
         raise BuildError(f"environment.arguments must not contain {', '.join(sorted(fixed))}")
-    register_ale()
     from ale_py.vector_env import AtariVectorEnv
 
     settings = {**_ALE_DEFAULTS, **arguments, **_ALE_FIXED}
@@ -152,10 +134,4 @@ def _atari(
     stack = env.single_observation_space
     assert isinstance(stack, Box)
     env.single_observation_space = Box(0, 255, stack.shape[1:], np.uint8)
-    return _wrapped(
-        env,
-        lambda seeds: env.reset(seed=np.asarray(seeds, np.int64))[0][:, 0],
-        num_envs,
-        max_abs_reward,
-        unstacked=True,
-    )
+    return env

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from envs_server.errors import BuildError
+from envs_server.failures import BuildError
 from seedrl.specs import (
     MOST_BOUNDS,
     NO_BOUND,
@@ -27,11 +27,12 @@ def env_spec(observation_space: spaces.Space[Any], action_space: spaces.Space[An
     floats with finite bounds. Raises BuildError for any other space, and for what is beyond the
     bounds of a spec.
     """
-    action = _action(action_space)
+    try:
+        action = _action(action_space)
+    except ValueError as error:
+        raise BuildError(f"actions of {_show(action_space)}: {error}") from error
     try:
         return EnvSpec(_tree("observation", observation_space), action)
-    except BuildError:
-        raise
     except ValueError as error:
         raise BuildError(str(error)) from error
 
@@ -53,19 +54,13 @@ def to_own_actions(action_space: spaces.Space[Any]) -> Callable[[np.ndarray], np
 
 
 def _action(space: spaces.Space[Any]) -> ActionSpec:
-    try:
-        match space:
-            case spaces.Discrete():
-                return DiscreteSpec(int(space.n))
-            case spaces.Box() if np.issubdtype(space.dtype, np.floating):
-                low, high = (bound.ravel().tolist() for bound in (space.low, space.high))
-                return BoxSpec(tuple(map(int, space.shape)), tuple(low), tuple(high))
-    except ValueError as error:
-        raise BuildError(f"actions of {_show(space)}: {error}") from error
-    raise BuildError(
-        "expected a Discrete action space, or a Box of floats with finite bounds, "
-        f"got {_show(space)}"
-    )
+    match space:
+        case spaces.Discrete():
+            return DiscreteSpec(int(space.n))
+        case spaces.Box() if np.issubdtype(space.dtype, np.floating):
+            low, high = (bound.ravel().tolist() for bound in (space.low, space.high))
+            return BoxSpec(_shape(space), tuple(low), tuple(high))
+    raise ValueError("expected a Discrete action space, or a Box of floats with finite bounds")
 
 
 def _tree(path: str, space: spaces.Space[Any]) -> Tree:
@@ -78,18 +73,12 @@ def _tree(path: str, space: spaces.Space[Any]) -> Tree:
         case spaces.Tuple():
             return tuple(_tree(f"{path}.{i}", item) for i, item in enumerate(space.spaces))
     try:
-        if (array := _array(space)) is not None:
-            return array
+        return _array(space)
     except ValueError as error:
-        raise BuildError(f"{path}: {error}") from error
-    raise BuildError(
-        "expected a Box, Discrete, MultiBinary or MultiDiscrete space, or a Dict or Tuple of them, "
-        f"for {path}, got {_show(space)}"
-    )
+        raise BuildError(f"{error}, for {path}, got {_show(space)}") from error
 
 
-def _array(space: spaces.Space[Any]) -> ArraySpec | None:
-    # None for a space that is no array.
+def _array(space: spaces.Space[Any]) -> ArraySpec:
     match space:
         case spaces.Discrete():
             last = space.start + space.n - 1
@@ -105,7 +94,7 @@ def _array(space: spaces.Space[Any]) -> ArraySpec | None:
             if space.dtype == np.uint8 and (low, high) == ((0.0,), (255.0,)):
                 is_declared = False  # those of every byte
             return ArraySpec(_shape(space), space.dtype.name, *((low, high) if is_declared else ()))
-    return None
+    raise ValueError("expected a Box, Discrete, MultiBinary, MultiDiscrete, Dict or Tuple space")
 
 
 def _shape(space: spaces.Space[Any]) -> tuple[int, ...]:

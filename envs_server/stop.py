@@ -42,11 +42,7 @@ class Stop:
         """Makes SIGTERM and SIGINT stop requests, which end the process. In the main thread."""
         self._has_process = True
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self.request())
-
-    def request(self) -> None:
-        """Asks to stop. Safe in a signal handler, and more than once."""
-        os.write(self._write_end, b"x")
+            signal.signal(number, lambda *_: os.write(self._write_end, b"x"))
 
     @property
     def is_requested(self) -> bool:
@@ -80,6 +76,7 @@ class HangLimit:
     That thread notes until when it will be done. Another one looks every half a second and, while
     nothing is overdue, winds up `faulthandler`'s timer again: a C thread, which ends the process
     with exit code 1 also if native code keeps the interpreter's lock and no thread of Python runs.
+    Winding it up for each step would cost more than the step.
     """
 
     def __init__(self) -> None:
@@ -100,7 +97,7 @@ class HangLimit:
             self._until = time.monotonic() + seconds
             if seconds != self._seconds:  # it may let no thread look, from now on
                 self._seconds = seconds
-                self._wind_up()
+                self._look()
         try:
             yield
         finally:
@@ -113,17 +110,16 @@ class HangLimit:
             time.sleep(_LOOK_SECONDS)
 
     def _look(self) -> None:
-        if time.monotonic() > self._until:
+        if not self._is_started or not self._seconds:
+            return
+        left = self._until - time.monotonic()
+        if left < 0:
             _log.error("an environment hangs (serving.step_deadline_seconds); the stacks:")
             faulthandler.dump_traceback_later(0.001, exit=True)
-        elif self._seconds:
-            self._wind_up()
-
-    def _wind_up(self) -> None:
-        # Work of that length may begin right after this look, and must end before the timer does.
-        if self._is_started:
-            left = min(self._until - time.monotonic(), self._seconds)
-            faulthandler.dump_traceback_later(max(left, 0.0) + 2 * _LOOK_SECONDS, exit=True)
+        else:
+            # Work of that length may begin right after this look, and must end before the timer.
+            seconds = min(left, self._seconds) + 2 * _LOOK_SECONDS
+            faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 def end_fork(pid: int) -> None:
@@ -133,8 +129,7 @@ def end_fork(pid: int) -> None:
 
 
 def _start(name: str, work: Callable[[], object]) -> None:
-    """Does `work` in a thread, without which a stop or a hang would go unnoticed: it ends all."""
-
+    # Does `work` in a thread, without which a stop or a hang would go unnoticed: it ends all.
     def run() -> None:
         try:
             work()

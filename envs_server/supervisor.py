@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from envs_server.options import PROG, Options
 from envs_server.sent_log import has_finished
@@ -35,209 +34,180 @@ _STOPPED_SECONDS = 30.0  # an environment that stops its process (SIGSTOP) is no
 
 @dataclass
 class _Child:
-    """An env server over all its processes. Times are of the monotonic clock."""
-
-    number: int
+    # An env server over all its processes, the leader of a process group each. Times are of the
+    # monotonic clock. Its counts of sent steps are its own, so that none is lost with a process.
+    sent_log: Path
+    output: Path | None
     process: subprocess.Popen[bytes] | None = None  # None while it pauses or is over
     mark: str = ""
+    num_starts: int = 0
     started: float = 0.0
     stopped: float = math.inf  # since when its process stands still
     pause: float = 0.0  # before the last start
     due: float = 0.0  # when it is started again; infinite if it is over
 
 
-class Supervisor:
-    """Owns `options.processes` env servers. Used by the main thread, which has no other beside it.
+def supervise(options: Options, words: Sequence[str], module: str = "envs_server") -> int:
+    """Runs `options.processes` env servers until all have ended; returns the exit code.
 
-    Entering starts them; leaving ends every one that still runs. Each is the leader of a process
-    group, and gets SIGTERM from the kernel if this process dies. Each has a log of sent steps of
-    its own, so that none is lost with a process.
+    That is 0 if training is over or a signal has asked for the end, and 2 if one of them has ended
+    so, which ends the others: wrong usage would end them too. One that pauses when all others have
+    finished is not started again. `words` are the command line of each, `module` is its program.
+    For the main thread of a process without others: the kernel ends the children with it.
     """
-
-    def __init__(self, options: Options, words: Sequence[str], module: str = "envs_server") -> None:
-        """Starts nothing yet. `words` are the command line of all; `module` is the program."""
-        self._options = options
+    asked: list[int] = []  # filled by a signal, whose handler does no more
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-"))
+        for number in ending_signals():
+            handler = signal.signal(number, lambda *arguments: asked.append(arguments[0]))
+            stack.callback(signal.signal, number, handler)
+        children = [_child(options, Path(folder), number) for number in range(options.processes)]
+        stack.callback(_kill, children)
+        # Processes whose parent is gone become this one's children: see `_kill`.
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        many = "s" * (options.num_envs > 1)
+        _print(f"{options.processes} env servers of {options.num_envs} environment{many} each")
         flags = ["-P"] if sys.flags.safe_path else []
-        self._command = [sys.executable, *flags, "-m", module, *words]
-        self._children = [_Child(number) for number in range(options.processes)]
-        self._num_starts = 0
-        self._is_asked = False  # by a signal, whose handler does no more than note it
-        self._outcome: int | None = None  # once they are to end
-        self._deadline = math.inf
+        return _watch(children, [sys.executable, *flags, "-m", module, *words], asked)
 
-    def __enter__(self) -> Self:
+
+def _child(options: Options, folder: Path, number: int) -> _Child:
+    sent = options.sent_log or (options.logs or folder) / "env_server.sent"
+    sent = sent.with_name(f"{sent.stem}_{number}{sent.suffix}")
+    return _Child(sent, options.logs and options.logs / f"env_server_{number}.log")
+
+
+def _watch(children: Sequence[_Child], command: Sequence[str], asked: Sequence[int]) -> int:
+    outcome: ExitCode | None = None  # once they are to end
+    deadline = math.inf
+    while True:
+        for child in children:
+            is_ending = bool(asked) or outcome is not None
+            if _is_wrong_usage(child, command, is_ending=is_ending):
+                outcome = ExitCode.USAGE
+        running = [child.process for child in children if child.process is not None]
+        if (asked or outcome) and deadline == math.inf:
+            outcome, deadline = outcome or ExitCode.OK, time.monotonic() + GRACE_SECONDS
+            for process in running:  # not reaped: their numbers are still their own
+                os.kill(process.pid, signal.SIGTERM)
+                os.kill(process.pid, signal.SIGCONT)
+        if not running and (outcome is not None or any(c.due == math.inf for c in children)):
+            return outcome or ExitCode.OK
+        if time.monotonic() >= deadline:
+            _print(f"{len(running)} env servers did not end in time: killed")
+            return outcome or ExitCode.OK
+        _reap_orphans(children)
+        time.sleep(POLL_SECONDS)
+
+
+def _is_wrong_usage(child: _Child, command: Sequence[str], *, is_ending: bool) -> bool:
+    # Looks after one; True if it has ended in a way that ends the others too.
+    now = time.monotonic()
+    if (process := child.process) is None:
+        if not is_ending and now >= child.due:
+            _start(child, command)
+        return False
+    if child.output is not None:
+        _cut(child.output)
+    if (code := _reaped(child, process)) is None:
+        return False
+    if is_ending:
+        return False
+    if code == ExitCode.USAGE:
+        _print(f"error: {_last_line(child.output) if child.output else 'see above'}")
+        return True
+    # Its code does not show this: an environment may end the process too, with 0.
+    if has_finished(child.sent_log):
+        child.due = math.inf
+        return False
+    child.pause = min(max(2 * child.pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+    if now - child.started >= _LONGEST_PAUSE_SECONDS:
+        child.pause = 0.0
+    child.due = now + child.pause
+    _print(f"env server {process.pid} ended with {code} and is restarted in {child.pause:g} s")
+    return False
+
+
+def _start(child: _Child, command: Sequence[str]) -> None:
+    child.num_starts += 1
+    child.mark = f"{os.getpid()}.{child.sent_log.name}.{child.num_starts}"
+    marks = {PARENT_VARIABLE: str(os.getpid()), _MARK_VARIABLE: child.mark}
+    try:
         with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-"))
-            self._folder = Path(folder)
-            for number in ending_signals():
-                stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
-            stack.callback(self._kill)
-            # Processes whose parent is gone become this one's children: see `_end_orphans`.
-            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-            for child in self._children:
-                self._start(child)
-            self._stack = stack.pop_all()
-        processes, envs = self._options.processes, self._options.num_envs
-        self._print(f"{processes} env servers of {envs} environment{'s' * (envs > 1)} each")
-        return self
+            output = stack.enter_context(child.output.open("ab")) if child.output else None
+            child.process = subprocess.Popen(
+                [*command, "--sent-log", str(child.sent_log)],
+                env={**os.environ, **marks},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Ctrl-C reaches only this process, which decides what to do.
+                process_group=0,
+            )
+    except OSError as error:
+        child.due = time.monotonic() + _LONGEST_PAUSE_SECONDS
+        _print(f"cannot start an env server ({error.strerror}); next try in a minute")
+    child.started = time.monotonic()
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
 
-    def _on_signal(self, *_: object) -> None:
-        self._is_asked = True
+def _reaped(
+    child: _Child,
+    process: subprocess.Popen[bytes],
+    flags: int = os.WEXITED | os.WSTOPPED | os.WNOHANG,
+) -> int | None:
+    # The exit code of a process that has ended; None while it runs. One that stands still for too
+    # long is killed.
+    found, now = os.waitid(os.P_PID, process.pid, flags | os.WNOWAIT), time.monotonic()
+    if found is None:
+        child.stopped = math.inf
+        return None
+    if found.si_code == os.CLD_STOPPED:  # reported until it continues or ends
+        child.stopped = min(child.stopped, now)
+        if now - child.stopped >= _STOPPED_SECONDS:
+            _print(f"env server {process.pid} was stopped for too long: killed")
+            os.kill(process.pid, signal.SIGKILL)
+        return None
+    # Before its number, and its group's, may be another's: all that it has started.
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    _kill_marked(child.mark)
+    child.process, child.stopped = None, math.inf
+    code = process.wait()
+    return code if code >= 0 else 128 - code
 
-    def wait(self) -> int:
-        """Starts again each that dies, until all have ended; returns the exit code.
 
-        That is 0 if training is over or a signal has asked for the end, and 2 if one of them has
-        ended so, which ends the others: wrong usage would end them too. One that pauses when all
-        others have finished is not started again.
-        """
-        while (running := [child for child in self._children if child.process]) or self._pauses():
-            if self._is_asked:
-                self._end(ExitCode.OK)
-            if running and time.monotonic() >= self._deadline:
-                self._print(f"{len(running)} env servers did not end in time: killed")
-                break
-            for child in self._children:
-                if child.process is not None:
-                    self._look(child, child.process)
-                elif self._outcome is None and time.monotonic() >= child.due:
-                    self._start(child)
-            self._reap()
-            time.sleep(POLL_SECONDS)
-        return self._outcome or ExitCode.OK
+def _kill(children: Sequence[_Child]) -> None:
+    for child in children:
+        if child.process is not None:
+            os.kill(child.process.pid, signal.SIGKILL)
+            _reaped(child, child.process, os.WEXITED)
+    # What environments have left behind: in a session and with an environment of its own it has
+    # neither group nor mark. Again and again: the children of those that were killed are ours then.
+    orphans = Path(f"/proc/self/task/{os.getpid()}/children")
+    deadline = time.monotonic() + GRACE_SECONDS
+    with contextlib.suppress(OSError):  # a kernel that does not list them
+        while (pids := orphans.read_text().split()) and time.monotonic() < deadline:
+            for pid in pids:
+                os.kill(int(pid), signal.SIGKILL)
+            time.sleep(0.01)
+            _reap_orphans(children)
 
-    def _pauses(self) -> bool:
-        """True if one is to be started again although none runs."""
-        is_over = any(child.due == math.inf for child in self._children)
-        return self._outcome is None and not is_over
 
-    def _end(self, outcome: int) -> None:
-        """Asks all to end, once. Those that have ended are not reaped: their numbers are theirs."""
-        if self._outcome is None:
-            self._outcome, self._deadline = outcome, time.monotonic() + GRACE_SECONDS
-            for child in self._children:
-                if child.process is not None:
-                    os.kill(child.process.pid, signal.SIGTERM)
-                    os.kill(child.process.pid, signal.SIGCONT)
+def _reap_orphans(children: Sequence[_Child]) -> None:
+    own = {child.process.pid for child in children if child.process}
+    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    with contextlib.suppress(ChildProcessError):  # there is none
+        while (found := os.waitid(os.P_ALL, 0, flags)) and found.si_pid not in own:
+            os.waitpid(found.si_pid, 0)
 
-    def _kill(self) -> None:
-        self._outcome = self._outcome or ExitCode.OK
-        for child in self._children:
-            if child.process is not None:
-                os.kill(child.process.pid, signal.SIGKILL)
-                self._look(child, child.process, flags=os.WEXITED)
-        self._end_orphans()
 
-    def _reap(self) -> None:
-        """Forgets orphans that have ended."""
-        own = {child.process.pid for child in self._children if child.process}
-        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        with contextlib.suppress(ChildProcessError):  # there is none
-            while (found := os.waitid(os.P_ALL, 0, flags)) and found.si_pid not in own:
-                os.waitpid(found.si_pid, 0)
-
-    def _end_orphans(self) -> None:
-        """Kills what environments have left behind, once all env servers have ended.
-
-        In a session and with an environment of its own it has neither group nor mark.
-        """
-        children = Path(f"/proc/self/task/{os.getpid()}/children")
-        deadline = time.monotonic() + GRACE_SECONDS
-        with contextlib.suppress(OSError):  # a kernel that does not list them
-            # Again: the children of those that were killed are ours by now.
-            while (pids := children.read_text().split()) and time.monotonic() < deadline:
-                for pid in pids:
-                    os.kill(int(pid), signal.SIGKILL)
-                time.sleep(0.01)
-                self._reap()
-
-    def _look(
-        self,
-        child: _Child,
-        process: subprocess.Popen[bytes],
-        *,
-        flags: int = os.WEXITED | os.WSTOPPED | os.WNOHANG,
-    ) -> None:
-        """Notes that a process has ended, or kills one that stands still for too long."""
-        found, now = os.waitid(os.P_PID, process.pid, flags | os.WNOWAIT), time.monotonic()
-        if self._options.logs is not None:
-            _cut(self._log_of(child))
-        if found is None:
-            child.stopped = math.inf
-        elif found.si_code == os.CLD_STOPPED:  # reported until it continues or ends
-            child.stopped = min(child.stopped, now)
-            if now - child.stopped >= _STOPPED_SECONDS:
-                self._print(f"env server {process.pid} was stopped for too long: killed")
-                os.kill(process.pid, signal.SIGKILL)
-        else:
-            # Before its number, and its group's, may be another's: all that it has started.
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            _kill_marked(child.mark)
-            code = process.wait()
-            child.process, child.stopped = None, math.inf
-            if self._outcome is None:
-                self._has_ended(child, process.pid, code if code >= 0 else 128 - code)
-
-    def _has_ended(self, child: _Child, pid: int, code: int) -> None:
-        if code == ExitCode.USAGE:
-            reason = _last_line(self._log_of(child)) if self._options.logs else "see above"
-            self._print(f"error: {reason}")
-            self._end(code)
-            return
-        # Its code does not show this: an environment may end the process too, with 0.
-        if has_finished(self._sent_log_of(child)):
-            child.due = math.inf
-            return
-        now = time.monotonic()
-        child.pause = min(max(2 * child.pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
-        if now - child.started >= _LONGEST_PAUSE_SECONDS:
-            child.pause = 0.0
-        child.due = now + child.pause
-        self._print(f"env server {pid} ended with {code} and is restarted in {child.pause:g} s")
-
-    def _start(self, child: _Child) -> None:
-        self._num_starts += 1
-        child.mark = f"{os.getpid()}.{self._num_starts}"
-        marks = {PARENT_VARIABLE: str(os.getpid()), _MARK_VARIABLE: child.mark}
-        try:
-            with contextlib.ExitStack() as stack:
-                output = None
-                if self._options.logs is not None:
-                    output = stack.enter_context(self._log_of(child).open("ab"))
-                child.process = subprocess.Popen(
-                    [*self._command, "--sent-log", str(self._sent_log_of(child))],
-                    env={**os.environ, **marks},
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    # Ctrl-C reaches only this process, which decides what to do.
-                    process_group=0,
-                )
-        except OSError as error:
-            child.due = time.monotonic() + _LONGEST_PAUSE_SECONDS
-            self._print(f"cannot start an env server ({error.strerror}); next try in a minute")
-        child.started = time.monotonic()
-
-    def _log_of(self, child: _Child) -> Path:
-        """The output of an env server, of all its processes."""
-        assert self._options.logs is not None
-        return self._options.logs / f"env_server_{child.number}.log"
-
-    def _sent_log_of(self, child: _Child) -> Path:
-        file = self._options.sent_log or (self._options.logs or self._folder) / "env_server.sent"
-        return file.with_name(f"{file.stem}_{child.number}{file.suffix}")
-
-    def _print(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # a closed terminal does not end the env servers
-            print(f"{PROG}: {line}", file=sys.stderr, flush=True)
+def _print(line: str) -> None:
+    with contextlib.suppress(OSError):  # a closed terminal does not end the env servers
+        print(f"{PROG}: {line}", file=sys.stderr, flush=True)
 
 
 def _cut(log: Path) -> None:
-    """Keeps only the newest of a log that has become too long; its writers append."""
+    # Keeps only the newest of a log that has become too long; its writers append.
     with contextlib.suppress(OSError):
         if log.stat().st_size > _LONGEST_LOG_BYTES:
             with log.open("a+b") as file:
@@ -248,14 +218,14 @@ def _cut(log: Path) -> None:
 
 
 def _last_line(log: Path) -> str:
-    """The last line of an env server's log, without its name."""
+    # Without the name of the process that wrote it.
     lines = log.read_text(errors="replace").splitlines()
     line = next((line for line in reversed(lines) if line.strip()), "")
     return re.split(r"(?:error|ends): ", line, maxsplit=1)[-1].strip()
 
 
 def _kill_marked(mark: str) -> None:
-    """Kills what an environment has started in a session of its own, which no group shows."""
+    # What an environment has started in a session of its own, which no group shows.
     sign = f"{_MARK_VARIABLE}={mark}\0".encode()
     for entry in os.listdir("/proc"):
         if entry.isdigit():

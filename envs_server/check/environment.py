@@ -20,7 +20,7 @@ from gymnasium.utils.env_checker import check_env
 
 from envs_server.build import Recipe, build, build_one
 from envs_server.check.findings import Findings
-from envs_server.errors import BuildError, EnvironmentFailedError, one_line
+from envs_server.failures import BuildError, EnvironmentFailedError, one_line
 from envs_server.groups import EnvGroup
 from seedrl.specs import ActionSpec, BoxSpec, EnvSpec
 from seedrl.types import StepType

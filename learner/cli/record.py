@@ -26,7 +26,7 @@ from seedrl.programs.command_line import read
 from seedrl.types import Tree
 
 if TYPE_CHECKING:
-    from envs_server.adapter import VectorEnvironment
+    from envs_server.groups import VectorEnvironment
     from seedrl.policy import Policy
 
     # An environment, its picture for an observation `[1, ...]`, and pictures in a second.
@@ -93,7 +93,7 @@ def run(argv: Sequence[str]) -> int:
         agent = build_agent(config.agent, policy.spec)
         slots = config.serving.training_slots
         policy = loaded(epsilon=evaluation_exploration(agent, "stochastic", slots))
-    from envs_server.errors import EnvironmentFailedError
+    from envs_server.failures import EnvironmentFailedError
 
     number = 0
     try:
@@ -111,7 +111,7 @@ def run(argv: Sequence[str]) -> int:
 def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
     """Builds the environment of a run. Raises BuildError if it cannot be built or rendered."""
     from envs_server.build import build, read_recipe
-    from envs_server.errors import BuildError, one_line
+    from envs_server.failures import BuildError, one_line
     from seedrl.wire.seedrl_pb2 import Environment
 
     # Modules of the run's own; `config_of` has refused those that are not allowed.

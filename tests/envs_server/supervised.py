@@ -56,8 +56,7 @@ def main() -> int:
     exec(sys.argv[2], names)
     words = ["--learner", "127.0.0.1:1", "--num-envs", "1", "--processes", "3"]
     options = read_options([*words, *names["words"]])
-    with supervisor.Supervisor(options, sys.argv[1:], _MODULE) as supervising:
-        return supervising.wait()
+    return supervisor.supervise(options, sys.argv[1:], _MODULE)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from gymnasium.envs.registration import EnvSpec
 
 from envs_server.build import Recipe, choose, read_recipe
 from envs_server.envs import catch, masked_cartpole
-from envs_server.errors import BuildError
+from envs_server.failures import BuildError
 from seedrl.wire.seedrl_pb2 import Environment
 
 _HIDE = (masked_cartpole.hide_velocities,)

@@ -10,8 +10,8 @@ import pytest
 
 from envs_server.build import read_recipe
 from envs_server.envs import catch
-from envs_server.errors import BuildError
 from envs_server.factories import load_factory, load_vector_factory
+from envs_server.failures import BuildError
 from seedrl.wire.seedrl_pb2 import Environment
 
 

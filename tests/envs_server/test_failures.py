@@ -2,8 +2,7 @@
 
 import pytest
 
-from envs_server.errors import EnvironmentFailedError
-from envs_server.failures import Budget, Failures
+from envs_server.failures import Budget, EnvironmentFailedError, Failures
 
 ERROR = RuntimeError("no licence")
 

@@ -1,17 +1,28 @@
 """A group between payloads: numbers, actions as the environment counts them, and faults."""
 
+import decimal
+import fractions
 from collections.abc import Sequence
+from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from envs_server.adapter import VectorEnvironment, VectorStep
-from envs_server.errors import EnvironmentFailedError
-from envs_server.groups import EnvGroup
+from envs_server.build import Recipe, build
+from envs_server.failures import EnvironmentFailedError
+from envs_server.groups import EnvGroup, VectorEnvironment, VectorStep
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, receive_from_env_server
-from seedrl.wire.payload import StepHeader, StepLayout, pack_actions, read_header
+from seedrl.wire.payload import (
+    StepHeader,
+    StepLayout,
+    ValueFaultError,
+    pack_actions,
+    read_header,
+)
 
 _SPEC = EnvSpec(ArraySpec((), "float32", (-9.0,), (9.0,)), DiscreteSpec(3))
 _LAYOUT = StepLayout(_SPEC, 2)
@@ -81,3 +92,242 @@ def test_an_observation_that_breaks_the_spec_is_the_environments_fault() -> None
     with pytest.raises(EnvironmentFailedError) as fault:
         group.step(_answer(0, 0, 0))
     assert "group 4" in str(fault.value) and "float64[2]" in str(fault.value)
+
+
+# Literal sequences of rows, worked by hand, for environments that end in every way.
+FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
+
+
+class Short(gymnasium.Env[np.ndarray, np.int64]):
+    """Episodes of two steps that end as told; observations count all resets and steps."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (), np.uint8)
+    action_space = gymnasium.spaces.Discrete(4)
+
+    def __init__(self, terminates: bool, truncates: bool) -> None:
+        self._end = (terminates, truncates)
+        self._count, self._left = -1, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._left = 2
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Any:
+        self._left -= 1
+        terminated, truncated = self._end if self._left == 0 else (False, False)
+        return self._observe(), 10.0 + action, terminated, truncated, {}
+
+    def _observe(self) -> np.ndarray:
+        self._count += 1
+        return np.array(self._count, np.uint8)
+
+
+def _rows(terminates: bool, truncates: bool, actions: list[int]) -> list[list[float]]:
+    """(step type, reward, discount, observation) of the first row and after each action."""
+    recipe = Recipe("short", {"terminates": terminates, "truncates": truncates}, (), Short)
+    group = EnvGroup(0, build(recipe, "sync", 1), [0])
+    steps = [_copy(group.reset())]
+    steps += [_copy(group.advance(np.array([action]))) for action in actions]
+    return steps
+
+
+def _copy(step: TimeStep) -> list[float]:
+    return [leaf.item() for leaf in step]
+
+
+@pytest.mark.parametrize(
+    ("terminates", "truncates", "discount"),
+    [(True, False, 0.0), (False, True, 1.0), (True, True, 0.0)],
+)
+def test_an_episode_of_two_steps_is_these_rows(
+    terminates: bool, truncates: bool, discount: float
+) -> None:
+    assert _rows(terminates, truncates, [1, 2, 3, 1, 0, 3]) == [
+        [FIRST, 0.0, 1.0, 0],
+        [MID, 11.0, 1.0, 1],
+        [LAST, 12.0, discount, 2],
+        [FIRST, 0.0, 1.0, 3],  # action 3 is ignored
+        [MID, 11.0, 1.0, 4],
+        [LAST, 10.0, discount, 5],
+        [FIRST, 0.0, 1.0, 6],
+    ]
+
+
+def _scripted(*steps: tuple[list[float], list[bool], list[bool]]) -> VectorEnvironment:
+    """Two environments that give these rewards, terminations and truncations, one after another."""
+    iterator = iter(steps)
+
+    def step(actions: np.ndarray) -> VectorStep:
+        reward, terminated, truncated = map(np.array, next(iterator))
+        return VectorStep(np.zeros(2), reward, terminated, truncated)
+
+    space = gymnasium.spaces.Discrete(2)
+    return VectorEnvironment(space, space, lambda seeds: np.zeros(2), step, lambda: None)
+
+
+def test_rows_of_one_vector_do_not_touch_each_other() -> None:
+    group = EnvGroup(
+        0,
+        _scripted(
+            ([1.0, 2.0], [True, False], [False, False]),
+            # A vector environment may leave an old reward on the row that starts an episode.
+            ([9.0, 3.0], [False, False], [False, True]),
+            ([4.0, 9.0], [False, False], [False, False]),
+        ),
+        [0, 1],
+    )
+    group.reset()
+    steps = [group.advance(np.zeros(2, np.int64)) for _ in range(3)]
+    assert [step.step_type.tolist() for step in steps] == [[LAST, MID], [FIRST, LAST], [MID, FIRST]]
+    assert [step.reward.tolist() for step in steps] == [[1, 2], [0, 3], [4, 0]]
+    assert [step.discount.tolist() for step in steps] == [[0, 1], [1, 1], [1, 1]]
+    assert steps[0].step_type.dtype == np.uint8
+    assert steps[0].reward.dtype == steps[0].discount.dtype == np.float32
+
+
+def test_an_episode_without_a_step_is_a_fault() -> None:
+    ended = ([0.0, 0.0], [False, True], [False, False])
+    group = EnvGroup(0, _scripted(ended, ended), [0, 1])
+    group.reset()
+    group.advance(np.zeros(2, np.int64))
+    with pytest.raises(ValueFaultError):
+        group.advance(np.zeros(2, np.int64))
+
+
+class Measured(Short):
+    """Measures something in its last step, the first episode of environment 1 apart."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._seed = seed if seed is not None else 0
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        *result, _ = super().step(action)
+        if self._left or self._seed == 1:
+            return *result, {"left": self._left, "name": "x"}
+        return *result, {
+            "score": 0.5,
+            "episode": {"r": np.float32(3), "t.x": 1},
+            "won": True,
+            "name": "x",
+            "huge": 1e300,
+        }
+
+
+def test_numbers_of_info_go_with_last_rows_by_name() -> None:
+    recipe = Recipe("short", {"terminates": True, "truncates": False}, (), Measured)
+    names = ["score", "episode.r", "episode.t.x", "won", "missing", "name", "huge", "left.r"]
+    group = EnvGroup(0, build(recipe, "sync", 2), [0, 1], names)
+    group.reset()
+    assert group.metrics.shape == (0, 8)
+    group.advance(np.zeros(2, np.int64))
+    assert group.metrics.shape == (0, 8)
+    step = group.advance(np.zeros(2, np.int64))
+    assert step.step_type.tolist() == [LAST, LAST]
+    assert group.metrics.dtype == np.float32
+    nan = np.nan
+    np.testing.assert_array_equal(group.metrics, [[0.5, 3, 1, 1, nan, nan, nan, nan], [nan] * 8])
+    group.advance(np.zeros(2, np.int64))
+    assert group.metrics.shape == (0, 8)
+
+
+class Unshowable(dict[Any, Any]):
+    """Raises whatever is done with it."""
+
+    def _raise(self, *_: Any) -> Any:
+        raise RuntimeError("not here")
+
+    __contains__ = __getitem__ = get = __repr__ = __float__ = _raise  # type: ignore[assignment]
+
+
+class Tensor:
+    """A scalar of another library, or something that looks like one."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        return np.array(self._value)
+
+
+class Unreal(float):
+    """A number that cannot be read."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("not here")
+
+
+_ITSELF: dict[Any, Any] = {"a": 1}
+_ITSELF["itself"] = _ITSELF
+
+
+@pytest.mark.parametrize(
+    ("info", "number"),
+    [
+        ({"score": "no"}, None),
+        ({"score": {"score": 1}}, None),
+        ({"score": [1, [2, 3]]}, None),
+        ({"score": 10**400}, None),
+        ({"score": fractions.Fraction(10**400)}, None),
+        ({"score": 1j}, None),
+        ({"score": Unshowable()}, None),
+        ({"score": Unreal(1)}, None),
+        ({"score": Tensor("a")}, None),
+        ({"score": Tensor([1, 2])}, None),
+        (Unshowable(score=1), None),
+        ([], None),
+        (None, None),
+        ({"score": Tensor(0.75), 3: 1, ("a", 1): 2, "itself": _ITSELF}, 0.75),
+        ({"score": np.float16(0.75), "ragged": [[1], [2, 3]]}, 0.75),
+        ({"score": fractions.Fraction(3, 4)}, 0.75),
+        ({"score": decimal.Decimal("0.75")}, 0.75),
+        ({"score": 2**62}, 2.0**62),
+    ],
+)
+def test_nothing_in_info_fails_an_environment(
+    info: Any, number: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue C: a text among numbers counted as a failure, nine of twelve were left out."""
+
+    class Odd(Short):
+        def step(self, action: Any) -> Any:
+            return *super().step(action)[:-1], info
+
+    recipe = Recipe("short", {"terminates": True, "truncates": False}, (), Odd)
+    group = EnvGroup(0, build(recipe, "sync", 2), [0, 1], ["score"])
+    group.reset()
+    for _ in range(2):
+        for _ in range(2):
+            step = group.advance(np.zeros(2, np.int64))
+        assert step.step_type.tolist() == [LAST, LAST]
+        wanted = np.nan if number is None else number
+        np.testing.assert_array_equal(group.metrics, [[wanted]] * 2)
+        group.advance(np.zeros(2, np.int64))
+    assert len(caplog.records) <= 1 and "Traceback" not in caplog.text
+
+
+def test_each_environment_gives_its_own_last_value() -> None:
+    """Issue C: a merged value took the dtype of the first environment, 0.26 where it was 0.75."""
+
+    class Phased(Short):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            result = super().reset(seed=seed)
+            self._left = self._length = 2 if seed is None else 2 + seed
+            return result
+
+        def step(self, action: Any) -> Any:
+            *result, _ = super().step(action)
+            score = 0.5 + self._length / 100 if self._left == 0 else False
+            return *result, {"score": score, "kind": {"a": 1} if self._length % 2 else 1}
+
+    recipe = Recipe("short", {"terminates": True, "truncates": False}, (), Phased)
+    group = EnvGroup(0, build(recipe, "sync", 8), range(8), ["score"])
+    group.reset()
+    found: list[list[float]] = [[] for _ in range(8)]
+    for _ in range(12):
+        step = group.advance(np.zeros(8, np.int64))
+        rows = np.flatnonzero(step.step_type == LAST)
+        for row, (score,) in zip(rows, group.metrics.tolist(), strict=True):
+            found[row].append(round(score, 6))
+    assert [scores[0] for scores in found] == [0.52, 0.53, 0.54, 0.55, 0.56, 0.57, 0.58, 0.59]
+    assert all(set(scores[1:]) <= {0.52} for scores in found)

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from envs_server.adapter import Adapter, VectorEnvironment
 from envs_server.build import Recipe, build
-from envs_server.errors import BuildError, EnvironmentFailedError
-from envs_server.failures import Failures
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures
+from envs_server.groups import EnvGroup, VectorEnvironment
 from envs_server.stop import HangLimit
 from seedrl.types import StepType
 
@@ -143,9 +142,9 @@ def _once(where: str, number: int, error: BaseException | float) -> Any:
 )
 def test_one_that_fails_in_a_step_costs_its_own_episode_and_no_other(error: Any) -> None:
     fleet = Fleet(_once("step", 1, error))
-    adapter = Adapter(fleet.build(_failures()))
-    adapter.reset([7, 8, 9])
-    step = adapter.step(_STAY)
+    group = EnvGroup(0, fleet.build(_failures()), [7, 8, 9])
+    group.reset()
+    step = group.advance(_STAY)
     # FIRST where MID was due: the learner cuts that row's stream there.
     assert step.step_type.tolist() == [MID, FIRST, MID]
     assert step.reward.tolist() == [1, 0, 1] and step.discount.tolist() == [1, 1, 1]
@@ -154,7 +153,7 @@ def test_one_that_fails_in_a_step_costs_its_own_episode_and_no_other(error: Any)
     assert (number, count) == (3, 0) and seed not in (7, 8, 9)
     assert step.observation[[0, 2]].tolist() == [[0, 7, 1], [2, 9, 1]]
     assert fleet.closed == [1]
-    kinds = [adapter.step(_STAY).step_type.tolist() for _ in range(5)]
+    kinds = [group.advance(_STAY).step_type.tolist() for _ in range(5)]
     assert np.transpose(kinds).tolist() == [
         [MID, MID, LAST, FIRST, MID],
         [MID, MID, MID, LAST, FIRST],
@@ -173,9 +172,9 @@ def test_a_reset_that_fails_cuts_nothing() -> None:
                 raise RuntimeError("no free port")
 
     fleet = Fleet(does)
-    adapter = Adapter(fleet.build(_failures()))
-    adapter.reset([7, 8, 9])
-    kinds = [adapter.step(_STAY).step_type.tolist() for _ in range(6)]
+    group = EnvGroup(0, fleet.build(_failures()), [7, 8, 9])
+    group.reset()
+    kinds = [group.advance(_STAY).step_type.tolist() for _ in range(6)]
     assert np.transpose(kinds).tolist() == [[MID, MID, MID, LAST, FIRST, MID]] * 3
     assert resets == [0, 1, 2, 0, 1, 3, 2] and fleet.num_built == 4
 
@@ -188,9 +187,9 @@ def test_a_constructor_that_fails_once_after_a_failure_is_tried_again() -> None:
             raise RuntimeError("no licence")
 
     fleet = Fleet(does)
-    adapter = Adapter(fleet.build(_failures()))
-    adapter.reset([7, 8, 9])
-    assert adapter.step(_STAY).step_type.tolist() == [MID, FIRST, MID]
+    group = EnvGroup(0, fleet.build(_failures()), [7, 8, 9])
+    group.reset()
+    assert group.advance(_STAY).step_type.tolist() == [MID, FIRST, MID]
     assert fleet.num_built == 6
 
 

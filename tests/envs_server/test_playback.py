@@ -76,7 +76,7 @@ def test_the_rows_of_its_slots_are_played_from_the_row_asked_for_to_the_end(
     recording: Recording, first_row: int
 ) -> None:
     slots = [3, 1]
-    group = PlayedGroup(7, recording, slots, first_row=first_row)
+    group = PlayedGroup(7, recording, slots, first_row)
     assert group.spec == SPEC
     step = group.first()
     for sequence, number in enumerate(range(first_row, NUM_RECORDS)):
@@ -90,7 +90,7 @@ def test_the_rows_of_its_slots_are_played_from_the_row_asked_for_to_the_end(
 
 
 def test_an_action_other_than_the_recorded_one_is_an_error(recording: Recording) -> None:
-    group = PlayedGroup(7, recording, [0, 2], first_row=0)
+    group = PlayedGroup(7, recording, [0, 2], 0)
     group.first()
     group.step(_answer(0, _actions(0)[[0, 2]]))
     with pytest.raises(WireError):

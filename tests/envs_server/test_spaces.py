@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from envs_server.errors import BuildError
+from envs_server.failures import BuildError
 from envs_server.spaces import env_spec, to_own_actions
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from envs_server.adapter import Adapter, VectorEnvironment
 from envs_server.build import Recipe, build
 from envs_server.envs import catch, masked_cartpole
-from envs_server.errors import BuildError
+from envs_server.failures import BuildError
+from envs_server.groups import EnvGroup, VectorEnvironment
 from envs_server.native import info_of
 from seedrl.types import StepType
 
@@ -28,18 +28,18 @@ def _balance(observation: np.ndarray) -> np.ndarray:
 
 
 def test_cartpole_truncates_at_500_steps_and_bootstraps() -> None:
-    adapter = Adapter(_native(_CARTPOLE, 3))
-    step = adapter.reset([1, 2, 3])
+    group = EnvGroup(0, _native(_CARTPOLE, 3), [1, 2, 3])
+    step = group.reset()
     returns = np.zeros(3)
     for number in range(1, 501):
-        step = adapter.step(_balance(step.observation))
+        step = group.advance(_balance(step.observation))
         returns += step.reward
         expected = StepType.LAST if number == 500 else StepType.MID
         assert step.step_type.tolist() == [expected] * 3, number
     assert step.discount.tolist() == [1, 1, 1]
     assert returns.tolist() == [500, 500, 500]
     assert np.abs(step.observation).max() > 0
-    step = adapter.step(np.zeros(3, np.int64))
+    step = group.advance(np.zeros(3, np.int64))
     assert step.step_type.tolist() == [StepType.FIRST] * 3
     assert (np.abs(step.observation) <= 0.05).all()
 
@@ -106,11 +106,11 @@ class TestAtari:
 
     def test_a_frame_limit_truncates_and_the_next_row_is_first(self) -> None:
         short = {"max_num_frames_per_episode": 80, "noop_max": 8}
-        adapter = Adapter(build(Recipe("ALE/Pong-v5", short), "atari", 2))
-        kinds = [adapter.reset([1, 2]).step_type]
+        group = EnvGroup(0, build(Recipe("ALE/Pong-v5", short), "atari", 2), [1, 2])
+        kinds = [group.reset().step_type]
         discounts = []
         for _ in range(45):
-            step = adapter.step(np.zeros(2, np.int64))
+            step = group.advance(np.zeros(2, np.int64))
             kinds.append(step.step_type)
             discounts.append(step.discount)
         assert np.array(discounts).min() == 1

@@ -2,13 +2,13 @@
 
 from tests.mutation.mutant import Mutant
 
-_ADAPTER = "envs_server/adapter.py"
+_GROUPS = "envs_server/groups.py"
 _LOOP = "envs_server/loop.py"
 
 MUTANTS = (
     Mutant(
         "truncation_sent_as_termination",
-        _ADAPTER,
+        _GROUPS,
         "discount = np.logical_not(terminated).astype(np.float32)",
         "discount = np.logical_not(self._is_last).astype(np.float32)",
         "A truncated episode is sent as one that terminated.",

@@ -12,7 +12,7 @@ import numpy as np
 
 from envs_server.build import budget, check_assign, read_recipes
 from envs_server.client import Lease, Offer
-from envs_server.errors import BuildError, EnvironmentFailedError
+from envs_server.failures import BuildError, EnvironmentFailedError
 from envs_server.sent_log import SentLog
 from learner.serving.batching import free_running
 from learner.serving.connection import Connection

@@ -19,6 +19,7 @@ _SIZE = 8 * len(_FIELDS) * (1 + _MOST_GROUPS)
 # In the first row, behind the magic number: notes for the process that replaces this one, and for
 # the one that starts it.
 _SERVED, _FINISHED = 1, 2
+_EXPECTED = "expected an env server's log of sent steps"
 
 
 class SentLog:
@@ -43,7 +44,7 @@ class SentLog:
         table = np.frombuffer(memory, np.uint64).reshape(-1, len(_FIELDS))
         # A disk may give back what nobody has written: groups and their sizes are of 32 bits.
         if table[0, 0] not in (0, _MAGIC) or (table[1:, 1:3] >= 2**32).any():
-            raise ValueError(f"expected an env server's log of sent steps, got {path}")
+            raise ValueError(f"{_EXPECTED}, got {path}")
         table[0, 0] = _MAGIC
         self._notes, self._rows = table[0], table[1:]
         self.has_served = bool(self._notes[_SERVED])
@@ -66,15 +67,13 @@ class SentLog:
 
     def sent(self, group: int) -> None:
         """A step of `group` is about to be sent."""
-        self._add_one(group, _STEPS)
+        if group < self._num_open:
+            self._counts[len(_FIELDS) * (1 + group) + _STEPS] += 1
 
     def answered(self, group: int) -> None:
         """Actions for `group` have arrived."""
-        self._add_one(group, _ANSWERED)
-
-    def _add_one(self, group: int, field: int) -> None:
         if group < self._num_open:
-            self._counts[len(_FIELDS) * (1 + group) + field] += 1
+            self._counts[len(_FIELDS) * (1 + group) + _ANSWERED] += 1
 
     def note_served(self) -> None:
         """A step was answered: the environments can be built and stepped."""
@@ -110,5 +109,5 @@ def _locked(path: Path) -> int:
         # Or a page that the disk has no room for would be a SIGBUS later.
         os.posix_fallocate(descriptor, 0, _SIZE)
     elif size != _SIZE:
-        raise ValueError(f"expected an env server's log of sent steps, got {path}")
+        raise ValueError(f"{_EXPECTED}, got {path}")
     return descriptor

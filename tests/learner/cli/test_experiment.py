@@ -28,7 +28,7 @@ if words[0] == "train":
     (folder / "status.json").write_text(json.dumps(status))
     print("trained", flush=True)
     sys.exit(1)
-assert words[2:] == ["--episodes", "100", "--greedy", "--save"]
+assert words[2:] == ["--episodes", "100", "--deterministic", "--save"]
 score = {"mean": 47.25, "episodes": 100, "updates": 7, "greedy": True}
 pathlib.Path(words[1], "final_score.json").write_text(json.dumps(score))
 """

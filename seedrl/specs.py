@@ -223,7 +223,10 @@ def _show(spec: ArraySpec | None) -> str:
     if spec is None:
         return "nothing"
     kind = " categories" if spec.is_categorical else ""
-    bounds = f" of {spec.low!r:.60} to {spec.high!r:.60}" if spec.low else ""
+    low, high = (
+        f"{bound[0]:g}" if len(bound) == 1 else f"{bound!r:.60}" for bound in (spec.low, spec.high)
+    )
+    bounds = f" of {low} to {high}" if spec.low else ""
     return f"{spec.dtype}{list(spec.shape)}{kind}{bounds}"
 
 

@@ -49,8 +49,7 @@ def test_bounds_differ_only_from_other_bounds() -> None:
     )
     assert one.difference(none) == none.difference(one) == []
     assert one.difference(other) == [
-        "observation: expected int64[] categories of (0.0,) to (7.0,), got int64[] categories of "
-        "(0.0,) to (8.0,)"
+        "observation: expected int64[] categories of 0 to 7, got int64[] categories of 0 to 8"
     ]
 
 

@@ -236,7 +236,7 @@ def test_an_env_server_whose_environment_differs_is_refused_and_the_others_go_on
     processes.wait_for(lambda: "connected: " in first.stderr, first)
     second = programs(*command, SIZE="5", PYTHONWARNINGS="error")
     assert second.end() == 2
-    difference = "observation: expected float32[4], got float32[5]"
+    difference = "observation: expected float32[4] of -1 to 1, got float32[5] of -1 to 1"
     assert has_line(second, difference)
     assert "Traceback" not in second.stderr
     # It was a server among others: the run continues, and says who was turned away.

@@ -29,7 +29,7 @@ if words[0] == "train":
     print("trained", flush=True)
     sys.exit(1)
 assert words[2:] == ["--episodes", "100", "--deterministic", "--save"]
-score = {"mean": 47.25, "episodes": 100, "updates": 7, "greedy": True}
+score = {"mean": 47.25, "episodes": 100, "updates": 7, "exploration": 0.0}
 pathlib.Path(words[1], "final_score.json").write_text(json.dumps(score))
 """
 

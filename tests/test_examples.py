@@ -148,7 +148,7 @@ class _Trial:
         return self.reports[-1][1] < self._least
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_search_finds_a_better_learning_rate_and_stops_a_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

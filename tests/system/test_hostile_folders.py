@@ -29,7 +29,7 @@ _SECONDS = 20  # of one command; the slowest takes two
 _MOST_MEMORY = 2**30
 _OPTIONS = (
     "--learning.total-steps 1000 --serving.training-slots 2 --serving.evaluation-slots 1 "
-    "--evaluation.target-return none --env-servers 1 --groups 1 "
+    "--evaluation.target-return none --evaluation.episodes 2 --env-servers 1 --groups 1 "
     "--replay.min-steps 200 --checkpoint-replay"
 )
 

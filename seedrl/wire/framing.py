@@ -84,14 +84,14 @@ def encode_from_env_server(message: ToLearner) -> bytes:
         return message.message
     if isinstance(message, StepPayload):
         return b"".join((_head(_STEP_TAG, len(message)), message))
-    return message.SerializeToString()
+    return message.SerializeToString(deterministic=True)
 
 
 def encode_from_learner(message: ToEnvServer) -> bytes:
     """Serialises what a learner sends; of a FromLearner only control messages are allowed."""
     if isinstance(message, ActionsPayload):
         return b"".join((_head(_ACTIONS_TAG, len(message)), message))
-    return message.SerializeToString()
+    return message.SerializeToString(deterministic=True)
 
 
 def receive_from_env_server(data: bytes | memoryview) -> FromEnvServer | StepPayload | WireError:

@@ -5,7 +5,7 @@ has the same errors: `seedrl.agents.r2d2.q_learning_agent`, `td_errors`.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import chex
 import jax
@@ -100,9 +100,7 @@ class ApexConfig:
     def window(self) -> WindowSpec:
         return WindowSpec(self.earlier_steps, unroll=1, bootstrap=self.n_steps, stride=1)
 
-    @property
-    def scaling(self) -> ValueScaling:
-        return identity()
+    scaling: ClassVar[ValueScaling] = identity()  # Q-values are expected returns
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec. Raises ConfigError for actions or a network that do not fit."""

@@ -27,7 +27,7 @@ from seedrl.networks.network import Network
 from seedrl.rl.distributions import Categorical
 from seedrl.rl.returns import scaled
 from seedrl.rl.surrogate import mean_of
-from seedrl.rl.vtrace import VTrace, VTraceSettings, vtrace
+from seedrl.rl.vtrace import VTrace, vtrace
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, Tree
 
@@ -168,8 +168,16 @@ def _loss(
     log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_steps]
     reward = scaled(steps.timestep.reward, config.reward_scale, config.reward_clip)
     rewarded = steps.timestep._replace(reward=reward)
-    settings = VTraceSettings(*(getattr(config, name) for name in VTraceSettings._fields))
-    corrected = vtrace(log_ratios, output.value, rewarded, settings)
+    corrected = vtrace(
+        log_ratios,
+        output.value,
+        rewarded,
+        gamma=config.gamma,
+        vtrace_lambda=config.vtrace_lambda,
+        rho_bar=config.rho_bar,
+        c_bar=config.c_bar,
+        pg_rho_bar=config.pg_rho_bar,
+    )
     # LAST counts as 0: its action was ignored.
     trained = corrected.is_trained * weights[None]
     errors = corrected.targets - output.value[:num_steps]

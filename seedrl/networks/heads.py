@@ -49,7 +49,7 @@ class DuelingHead(nn.Module):
 
 # The last layer of a policy begins a hundredth as large as usual (Huang et al. 2022, detail 2): at
 # first all actions are almost equally likely, and means almost 0.
-_SMALL = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
+SMALL_KERNEL = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
 
 
 class _ActorCriticHead(nn.Module):
@@ -62,7 +62,7 @@ class _ActorCriticHead(nn.Module):
     def _outputs(self, features: Array) -> tuple[Array, Array]:
         # `[..., num_outputs]` of the policy and `[...]`, both float32.
         policy = MLP(self.hidden_sizes, self.dtype, name="policy_hidden")(features)
-        last = nn.Dense(self.num_outputs, dtype=self.dtype, kernel_init=_SMALL, name="policy")
+        last = nn.Dense(self.num_outputs, dtype=self.dtype, kernel_init=SMALL_KERNEL, name="policy")
         hidden = MLP(self.hidden_sizes, self.dtype, name="value_hidden")(features)
         value = nn.Dense(1, dtype=self.dtype, name="value")(hidden)[..., 0]
         return last(policy).astype(jnp.float32), value.astype(jnp.float32)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from seedrl.networks.build import from_config, zeros_of
+from seedrl.networks.heads import SMALL_KERNEL
 from seedrl.networks.network import Network
 from seedrl.networks.torsos import MLP, ObservationTorso, uniform_dense
 from seedrl.observations import view
@@ -67,10 +68,8 @@ class GaussianActor(nn.Module):
         """`leaves` are `[N, *shape]` in wire order, then the memory's output, if there is one."""
         torso = ObservationTorso(self.torso, self.sizes, self.specs, self.dtype, is_uniform=True)
         features = torso(leaves)
-        # The last layer begins a hundredth as large as usual: at first every action is about as
-        # likely as any other, whatever is observed.
-        small = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
-        outputs = nn.Dense(2 * self.num_actions, dtype=self.dtype, kernel_init=small)(features)
+        last = nn.Dense(2 * self.num_actions, dtype=self.dtype, kernel_init=SMALL_KERNEL)
+        outputs = last(features)
         mean, log_std = jnp.split(outputs.astype(jnp.float32), 2, axis=-1)
         return TanhGaussian(mean, jnp.clip(log_std, *_LOG_STD_RANGE))
 

@@ -59,7 +59,7 @@ def shard_probability(probability_in_shard: Array, num_shards: int) -> Array:
 
 
 def importance_weights(
-    probability: Array, exponent: float, largest: Callable[[Array], Array] | None = None
+    probability: Array, exponent: float, largest: Callable[[Array], Array]
 ) -> Array:
     """Weights that undo the bias of prioritized sampling, scaled so that the largest is 1.
 
@@ -67,7 +67,7 @@ def importance_weights(
 
     `probability [B] float32` is over all shards (see `shard_probability`); 0, which only an empty
     shard reports, weighs 0. β is 0 to 1; 1 corrects the bias entirely. `largest` gives the maximum
-    of a scalar over all devices that the batch is spread over; None for one device.
+    of a scalar over all devices that the batch is spread over.
 
     Source: Schaul et al. 2016, section 3.4. The maximum is that of the batch, as in the paper's
     implementation notes, not of the whole replay.
@@ -79,7 +79,5 @@ def importance_weights(
     log_weight = jnp.where(
         is_drawn, -exponent * jnp.log(jnp.where(is_drawn, probability, 1.0)), -jnp.inf
     )
-    highest = jnp.max(log_weight)
-    if largest is not None:
-        highest = largest(highest)
+    highest = largest(jnp.max(log_weight))
     return jnp.where(is_drawn, jnp.exp(log_weight - highest), 0.0)

@@ -9,16 +9,6 @@ import jax.numpy as jnp
 from seedrl.types import Array, StepType, TimeStep
 
 
-class VTraceSettings(NamedTuple):
-    """What V-trace depends on, by the names of the paper."""
-
-    gamma: float  # γ, discount of one step, 0 to 1
-    vtrace_lambda: float = 1.0  # λ, 0 to 1 (remark 2); 1 in the paper's experiments
-    rho_bar: float = 1.0  # ρ̄, caps the ratio in temporal differences: whose value is learned
-    c_bar: float = 1.0  # c̄, caps the ratio in the traces: how far differences are carried back
-    pg_rho_bar: float = 1.0  # caps the ratio that weights the policy gradient
-
-
 class VTrace(NamedTuple):
     """Of U trained time steps; no gradient flows through any of it."""
 
@@ -28,7 +18,15 @@ class VTrace(NamedTuple):
 
 
 def vtrace(
-    log_ratios: Array, values: Array, timesteps: TimeStep, settings: VTraceSettings
+    log_ratios: Array,
+    values: Array,
+    timesteps: TimeStep,
+    *,
+    gamma: float,
+    vtrace_lambda: float,
+    rho_bar: float,
+    c_bar: float,
+    pg_rho_bar: float,
 ) -> VTrace:
     """V-trace over experience that may span episodes.
 
@@ -45,7 +43,9 @@ def vtrace(
     truncated (d = 1), and from nothing if it terminated (d = 0).
 
     `log_ratios [U, B]` is log π(a_t|x_t) - log μ(a_t|x_t), on LAST anything. V and `timesteps` are
-    `[U + 1, B]`, of which the last bootstrap; no observation is looked at.
+    `[U + 1, B]`, of which the last bootstrap; no observation is looked at. γ and λ are 0 to 1; λ
+    (remark 2) and the caps ρ̄, c̄ and ρ̄_pg are 1 in the paper's experiments. ρ̄ decides whose value is
+    learned, c̄ how far differences are carried back.
 
     Source: Espeholt et al. 2018, section 4.1, equation 1 and remark 2,
     https://arxiv.org/abs/1802.01561. λ in q is that of rlax: with ratios of 1 the advantage is
@@ -59,12 +59,12 @@ def vtrace(
     # reaches this one. To mask the loss alone would let its errors leak back.
     ratios = jnp.where(is_trained, jnp.exp(jnp.where(is_trained, log_ratios, 0.0)), 0.0)
     reward = timesteps.reward[1:]
-    discount = settings.gamma * timesteps.discount[1:]
+    discount = gamma * timesteps.discount[1:]
     # δ_t (equation 1).
-    deltas = jnp.minimum(settings.rho_bar, ratios) * (reward + discount * values[1:] - values[:-1])
+    deltas = jnp.minimum(rho_bar, ratios) * (reward + discount * values[1:] - values[:-1])
 
     # γ d_{t+1} c_t.
-    decays = discount * settings.vtrace_lambda * jnp.minimum(settings.c_bar, ratios)
+    decays = discount * vtrace_lambda * jnp.minimum(c_bar, ratios)
 
     def back(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
         correction = step[0] + step[1] * later
@@ -74,6 +74,6 @@ def vtrace(
     _, corrections = jax.lax.scan(back, jnp.zeros(batch_size), (deltas, decays), reverse=True)
     ahead = jnp.concatenate([corrections[1:], jnp.zeros((1, batch_size))])  # v - V, a step later
     # q_t (section 4.2).
-    returns = reward + discount * (values[1:] + settings.vtrace_lambda * ahead)
-    advantages = jnp.minimum(settings.pg_rho_bar, ratios) * (returns - values[:-1])
+    returns = reward + discount * (values[1:] + vtrace_lambda * ahead)
+    advantages = jnp.minimum(pg_rho_bar, ratios) * (returns - values[:-1])
     return VTrace(values[:-1] + corrections, advantages, is_trained)

@@ -36,7 +36,7 @@ CONFIG = Config(
 
 def exponents(run: LearnerRun) -> np.ndarray:
     """Of 0.4, sorted, for the training slots that are filled; the ladder's go from 1 to 8."""
-    ladder = over_slots(epsilons(TRAINING))[run.hub.live_slots("training")]
+    ladder = over_slots(epsilons(TRAINING, base=0.4, alpha=7.0))[run.hub.live_slots("training")]
     return np.sort(np.log(ladder) / np.log(0.4))
 
 

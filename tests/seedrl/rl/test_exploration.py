@@ -13,7 +13,7 @@ _act = jax.jit(epsilon_greedy)
 
 
 def test_the_epsilons_of_ten_slots_are_those_of_seed_rl() -> None:
-    found = epsilons(10)
+    found = epsilons(10, base=0.4, alpha=7.0)
     assert found.dtype == np.float32
     # ε_i = 0.4 ** linspace(1, 8, 10)[i]
     exponents = [1 + 7 * i / 9 for i in range(10)]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl.rl.vtrace import VTrace, VTraceSettings, vtrace
+from seedrl.rl.vtrace import VTrace, vtrace
 from seedrl.types import StepType, TimeStep
 from tests.seedrl.rl.episodes import random_timesteps
 
@@ -24,13 +24,16 @@ class Rows(NamedTuple):
 
 
 @jax.jit
-def _compiled(rows: Rows, settings: VTraceSettings) -> VTrace:
-    return vtrace(*rows, settings)
+def _compiled(rows: Rows, settings: dict[str, float]) -> VTrace:
+    return vtrace(*rows, **settings)
 
 
-def corrected(rows: Rows, **settings: Any) -> VTrace:
-    """Under settings that are not the defaults."""
-    return _compiled(rows, VTraceSettings(**{"gamma": GAMMA, **settings}))
+PAPER = {"gamma": GAMMA, "vtrace_lambda": 1.0, "rho_bar": 1.0, "c_bar": 1.0, "pg_rho_bar": 1.0}
+
+
+def corrected(rows: Rows, **settings: float) -> VTrace:
+    """Under settings that are not the paper's."""
+    return _compiled(rows, PAPER | settings)
 
 
 def rows_of(
@@ -93,11 +96,12 @@ def random_rows(seed: int, num_rows: int = 12, batch: int = 5) -> Rows:
     return Rows(log_ratios, values, timesteps)
 
 
-def quadratic(rows: Rows, settings: VTraceSettings) -> tuple[np.ndarray, np.ndarray]:
+def quadratic(rows: Rows, settings: dict[str, float]) -> tuple[np.ndarray, np.ndarray]:
     """Targets and advantages as the paper's sum over all later rows, in float64."""
     log_ratios, values = rows.log_ratios.astype(np.float64), rows.values.astype(np.float64)
     step_type, reward, discount, _ = rows.timesteps
     num_rows, batch = log_ratios.shape
+    gamma, mix = settings["gamma"], settings["vtrace_lambda"]
     ratios = np.exp(log_ratios)
     targets, advantages = values[:-1].copy(), np.zeros((num_rows, batch))
     for b in range(batch):
@@ -107,18 +111,16 @@ def quadratic(rows: Rows, settings: VTraceSettings) -> tuple[np.ndarray, np.ndar
             for t in range(start, num_rows):
                 if step_type[t, b] == LAST:
                     break  # nothing that follows belongs to the episode of `start`
-                ahead = settings.gamma * float(discount[t + 1, b])
+                ahead = gamma * float(discount[t + 1, b])
                 error = reward[t + 1, b] + ahead * values[t + 1, b] - values[t, b]
-                v[start] += weight * min(settings.rho_bar, ratios[t, b]) * error
-                weight *= ahead * settings.vtrace_lambda * min(settings.c_bar, ratios[t, b])
+                v[start] += weight * min(settings["rho_bar"], ratios[t, b]) * error
+                weight *= ahead * mix * min(settings["c_bar"], ratios[t, b])
         for t in range(num_rows):
             if step_type[t, b] == LAST:
                 continue
-            mixed = (
-                settings.vtrace_lambda * v[t + 1] + (1 - settings.vtrace_lambda) * values[t + 1, b]
-            )
-            q = reward[t + 1, b] + settings.gamma * float(discount[t + 1, b]) * mixed
-            advantages[t, b] = min(settings.pg_rho_bar, ratios[t, b]) * (q - values[t, b])
+            mixed = mix * v[t + 1] + (1 - mix) * values[t + 1, b]
+            q = reward[t + 1, b] + gamma * float(discount[t + 1, b]) * mixed
+            advantages[t, b] = min(settings["pg_rho_bar"], ratios[t, b]) * (q - values[t, b])
         targets[:, b] = v[:-1]
     return targets, advantages
 
@@ -126,15 +128,15 @@ def quadratic(rows: Rows, settings: VTraceSettings) -> tuple[np.ndarray, np.ndar
 @pytest.mark.parametrize(
     "settings",
     [
-        VTraceSettings(gamma=0.97, vtrace_lambda=0.8, rho_bar=1.3, c_bar=0.9, pg_rho_bar=1.1),
-        VTraceSettings(gamma=1.0),
-        VTraceSettings(gamma=0.9, vtrace_lambda=0.0),
+        {"gamma": 0.97, "vtrace_lambda": 0.8, "rho_bar": 1.3, "c_bar": 0.9, "pg_rho_bar": 1.1},
+        PAPER | {"gamma": 1.0},
+        PAPER | {"vtrace_lambda": 0.0},
     ],
 )
-def test_targets_and_advantages_are_the_sums_of_the_paper(settings: VTraceSettings) -> None:
+def test_targets_and_advantages_are_the_sums_of_the_paper(settings: dict[str, float]) -> None:
     for seed in range(20):
         rows = random_rows(seed)
-        found = corrected(rows, **settings._asdict())
+        found = corrected(rows, **settings)
         targets, advantages = quadratic(rows, settings)
         np.testing.assert_allclose(found.targets, targets, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(found.advantages, advantages, rtol=1e-5, atol=1e-5)
@@ -146,7 +148,7 @@ def test_nothing_finite_makes_it_overflow_and_no_gradient_flows() -> None:
     assert all(np.isfinite(leaf).all() for leaf in corrected(huge)[:2])
 
     def total(log_ratios: Any, values: Any) -> Any:
-        found = vtrace(log_ratios, values, rows.timesteps, VTraceSettings(GAMMA))
+        found = vtrace(log_ratios, values, rows.timesteps, **PAPER)
         return jnp.sum(found.targets) + jnp.sum(found.advantages)
 
     for gradient in jax.jit(jax.grad(total, (0, 1)))(rows.log_ratios, rows.values):

@@ -1,6 +1,6 @@
 """IMPALA on Atari with the settings of the paper (Espeholt et al. 2018, appendix), deep network.
 
-Another game: `--environment.id ALE/Breakout-v5`; less work: `--agent.network.torso shallow`. The
+Another game: `--environment.id ALE/Breakout-v5`; less work: `--agent.network.torso nature`. The
 paper sums the loss over the 640 steps of a batch, ours is a mean: its gradient norm of 40 and its
 epsilon, 0.01 inside the root, are divided accordingly. Not from the paper: an episode ends with the
 game and not with a life; 192 environments.

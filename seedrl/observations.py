@@ -4,8 +4,7 @@ The first row that fits an array counts:
 
 | array | taken as |
 |---|---|
-| categories (`Discrete`, `MultiDiscrete`), at most 256 of each | one-hot, dense |
-| more categories | an embedding of 64 numbers for each, dense |
+| categories (`Discrete`, `MultiDiscrete`) | one-hot, dense |
 | picture of at least the size that the torso needs | scaled to 0 to 1 by its bounds, convolved |
 | integers with bounds, uint8 | scaled to 0 to 1 by their bounds, dense |
 | floats, flags, integers without bounds | numbers as they are, dense |
@@ -19,13 +18,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from seedrl.errors import ConfigError
-from seedrl.specs import MOST_ACTIONS, ArraySpec, EnvSpec, shown
+from seedrl.specs import ArraySpec, EnvSpec, shown
 
-MOST_ONE_HOT = 256
-EMBEDDING_SIZE = 64
-_MOST_INPUTS = 2**16  # of a dense layer, from the categories of one array
+_MOST_CATEGORIES = 4096  # of all elements of one array: inputs of a dense layer
 # Rows and columns of the smallest picture, of which an encoder's convolutions leave one.
-SMALLEST_PICTURE = {"nature": 36, "shallow": 20, "impala": 1, "minatar": 3}
+SMALLEST_PICTURE = {"nature": 36, "impala": 1, "minatar": 3}
 _LARGE = SMALLEST_PICTURE["nature"]
 _FRAMES_OF_PICTURES = 4  # as R2D2 and DQN
 
@@ -40,7 +37,7 @@ class Meaning(NamedTuple):
       is_scaled: whether it is scaled to 0 to 1, by `bounds_of`.
     """
 
-    kind: Literal["one-hot", "embedding", "picture", "dense"]
+    kind: Literal["one-hot", "picture", "dense"]
     axes: tuple[int, ...] = ()
     channels: int = 0
     is_scaled: bool = False
@@ -49,13 +46,15 @@ class Meaning(NamedTuple):
 def meaning_of(spec: ArraySpec, torso: str) -> Meaning:
     """The row of the table for an array. `torso` is one of `SMALLEST_PICTURE`, or "mlp"."""
     if spec.is_categorical:
-        return Meaning("one-hot" if categories_of(spec).max() <= MOST_ONE_HOT else "embedding")
+        return Meaning("one-hot")
     has_bounds = bool(bounds_of(spec)[0])
     if torso != "mlp" and len(spec.shape) > 1:
         # Where the sizes do not tell, whoever has named a torso means channels last.
         axes = picture_axes(spec) or (0, 1)
         rows, columns = (spec.shape[axis] for axis in axes)
-        if min(rows, columns) >= SMALLEST_PICTURE[torso]:
+        # A small matrix of floats is a table of numbers, unless it is a normalized picture.
+        is_table = len(spec.shape) == 2 and spec.dtype in ("float32", "float64")
+        if min(rows, columns) >= (_LARGE if is_table else SMALLEST_PICTURE[torso]):
             channels = math.prod(spec.shape) // (rows * columns)
             return Meaning("picture", axes, channels, has_bounds)
     return Meaning("dense", is_scaled=has_bounds and "int" in spec.dtype)
@@ -118,23 +117,31 @@ def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> tuple[str, int]:
         smallest = SMALLEST_PICTURE[torso]
         found = (f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in spec.leaves())
         raise ConfigError(
-            f"network.torso {torso!r}: expected a picture of at least {smallest} x {smallest}, the "
-            f"observation has {', '.join(found)}; leave it at its default, which follows the "
-            "observation"
+            f"network.torso {torso!r}: expected a picture of at least {smallest} x {smallest} (a "
+            f"matrix of floats: {_LARGE} x {_LARGE}), got {', '.join(found)}; leave it at its "
+            "default, which follows the observation"
         )
     return torso, frame_stack
 
 
-def stacked_arrays(leaves: list[ArraySpec]) -> list[int]:
-    """Positions of the arrays that a frame stack stacks: pictures or, without any, all."""
-    pictures = []
-    for number, leaf in enumerate(leaves):
-        axes = picture_axes(leaf) or ()
-        # A small one is of bytes (float16: normalized); another small matrix may be anything.
-        smallest = 1 if leaf.dtype in ("uint8", "float16") else _LARGE
-        if axes and min(leaf.shape[axis] for axis in axes) >= smallest:
-            pictures.append(number)
+def stacked_arrays(leaves: list[ArraySpec], torso: str) -> list[int]:
+    """Positions of the arrays that a frame stack stacks: pictures or, without any, all.
+
+    Frames before an episode's first are zeros of the array as it arrives: for categories that is
+    the category 0, for a normalized picture its mean.
+    """
+    pictures = [n for n, leaf in enumerate(leaves) if _is_stacked_picture(leaf, torso)]
     return pictures or list(range(len(leaves)))
+
+
+def _is_stacked_picture(leaf: ArraySpec, torso: str) -> bool:
+    if torso != "mlp":
+        return meaning_of(leaf, torso).kind == "picture"
+    # "mlp" convolves none. A small one is of bytes (float16: normalized); another small matrix may
+    # be anything.
+    smallest = 1 if leaf.dtype in ("uint8", "float16") else _LARGE
+    axes = picture_axes(leaf) or ()
+    return bool(axes) and min(leaf.shape[axis] for axis in axes) >= smallest
 
 
 def describe(spec: EnvSpec, torso: str = "auto", frame_stack: int | None = None) -> str:
@@ -144,7 +151,7 @@ def describe(spec: EnvSpec, torso: str = "auto", frame_stack: int | None = None)
     except ConfigError as error:
         return f"observation: refused: {error}"
     leaves = spec.leaves()
-    stacked = stacked_arrays([leaf for _, leaf in leaves]) if frame_stack > 1 else []
+    stacked = stacked_arrays([leaf for _, leaf in leaves], torso) if frame_stack > 1 else []
     parts = []
     for number, (path, leaf) in enumerate(leaves):
         name = shown(path).removeprefix("observation").removeprefix(".")
@@ -155,12 +162,10 @@ def describe(spec: EnvSpec, torso: str = "auto", frame_stack: int | None = None)
 
 def _check_told(name: str, spec: ArraySpec, torso: str) -> None:
     if spec.is_categorical:
-        counts, meaning = categories_of(spec), meaning_of(spec, torso)
-        inputs = counts.sum() if meaning.kind == "one-hot" else EMBEDDING_SIZE * len(counts)
-        if inputs > _MOST_INPUTS or counts.sum() > MOST_ACTIONS:
+        if (total := categories_of(spec).sum()) > _MOST_CATEGORIES:
             raise ConfigError(
-                f"{name}: expected at most {MOST_ACTIONS} categories, and {_MOST_INPUTS} numbers "
-                f"of them, got {counts.sum()} and {inputs}; are they quantities? Then declare a Box"
+                f"{name}: expected at most {_MOST_CATEGORIES} categories, got {total}; declare "
+                "quantities as a Box, or map the categories to vectors in a network of your own"
             )
         return
     is_large = len(spec.shape) > 2 and sorted(spec.shape)[-2] >= _LARGE
@@ -176,7 +181,7 @@ def _described(spec: ArraySpec, torso: str) -> str:
     meaning, size = meaning_of(spec, torso), math.prod(spec.shape)
     if spec.is_categorical:
         what = f"one of {categories_of(spec)[0]}" if size == 1 else f"{size} categories"
-        return f"{what}, {'one-hot' if meaning.kind == 'one-hot' else 'embedded'}"
+        return f"{what}, one-hot"
     low, high = bounds_of(spec)
     is_byte = spec.dtype == "uint8" and not spec.low
     scaled = f", {min(low):g} to {max(high):g}" if meaning.is_scaled and not is_byte else ""

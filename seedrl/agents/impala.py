@@ -18,7 +18,12 @@ from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.check import build_network, num_actions_of, policy_and_value_of
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput, learning_rate_of
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
-from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
+from seedrl.agents.normalization import (
+    NormalizationConfig,
+    normalization_of,
+    seen_by_agent,
+    with_normalization,
+)
 from seedrl.agents.ppo import act
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import check_fields
@@ -33,7 +38,7 @@ from seedrl.types import Array, Sequence, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImpalaConfig:
+class ImpalaConfig(NormalizationConfig):
     """IMPALA. "Paper" is Espeholt et al. 2018, appendix D; deviations are named.
 
     Its `replay` is a `seedrl.replay.queue.QueueConfig`; V-trace corrects for the updates between
@@ -51,12 +56,6 @@ class ImpalaConfig:
       pg_rho_bar: caps it in the policy gradient. Paper: 1.
       value_cost: weight of half the squared error of the value. Paper: 0.5.
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01 for Atari.
-      normalize_observations: whether floats of an observation are seen with mean 0 and std 1 over
-        all trained time steps so far, clipped to plus or minus 10.
-      normalize_images: whether pixels are seen so, too, and not divided by 255: what is small and
-        rare, such as a ball, is seen from the first.
-      normalize_rewards: whether rewards are divided by the std of their discounted sums so far, and
-        clipped to plus or minus 10, before they are seen, scaled and learned from.
       reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
         about 1, are learned sooner; scale `entropy_cost` with it.
       reward_clip: and then clipped to plus or minus this; 0 clips none. Paper: 1 for Atari.
@@ -79,9 +78,6 @@ class ImpalaConfig:
     pg_rho_bar: float = 1.0
     value_cost: float = 0.5
     entropy_cost: float = 0.01
-    normalize_observations: bool = False
-    normalize_images: bool = False
-    normalize_rewards: bool = False
     reward_scale: float = 1.0
     reward_clip: float = 0.0
     learning_rate: float = 4.8e-4

@@ -6,6 +6,7 @@ itself uses those of its parameters' version, and checkpoints hold them.
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import chex
@@ -26,6 +27,24 @@ LIMIT = 10.0
 # Smallest std of a pixel, in grey levels of uint8: the first change of a pixel that has hardly ever
 # changed is no larger an event than a change of others.
 _SMALLEST_STD_OF_PIXELS = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalizationConfig:
+    """The inputs that an agent normalizes: part of the configuration of IMPALA and PPO.
+
+    Attributes:
+      normalize_observations: whether floats of an observation are seen with mean 0 and std 1 over
+        all trained time steps so far, clipped to plus or minus 10.
+      normalize_images: whether pixels are seen so, too, and not divided by 255: what is small and
+        rare, such as a ball, is seen from the first.
+      normalize_rewards: whether rewards are divided by the std of their discounted sums so far, and
+        clipped to plus or minus 10, before they are seen, scaled and learned from.
+    """
+
+    normalize_observations: bool = False
+    normalize_images: bool = False
+    normalize_rewards: bool = False
 
 
 # The arithmetic: statistics of one batch over all devices, and merging them.
@@ -245,7 +264,7 @@ def _normalized_leaves(settings: Normalization) -> list[ArraySpec]:
     is_of_bytes = [leaf.dtype == "uint8" for leaf in found]
     for field, is_met, expected in (
         ("observations", not settings.observations or not all(is_of_bytes), "an array of floats"),
-        ("images", not settings.images or any(is_of_bytes), "an image (uint8 of rank 2 or 3)"),
+        ("images", not settings.images or any(is_of_bytes), "a picture (uint8)"),
     ):
         if not is_met:
             leaves = settings.spec.leaves()

@@ -24,7 +24,12 @@ from seedrl.agents.inputs import (
     inputs_of_sequence,
     inputs_of_step,
 )
-from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
+from seedrl.agents.normalization import (
+    NormalizationConfig,
+    normalization_of,
+    seen_by_agent,
+    with_normalization,
+)
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import check_fields
 from seedrl.networks.config import ActorCriticConfig
@@ -38,7 +43,7 @@ from seedrl.types import Array, Sequence, TimeStep, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
-class PpoConfig:
+class PpoConfig(NormalizationConfig):
     """PPO. "Paper" is Schulman et al. 2017, its table 5 for Atari; deviations are named.
 
     Its `replay` is a `seedrl.replay.queue.QueueConfig`. With `learning.schedule` synchronous it is
@@ -62,12 +67,6 @@ class PpoConfig:
       clip: how far from 1 a ratio of probabilities may go and still gain. Paper: 0.1.
       value_cost: weight of half the squared error of the value. Paper: 1, of the whole square.
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01.
-      normalize_observations: whether floats of an observation are seen with mean 0 and std 1 over
-        all trained time steps so far, clipped to plus or minus 10.
-      normalize_images: whether pixels are seen so, too, and not divided by 255: what is small and
-        rare, such as a ball, is seen from the first.
-      normalize_rewards: whether rewards are divided by the std of their discounted sums so far, and
-        clipped to plus or minus 10, before they are seen, scaled and learned from.
       reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
         about 1, are learned sooner.
       reward_clip: and then clipped to plus or minus this; 0 clips none.
@@ -88,9 +87,6 @@ class PpoConfig:
     clip: float = 0.2
     value_cost: float = 1.0
     entropy_cost: float = 0.01
-    normalize_observations: bool = False
-    normalize_images: bool = False
-    normalize_rewards: bool = False
     reward_scale: float = 1.0
     reward_clip: float = 0.0
     learning_rate: float = 2.5e-4

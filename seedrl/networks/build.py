@@ -81,7 +81,7 @@ def from_config(
         num_actions=num_actions,
     )
     action = spec.action.array
-    stacked_numbers = stacked_arrays(list(specs))
+    stacked_numbers = stacked_arrays(list(specs), torso)
 
     def initial_carry(batch_size: int) -> NetworkCarry:
         is_recurrent, is_stacked = config.core != "none", frame_stack > 1

@@ -11,7 +11,7 @@ from seedrl.networks.build import from_config
 from seedrl.networks.network import Network
 from seedrl.specs import DiscreteSpec, EnvSpec
 
-Torso = Literal["auto", "mlp", "nature", "shallow", "impala", "minatar"]
+Torso = Literal["auto", "mlp", "nature", "impala", "minatar"]
 Core = Literal["lstm", "gru", "none"]
 Precision = Literal["float32", "bfloat16"]
 
@@ -31,8 +31,8 @@ class NetworkConfig:
 
     Attributes:
       torso: encoder of pictures of any dtype and layout; "mlp" flattens them; "auto" is "nature"
-        where a picture has at least 36 x 36, else "mlp"; "shallow" is the small one of IMPALA,
-        "minatar" one convolution, for small pictures. Others are flattened.
+        where a picture has at least 36 x 36, else "mlp"; "minatar" is one convolution, for small
+        pictures. Others are flattened.
       core: recurrent core; "none" is no memory.
       core_size: its units.
       dtype: of matrix products and convolutions. Parameters, recurrent state and output stay

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from seedrl.observations import EMBEDDING_SIZE, bounds_of, categories_of, meaning_of
+from seedrl.observations import bounds_of, categories_of, meaning_of
 from seedrl.specs import ArraySpec
 from seedrl.types import Array
 
@@ -175,15 +175,6 @@ class NatureEncoder(_Convolutions):
     layers = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 
 
-class ShallowEncoder(_Convolutions):
-    """The small network of IMPALA (Espeholt et al. 2018, figure 3, left).
-
-    Of 42 x 42 it keeps 3 x 3 pixels, where that of DQN keeps one, for under half the operations.
-    """
-
-    layers = ((16, 8, 4), (32, 4, 2))
-
-
 class MinAtarEncoder(_Convolutions):
     """The convolution of MinAtar's own agents (Young and Tian 2019, `examples/dqn.py`)."""
 
@@ -211,12 +202,7 @@ class ImpalaEncoder(nn.Module):
         return relu(images).reshape(images.shape[0], -1)
 
 
-_ENCODERS = {
-    "nature": NatureEncoder,
-    "shallow": ShallowEncoder,
-    "impala": ImpalaEncoder,
-    "minatar": MinAtarEncoder,
-}
+_ENCODERS = {"nature": NatureEncoder, "impala": ImpalaEncoder, "minatar": MinAtarEncoder}
 
 
 class ObservationTorso(nn.Module):
@@ -236,18 +222,11 @@ class ObservationTorso(nn.Module):
     def __call__(self, leaves: Sequence[Array]) -> Array:
         """`leaves` are `[N, *shape]` in wire order, or `[N, *shape, k]` for k stacked frames."""
         features = []
-        for number, (spec, leaf) in enumerate(zip(self.specs, leaves, strict=True)):
+        for spec, leaf in zip(self.specs, leaves, strict=True):
             meaning = meaning_of(spec, self.torso)
             values = _scaled(spec, leaf) if meaning.is_scaled else leaf
             if spec.is_categorical:
-                counts = categories_of(spec)
-                total = int(counts.sum())
-                values = _positions(spec, counts, leaf)
-                if meaning.kind == "one-hot":
-                    values = _one_hot(counts, values)
-                else:
-                    table = nn.Embed(total, EMBEDDING_SIZE, name=f"embedding_{number}")
-                    values = table(jnp.clip(values, 0, total - 1))
+                values = _one_hot(spec, leaf)
             values = values.astype(self.dtype)
             if meaning.kind == "picture":
                 # `[N, H, W, C]`: all channels together, those of stacked frames too.
@@ -266,14 +245,12 @@ def _scaled(spec: ArraySpec, leaf: Array) -> Array:
     return (leaf.astype(jnp.float32) - low.reshape(shape)) / width
 
 
-def _positions(spec: ArraySpec, counts: np.ndarray, leaf: Array) -> Array:
+def _one_hot(spec: ArraySpec, leaf: Array) -> Array:
+    # `[N, W, k] bool`, with W the categories of all elements.
+    counts = categories_of(spec)
     # `[N, E, k] int32`: numbers of the categories among those of all E elements.
     first = np.cumsum(counts) - counts - np.array(spec.low, np.int64)
     seen = leaf.reshape(leaf.shape[0], len(counts), -1).astype(jnp.int32)
-    return seen + first.astype(np.int32)[None, :, None]
-
-
-def _one_hot(counts: np.ndarray, positions: Array) -> Array:
-    # `[N, W, k] bool`, with W the categories of all elements.
+    positions = seen + first.astype(np.int32)[None, :, None]
     element = np.repeat(np.arange(len(counts)), counts)
     return positions[:, element] == np.arange(len(element), dtype=np.int32)[None, :, None]

@@ -85,7 +85,7 @@ def test_exploration_of_one_draws_from_the_policy_and_of_none_takes_the_likelies
     assert agent.evaluation_exploration == 0
 
 
-def looped_loss(start: int, sequence: Sequence, params_changed: float = 0.0) -> float:
+def looped_loss(start: int, sequence: Sequence) -> float:
     """The loss written out in float64 from the network's outputs, row by row."""
     logits, value = outputs_at(start)
     log_policy, steps, c = log_softmax(logits), sequence.steps, CONFIG

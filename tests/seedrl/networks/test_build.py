@@ -149,7 +149,7 @@ def test_the_default_network_follows_the_observation(
     ("torso", "frame_stack", "observation"),
     [
         ("nature", None, GRID),
-        ("shallow", None, ArraySpec((19, 20), "uint8")),
+        ("impala", 1, ArraySpec((16, 5), "float32")),  # a table of numbers
         ("minatar", None, ArraySpec((2, 9), "uint8")),
         ("nature", 1, VECTOR),
     ],

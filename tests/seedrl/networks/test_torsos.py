@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from seedrl.networks.torsos import (
+    MLP,
     ImpalaEncoder,
     MinAtarEncoder,
     NatureEncoder,
     ObservationTorso,
-    ShallowEncoder,
     convolve,
-    relu,
 )
 from seedrl.specs import ArraySpec
 
@@ -43,7 +42,6 @@ SECTIONS = [
     [
         (NatureEncoder, (84, 84, 4), [(8, 8, 4, 32), (4, 4, 32, 64), (3, 3, 64, 64)], 7 * 7 * 64),
         (ImpalaEncoder, (72, 96, 3), [kernel for s in SECTIONS for kernel in s], 9 * 12 * 32),
-        (ShallowEncoder, (42, 42, 4), [(8, 8, 4, 16), (4, 4, 16, 32)], 3 * 3 * 32),
         (MinAtarEncoder, (10, 10, 4), [(3, 3, 4, 16)], 8 * 8 * 16),
     ],
 )
@@ -97,18 +95,6 @@ def test_categories_are_one_hot_and_integers_scaled_by_their_bounds() -> None:
     )
 
 
-def test_many_categories_are_embedded_each_in_a_row_of_its_own() -> None:
-    specs = (ArraySpec((2,), "int64", (1.0, 0.0), (500.0, 1.0), is_categorical=True),)
-    torso = ObservationTorso("mlp", (), specs)
-    params = torso.init(jax.random.key(0), [np.array([[1, 0]])])
-    table = params["params"]["embedding_0"]["embedding"]
-    assert table.shape == (502, 64)
-    # The last ones too, and of two stacked frames.
-    features = torso.apply(params, [np.array([[[1, 500], [0, 1]]])])
-    rows = table[np.array([0, 499, 500, 501])]
-    np.testing.assert_array_equal(features, rows.reshape(1, -1))
-
-
 _STACKS = {
     "channels first": ((3, 40, 36), (1, 2, 0)),
     "a stack of coloured frames": ((2, 40, 36, 3), (1, 2, 0, 3)),
@@ -131,10 +117,17 @@ def test_pictures_of_any_layout_are_convolved_by_rows_and_columns(name: str) -> 
     )
 
 
-def test_a_layer_of_zeros_has_a_gradient() -> None:
-    x = np.float32([-1, 0, 2])
-    np.testing.assert_array_equal(relu(x), [0, 0, 2])
-    np.testing.assert_array_equal(jax.vmap(jax.grad(relu))(x), [0, 1, 1])
+@pytest.mark.parametrize(
+    ("module", "inputs"), [(MLP((3,)), (1, 2)), (MinAtarEncoder(), (1, 3, 3, 2))]
+)
+def test_biases_learn_from_an_observation_of_zeros(
+    module: nn.Module, inputs: tuple[int, ...]
+) -> None:
+    zeros = np.zeros(inputs, np.float32)
+    params = module.init(jax.random.key(0), zeros)
+    gradients = jax.grad(lambda params: jnp.sum(module.apply(params, zeros)))(params)["params"]
+    for layer in gradients.values():
+        np.testing.assert_array_equal(layer["bias"], np.ones_like(layer["bias"]))
 
 
 _LAYERS = {

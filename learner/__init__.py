@@ -5,21 +5,17 @@ and `checkpointing` (what is saved, and when). An observation passes these packa
 
     serving     messages of env servers become batches, actions become messages
     acting      batches become actions, and full pages of experience
-    threads     what crosses from acting to learning; workers, watchdog
+    runtime     what crosses from acting to learning; threads and their watchdog
     learning    pages go into replay, replay into updates, parameters back to acting
 
 The others:
 
-    saving      checkpoints, the run folder, recordings
-    multihost   several learner processes as one run
-    reporting   metrics, events, status, progress, the learning curve
-    session     reports of a running session, and when it is over
+    checkpoints the run folder and its checkpoints
+    report      metrics, events, status, the terminal, the learning curve
     processes   this process and its children: signals, memory, env servers
-    watch       the dashboard of `seedrl watch`: reads run folders only
-    bench       `seedrl bench`
-    extras      `seedrl launch --on ray`, `seedrl experiment`, `seedrl compare`
+    multihost   several learner processes as one run
+    extras      `seedrl bench`, `compare`, `experiment`, `launch` and `watch`
     cli         one file per command
 
-Imports go one way, from the bottom of this list to its top; the import linter keeps it
-(pyproject.toml).
+`pyproject.toml` has the layers in which these import each other; the import linter keeps them.
 """

@@ -270,9 +270,16 @@ class Learning:
 
     def final_snapshot(self, with_replay: bool) -> Snapshot:
         """A snapshot for the thread that owns this object, or after that has ended."""
-        state = jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), self._state)
-        replay = jax.tree.map(np.asarray, self._replay) if with_replay else ()
+        state = jax.tree.map(lambda leaf: _host_copy(leaf.addressable_data(0)), self._state)
+        replay = jax.tree.map(_host_copy, self._replay) if with_replay else ()
         return Snapshot(state, [index.state() for index in self._shards.indices], replay)
+
+
+def _host_copy(leaf: jax.Array) -> np.ndarray:
+    # On a CPU `np.asarray` may be a view of the device's buffer, which the next update consumes
+    # while the saver reads. Elsewhere it is a copy already, and replay is large.
+    host = np.asarray(leaf)
+    return host if host.flags.owndata else host.copy()
 
 
 def padded(streams: Sequence[int], num_rows: int, stale: Sequence[int]) -> list[int]:

@@ -3,6 +3,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms
 from learner.learning.learn_step import LearnerState, packed
@@ -55,10 +56,14 @@ def _learning(
     metrics: Any = SimpleNamespace(tally=lambda: tally)
     indices: Any = [
         SimpleNamespace(
-            num_sequences=9, num_inserted=0, has_room=lambda pages: True, draw=lambda: ()
+            num_sequences=9,
+            num_inserted=0,
+            has_room=lambda pages: True,
+            draw=lambda: (),
+            state=dict,
         )
     ]
-    memory: Any = ()
+    memory: Any = jnp.zeros((1, 3))
     learning = Learning(
         programs=MappedPrograms(
             jax.local_devices()[:1],
@@ -141,3 +146,13 @@ def test_the_last_parameters_are_handed_over_whatever_the_interval() -> None:
     assert channel.params[0].version == 8
     learning.settle()
     assert channel.last[0] is last and learning.num_applied == 2
+
+
+def test_a_snapshot_shares_no_memory_with_what_the_next_update_consumes() -> None:
+    learning, *_ = _learning([])
+    snapshot = learning.final_snapshot(with_replay=True)
+    copies = jax.tree.leaves((snapshot.state, snapshot.replay))
+    owned = jax.tree.leaves((learning._state, learning._replay))
+    assert len(copies) == len(owned) > 3
+    for copy, leaf in zip(copies, owned, strict=True):
+        assert not np.shares_memory(copy, np.asarray(leaf))

@@ -7,6 +7,7 @@ import queue
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,15 @@ def test_what_a_child_has_started_is_killed_with_it(tmp_path: Path, ends_itself:
         reader.read()
     assert child.has_ended(SECONDS)
     child.send(signal.SIGTERM)  # nothing of that number is ours any more
+
+
+def test_a_child_can_be_ended_where_there_is_no_waitid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "waitid", raising=False)  # as on macOS before Python 3.13
+    child = Child(python("import signal; signal.pause()"), {})
+    ending = threading.Thread(target=child.end, args=(SECONDS,), daemon=True)
+    ending.start()
+    ending.join(SECONDS)
+    assert child.has_ended(0.0)
 
 
 @_LINUX

@@ -59,7 +59,7 @@ MUTANTS = (
         "parameters_published_by_reference",
         _MAPPING,
         "copy = jax.jit(copied)",
-        "copy = lambda params: [behaviour(params)]",
+        "copy = lambda params: [actor_params(params)]",
         "Acting reads buffers that the next update consumes.",
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""The README's snippets are a package that trains, and its commands exist."""
+"""docs/own_environment.md is a package that trains, and docs/runs.md plays its policy."""
 
 import re
 import shlex
@@ -12,14 +12,15 @@ import pytest
 
 from tests.documented import ROOT, write_files
 
-README_FILE = ROOT / "README.md"
-README = README_FILE.read_text()
+PAGE = ROOT / "docs" / "own_environment.md"
+SHOWN = PAGE.read_text()
+RUNS = (ROOT / "docs" / "runs.md").read_text()
 
 
 def test_the_snippets_train_together_and_act_in_a_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_files(README_FILE, tmp_path)
+    write_files(PAGE, tmp_path)
     flags = (
         "--workdir run --serving.training-slots 1 --serving.evaluation-slots 1 "
         "--replay.min-steps 100 --learning.batch-sequences 4 --learning.total-steps 300 "
@@ -35,7 +36,7 @@ def test_the_snippets_train_together_and_act_in_a_script(
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "learning_curve.png").stat().st_size > 0
     monkeypatch.syspath_prepend(tmp_path)
-    (script,) = re.findall(r"```python\n(import seedrl\n\nact = .*?)```", README, re.DOTALL)
+    (script,) = re.findall(r"```python\n(import seedrl\n\nact = .*?)```", RUNS, re.DOTALL)
     names: dict[str, Any] = {"observation": np.zeros(5, np.float32), "reward": 1.0}
     # This run names code of a folder of its own, which a reader has to allow.
     own = f'"{tmp_path / "run"}", allow=["{tmp_path}"]'
@@ -44,7 +45,7 @@ def test_the_snippets_train_together_and_act_in_a_script(
 
 
 def _pattern(line: str) -> str:
-    """What a line of the README stands for: an ellipsis is any text, a speed any number."""
+    """A shown line as a pattern: an ellipsis is any text, a speed any number."""
     pattern = re.escape(line).replace("…", ".*")
     return re.sub(r"[\d,]+(?=\\ steps/s)", r"[\\d,]+", pattern)
 
@@ -56,8 +57,8 @@ def _check_env(folder: Path, arguments: str) -> tuple[int, list[str]]:
 
 
 def test_the_snippets_environment_and_a_wrong_dtype_are_checked_as_shown(tmp_path: Path) -> None:
-    write_files(README_FILE, tmp_path)
-    blocks = re.findall(r"```console\n\$ seedrl check-env (.*)\n((?:.*\n)*?)```", README)
+    write_files(PAGE, tmp_path)
+    blocks = re.findall(r"```console\n\$ seedrl check-env (.*)\n((?:.*\n)*?)```", SHOWN)
     ((arguments, shown),) = blocks
     code, lines = _check_env(tmp_path, arguments)
     assert code == 0
@@ -67,5 +68,5 @@ def test_the_snippets_environment_and_a_wrong_dtype_are_checked_as_shown(tmp_pat
     path = tmp_path / "my_package" / "recall.py"
     path.write_text(path.read_text().replace("np.eye(5, dtype=np.float32)[4]", "np.eye(5)[4]"))
     code, (line, *_) = _check_env(tmp_path, arguments)
-    (expected,) = re.findall(r"^error .*", README, re.MULTILINE)
+    (expected,) = re.findall(r"^error .*", SHOWN, re.MULTILINE)
     assert code == 3 and re.fullmatch(_pattern(expected), line)

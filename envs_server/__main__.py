@@ -46,11 +46,7 @@ def _serve(options: Options) -> int:
     stop, hang = Stop(), HangLimit()
     stop.install()
     end_with_parent()
-    recording, token, credentials = None, "", None
-    if options.play:
-        from seedrl.wire.recording import Recording
-
-        recording = _opened("--play", Recording, options.play)
+    token, credentials = "", None
     if options.token_file or options.authority:
         from seedrl.wire.credentials import Certificates, read_token
 
@@ -62,7 +58,7 @@ def _serve(options: Options) -> int:
     hang.start()
     client = Client(
         options.learner,
-        Offer(options.num_envs, options.num_groups, options.allow_env, recording),
+        Offer(options.num_envs, options.num_groups, options.allow_env),
         stop,
         _opened("--sent-log", SentLog, options.sent_log),
         local_link=options.local_link,

@@ -46,15 +46,11 @@ _NOBODY = "failed to connect to all addresses"
 
 
 class Offer(NamedTuple):
-    """What this env server offers: how much, and patterns of the factories that may be named.
-
-    A `Recording`, if there is one, is played in the place of environments.
-    """
+    """What this env server offers: how much, and patterns of the factories that may be named."""
 
     num_envs: int
     num_groups: int
     allowed: tuple[str, ...]
-    recording: Any = None
 
 
 # How a stream ended, and with which code the process ends; without one it connects again.
@@ -215,7 +211,7 @@ class Lease:
         self._offer, self._outbox, self._sent_log = offer, outbox, sent_log
         self._hang = hang or HangLimit()
         self._step_deadline_seconds = 0.0
-        self._groups: list[Any] = []  # EnvGroups, or PlayedGroups of a recording
+        self._groups: list[EnvGroup] = []
         self._action_layouts: list[ActionLayout] = []
         self.is_serving = self.is_answered = False
 
@@ -248,7 +244,6 @@ class Lease:
             host=socket.gethostname(),
             pid=os.getpid(),
             sent=self._sent_log.report(),
-            plays_recording=self._offer.recording is not None,
             num_quarantined=self._offer.num_envs - len(self._failures.live),
             quarantine=self._failures.reason,
         )
@@ -277,9 +272,7 @@ class Lease:
             self._sent_log.answered(group)
             self._send(group, step)
 
-    def _send(self, group: int, step: FramedStep | None) -> None:
-        if step is None:
-            return  # The end of a recording.
+    def _send(self, group: int, step: FramedStep) -> None:
         # Counted first: a killed process has counted all that it sent, and at most one step more.
         self._sent_log.sent(group)
         self._outbox.put(step)
@@ -307,8 +300,7 @@ class Lease:
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
             raise error
         self._action_layouts = [group.action_layout for group in self._groups]
-        metrics = [] if self._offer.recording is not None else metrics_of(assign)
-        ready = Ready(spec=spec_message(self._groups[0].spec), metrics=metrics)
+        ready = Ready(spec=spec_message(self._groups[0].spec), metrics=metrics_of(assign))
         self._outbox.put(FromEnvServer(ready=ready))
         for number, step in enumerate(first):
             self._send(number, step)
@@ -322,13 +314,6 @@ class Lease:
         )
 
     def _build(self, assign: Assign) -> None:
-        if self._offer.recording is not None:
-            from envs_server.playback import PlayedGroup
-
-            for index, group in enumerate(assign.groups):
-                rows = (group.slots, group.first_row)
-                self._groups.append(PlayedGroup(index, self._offer.recording, *rows))
-            return
         recipes = read_recipes(assign.environments, self._offer.allowed)
         names, failures = metrics_of(assign), self._failures
         failures.budget = budget(assign)
@@ -367,7 +352,7 @@ class Lease:
         self._groups = []
 
 
-def _check_together(groups: list[Any], assign: Assign) -> None:
+def _check_together(groups: list[EnvGroup], assign: Assign) -> None:
     # Raises BuildError for groups of several specs, or with steps that the learner does not take,
     # UnusableLinkError if the link that the learner took has no room for its actions.
     for group in groups:

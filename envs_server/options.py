@@ -60,7 +60,6 @@ def read_options(words: Sequence[str] | None = None) -> Options:
         "allowed. What a module has only imported from elsewhere needs its own name, no pattern",
     )
     add("--sent-log", type=Path, help="file that counts the steps sent, and outlives a kill")
-    add("--play", type=Path, help="recording to play, to a deterministic learner")
     add("--token-file", type=Path, help="file with the token that the learner asks for")
     add("--authority", type=Path, help="PEM file of the authority of the learner's certificate")
     add("--certificate", type=Path, help="PEM file of this env server's own certificate")
@@ -87,8 +86,6 @@ def _fault(options: Options) -> str:
     least = min(options.num_envs, options.groups, options.processes)
     if least < 1 or options.groups > MOST_GROUPS:
         return f"expected --num-envs and --processes of at least 1, --groups of 1 to {MOST_GROUPS}"
-    if options.processes > 1 and options.play:
-        return f"--processes: expected 1 with --play, got {options.processes}"
     if sys.platform != "linux" and (options.processes > 1 or options.logs or options.sent_log):
         return "--processes, --logs and --sent-log: Linux only"
     if (options.certificate is None) != (options.private_key is None):

@@ -19,12 +19,9 @@ from learner.acting.evaluator import Evaluator, evaluation_exploration
 from learner.acting.loop import Acting, Totals
 from learner.checkpoints.restoring import (
     naming_fields,
-    restore_acting,
     restore_params,
     restore_replay,
     restore_state,
-    restore_streams,
-    streams_can_resume,
 )
 from learner.learning.device_mapping import (
     map_programs,
@@ -212,7 +209,7 @@ def build_hub(
     checkpoint: Checkpoint | None,
     events: Events,
 ) -> Hub:
-    """Where env servers and acting meet on this host; streams resume if they can.
+    """Where env servers and acting meet on this host.
 
     `session_number`: of this host's sessions in this run.
     """
@@ -232,11 +229,8 @@ def build_hub(
         rule=rule[config.learning.schedule],
         evaluation_rule=free,
     )
-    spec = None
-    if checkpoint is not None:
-        restore_streams(checkpoint, serving, config)
-        if "env_spec" in checkpoint.meta:
-            spec = saved_spec(checkpoint.meta["env_spec"])
+    has_spec = checkpoint is not None and "env_spec" in checkpoint.meta
+    spec = saved_spec(checkpoint.meta["env_spec"]) if checkpoint and has_spec else None
     registry = EnvServerRegistry(
         events,
         training_slots=geometry.training_slots,
@@ -430,7 +424,7 @@ def _acting(
         earlier_steps=channel.params[0].env_steps,
         num_devices=len(geometry.inference),
     )
-    acting = [
+    return [
         Acting(
             hub=hub,
             # All have the same key: no two batches have the same number.
@@ -454,10 +448,6 @@ def _acting(
         )
         for number, device in enumerate(geometry.inference)
     ]
-    if checkpoint is not None and streams_can_resume(config, checkpoint):
-        (only,) = acting  # in deterministic mode
-        only.restore(restore_acting(checkpoint, only.snapshot(), config))
-    return acting
 
 
 def _exploration(config: Config, geometry: Geometry, agent: Agent) -> np.ndarray:
@@ -584,10 +574,7 @@ def _replay(
         saved = restore_replay(checkpoint, memory, own)
         states = checkpoint.meta["replay_indices"]
         for index, state in zip(indices, states if own is None else states[own], strict=True):
-            # Otherwise streams resume only under new leases, which have new names.
-            index.restore(
-                state if streams_can_resume(config, checkpoint) else {**state, "streams": []}
-            )
+            index.restore(state)
     return shards._replace(memory=jax.tree.map(_in_place_of, saved, memory))
 
 

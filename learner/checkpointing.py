@@ -105,8 +105,10 @@ class Checkpointer:
             "env_steps": self._session.acting.training_steps,
             "totals": self._metrics.totals(),
             "limiter": dict(system.channel.limiter.now.counts()),
-            **snapshot.meta,
         }
+        confirmed = self._session.evaluator.confirmed
+        if snapshot.confirmed is not None and confirmed is not None:
+            meta["params_updates"] = confirmed.frozen.version
         best = None if self._session.acting.best_score is None else self._best_of(snapshot)
         self._saver.start(snapshot, meta, best)
         self._metrics.record("checkpoint", updates=int(snapshot.state.updates))
@@ -133,10 +135,7 @@ class Checkpointer:
         confirmed = self._session.evaluator.confirmed
         if confirmed is None:
             return snapshot
-        return snapshot._replace(
-            confirmed=self._scored(confirmed, snapshot.state.params),
-            meta={**snapshot.meta, "params_updates": confirmed.frozen.version},
-        )
+        return snapshot._replace(confirmed=self._scored(confirmed, snapshot.state.params))
 
     def _scored(self, score: Score, params: Tree) -> Tree:
         """The parameters that were scored, on the host; those that do not act are from `params`."""

@@ -15,13 +15,12 @@ import gc
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from learner.acting.actor import over_slots
-from learner.build import StartFrom, System, compile_all
-from learner.checkpoints.recorder import Recorder
+from learner.build import System, compile_all
 from learner.learning.device_mapping import require_update_memory
 from learner.learning.loop import Snapshot
 from learner.report.metrics import Metrics
@@ -174,12 +173,18 @@ def _is_over(compilation: Future[None]) -> bool:
     return True
 
 
-class Synchronous:
-    """Rounds in one thread: act until every training slot has filled a page, then learn from them.
+class Alternating:
+    """Acting and learning by turns in one thread: `synchronous` and `deterministic`.
 
-    Acting waits while a round is learned from, and then acts with the new parameters. Serving
-    starts the pages of all slots together, and again when an env server was lost, so nothing is
-    open between two rounds: every time step was acted by the parameters that its round began with.
+    Each turn acts on one batch of all training slots and then learns what is owed then.
+
+    `synchronous`: an update is owed once every slot has filled a page, and acting goes on with what
+    was learned. Serving starts the pages of all slots together, and again when an env server was
+    lost, so nothing is open between two rounds: every time step was acted by the parameters that
+    its round began with.
+
+    `deterministic`: the number of a batch decides its random numbers, and nothing depends on time,
+    threads, or which env server has which slot. So seed and environments decide every bit.
 
     Attributes:
       is_compiling: until `warm_up` is over: everything is compiled before the thread starts.
@@ -188,12 +193,13 @@ class Synchronous:
 
     can_insert = True
 
-    def __init__(self, system: System):
+    def __init__(self, system: System, name: str):
+        """`name`: of the schedule, which the thread has too."""
         self._system = system
         self.is_compiling = True
         (self._acting,) = system.acting
         self._learning = system.learning
-        self.bodies: Mapping[str, Callable[[], object]] = {"synchronous": self._run_once}
+        self.bodies: Mapping[str, Callable[[], object]] = {name: self._run_once}
         self.snapshots = system.learning.snapshots
 
     def warm_up(self) -> None:
@@ -202,80 +208,18 @@ class Synchronous:
         self.is_compiling = False
 
     def end_waits(self) -> None:
-        """Limiter and channel stay open: a round that is complete is learned from."""
-        self._system.channel.wake_acting()
-
-    def _run_once(self) -> None:
-        """Acts on the next batch, if one is due soon, and learns from a round that it completes."""
-        self._acting.run_once()
-        while self._learning.run_once():
-            # At once, so that the next round is acted with what was learned.
-            self._learning.finish_update()
-        if self._system.channel.is_complete:  # after all that is owed was learned
-            self._learning.settle()
-
-
-class Deterministic:
-    """Acting and learning by turns in one thread, so that seed and inputs decide everything.
-
-    Each turn acts on one batch of all training slots and then learns what is owed then. The number
-    of a batch, counted from the run's start, decides its random numbers; nothing depends on time,
-    threads, or which env server has which slot. A snapshot between two turns holds everything, so a
-    run that is killed and resumed continues as if nothing had happened, if its env servers do so
-    too: those that play a recording do.
-
-    Attributes:
-      is_compiling: until `warm_up` is over: everything is compiled before the thread starts.
-      can_insert: True then.
-    """
-
-    can_insert = True
-
-    def __init__(self, system: System, hub: Hub, recorder: Recorder | None):
-        """`recorder`: takes each batch with its actions."""
-        self._system = system
-        self.is_compiling = True
-        (self._acting,) = system.acting
-        self._learning = system.learning
-        self._hub = hub
-        self._recorder = recorder
-        self.bodies: Mapping[str, Callable[[], object]] = {"deterministic": self._run_once}
-        self.snapshots = Requests(self._snapshot)  # taken between two turns
-
-    def warm_up(self) -> None:
-        """Compiles everything."""
-        compile_all(self._system)
-        self.is_compiling = False
-
-    def end_waits(self) -> None:
-        """Limiter and channel stay open: a turn that has started is finished, and then saved."""
+        """Limiter and channel stay open: a turn that has started is finished."""
         self._system.channel.wake_acting()
 
     def _run_once(self) -> None:
         """Acts on the next batch, if one is due soon, and learns what it owes."""
-        acted = self._acting.run_once()
-        if acted is not None and self._recorder is not None:
-            self._recorder.append(*acted)
+        self._acting.run_once()
         while self._learning.run_once():
-            # At once, so that the next batch knows whether the update was applied.
+            # At once: the next batch is acted with what was learned, and knows whether the update
+            # was applied.
             self._learning.finish_update()
         if self._system.channel.is_complete:  # after all that is owed was learned
             self._learning.settle()
-        if self.snapshots.request_made is not None:
-            self.snapshots.answer()
-
-    def _snapshot(self, with_replay: bool) -> Snapshot:
-        """A copy of everything. For the owning thread, or after it has ended."""
-        if self._recorder is not None:
-            # A checkpoint must not be ahead of what was recorded.
-            self._recorder.sync()
-        meta: dict[str, Any] = {
-            "env_steps": self._acting.training_steps,
-            "limiter": dict(self._system.channel.limiter.now.counts()),
-            "streams": self._hub.streams_state(),
-        }
-        learned = self._learning.final_snapshot(with_replay)
-        return learned._replace(acting=self._acting.snapshot(), meta=meta)
 
 
 class Session:
@@ -294,21 +238,15 @@ class Session:
         system: System,
         hub: Hub,
         metrics: Metrics,
-        start: StartFrom = StartFrom(),  # noqa: B008 - immutable
-        recorder: Recorder | None = None,
     ):
         self._config, self.system, self._hub, self._metrics = config, system, hub, metrics
         self.acting, self.learning = system.acting[0], system.learning
         self.evaluator = self.acting.evaluator
         self.failed = threading.Event()
-        self._schedule: Schedule
-        match config.learning.schedule:
-            case "deterministic":
-                self._schedule = Deterministic(system, hub, recorder)
-            case "synchronous":
-                self._schedule = Synchronous(system)
-            case _:
-                self._schedule = Asynchronous(system)
+        kind = config.learning.schedule
+        self._schedule: Schedule = (
+            Asynchronous(system) if kind == "asynchronous" else Alternating(system, kind)
+        )
         peers = system.hosts.peers
         self.watchdog = Watchdog(
             functools.partial(peers.end_if_stuck, config.logging.stuck_seconds),

@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from learner.build import StartFrom, build, build_hub, plan_geometry, replay_text
 from learner.checkpointing import Checkpointer
-from learner.checkpoints.recorder import open_recorder
 from learner.checkpoints.restoring import initial_checkpoint, require_fit
 from learner.checkpoints.run_folder import Resume, RunFolder
 from learner.checkpoints.run_records import played_rounds
@@ -147,7 +146,6 @@ def train(
             return None
 
         # 4. Acting, learning and replay, and the threads that run them.
-        recorder = stack.enter_context(open_recorder(config, folder.path, spec, hub.num_batches))
         with _refusing(hub):
             system = build(
                 config,
@@ -158,7 +156,7 @@ def train(
                 start=start,
                 hosts=hosts,
             )
-        session = Session(config, system, hub, reports.metrics, start, recorder)
+        session = Session(config, system, hub, reports.metrics)
         folder.record_config(config)
         steps = session.acting.training_steps
         reports.metrics.record("session", env_steps=steps, is_begun_anew=folder.is_begun_anew)

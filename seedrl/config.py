@@ -134,8 +134,6 @@ class LearningConfig:
         missing env server. `deterministic`, for debugging: act on all training slots together, wait
         for each, learn in between: slower, but on CPUs the seed and the env servers' data then
         decide every bit.
-      record: keep the env servers' messages in the run's folder, to be played back by an env server
-        with `--play`; only with the schedule `deterministic`.
       keep_freed_memory: on CPUs, let an update reuse the memory of the one before, instead of
         returning it to the kernel. Worth it for images, whose updates need hundreds of MiB; small
         programs are slower with it, because all threads then share one arena of malloc.
@@ -150,7 +148,6 @@ class LearningConfig:
     max_seconds: float | None = None
     num_devices: int = 0
     schedule: Schedule = "asynchronous"
-    record: bool = False
     keep_freed_memory: bool = False
     max_skipped_updates: int = 1000
 
@@ -407,8 +404,6 @@ def _rules_between(config: Config) -> Iterator[tuple[object, str, str]]:
     shared = f"environments for all {num_slots} slots; 0 shares them out evenly"
     yield not offered or offered >= num_slots, "launch.envs_per_server", shared
     schedule = learning.schedule
-    is_recordable = schedule == "deterministic" or not learning.record
-    yield is_recordable, "learning.record", "False unless learning.schedule is deterministic"
     few = schedule == "asynchronous" or serving.inference_devices <= 1
     one = f"at most 1 with learning.schedule {schedule}, where a batch has all training slots"
     yield few, "serving.inference_devices", one
@@ -427,8 +422,6 @@ def _rules_between(config: Config) -> Iterator[tuple[object, str, str]]:
     if schedule == "deterministic":
         none = "0 with learning.schedule deterministic, because it depends on time"
         yield not serving.evaluation_slots, "serving.evaluation_slots", none
-        saved = "True with learning.schedule deterministic, else a resumed run would differ"
-        yield config.checkpoint.replay, "checkpoint.replay", saved
 
 
 def _is_object(text: str) -> bool:

@@ -33,6 +33,7 @@ RENAMED = {
     "learning.tolerance_updates": "replay.tolerance_updates",
     "learning.lock_step": 'learning.schedule ("deterministic" for true, "asynchronous" for false)',
     "learning.regime": 'learning.schedule ("deterministic" for "lock_step")',
+    "learning.record": "gone: inputs are no longer recorded (delete the field)",
     "launch.restarts": "automatic: env servers are restarted with a growing pause",
 }
 _FILE_PREFIX = "config-file:"  # start of the module names of configuration files

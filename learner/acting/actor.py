@@ -177,17 +177,6 @@ class Actor:
         own = self._shapes.pad_page_slots(self._own[slots])
         return self._programs.take_pages(self._state, own)
 
-    def state(self) -> ActingState:
-        """A copy on the host."""
-        copy: ActingState = jax.tree.map(np.array, self._state)
-        return copy
-
-    def restore(self, state: ActingState) -> None:
-        """Continues from a copy that `state` gave."""
-        self._state = jax.tree.map(
-            lambda new, old: jax.device_put(new, old.sharding), state, self._state
-        )
-
 
 def build_actor(
     agent: Agent,

@@ -4,12 +4,9 @@ import collections
 import math
 import threading
 from collections.abc import Collection
-from typing import NamedTuple
 
-import jax
 import numpy as np
 
-from learner.acting.act_step import ActingState
 from learner.acting.actor import Actor
 from learner.acting.evaluator import Episode, Evaluator, Score
 from learner.report.metrics import Metrics
@@ -20,7 +17,7 @@ from learner.serving.core import Batch
 from learner.serving.hub import Hub
 from learner.serving.leases import Role
 from seedrl.timing import POLL_SECONDS
-from seedrl.types import StepType, TimeStep, Tree
+from seedrl.types import StepType, TimeStep
 
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 
@@ -100,16 +97,6 @@ def metrics_by_slot(batch: Batch) -> dict[int, tuple[float, ...]]:
     }
 
 
-class ActingSnapshot(NamedTuple):
-    """What acting needs to resume with every stream where it is; numpy leaves."""
-
-    state: ActingState
-    params: Tree  # that act: with `learning.publish_every_updates` not always the newest
-    version: np.ndarray  # [] int64, the number of updates behind them
-    episode_returns: np.ndarray  # [S] float64, of the episodes under way
-    episode_lengths: np.ndarray  # [S] int64
-
-
 class Acting:
     """Brings batches to the actor, and actions, pages and numbers on. Owned by its thread.
 
@@ -174,8 +161,8 @@ class Acting:
         """Compiles the rest, on any thread; see `Actor`."""
         self._actor.compile_others(self._params)
 
-    def run_once(self) -> tuple[Batch, np.ndarray] | None:
-        """Acts on the next batch, if one is due soon; returns it with its actions `[B, ...]`."""
+    def run_once(self) -> None:
+        """Acts on the next batch, if one is due soon."""
         now = self._clock()
         if now >= self._next_poll:
             self._next_poll = now + self._poll_seconds
@@ -188,7 +175,8 @@ class Acting:
         batch = self._hub.next_batch(roles, self._poll_seconds, self._device)
         if not is_training_allowed and not is_complete:
             self._waited(self._clock() - now)
-        return None if batch is None else (batch, self._act(batch))
+        if batch is not None:
+            self._act(batch)
 
     def _waited(self, seconds: float) -> None:
         # The mean of all inference devices.
@@ -204,7 +192,7 @@ class Acting:
         if ended := self._hub.take_ended(self._device):
             self._send(FilledPages((), (), (), ended, ()))
 
-    def _act(self, batch: Batch) -> np.ndarray:
+    def _act(self, batch: Batch) -> None:
         start = self._clock()
         is_training = batch.role == "training"
         frozen = self._params if is_training else self.evaluator.frozen
@@ -224,33 +212,6 @@ class Acting:
             measured["serving_lag_updates"].append(lag)
             self._versions[batch.slots[batch.positions == 0]] = frozen.version
             self._take_pages(batch, full)
-        return actions
-
-    def snapshot(self) -> ActingSnapshot:
-        """A copy of what acting needs to resume. For the owning thread, or after it has ended."""
-        frozen = self._params  # there is one inference device where anything resumes
-        return ActingSnapshot(
-            state=self._actor.state(),
-            params=jax.tree.map(np.array, frozen.params),
-            version=np.array(frozen.version, np.int64),
-            episode_returns=self._episodes.returns.copy(),
-            episode_lengths=self._episodes.lengths.copy(),
-        )
-
-    def restore(self, snapshot: ActingSnapshot) -> None:
-        """Inverse of `snapshot`, before anything has run."""
-        self._actor.restore(snapshot.state)
-        params = jax.tree.map(
-            lambda new, old: jax.device_put(new, old.sharding),
-            snapshot.params,
-            self._params.params,
-        )
-        steps = self._params.env_steps
-        self._channel.params = [VersionedParams(params, int(snapshot.version), steps)]
-        first_rows = snapshot.state.pages.steps.version[:, 0]
-        self._versions[: len(first_rows)] = first_rows
-        self._episodes.returns[:] = snapshot.episode_returns
-        self._episodes.lengths[:] = snapshot.episode_lengths
 
     def _account(self, batch: Batch, timestep: TimeStep, num_pages: int) -> None:
         num_rows = len(batch.slots)

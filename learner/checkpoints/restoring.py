@@ -9,14 +9,12 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import numpy as np
 
-from learner.acting.loop import ActingSnapshot
 from learner.learning.learn_step import LearnerState, initial_state
-from learner.serving.core import Serving
 from seedrl import checkpoints, stored_arrays
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import best_directory, choose
@@ -26,8 +24,6 @@ from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.buffer import ReplayState
 from seedrl.types import Tree
 from seedrl.wire.spec import saved_spec
-
-Saved = TypeVar("Saved", bound=Any)
 
 _MOST_DIFFERENCES = 3
 # The parts of a checkpoint, as the first words of the arrays' names.
@@ -147,46 +143,21 @@ def restore_replay(
     """The saved replay, or those shards of it; None without. Raises CheckpointError."""
     if "replay_indices" not in checkpoint.meta:
         return None
-    return _restore_extra(checkpoint, "replay", abstract, shards)
-
-
-def streams_can_resume(config: Config, checkpoint: checkpoints.Checkpoint) -> bool:
-    """Whether streams of experience can resume where they were: in lock step before and after."""
-    return config.learning.schedule == "deterministic" and "streams" in checkpoint.meta
-
-
-def restore_streams(checkpoint: checkpoints.Checkpoint, serving: Serving, config: Config) -> None:
-    """Resumes streams where they were, if they can. Raises CheckpointError for other slots."""
-    if not streams_can_resume(config, checkpoint):
-        return
-    with naming_fields(checkpoint, config, "serving.training_slots"):
-        serving.restore(checkpoint.meta["streams"])
-
-
-def restore_acting(
-    checkpoint: checkpoints.Checkpoint, abstract: ActingSnapshot, config: Config
-) -> ActingSnapshot:
-    """Acting's part of a checkpoint in lock step. Raises CheckpointError if it does not fit."""
-    sections = ("agent", "serving.training_slots", "replay.page_steps")
-    with naming_fields(checkpoint, config, *sections):
-        return _restore_extra(checkpoint, "acting", abstract)
-
-
-def _restore_extra(
-    checkpoint: checkpoints.Checkpoint, part: str, abstract: Saved, rows: slice | None = None
-) -> Saved:
-    saved = stored_arrays.read_large(checkpoint.path / "extra", prefix=f"{part}.", rows=rows)
+    saved = stored_arrays.read_large(checkpoint.path / "extra", prefix="replay.", rows=shards)
+    leaves = []
     for name, leaf in leaves_by_name(abstract).items():
-        found = saved.get(f"{part}.{name}")
+        found = saved.get(f"replay.{name}")
         if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
             got = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
             raise CheckpointError(
-                f"{part} {name}: expected {leaf.dtype}{list(leaf.shape)}, {checkpoint.path} has "
+                f"replay {name}: expected {leaf.dtype}{list(leaf.shape)}, {checkpoint.path} has "
                 f"{got}; restore the config or start a new workdir"
             )
-    leaves = [saved[f"{part}.{name}"] for name in leaves_by_name(abstract)]
-    restored: Saved = jax.tree.unflatten(jax.tree.structure(abstract), leaves)
+        leaves.append(found)
+    restored: ReplayState = jax.tree.unflatten(jax.tree.structure(abstract), leaves)
     return restored
+
+
 
 
 def digests(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:

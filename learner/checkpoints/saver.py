@@ -169,11 +169,7 @@ class Saver:
             save = self._shared.save
         if snapshot.confirmed is not None:
             arrays = {**arrays, "params": snapshot.confirmed}
-        extra = {
-            f"{part}.{name}": leaf
-            for part, tree in (("replay", snapshot.replay), ("acting", snapshot.acting))
-            for name, leaf in leaves_by_name(tree).items()
-        }
+        extra = {f"replay.{name}": leaf for name, leaf in leaves_by_name(snapshot.replay).items()}
         directory = self._workdir / "checkpoints"
         path = save(directory, step, arrays, meta, keep=self._keep, extra=extra)
         seconds = time.monotonic() - start

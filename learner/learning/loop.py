@@ -27,8 +27,6 @@ class Snapshot(NamedTuple):
     state: LearnerState  # numpy leaves
     indices: list[dict[str, object]]  # the replay's page indices, one per shard, as plain values
     replay: ReplayState | tuple[()]  # numpy leaves; () if the replay is not saved
-    acting: Tree = ()  # numpy leaves; () if the streams are cut where the run resumes
-    meta: Mapping[str, Any] = {}  # counts of that very moment, by their names in a checkpoint
     confirmed: Tree | None = None  # parameters that are saved in place of those of `state`
 
 

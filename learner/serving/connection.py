@@ -15,7 +15,7 @@ import numpy as np
 from learner.serving.batching import Pending
 from learner.serving.core import ProtocolError
 from learner.serving.hub import EndError, Hub
-from learner.serving.leases import Lease, NoFreeSlotError, PlaybackError
+from learner.serving.leases import Lease, NoFreeSlotError
 from seedrl.config import EnvironmentConfig
 from seedrl.wire import contract, seedrl_pb2
 from seedrl.wire.contract import printable
@@ -290,7 +290,6 @@ def assignment(
                 slots=group.slots.tolist(),
                 seeds=group.seeds,
                 evaluation=group.role == "evaluation",
-                first_row=lease.resumed_at or 0,
             )
             for group in lease.groups
         ],
@@ -321,8 +320,6 @@ def _verdict(error: Exception, peer: str) -> EndError:
             return EndError(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         case NoFreeSlotError():
             return EndError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
-        case PlaybackError():
-            return EndError(grpc.StatusCode.FAILED_PRECONDITION, str(error))
     # The text of an unexpected exception could hold anything: it stays in our own log.
     _logger.error("reading from env server %s failed", peer, exc_info=error)
     return EndError(grpc.StatusCode.UNAVAILABLE, "internal error; see the learner's log")

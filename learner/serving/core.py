@@ -1,13 +1,13 @@
 """The serving core: leases, fencing, batching, page positions; no threads, clock or network."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from learner.serving.batching import BatchQueue, BatchRule, Pending
-from learner.serving.leases import Group, Lease, PlaybackError, Role, SlotTable
+from learner.serving.leases import Group, Lease, Role, SlotTable
 from learner.serving.ledger import Reconciliation
 from seedrl.types import StepType
 
@@ -82,15 +82,12 @@ class Serving:
         num_groups: int,
         peer: str,
         *,
-        resumed_at: int | None = None,
         holder: object = None,
     ) -> Lease:
         """Reserves slots; see `SlotTable.lease`."""
-        lease = self.slots.lease(num_envs, num_groups, peer, resumed_at=resumed_at, holder=holder)
+        lease = self.slots.lease(num_envs, num_groups, peer, holder=holder)
         for group in lease.groups:
             group.seeds = self.slots.seeds(group, repeats_unused=self.rule.is_complete)
-            if resumed_at:
-                self.ledger["restored"] += self._open_rows(group)
         return lease
 
     def ready(self, lease: Lease) -> None:
@@ -207,14 +204,11 @@ class Serving:
         if is_first == is_due:
             return []
         differing = [row for row, due in enumerate(is_due) if due != is_first[row]]
-        # A stream that is resumed from a recording has no environment that could be restarted.
-        is_resumed = group.lease.resumed_at is not None
         for row in differing:
-            if is_due[row] or is_resumed:
+            if is_due[row]:
                 self.ledger["rejected"] += len(group.slots)
-                rule = "FIRST" if is_due[row] else "MID or LAST"
                 raise ProtocolError(
-                    f"{where}, row {row}: expected {rule}, got {StepType(step_type[row]).name}"
+                    f"{where}, row {row}: expected FIRST, got {StepType(step_type[row]).name}"
                 )
         return differing
 
@@ -235,8 +229,6 @@ class Serving:
         self.slots.rows[slots] = rows_before + 1
         for item in pending:
             item.group.queued, item.group.dispatched = False, True
-            if lane.rule.is_complete:  # only there streams resume under another lease
-                self.slots.acted_step_type[item.group.slots] = item.timestep.step_type
         self.num_batches += 1
         arrival, number = pending[0].arrival, self.num_batches - 1
         return Batch(pending, slots, streams, positions, lane.role, arrival, number, rows)
@@ -264,24 +256,3 @@ class Serving:
                 self.slots.release(item.group)
                 self._let_go(item.group)
         return [item.group for item in batch.pending if not item.group.lease.ended]
-
-    def state(self) -> dict[str, Any]:
-        """Where every stream is, as plain JSON-able values; nothing may be dispatched."""
-        assert not any(group.dispatched for group in self.slots.holding())
-        return {"num_batches": self.num_batches, **self.slots.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state`, before the first lease. Raises ValueError for other slots."""
-        self.slots.restore(state)
-        self.num_batches = int(state["num_batches"])
-
-
-def first_row(serving: Serving) -> int:
-    """The row of every stream from which a recording is played now. May raise PlaybackError."""
-    # Outside of lock step streams are not at one row.
-    if not serving.rule.is_complete:
-        raise PlaybackError(
-            "only a deterministic learner can be played a recording; set "
-            "learning.schedule to deterministic, or start the env server without --play"
-        )
-    return serving.num_batches

@@ -4,7 +4,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import grpc
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from learner.report.env_servers import EnvServerRegistry, EnvServers, Turn
 from learner.report.status import EnvServerStatus
 from learner.serving.batching import Pending
-from learner.serving.core import Batch, ProtocolError, Serving, first_row
+from learner.serving.core import Batch, ProtocolError, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, Role
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec
@@ -103,8 +103,8 @@ class Hub:
     def admit(self, connection: HubConnection, peer: str, hello: Hello) -> Lease:
         """Leases slots to an env server for what it offers; each group has its seeds.
 
-        Raises EndError if the learner stops, ProtocolError for a report that cannot be true, and
-        what `first_row` and `Serving.lease` raise.
+        Raises EndError if the learner stops, ProtocolError for a report that cannot be true,
+        NoFreeSlotError.
         """
         with self._changed:
             if not self._is_open:
@@ -116,11 +116,7 @@ class Hub:
                 raise ProtocolError(f"expected a true report of sent steps; {disputed[0]}")
             try:
                 lease = self._serving.lease(
-                    hello.num_envs,
-                    hello.num_groups,
-                    peer,
-                    resumed_at=first_row(self._serving) if hello.plays_recording else None,
-                    holder=connection,
+                    hello.num_envs, hello.num_groups, peer, holder=connection
                 )
             except NoFreeSlotError as error:
                 # One that is wrongly set up need not wait for a slot to hear of it.
@@ -290,12 +286,6 @@ class Hub:
             return self._spec
 
     @property
-    def num_batches(self) -> int:
-        """Batches taken so far, since the start of the run in lock step."""
-        with self._changed:
-            return self._serving.num_batches
-
-    @property
     def num_free(self) -> int:
         """Slots that can be leased now."""
         with self._changed:
@@ -315,11 +305,6 @@ class Hub:
         """The accounts of the serving core, all at one moment; see `learner.serving.ledger`."""
         with self._changed:
             return self._serving.accounts()
-
-    def streams_state(self) -> dict[str, Any]:
-        """Where every stream of experience is; see `Serving.state`."""
-        with self._changed:
-            return self._serving.state()
 
     def close(self, error: EndError | None) -> None:
         """Admits no env server any more, and ends every connection with `error`, or quietly."""

@@ -8,7 +8,7 @@ slots the hub closes a connection; the env server connects again and gets anothe
 import hashlib
 import itertools
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -18,16 +18,9 @@ from seedrl.types import StepType
 
 Role = Literal["training", "evaluation"]
 
-# What a checkpoint keeps of a slot table.
-_STATE = ("epochs", "rows", "acted_step_type")
-
 
 class NoFreeSlotError(Exception):
     """Every slot is leased: the env server should return later."""
-
-
-class PlaybackError(Exception):
-    """A recording cannot be played to these streams; the text is one line for its env server."""
 
 
 class SlotRange(NamedTuple):
@@ -97,7 +90,6 @@ class Lease:
     peer: str
     num_missing: int  # slots that the env server asked for and did not get
     holder: Any = None  # the connection, which the core keeps and does not look at
-    resumed_at: int | None = None  # row from which its streams resume earlier ones; None: new ones
     groups: list[Group] = field(default_factory=list)
     is_ready: bool = False  # its environments are built
     ended: bool = False  # it has left `SlotTable.leases`; kept until an env server reports it
@@ -131,9 +123,7 @@ class SlotTable:
         # Arrays are [S], one row for each slot.
         self.epochs = np.zeros(self.num_slots, np.int64)  # leases so far
         self.rows = np.zeros(self.num_slots, np.int64)  # of its stream that batches have taken
-        self.acted_step_type = np.full(self.num_slots, StepType.LAST, np.uint8)  # of the last one
         self._num_used = np.zeros(self.num_slots, np.int64)  # earlier streams that had such rows
-        self._is_resting = np.zeros(self.num_slots, bool)  # a new lease may resume its stream
         self.leases: dict[int, Lease] = {}  # by number, those that are live
         self.cut: list[int] = []  # streams that were cut and not yet reported
         self._new_key = new_key
@@ -188,12 +178,11 @@ class SlotTable:
         num_groups: int,
         peer: str,
         *,
-        resumed_at: int | None = None,
         holder: object = None,
     ) -> Lease:
         """Reserves at most `num_envs` free slots, the lowest of each lane; see `deal`.
 
-        Raises NoFreeSlotError, or PlaybackError if a stream cannot resume at row `resumed_at`.
+        Raises NoFreeSlotError.
         """
         dealt = deal(self.free, num_envs, self.lanes, num_groups=num_groups)
         taken = [free[:number] for free, number in zip(self._free, dealt, strict=True)]
@@ -203,29 +192,22 @@ class SlotTable:
         if sum(dealt) < num_envs and self._ending:
             num_ending = sum(len(group.slots) for group in self._ending)
             raise NoFreeSlotError(f"{num_ending} slots are about to be freed")
-        if resumed_at:
-            self._check_resting(np.array([*itertools.chain(*taken)]), resumed_at)
         self._free = [free[number:] for free, number in zip(self._free, dealt, strict=True)]
         self._num_leases += 1
         # Not 0, which is a report without a lease to an env server.
         key, num_missing = self._new_key() or 1, num_envs - sum(dealt)
-        lease = Lease(self._num_leases, key, peer, num_missing, holder, resumed_at)
+        lease = Lease(self._num_leases, key, peer, num_missing, holder)
         self.leases[lease.number] = lease
         for lane, slots in grouped(taken, self.lanes, num_groups):
             lease.groups.append(self._open(lease, lane, np.array(slots, np.int32)))
         return lease
 
     def _open(self, lease: Lease, lane: int, slots: np.ndarray) -> Group:
-        if lease.resumed_at:
-            # A row that was accepted but not taken is sent again.
-            last_step_type = self.acted_step_type[slots].tobytes()
-        else:
-            self.cut.extend(self._streams(slots[self._is_resting[slots]]).tolist())
-            self._num_used[slots] += self.rows[slots] > 0
-            self.epochs[slots] += 1
-            self.rows[slots] = 0
-            # A stream starts as if an episode had just ended: its first row must be FIRST.
-            last_step_type = bytes([StepType.LAST]) * len(slots)
+        self._num_used[slots] += self.rows[slots] > 0
+        self.epochs[slots] += 1
+        self.rows[slots] = 0
+        # A stream starts as if an episode had just ended: its first row must be FIRST.
+        last_step_type = bytes([StepType.LAST]) * len(slots)
         streams, number = self._streams(slots), len(lease.groups)
         role = self.lanes[lane].role
         return Group(lease, number, slots, streams, role, lane, last_step_type)
@@ -253,9 +235,7 @@ class SlotTable:
         del self.leases[lease.number]
         lease.ended = True
         for group in lease.groups:
-            # A stream that has been resumed may be so again, under a later lease.
-            if lease.resumed_at is None:
-                self.cut.extend(group.streams.tolist())
+            self.cut.extend(group.streams.tolist())
             if group.dispatched:
                 self._ending.append(group)
             else:
@@ -268,7 +248,6 @@ class SlotTable:
 
     def _free_group(self, group: Group) -> None:
         self._free[group.lane] = sorted([*self._free[group.lane], *map(int, group.slots)])
-        self._is_resting[group.slots] = group.lease.resumed_at is not None
 
     def take_cut(self, device: int) -> list[int]:
         """Streams that were cut since the last call, of slots that this device acts for."""
@@ -279,32 +258,8 @@ class SlotTable:
         self.cut = [stream for stream in self.cut if stream % self.num_slots not in own]
         return taken
 
-    def _check_resting(self, slots: np.ndarray, row: int) -> None:
-        is_cut = ~self._is_resting[slots] | (self.rows[slots] != row)
-        if is_cut.any():
-            raise PlaybackError(
-                f"expected streams that can resume at row {row}, but that of slot "
-                f"{slots[is_cut][0]} was cut: a recording cannot be played to it any more; resume "
-                "with ordinary env servers, or start a new workdir"
-            )
-
     def _streams(self, slots: np.ndarray) -> np.ndarray:
         return self.epochs[slots] * self.num_slots + slots
-
-    def state(self) -> dict[str, list[int]]:
-        """Where every slot's stream is, as plain values for a checkpoint."""
-        return {name: getattr(self, name).tolist() for name in _STATE}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Inverse of `state`, before the first lease; all streams can resume.
-
-        Raises ValueError for another number of slots.
-        """
-        if len(state["rows"]) != self.num_slots:
-            raise ValueError(f"expected {self.num_slots} slots, got {len(state['rows'])}")
-        for name in _STATE:
-            getattr(self, name)[:] = state[name]
-        self._is_resting[:] = True
 
 
 def deal(

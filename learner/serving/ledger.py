@@ -34,7 +34,6 @@ ACCOUNTS = {
     "dispatched": "rows in a batch that is being computed",
     "struck": "rows taken from the queue because their lease ended",
     "answered": "rows that were acted on",
-    "restored": "rows of open pages that were restored from a checkpoint",
     "evaluation": "rows of evaluation slots",
     "partial": "rows of open pages",
     "discarded": "rows of pages that were never filled, because their lease ended, or, in rounds, "
@@ -55,7 +54,7 @@ ALWAYS: tuple[Equation, ...] = (
     (("sent",), ("seen", "lost")),
     (("received",), ("accepted", "fenced", "duplicate", "rejected")),
     (("accepted",), ("queued", "dispatched", "struck", "answered")),
-    (("answered", "restored"), ("evaluation", "partial", "discarded", "completed")),
+    (("answered",), ("evaluation", "partial", "discarded", "completed")),
 )
 # While the learner runs, full pages are also on their way.
 AT_REST: tuple[Equation, ...] = (*ALWAYS, (("completed",), ("stored", "stale", "abandoned")))

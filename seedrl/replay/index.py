@@ -167,10 +167,6 @@ class PageIndex:
             "pages_per_stride": self._pages_per_stride,
             "num_inserted": self.num_inserted,
             "sampleable": np.flatnonzero(self._is_sampleable).tolist(),
-            "streams": [
-                [stream, entry.num_pages, list(entry.serials)]
-                for stream, entry in self._streams.items()
-            ],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -180,10 +176,8 @@ class PageIndex:
         self._is_sampleable[:] = False
         self._is_sampleable[np.asarray(state["sampleable"], np.int64)] = True
         self._num_complete = len(state["sampleable"])
-        self._streams = {
-            int(stream): _Stream(int(num_pages), deque(int(serial) for serial in serials))
-            for stream, num_pages, serials in state["streams"]
-        }
+        # Every stream was cut: what follows comes from new environments, under new names.
+        self._streams = {}
 
 
 def by_turns(slots: Sequence[int], num_inserted: int, num_shards: int) -> list[int]:

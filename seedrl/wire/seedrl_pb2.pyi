@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 863243dcd6bb6df69c67992bb036ce7819af2e5475c3fe14e230f8b96f8e8de8
+# seedrl/wire/seedrl.proto sha256 17d71388646eb0c6d4e6659dc93f921d45ea0524ba7bde9560404da3478e8a88
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -35,7 +35,7 @@ class FromLearner(_message.Message):
     def __init__(self, assign: _Optional[_Union[Assign, _Mapping]] = ..., actions: _Optional[bytes] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent", "plays_recording", "link", "num_quarantined", "quarantine")
+    __slots__ = ("major", "minor", "num_envs", "num_groups", "host", "pid", "sent", "link", "num_quarantined", "quarantine")
     MAJOR_FIELD_NUMBER: _ClassVar[int]
     MINOR_FIELD_NUMBER: _ClassVar[int]
     NUM_ENVS_FIELD_NUMBER: _ClassVar[int]
@@ -43,7 +43,6 @@ class Hello(_message.Message):
     HOST_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
-    PLAYS_RECORDING_FIELD_NUMBER: _ClassVar[int]
     LINK_FIELD_NUMBER: _ClassVar[int]
     NUM_QUARANTINED_FIELD_NUMBER: _ClassVar[int]
     QUARANTINE_FIELD_NUMBER: _ClassVar[int]
@@ -54,11 +53,10 @@ class Hello(_message.Message):
     host: str
     pid: int
     sent: _containers.RepeatedCompositeFieldContainer[Sent]
-    plays_recording: bool
     link: str
     num_quarantined: int
     quarantine: str
-    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ..., plays_recording: bool = ..., link: _Optional[str] = ..., num_quarantined: _Optional[int] = ..., quarantine: _Optional[str] = ...) -> None: ...
+    def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ..., link: _Optional[str] = ..., num_quarantined: _Optional[int] = ..., quarantine: _Optional[str] = ...) -> None: ...
 
 class Sent(_message.Message):
     __slots__ = ("lease", "group", "num_envs", "steps", "answered")
@@ -115,18 +113,16 @@ class Environment(_message.Message):
     def __init__(self, id: _Optional[str] = ..., arguments: _Optional[str] = ..., wrappers: _Optional[_Iterable[str]] = ..., vectorization: _Optional[str] = ..., metrics: _Optional[_Iterable[str]] = ..., max_abs_reward: _Optional[float] = ..., failures_per_minute: _Optional[int] = ..., failures_per_hour: _Optional[int] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("slots", "seeds", "evaluation", "environment", "first_row")
+    __slots__ = ("slots", "seeds", "evaluation", "environment")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     SEEDS_FIELD_NUMBER: _ClassVar[int]
     EVALUATION_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
-    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
     slots: _containers.RepeatedScalarFieldContainer[int]
     seeds: _containers.RepeatedScalarFieldContainer[int]
     evaluation: bool
     environment: int
-    first_row: int
-    def __init__(self, slots: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., evaluation: bool = ..., environment: _Optional[int] = ..., first_row: _Optional[int] = ...) -> None: ...
+    def __init__(self, slots: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., evaluation: bool = ..., environment: _Optional[int] = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("spec", "metrics")

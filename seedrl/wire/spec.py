@@ -34,7 +34,7 @@ def spec_of(message: seedrl_pb2.EnvSpec) -> EnvSpec:
 
 
 def encode_spec(spec: EnvSpec) -> str:
-    """A text for checkpoints and recordings; equal specs give equal texts."""
+    """A text for checkpoints; equal specs give equal texts."""
     return json_format.MessageToJson(spec_message(spec), indent=None, sort_keys=True)
 
 

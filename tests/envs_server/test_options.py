@@ -27,7 +27,6 @@ def test_defaults_and_patterns() -> None:
         (["--learner", "127.0.0.1", "--num-envs", "2"], "--learner"),
         (["--learner", "h:0", "--num-envs", "2"], "h:0"),
         (["--learner", "h:1", "--num-envs", "1", "--processes", "0"], "--processes"),
-        (["--learner", "h:1", "--num-envs", "1", "--processes", "2", "--play", "f"], "--play"),
         (["--learner", "h:1", "--num-envs", "1", "--groups", "1001"], "--groups"),
         (["--learner", "h:1", "--num-envs", "1", "--token-file", "f"], "--token-file"),
         (["--learner", "h:1", "--num-envs", "1", "--certificate", "f"], "--certificate"),

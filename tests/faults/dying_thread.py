@@ -38,10 +38,7 @@ LEARNER = {
     "main": Fate("learner.reports:ProgressReporter.update"),
     "acting": Fate("learner.acting.loop:Acting.run_once", is_saved=False),
     "learning": Fate("learner.learning.loop:Learning.run_once", is_saved=False),
-    "deterministic": Fate(
-        "learner.schedule:Deterministic._run_once", is_saved=False, config="deterministic"
-    ),
-    "synchronous": Fate("learner.schedule:Synchronous._run_once", is_saved=False, config="ppo"),
+    "synchronous": Fate("learner.schedule:Alternating._run_once", is_saved=False, config="ppo"),
     "compile": Fate("learner.learning.loop:Learning.compile_update", is_saved=False),
     "watch": Fate("learner.serving.server:Service._look"),
     "links": Fate("learner.serving.server:LinkReader._read"),

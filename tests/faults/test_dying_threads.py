@@ -16,11 +16,6 @@ pytestmark = [pytest.mark.gate, pytest.mark.timeout(1800)]
 _R2D2 = ("cartpole_r2d2", *FLAGS)
 _CONFIGS = {
     "r2d2": _R2D2,
-    "deterministic": (
-        *(*_R2D2, "--learning.schedule=deterministic", "--serving.training-slots=6"),
-        *("--serving.evaluation-slots=0", "--environment.vectorization=sync"),
-        "--replay.min-steps=96",
-    ),
     "ppo": (
         *("cartpole_ppo", "--learning.schedule=synchronous", "--learning.batch-sequences=4"),
         *("--serving.training-slots=4", "--serving.evaluation-slots=2", "--agent.unroll=7"),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from learner.schedule import Synchronous
+from learner.schedule import Alternating
 from learner.serving.batching import BatchQueue, Pending, free_running, rounds
 from learner.serving.core import Batch, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, SlotTable
@@ -142,7 +142,7 @@ def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(
     learning = Learning(acting)
     channel = SimpleNamespace(wake_acting=lambda: None, is_complete=False)
     parts: Any = SimpleNamespace(acting=[acting], learning=learning, channel=channel)
-    regime = Synchronous(parts)
+    regime = Alternating(parts, "synchronous")
     for _ in range(1000):
         regime._run_once()
         assert len(learning.pages) < SLOTS

@@ -52,8 +52,6 @@ DETERMINISTIC = changed(
     {
         "serving.evaluation_slots": 0,
         "learning.schedule": "deterministic",
-        "learning.record": True,
-        "checkpoint.replay": True,
     }
 )
 ROUNDS = changed(
@@ -126,7 +124,6 @@ def test_a_valid_config_passes(config: Config) -> None:
         ("agent", [None, OwnAgent, "r2d2", EnvironmentConfig(id="x")]),
         ("replay", [ReplayConfig, Half()]),
         ("learning.schedule", ["synchronous"]),  # with a replay that is no queue
-        ("learning.record", [True]),  # of a run that is not deterministic
         ("launch.envs_per_server", [5]),  # fewer environments than slots
         ("serving.bind", ["0.0.0.0:8686"]),
         ("logging.health_bind", ["8686", "unix:/x"]),
@@ -144,7 +141,6 @@ def test_a_field_that_breaks_a_rule_is_named(paths: str, values: list[Any]) -> N
         ({"learning.batch_sequences": 32, "learning.num_devices": 5}, VALID),
         ({"evaluation.target_return": 475.0, "serving.evaluation_slots": 0}, VALID),
         ({"serving.evaluation_slots": 4}, DETERMINISTIC),
-        ({"checkpoint.replay": False}, DETERMINISTIC),
         ({"serving.inference_devices": 2}, DETERMINISTIC),
         ({"learning.batch_sequences": 6}, ROUNDS),
         ({"learning.publish_every_updates": 2}, ROUNDS),

@@ -158,7 +158,7 @@ class CoreLearner:
         self._link = np.full(CAPACITY_PAGES + 1, CAPACITY_PAGES)
         if saved is not None:
             # As the session does it: streams resume only under new leases, which have new names.
-            self._index.restore({**saved.index, "streams": []})
+            self._index.restore(saved.index)
             self._memory = list(saved.memory)
             self._link = saved.link.copy()
         self._num_restored = self._index.num_inserted

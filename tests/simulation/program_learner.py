@@ -172,7 +172,7 @@ def _begun(programs: _Programs, key: jax.Array, saved: Snapshot | None) -> _Begu
     index: Any = programs.experience.index()
     if saved is not None:
         state, memory = LearnerState(*saved.state), saved.replay
-        index.restore({**saved.indices[0], "streams": []})
+        index.restore(saved.indices[0])
     # A copy: learning consumes it.
     memory = jax.tree.map(
         lambda new, old: jax.device_put(np.array(new), old.sharding), memory, programs.empty

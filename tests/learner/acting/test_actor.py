@@ -111,16 +111,6 @@ def test_an_actor_of_any_slots_acts_as_that_of_the_first_ones(slots: list[int]) 
     np.testing.assert_array_equal(pages.carry[:2], [0, 0])
 
 
-def test_a_restored_actor_continues_where_the_copy_was_taken() -> None:
-    actor = _actor(None)
-    actor.act(_batch([0, 1]), FROZEN)
-    copy = actor.state()
-    expected = actor.act(_batch([0, 1], 1), FROZEN)[0].tolist()
-    other = _actor(None)
-    other.restore(copy)
-    assert other.act(_batch([0, 1], 1), FROZEN)[0].tolist() == expected
-
-
 def test_every_batch_takes_the_largest_program_until_the_others_are_compiled() -> None:
     actor = _actor(None, _programs())
     actor.warm_up_largest(FROZEN)

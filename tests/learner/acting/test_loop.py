@@ -240,19 +240,6 @@ def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(
     assert filled.versions == [1, 1]
 
 
-def test_the_age_of_an_open_page_is_restored_with_it(world: World) -> None:
-    everyone = {0: 0, 1: 0}
-    world.play(0, FIRST, everyone)
-    snapshot = world.acting.snapshot()
-    world.play(1, MID, everyone)
-    world.learn(2)
-    world.play(2, MID, everyone)
-    world.acting.restore(snapshot)
-    world.learn(3)
-    world.play(3, MID, everyone)
-    assert [filled.versions for filled in _taken(world)] == [[1, 1], [1, 1]]
-
-
 def test_environment_steps_are_the_rows_of_training_slots_but_first(world: World) -> None:
     for sequence, kind in enumerate((FIRST, MID, LAST, FIRST, MID)):
         world.play(sequence, kind, {0: 0, 1: 0, 2: 0})

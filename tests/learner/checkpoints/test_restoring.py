@@ -16,15 +16,10 @@ from learner.checkpoints.restoring import (
     restore_params,
     restore_replay,
     restore_state,
-    restore_streams,
-    streams_can_resume,
 )
 from learner.checkpoints.saver import Saver
 from learner.learning.learn_step import LearnerState, initial_state
 from learner.learning.loop import Snapshot
-from learner.serving.batching import lock_step
-from learner.serving.core import Serving
-from learner.serving.leases import SlotTable
 from seedrl import checkpoints, stored_arrays
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, ReplayConfig
@@ -197,26 +192,6 @@ def test_a_resumed_run_names_each_field_that_it_has_otherwise() -> None:
     ]
 
 
-def test_streams_resume_only_from_lock_step_to_lock_step(tmp_path: Path) -> None:
-    learning = dataclasses.replace(CONFIG.learning, schedule="deterministic")
-    serving = dataclasses.replace(CONFIG.serving, training_slots=3)
-    in_lock_step = dataclasses.replace(CONFIG, learning=learning, serving=serving)
-    lost, fresh, resumed = (
-        Serving(SlotTable(training=3, evaluation=0, seed=0), page_steps=2, rule=lock_step())
-        for _ in range(3)
-    )
-    lost.lease(3, 1, "peer")
-    lost.num_batches = 9
-    saved = checkpoints.Checkpoint(5, tmp_path, {**META, "streams": lost.state()})
-    before = resumed.state()
-    for found, config in ((saved, CONFIG), (saved._replace(meta=META), in_lock_step)):
-        assert not streams_can_resume(config, found)
-        restore_streams(found, fresh, config)
-        assert fresh.state() == before
-    restore_streams(saved, resumed, in_lock_step)
-    assert resumed.state() == lost.state()
-
-
 ARRAYS = {
     "params/core/kernel": np.arange(6, dtype=np.float32).reshape(2, 3),
     "params/core/bias": np.zeros(3, np.float32),
@@ -249,6 +224,5 @@ def test_whatever_differs_changes_the_digest_of_its_part() -> None:
         ("params/core/kernel", kernel.T, "params"),
         ("key", np.array([1, 2], np.int32), "key"),
         ("replay.next", np.zeros(4, np.int32), "replay"),
-        ("acting.state.key", np.zeros(2, np.uint32), "acting"),
     ):
         assert _changed(name, array) == {part, "all"}

@@ -1,6 +1,5 @@
 """The serving core: a model of all that may happen, batches, and cuts."""
 
-import json
 import math
 from collections import Counter
 
@@ -8,12 +7,11 @@ import numpy as np
 import pytest
 
 from learner.serving.batching import BatchQueue, BatchRule, Pending, free_running, lock_step
-from learner.serving.core import Batch, ProtocolError, Serving, first_row
+from learner.serving.core import Batch, ProtocolError, Serving
 from learner.serving.leases import (
     Group,
     Lease,
     NoFreeSlotError,
-    PlaybackError,
     Role,
     SlotRange,
     SlotTable,
@@ -338,16 +336,12 @@ def test_rows_lie_in_order_of_arrival_or_in_lock_step_in_order_of_slots() -> Non
     assert (rule.target_rows(3, 6, 2), rule.deadline_seconds) == (6, math.inf)
 
 
-# --- lock step: whole batches in slot order, and streams that resume ---
+# --- lock step: whole batches in slot order ---
 
 
 def _in_lock_step() -> Serving:
     slots = SlotTable(training=4, evaluation=0, seed=0)
     return Serving(slots, page_steps=K, rule=lock_step())
-
-
-def _play(serving: Serving, num_envs: int = 4, num_groups: int = 1) -> Lease:
-    return serving.lease(num_envs, num_groups, "player", resumed_at=first_row(serving))
 
 
 def _act_all(serving: Serving, leases: list[Lease], step_type: StepType) -> Batch:
@@ -357,17 +351,6 @@ def _act_all(serving: Serving, leases: list[Lease], step_type: StepType) -> Batc
     batch = serving.take(serving.lanes[0])
     serving.answered(batch)
     return batch
-
-
-def _resumed(serving: Serving) -> Serving:
-    """What a checkpoint brings back, through its JSON."""
-    resumed = _in_lock_step()
-    resumed.restore(json.loads(json.dumps(serving.state())))
-    return resumed
-
-
-def _check(serving: Serving) -> None:
-    assert residues(serving.accounts(), ALWAYS) == []
 
 
 def test_rows_are_in_slot_order_whichever_group_has_them() -> None:
@@ -388,40 +371,6 @@ def test_rows_are_in_slot_order_whichever_group_has_them() -> None:
     assert rewards.tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("num_rows", [1, 2, 3, 4])
-def test_streams_resume_under_a_recording_where_the_checkpoint_has_them(num_rows: int) -> None:
-    serving = _in_lock_step()
-    lease = _play(serving)
-    assert lease.resumed_at == 0
-    before = [_act_all(serving, [lease], FIRST if row == 0 else MID) for row in range(num_rows)]
-    resumed = _resumed(serving)
-    again = _play(resumed, num_groups=3)
-    assert again.resumed_at == num_rows
-    assert resumed.ledger["restored"] == 4 * (num_rows % K)
-    _check(resumed)
-    for row in range(num_rows, 2 * K):
-        batch = _act_all(resumed, [again], MID)
-        assert batch.positions.tolist() == [row % K] * 4
-        assert batch.streams.tolist() == before[0].streams.tolist()
-        _check(resumed)
-    assert resumed.slots.cut == []
-    assert resumed.slots.epochs.tolist() == [1] * 4
-
-
-def test_environments_cut_the_streams_of_a_checkpoint() -> None:
-    serving = _in_lock_step()
-    before = _act_all(serving, [_play(serving)], FIRST)
-    resumed = _resumed(serving)
-    lease = resumed.lease(4, 2, "environments")
-    assert lease.resumed_at is None
-    assert resumed.slots.cut == before.streams.tolist()
-    assert resumed.slots.epochs.tolist() == [2] * 4
-    batch = _act_all(resumed, [lease], FIRST)
-    assert (batch.positions.tolist(), batch.number) == ([0] * 4, 1)
-    assert resumed.ledger["restored"] == 0
-    _check(resumed)
-
-
 def test_an_env_server_lost_before_its_first_batch_leaves_no_trace() -> None:
     """It would, if its successor's environments had other seeds; later, they must have."""
     serving = _in_lock_step()
@@ -440,19 +389,3 @@ def test_an_env_server_lost_before_its_first_batch_leaves_no_trace() -> None:
     later = [group.seeds for group in serving.lease(4, 2, "environments").groups]
     assert seeds[0] == seeds[1] == seeds[2]
     assert not set(seeds[0]) & {seed for seeds in later for seed in seeds}
-
-
-def test_a_recording_is_not_played_to_a_stream_that_was_cut() -> None:
-    serving = _in_lock_step()
-    stays = _play(serving, num_envs=3)
-    lost = serving.lease(1, 1, "environments")
-    _act_all(serving, [stays, lost], FIRST)
-    serving.end(lost)
-    with pytest.raises(PlaybackError):
-        _play(serving, num_envs=1)
-    assert serving.slots.num_free == 1
-    # Nor to what began again in the middle of the run, even if a checkpoint lies between.
-    _step(serving, serving.lease(1, 1, "environments").groups[0], FIRST)
-    _act_all(serving, [stays], MID)
-    with pytest.raises(PlaybackError):
-        _play(_resumed(serving))

@@ -9,7 +9,6 @@ from typing import Any
 
 import grpc
 import numpy as np
-import pytest
 
 from learner.report.env_servers import EnvServerRegistry
 from learner.serving.batching import free_running, lock_step
@@ -253,39 +252,6 @@ def test_a_group_owes_a_step_from_its_actions_until_the_next_one() -> None:
     stream.close()
     found = hub.env_servers()
     assert (found.servers[0].state, found.training.live) == ("left", 0)
-
-
-# --- recordings ---
-
-
-def test_a_recording_is_asked_for_from_where_its_player_was_lost() -> None:
-    hub = _hub(is_lock_step=True)
-    player, answer = _join(hub, plays_recording=True)
-    assert [group.first_row for group in answer.assign.groups] == [0]
-    for sequence, step_type in enumerate((FIRST, MID, MID)):
-        assert player.receive(_step(0, 4, sequence, step_type))
-        _act(hub)
-    player.close()
-    assert hub.take_ended() == []
-    again, answer = _join(hub, plays_recording=True, num_groups=2)
-    assert [group.first_row for group in answer.assign.groups] == [3, 3]
-    again.close()
-    environments, answer = _join(hub)
-    assert [group.first_row for group in answer.assign.groups] == [0]
-    assert hub.take_ended() == [4, 5, 6, 7]
-    environments.close()
-    assert hub.take_ended() == [8, 9, 10, 11]
-
-
-@pytest.mark.parametrize("is_lock_step", [False, True])
-def test_a_player_of_no_use_is_told_not_to_come_back(is_lock_step: bool) -> None:
-    hub = _hub(is_lock_step=is_lock_step)
-    environments, _ = _join(hub)
-    assert environments.receive(_step(0, 4, 0, FIRST))
-    _act(hub)
-    environments.close()  # that cuts the stream, which no recording can resume
-    _, end = _join(hub, plays_recording=True)
-    assert isinstance(end, EndError) and end.is_refusal and not end.is_reported
 
 
 # --- both sides of races ---

@@ -50,8 +50,8 @@ MUTANTS = (
     Mutant(
         "first_not_checked",
         "learner/serving/core.py",
-        "            if is_due[row] or is_resumed:\n",
-        "            if is_resumed:\n",
+        "            if is_due[row]:\n",
+        "            if False:\n",
         "A stream may begin in the middle of an episode.",
     ),
     Mutant(

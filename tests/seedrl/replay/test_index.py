@@ -88,6 +88,8 @@ def test_a_restored_index_goes_on_exactly() -> None:
         original.plan(rng.integers(-1, 3, size=3))
     copy = index_of(6)
     copy.restore(json.loads(json.dumps(original.state())))
+    for stream in range(3):  # where a run resumes every stream is cut
+        original.end_stream(stream)
     assert copy.num_sequences == original.num_sequences
     for _ in range(20):
         streams = rng.integers(-1, 3, size=3)

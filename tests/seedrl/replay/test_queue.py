@@ -109,7 +109,7 @@ def test_a_queue_resumes_with_what_waited() -> None:
     index.plan([1, 1, 1])
     state = index.state()
     resumed = QueueIndex(capacity_sequences=7, batch=2)
-    resumed.restore({**state, "streams": []})
+    resumed.restore(state)
     assert resumed.accounts() == {"requeued": 6, "taken": 0, "waiting": 6}
     assert resumed.num_inserted == 8
     assert not resumed.has_room(2)

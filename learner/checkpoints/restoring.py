@@ -158,8 +158,6 @@ def restore_replay(
     return restored
 
 
-
-
 def digests(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
     """SHA-256 of each part that `arrays` has, and of `all` together. Raises CheckpointError."""
     # It covers names, shapes, dtypes and every byte. An array of no known part is an error: a

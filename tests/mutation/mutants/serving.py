@@ -112,7 +112,8 @@ MUTANTS = (
         "rounds_act_before_they_publish",
         "learner/schedule.py",
         """        while self._learning.run_once():
-            # At once, so that the next round is acted with what was learned.
+            # At once: the next batch is acted with what was learned, and knows whether the update
+            # was applied.
             self._learning.finish_update()
 """,
         "        self._learning.run_once()\n",

@@ -47,7 +47,8 @@ _logger = logging.getLogger(__name__)
 
 META, SUMS = "meta.json", "sums.json"
 FORMAT = 3
-_EARLIER_SUMS = "manifest.json"  # of formats 1 and 2
+# Of META, which lists each sampleable page of a replay.
+_MOST_META_BYTES = 2**28
 SAVING, DELETED = ".saving", ".deleted"
 PARAMS = ("params", META)  # the parts of a checkpoint that a policy needs
 # A step that is saved again is first moved aside under the second name, and remains a checkpoint.
@@ -110,6 +111,8 @@ def publishing(directory: Path, step: int, *, keep: int) -> Iterator[Path]:
     assert step >= 0 and keep >= 1
     target, folder = directory / f"{step:012d}", directory / SAVING
     try:
+        if (link := _link_of(directory)) is not None:
+            raise CheckpointError(link)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # There is one writer: these are left from a process that was killed.
         for name in (SAVING, DELETED):
@@ -156,7 +159,11 @@ def seal(
     `entries`: those of the files that other processes have written (`write_arrays`), which are
     durable already.
     """
-    (folder / META).write_text(json.dumps(dict(meta), indent=1, allow_nan=False))
+    text = json.dumps(dict(meta), indent=1, allow_nan=False)
+    if len(text) > _MOST_META_BYTES:
+        most = f"{_MOST_META_BYTES:,}"
+        raise ValueError(f"{META}: expected at most {most} bytes, got {len(text):,}")
+    (folder / META).write_text(text)
     files = dict(entries or {})
     own = [folder / name for name in _files(folder) if name not in files and name != SUMS]
     files |= _entries(folder, own)
@@ -204,14 +211,8 @@ def damage(path: Path, parts: Collection[str] = ()) -> str | None:
     Verifies only `parts`, some of its files and folders; by default all of them. Raises
     PermissionError if it may not be read, CheckpointError if it has another format.
     """
-    listed = path / SUMS
-    # Else what is read could be any folder. That of the run is the user's to name.
-    is_best = path.parent.name == "best"
-    for folder in (path, path.parent, *([path.parent.parent] if is_best else [])):
-        if folder.is_symlink():
-            return f"{folder}: expected a folder, got a link"
-    if not listed.exists() and (path / _EARLIER_SUMS).is_file():
-        raise _other_format(path, "1 or 2")
+    if (link := _link_of(path.parent, path)) is not None:
+        return link
     try:
         return _damage(path, parts)
     # A file that may not be read is not damaged: an older checkpoint would lose training.
@@ -220,7 +221,17 @@ def damage(path: Path, parts: Collection[str] = ()) -> str | None:
     # The sums may hold anything: deeply nested JSON exceeds the parser's stack.
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         kind = type(error).__name__
-        return f"{listed}: expected sums of all files, got {kind}: {in_one_line(error)}"
+        return f"{path / SUMS}: expected sums of all files, got {kind}: {in_one_line(error)}"
+
+
+def _link_of(directory: Path, *folders: Path) -> str | None:
+    # One line about the first of them that is a link: what is read or written could be any folder.
+    # The run's own folder is the user's to name.
+    above = [directory.parent] if directory.name == "best" else []
+    for folder in (*above, directory, *folders):
+        if folder.is_symlink():
+            return f"{folder}: expected a folder, got a link"
+    return None
 
 
 def _damage(path: Path, parts: Collection[str]) -> str | None:
@@ -229,7 +240,10 @@ def _damage(path: Path, parts: Collection[str]) -> str | None:
     if content["sha256"] != (actual := _sum_of(content)):
         raise ValueError(f"SHA-256 {actual} of themselves, {content['sha256']!r:.80} is listed")
     if content["format"] != FORMAT:
-        raise _other_format(path, content["format"])
+        raise CheckpointError(
+            f"expected checkpoint format {FORMAT} in {path}, got {content['format']}; use the "
+            "version of seedrl that wrote it, or start a new workdir"
+        )
     if content["step"] != int(path.name.split(".")[0]):
         raise ValueError(f"those of step {content['step']!r:.80}")
     files, on_disk = content["files"], set(_files(path))
@@ -244,17 +258,18 @@ def _damage(path: Path, parts: Collection[str]) -> str | None:
     return None
 
 
-def _other_format(path: Path, got: object) -> CheckpointError:
-    return CheckpointError(
-        f"expected checkpoint format {FORMAT} in {path}, got {got}; use the version of seedrl that "
-        "wrote it, or start a new workdir"
-    )
-
-
 def _files(root: Path) -> list[str]:
-    # A link to a folder counts as a file, which it must not be.
-    found = [path for path in root.rglob("*") if path.is_symlink() or not path.is_dir()]
-    return sorted(path.relative_to(root).as_posix() for path in found)
+    found: list[str] = []
+    # A folder that may not be listed is an error, not one without files.
+    for folder, folders, files in os.walk(root, onerror=_raise):
+        # A link to a folder counts as a file, which it must not be.
+        files += [name for name in folders if (Path(folder) / name).is_symlink()]
+        found += [(Path(folder) / name).relative_to(root).as_posix() for name in files]
+    return sorted(found)
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def _entry(path: Path) -> list[Any]:
@@ -412,7 +427,7 @@ def opened(path: Path) -> Checkpoint:
     """A checkpoint whose files were verified; they may be anybody's. Raises CheckpointError."""
     file = path / META
     try:
-        content = read_object(file)
+        content = read_object(file, most_bytes=_MOST_META_BYTES)
         _require_types(content)
     except (OSError, ValueError) as error:
         raise CheckpointError(

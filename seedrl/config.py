@@ -412,7 +412,7 @@ def _rules_between(config: Config) -> Iterator[tuple[object, str, str]]:
         yield (
             hands_out,
             "learning.schedule",
-            f"another one for {type(config.agent).__name__}: in rounds a sequence is learned from "
+            f"another one for {type(config.agent).__name__}: with it a sequence is learned from "
             "once, so that the replay must be a QueueConfig",
         )
         round_size = f"serving.training_slots ({slots}): a round has one sequence of every slot"

@@ -38,7 +38,6 @@ RENAMED = {
 }
 _FILE_PREFIX = "config-file:"  # start of the module names of configuration files
 _OWN_FACTORIES = "envs_server.envs.*"
-_MOST_BYTES = 2**24  # of a saved config
 
 # Trusted folders (of config files, and allowed ones), in the order in which they are on the path.
 _folders: list[str] = []
@@ -147,7 +146,7 @@ def of_run(folder: Path) -> Config:
 
 def _read_saved(path: Path) -> Config:
     try:
-        return from_json(run_files.read_regular(path, most_bytes=_MOST_BYTES).decode())
+        return from_json(run_files.read_regular(path).decode())
     except OSError as error:
         text = f"expected the config of a run that has begun to train: {in_one_line(error)}"
         raise ConfigError(text) from error

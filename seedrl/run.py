@@ -128,9 +128,11 @@ class Run:
         """Its newest policy, as `seedrl.load_policy(workdir, **options)` gives it."""
         from seedrl.policy import load
 
-        # What the run's own configuration names is the caller's code.
-        allow = config_io.to_allow(run_files.read_regular(self.workdir / run_files.CONFIG).decode())
-        return load(self.workdir, **{"allow": allow, **options})
+        # What the run's own configuration names is the caller's code. `load` reports a missing one.
+        with contextlib.suppress(FileNotFoundError):
+            saved = run_files.read_regular(self.workdir / run_files.CONFIG).decode()
+            options = {"allow": config_io.to_allow(saved), **options}
+        return load(self.workdir, **options)
 
     def _wait(self, seconds: float | None) -> None:
         try:
@@ -182,7 +184,9 @@ class Run:
 def _error(output: str, code: int) -> RunError:
     lines = [line.strip() for line in output.splitlines()]
     ended = f"the run has ended with {code}, without an error line"
-    error = RunError(next((line for line in lines[::-1] if "error: " in line), ended), code)
+    # Of a traceback too: `ValueError: ...`.
+    found = [line for line in lines if "error: " in line.lower()]
+    error = RunError(found[-1] if found else ended, code)
     if code == ExitCode.INTERNAL:
         error.add_note(output)
     return error

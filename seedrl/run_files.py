@@ -54,10 +54,11 @@ def read_regular(path: Path, *, most_bytes: int = _MOST_BYTES) -> bytes:
     return content
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path, *, most_bytes: int = _MOST_BYTES) -> dict[str, Any]:
     """The JSON object in a regular file. Raises OSError, ValueError, also for NaN and infinity."""
     try:
-        value = json.loads(read_regular(path), parse_constant=_refused, parse_float=_finite)
+        text = read_regular(path, most_bytes=most_bytes)
+        value = json.loads(text, parse_constant=_refused, parse_float=_finite)
     except RecursionError:
         raise ValueError("expected JSON of fewer levels") from None
     if not isinstance(value, dict):

@@ -186,7 +186,8 @@ class EnvSpec:
     def difference(self, other: "EnvSpec") -> list[str]:
         """One line per field in which `other` differs from this spec; empty if they are equal.
 
-        Where one of them declares no bounds of an array, any of the other's do.
+        Bounds count where a network scales by them: of integers, and of arrays of rank 2 or more.
+        Where one of the specs declares none of an array, any of the other's do.
         """
         mine, theirs = dict(self.leaves()), dict(other.leaves())
         lines = [
@@ -213,9 +214,12 @@ def _check_shape(shape: Any, most_elements: int) -> None:
 
 
 def _fits(one: ArraySpec | None, other: ArraySpec | None) -> bool:
-    if one is None or other is None or (one.low and other.low):
-        return one == other
+    if one is None or other is None:
+        return one is other
     # An older checkpoint, or an env server in another language, need not declare bounds.
+    has_both = one.low and other.low
+    if has_both and ("int" in one.dtype or len(one.shape) > 1):
+        return one == other
     return (one.shape, one.dtype) == (other.shape, other.dtype)
 
 

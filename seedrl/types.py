@@ -43,7 +43,7 @@ class TimeStep(NamedTuple):
 
 
 class StoredStep(NamedTuple):
-    """One row of experience: a time step and what was done on it.
+    """One time step of experience, and what was done on it.
 
     Attributes:
       timestep: see `TimeStep`.
@@ -75,7 +75,7 @@ class Sequence(NamedTuple):
     """A batch of sequences as losses see them, time-major.
 
     Attributes:
-      steps: `[T, B, ...]`. May span episodes: a FIRST row resets the carry.
+      steps: `[T, B, ...]`. May span episodes: a FIRST step resets the carry.
       carry: tree of `[B, ...]`: the carry before the first step, before any reset.
     """
 

@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import functools
 import platform
+import re
 import sys
 import types
 import typing
@@ -26,6 +27,8 @@ from seedrl.wire.contract import MAJOR, MINOR
 
 Options = TypeVar("Options")
 
+# A number that argparse would take for a flag, such as -1e-3.
+_SMALL_NEGATIVE = re.compile(r"-\.?\d[\d.]*[eE]")
 _NAMES = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 
 
@@ -113,10 +116,14 @@ def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, An
     parser = _Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     for name, flag in known.items():
         _add(parser, name, flag)
-    spelled = [
-        flag_of(word) + "".join(word.partition("=")[1:]) if word.startswith("--") else word
-        for word in words
-    ]
+    spelled: list[str] = []
+    for word in words:
+        if word.startswith("--"):
+            spelled.append(flag_of(word) + "".join(word.partition("=")[1:]))
+        elif _SMALL_NEGATIVE.match(word) and spelled and spelled[-1] in known:
+            spelled[-1] += f"={word}"
+        else:
+            spelled.append(word)
     given, rest = parser.parse_known_intermixed_args(spelled)
     if rest:
         raise ConfigError(_unknown(rest[0], known))

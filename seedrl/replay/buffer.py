@@ -113,7 +113,8 @@ def paged_replay(
         chex.assert_shape(priorities, index.shape)
         new = sampling_weight_of(priorities.astype(jnp.float32), priority_exponent)
         # A refused priority becomes the mean: the sequence stays countable, and is soon drawn and
-        # corrected. Hardly ever: else insertion would read all weights each time, for nothing.
+        # corrected. Under `cond`, because it hardly ever happens: otherwise every insertion would
+        # read all weights.
         is_refused = (index < weights.shape[0]) & (new <= 0)
         mean = jax.lax.cond(jnp.any(is_refused), _mean_weight, lambda _: jnp.float32(1.0), weights)
         new = jnp.where(new > 0, new, mean)

@@ -290,9 +290,6 @@ def test_a_checkpoint_of_another_format_is_refused_and_left_alone(tmp_path: Path
     with pytest.raises(CheckpointError) as caught:
         checkpoints.latest(tmp_path, sets_aside=True)
     assert "99" in str(caught.value)
-    (path / checkpoints.SUMS).rename(path / "manifest.json")
-    with pytest.raises(CheckpointError):
-        checkpoints.latest(tmp_path, sets_aside=True)
     assert _names(tmp_path) == ["000000000001", "000000000002"]
 
 
@@ -308,6 +305,52 @@ def test_a_checkpoint_that_may_not_be_read_is_not_called_damaged(
     with pytest.raises(PermissionError):
         checkpoints.latest(tmp_path, sets_aside=True)
     assert path.exists()
+
+
+@pytest.mark.parametrize("name", ["", "extra"])
+def test_a_folder_that_may_not_be_listed_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path, scan = _save(tmp_path, 1), os.scandir
+
+    def refuse(folder: Any) -> Any:
+        if Path(folder) == path / name:
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        return scan(folder)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(PermissionError):
+        checkpoints.latest(tmp_path, sets_aside=True)
+    assert path.exists()
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "checkpoints/best"])
+def test_a_link_in_place_of_a_folder_is_refused_before_it_is_written_to(
+    tmp_path: Path, name: str
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    linked = tmp_path / name
+    linked.parent.mkdir(exist_ok=True)
+    linked.symlink_to(other)
+    for directory in (linked, linked / "best"):
+        with pytest.raises(CheckpointError) as caught:
+            _save(directory, 1)
+        assert str(linked) in str(caught.value)
+    assert _names(other) == []
+
+
+def test_records_are_as_long_as_a_large_replay_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints.save(tmp_path, 1, {}, {"pages": "1" * 2**24}, keep=2)
+    found = checkpoints.latest(tmp_path)
+    assert found is not None and len(found.meta["pages"]) == 2**24
+    monkeypatch.setattr(checkpoints, "_MOST_META_BYTES", 9)
+    with pytest.raises(CheckpointError) as caught:
+        checkpoints.save(tmp_path, 2, {}, {"pages": "1"}, keep=2)
+    assert checkpoints.META in str(caught.value)
+    assert _names(tmp_path) == [f"{1:012d}"]
 
 
 def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(

@@ -120,24 +120,15 @@ def test_a_file_that_cannot_work_is_one_line_with_its_place(
     assert named in line and line.startswith(str(tmp_path)) and "\n" not in line
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("cartpole_r2d3", "cartpole_r2d2"),
-        ("masked_impala", "cartpole_masked_impala"),  # its earlier name
-        ("nowhere/own.py", "nowhere/own.py"),
-        ("x" * 3000, "cartpole_ppo"),
-    ],
-)
-def test_a_name_that_is_none_is_refused(name: str, hint: str) -> None:
+@pytest.mark.parametrize("name", ["cartpole_r2d3", "nowhere/own.py", "x" * 3000])
+def test_a_name_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config_io.load(name)
-    assert hint in str(caught.value)
+    line = str(caught.value)
+    assert name[:100] in line and len(line) < 1500
 
 
-def test_a_saved_config_is_a_regular_file_of_bounded_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_saved_config_is_a_regular_file_of_bounded_size(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     os.mkfifo(path)
     with pytest.raises(ConfigError):
@@ -145,7 +136,7 @@ def test_a_saved_config_is_a_regular_file_of_bounded_size(
     path.unlink()
     path.write_text(SAVED)
     assert config_io.load(path) == config_io.of_run(tmp_path) == CARTPOLE
-    monkeypatch.setattr(config_io, "_MOST_BYTES", 100)
+    path.write_text(SAVED + " " * 2**24)
     with pytest.raises(ConfigError):
         config_io.of_run(tmp_path)
 

@@ -16,7 +16,7 @@ from seedrl import config_io
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.fields import with_fields
-from seedrl.run import RunError
+from seedrl.run import RunError, _error
 from tests.patience import SECONDS
 from tests.system.processes import ROOT
 
@@ -121,6 +121,14 @@ def test_what_is_wrong_is_the_error_line_of_the_run(tmp_path: Path) -> None:
         text = str(refused.value)
         assert "total-step" in text and "error: " in text and "\n" not in text
     assert not run.workdir.exists() and run.metrics == []
+    with pytest.raises(ConfigError) as missing:
+        run.policy()
+    assert "config.json" in str(missing.value)
+
+
+def test_of_a_defect_the_error_line_is_the_last_of_the_traceback() -> None:
+    output = "learner: error: an older one\nTraceback ...\nValueError: boom\nlearner: internal"
+    assert str(_error(output, ExitCode.INTERNAL)) == "ValueError: boom"
 
 
 def test_a_config_object_reaches_the_run_with_its_own_classes(

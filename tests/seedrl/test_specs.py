@@ -53,6 +53,14 @@ def test_bounds_differ_only_from_other_bounds() -> None:
     ]
 
 
+@pytest.mark.parametrize(("shape", "differs"), [((), False), ((4,), False), ((40, 40), True)])
+def test_bounds_of_floats_count_only_for_pictures(shape: tuple[int, ...], differs: bool) -> None:
+    one, other = (
+        EnvSpec(ArraySpec(shape, "float32", (0.0,), (high,)), DiscreteSpec(2)) for high in (1, 2)
+    )
+    assert bool(one.difference(other)) == differs
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -44,6 +44,8 @@ class Options:
         ("--max-size 1e5 f", {"max_size": 100_000}),
         ("f --rate 3", {"rate": 3.0}),
         ("f --rate=-1e-3", {"rate": -0.001}),
+        ("f --rate -1e-3", {"rate": -0.001}),
+        ("f --rate -.5E+2", {"rate": -50.0}),
         ("f --no-is-on", {"is_on": False}),
         ("--is-on f --mode b", {"mode": "b"}),
         ("f --limit None", {}),

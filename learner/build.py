@@ -299,7 +299,7 @@ def build(
     if not geometry.topology.is_first:
         # All learn with one key, and none explores as another does.
         acting_key = jax.random.fold_in(acting_key, geometry.topology.process_index)
-    state = _learner_state(config, agent, programs, learning_key, sizes, start)
+    state = _learner_state(config, agent, spec, programs, learning_key, sizes, start)
     # Copies, which belong to the learn step alone.
     state = LearnerState(*replicate(state, geometry.devices, geometry.everywhere))
     mapped = map_programs(programs, geometry.devices, geometry.inference, geometry.everywhere)
@@ -374,6 +374,7 @@ def compile_all(system: System) -> None:
 def _learner_state(
     config: Config,
     agent: Agent,
+    spec: EnvSpec,
     programs: LearnPrograms,
     key: Array,
     sizes: Scale,
@@ -387,7 +388,7 @@ def _learner_state(
     if start.checkpoint is not None:
         return restore_state(start.checkpoint, state, config)
     if start.initial is not None:
-        params = restore_params(start.initial, state.params, config)
+        params = restore_params(start.initial, state.params, config, spec)
         return LearnerState._make((*jax.jit(agent.init_state)(params), state.key))
     return state
 

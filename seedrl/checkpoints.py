@@ -143,7 +143,7 @@ def write_arrays(
     Several processes may write it together: process 0 writes the trees and its rows of `extra`,
     and seals it; each other `part` writes its rows, and gives the entries of its files to `seal`.
     """
-    (folder / "extra").mkdir(exist_ok=True)  # other processes may have come first
+    (folder / "extra").mkdir(exist_ok=True)  # the first of several processes has made it
     if part:
         return _entries(folder, stored_arrays.write_large(folder / "extra", extra, part=part))
     stored_arrays.write_tree(folder, jax.tree.map(np.asarray, dict(arrays)))

@@ -4,6 +4,7 @@ And SHA-256 over what a checkpoint holds, by which two runs are known to have le
 """
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import re
@@ -22,6 +23,7 @@ from seedrl.config import OWN_SERVING, Config
 from seedrl.config_io import changes, difference, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.buffer import ReplayState
+from seedrl.specs import EnvSpec
 from seedrl.types import Tree
 from seedrl.wire.spec import saved_spec
 
@@ -94,9 +96,18 @@ def changed_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[d
     ]
 
 
-def restore_params(checkpoint: checkpoints.Checkpoint, abstract: Tree, config: Config) -> Tree:
-    """The parameters that another run starts from. Raises ConfigError if they do not fit."""
-    differences = stored_arrays.tree_difference(checkpoint.path, {"params": abstract})
+def restore_params(
+    checkpoint: checkpoints.Checkpoint, abstract: Tree, config: Config, spec: EnvSpec
+) -> Tree:
+    """The parameters that another run starts from. Raises ConfigError if they do not fit.
+
+    Nor may observations have had another meaning: the same arrays, scaled by other bounds.
+    """
+    saved = dataclasses.replace(saved_spec(checkpoint.meta["env_spec"]), action=spec.action)
+    differences = [
+        *stored_arrays.tree_difference(checkpoint.path, {"params": abstract}),
+        *spec.difference(saved),
+    ]
     if differences:
         # What else differs in the agent, such as a learning rate, is no obstacle. This run's fields
         # are expected, the other way round than for a resume.

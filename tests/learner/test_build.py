@@ -34,6 +34,7 @@ from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.wire.spec import encode_spec
 
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
 CONFIG = Config(
@@ -120,7 +121,7 @@ def _fresh_state(config: Config, initial: Checkpoint | None) -> LearnerState:
     geometry, agent = plan_geometry(config), config.agent.build(SPEC)
     programs: Any = SimpleNamespace(init=functools.partial(learn_step.initial_state, agent))
     start, sizes = StartFrom(initial=initial), scale(config, geometry)
-    state = _learner_state(config, agent, programs, jax.random.PRNGKey(0), sizes, start)
+    state = _learner_state(config, agent, SPEC, programs, jax.random.PRNGKey(0), sizes, start)
     return jax.tree.map(np.asarray, state)
 
 
@@ -129,7 +130,7 @@ def test_a_run_begins_with_the_parameters_of_another_and_nothing_else_of_it(
 ) -> None:
     fresh = _fresh_state(CONFIG, None)
     params = jax.tree.map(lambda leaf: leaf + 1, fresh.params)
-    meta = {"config": to_json(CONFIG)}
+    meta = {"config": to_json(CONFIG), "env_spec": encode_spec(SPEC)}
     saved = fresh._replace(params=params, updates=np.int32(9), key=fresh.key + 1)
     checkpoints.save(tmp_path / "checkpoints", 9, saved._asdict(), meta, keep=2)
     initial = initial_checkpoint(tmp_path)

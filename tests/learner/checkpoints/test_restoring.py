@@ -131,9 +131,15 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
     text = str(caught.value)
     assert "core_size: expected 8, got 16" in text and "--init-from" in text
     wide = jax.eval_shape(functools.partial(initial_state, _small(16).agent.build(SPEC)), key)
-    assert restore_params(found, jax.eval_shape(init, key).params, config)
+    params = jax.eval_shape(init, key).params
+    assert restore_params(found, params, config, SPEC)
+    # Of integers the same arrays mean something else, which is scaled by their bounds.
+    array = ArraySpec((4,), "uint8", (0.0,), (9.0,))
+    with pytest.raises(ConfigError) as scaled:
+        restore_params(found, params, config, EnvSpec(array, DiscreteSpec(2)))
+    assert "observation: expected uint8[4] of 0 to 9" in str(scaled.value)
     with pytest.raises(ConfigError) as other:
-        restore_params(found, wide.params, _small(16))
+        restore_params(found, wide.params, _small(16), SPEC)
     assert "core_size: expected 16, got 8" in str(other.value)
 
 

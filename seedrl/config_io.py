@@ -196,6 +196,7 @@ def _document(text: Any) -> tuple[list[str], Any]:
         folders, tree = document["import_from"], document["config"]
         if not all(isinstance(folder, str) for folder in folders):
             raise ValueError
+        run_files.require_few_levels([tree])
         return list(folders), tree
     except (ValueError, TypeError, KeyError, RecursionError):
         raise ConfigError(f"expected a saved config in JSON, got {text!r:.80}") from None

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from seedrl.errors import ConfigError
+
 CONFIG = "config.json"
 COMMANDS = "command.txt"  # the command lines of all sessions
 STATUS = "status.json"
@@ -26,6 +28,7 @@ FINAL_SCORE = "final_score.json"  # what `seedrl evaluate --save` writes
 
 # Nothing that is read as a whole is as large. Parsed JSON takes up to thirty times its bytes.
 _MOST_BYTES = 2**24
+_MOST_LEVELS = 100
 
 
 def open_regular(path: Path) -> io.BufferedReader:
@@ -34,15 +37,47 @@ def open_regular(path: Path) -> io.BufferedReader:
     The folder may be anybody's. A FIFO in place of a file would keep its reader waiting for ever,
     a device or a link would show what is no part of the run.
     """
-    # O_NONBLOCK: opening a FIFO returns at once. For regular files it has no meaning.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    return os.fdopen(_descriptor(path, os.O_RDONLY), "rb")
+
+
+def open_to_append(path: Path) -> io.FileIO:
+    """Opens a file of a run's folder to append to it and to read it, and makes it if need be.
+
+    Raises ConfigError if it is no regular file, other OSErrors as they are.
+    """
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "expected a regular file", str(path))
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
+        return io.FileIO(_descriptor(path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+")
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise
+        raise _not_ours(path, "a regular file") from error
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder within that of a run, if it is not there. Raises OSError.
+
+    And ConfigError if it, or anything in it, is a link: what is written there would be elsewhere.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    for each in (path, *path.iterdir()):
+        if each.is_symlink():
+            raise _not_ours(each, "no link")
+
+
+def _not_ours(path: Path, expected: str) -> ConfigError:
+    return ConfigError(
+        f"expected {expected} at {path}, where the run writes; remove it, or copy the run"
+    )
+
+
+def _descriptor(path: Path, flags: int) -> int:
+    # O_NONBLOCK: opening a FIFO returns at once. For regular files it has no meaning.
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "expected a regular file", str(path))
 
 
 def read_regular(path: Path, *, most_bytes: int = _MOST_BYTES) -> bytes:
@@ -63,7 +98,19 @@ def read_object(path: Path, *, most_bytes: int = _MOST_BYTES) -> dict[str, Any]:
         raise ValueError("expected JSON of fewer levels") from None
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, got {type(value).__name__}")
+    require_few_levels(value)
     return value
+
+
+def require_few_levels(value: Any) -> None:
+    """Raises ValueError for parsed JSON that a recursive function could not go through."""
+    level = [value]
+    for _ in range(_MOST_LEVELS):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [item for items in inside for item in items if isinstance(item, dict | list)]
+        if not level:
+            return
+    raise ValueError(f"expected JSON of at most {_MOST_LEVELS} levels")
 
 
 def _refused(name: str) -> NoReturn:

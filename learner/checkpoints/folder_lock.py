@@ -31,7 +31,7 @@ def _lock(folder: Path) -> int:
     path = folder / _LOCK
     while True:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Between the two lines above, its last holder may have removed the folder: the lock
@@ -48,7 +48,7 @@ def is_locked(folder: Path) -> bool | None:
     """Whether a process of this machine uses the folder; None if that cannot be known."""
     # Then the lock is another user's, or no learner has ever used it.
     with contextlib.suppress(OSError):
-        descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         try:
             # Shared, so that two who look do not see each other, and only for this moment.
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

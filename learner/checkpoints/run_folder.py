@@ -68,9 +68,8 @@ class RunFolder:
 
     def record_command(self, command: str) -> int:
         """Appends a command line to those before; returns the number of this session, from 1."""
-        with (self.path / run_files.COMMANDS).open("a+") as file:
-            file.write(command.replace("\n", " ") + "\n")
-            file.flush()
+        with run_files.open_to_append(self.path / run_files.COMMANDS) as file:
+            file.write(command.replace("\n", " ").encode() + b"\n")
             os.fsync(file.fileno())
             file.seek(0)
             return len(file.readlines())

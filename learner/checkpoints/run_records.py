@@ -4,10 +4,8 @@ A folder may be anybody's: values of a wrong type count as missing, and nothing 
 opened.
 """
 
-import dataclasses
 import itertools
 import json
-import math
 import socket
 import time
 from collections.abc import Iterator
@@ -16,17 +14,19 @@ from typing import Any, Literal, NamedTuple
 
 from learner.checkpoints.folder_lock import is_locked
 from learner.processes.stop import ENV_SERVERS_FAILED
-from learner.report.json_lines import LineReader, parsed, replace_file
+from learner.report.json_lines import LineReader, number, parsed, replace_file
 from learner.report.status import ERROR, FAILED, FRESH_SECONDS, STOPPED, EvaluationStatus
 from seedrl import run_files
 from seedrl.run_files import read_regular
+from seedrl.wire.contract import printable
 
 State = Literal["running", "finished", "interrupted", "failed"]
 
 _MOST_ROUNDS = 100_000  # of a run; the file may be anybody's
 KILLED_WHILE_ENDING = "it was killed while it was ending, maybe before it had saved"
 
-_ROUND = [field.name for field in dataclasses.fields(EvaluationStatus)]
+_LONGEST_TEXT = 500
+_COUNTS = ("episodes", "env_steps", "ended_env_steps", "updates")
 
 
 class RunRecord(NamedTuple):
@@ -55,21 +55,23 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     rounds = played_rounds(folder / run_files.METRICS)
     returns = [played.mean_return for played in rounds]
     # Of a learner that was on this machine its lock shows whether it may still be at work.
-    is_alive = (time.time() if now is None else now) - _number(
-        shown, "time_seconds"
-    ) < FRESH_SECONDS
+    updated = number(shown, "time_seconds") or 0.0
+    is_alive = (time.time() if now is None else now) - updated < FRESH_SECONDS
     is_alive &= shown.get("host") != socket.gethostname() or is_locked(folder) is not False
     state, reason = _state(shown, is_alive=is_alive)
+    env_steps = number(shown, "env_steps")
+    if env_steps is None:
+        env_steps = rounds[-1].ended_env_steps if rounds else 0
     return RunRecord(
         folder=folder,
-        config=str(shown.get("config") or name or ""),
+        config=printable(str(shown.get("config") or name or ""), _LONGEST_TEXT),
         seed=config["seed"] if isinstance(config.get("seed"), int) else None,
         state=state,
-        reason=reason,
-        env_steps=int(_number(shown, "env_steps", rounds[-1].ended_env_steps if rounds else 0)),
+        reason=printable(reason, _LONGEST_TEXT),
+        env_steps=int(env_steps),
         last=returns[-1] if returns else None,
         best=max(returns, default=None),
-        updated_seconds=_number(shown, "time_seconds"),
+        updated_seconds=updated,
     )
 
 
@@ -81,11 +83,20 @@ def played_rounds(path: Path) -> list[EvaluationStatus]:
     for line in _lines(path, b"evaluation", b"session"):
         if line["kind"] == "session":
             rounds = [] if line.get("is_begun_anew") else rounds
-        elif len(rounds) < _MOST_ROUNDS and all(
-            type(line.get(name)) in (int, float, bool) for name in _ROUND
-        ):
-            rounds.append(EvaluationStatus(**{name: line[name] for name in _ROUND}))
+        elif len(rounds) < _MOST_ROUNDS and (played := _round(line)) is not None:
+            rounds.append(played)
     return rounds
+
+
+def _round(line: dict[str, Any]) -> EvaluationStatus | None:
+    mean_return, counts = number(line, "mean_return"), [number(line, name) for name in _COUNTS]
+    if mean_return is None or None in counts:
+        return None
+    return EvaluationStatus(
+        mean_return=mean_return,
+        is_confirmation=bool(line.get("is_confirmation")),
+        **{name: int(count or 0) for name, count in zip(_COUNTS, counts, strict=True)},
+    )
 
 
 class FinalScore(NamedTuple):
@@ -107,19 +118,13 @@ def write_final_score(folder: Path, score: FinalScore) -> None:
 
 def read_final_score(folder: Path) -> FinalScore | None:
     """What is kept in the folder of a run; None without, or if the run was trained on since."""
-    try:
-        kept = FinalScore(**_json(folder / run_files.FINAL_SCORE))
-    except TypeError:
+    kept = _json(folder / run_files.FINAL_SCORE)
+    mean, episodes, updates, exploration = (number(kept, name) for name in FinalScore._fields)
+    if mean is None or episodes is None or updates is None or exploration is None:
         return None
-    updates = _json(folder / run_files.STATUS).get("updates")
-    return kept if updates in (None, kept.updates) else None
-
-
-def _number(values: dict[str, Any], name: str, default: float = 0.0) -> float:
-    value = values.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return default
-    return float(value)
+    of_run = number(_json(folder / run_files.STATUS), "updates")
+    score = FinalScore(mean, int(episodes), int(updates), exploration)
+    return score if of_run in (None, updates) else None
 
 
 def _state(shown: dict[str, Any], *, is_alive: bool) -> tuple[State, str]:

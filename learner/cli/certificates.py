@@ -138,7 +138,7 @@ def _issue(
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
     _write(folder / f"{name}.key", private)
-    _write(folder / f"{name}.pem", made.public_bytes(pem), mode=0o644)
+    _write(folder / f"{name}.pem", made.public_bytes(pem))
     return made, key
 
 
@@ -153,11 +153,11 @@ def _host(host: str) -> "x509.GeneralName":
         raise ConfigError(f"--host: expected a name or an address, got {host!r}") from error
 
 
-def _write(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Nobody else can read it at any time, unless `mode` allows it."""
+def _write(path: Path, content: bytes) -> None:
+    """Nobody else can read it at any time."""
     temporary = path.with_name(f".{path.name}")
     temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode)
+    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
     temporary.replace(path)

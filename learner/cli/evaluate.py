@@ -23,7 +23,7 @@ from seedrl.config_io import of_run, require_factories
 from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
-from seedrl.run_files import LOGS
+from seedrl.run_files import LOGS, make_folder
 
 if TYPE_CHECKING:  # imports jax
     from learner.evaluate import Evaluation
@@ -147,7 +147,7 @@ def _logs(workdir: Path) -> Iterator[Path]:
     # The run may be training, and others may play it: their env servers have logs of their own.
     parent = workdir / LOGS
     try:
-        parent.mkdir(exist_ok=True)
+        make_folder(parent)
         folder = Path(tempfile.mkdtemp(prefix="evaluate_", dir=parent))
     except OSError as error:
         raise ConfigError(

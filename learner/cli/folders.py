@@ -11,6 +11,7 @@ import tyro
 from learner.checkpoints.run_records import RunRecord, read_run
 from learner.cli.arguments import require_file, table
 from learner.processes.tuning import require_jax
+from learner.report.json_lines import replace_file
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
@@ -174,7 +175,7 @@ def export(argv: Sequence[str]) -> int:
     )
     content = loaded.export()
     try:
-        output.write_bytes(content)
+        replace_file(output, content)
     except OSError as error:
         raise ConfigError(f"--output: cannot write {output}: {error.strerror}") from error
     print(f"{output}: {len(content):,} bytes, after {loaded.step:,} updates")

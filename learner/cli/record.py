@@ -23,6 +23,7 @@ from seedrl.config import EnvironmentConfig
 from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
+from seedrl.run_files import make_folder
 from seedrl.types import Tree
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def run(argv: Sequence[str]) -> int:
     require_jax()
     videos = (options.output or options.workdir / "videos").absolute()
     try:
-        videos.mkdir(parents=True, exist_ok=True)
+        make_folder(videos)
     except OSError as error:
         raise ConfigError(f"--output: cannot make {videos}: {error.strerror}") from error
     seed = config.seed if options.seed is None else options.seed

@@ -166,8 +166,6 @@ def _run_with_env_servers(
 ) -> int:
     require_jax(starts=False)
     config, fleet = plan(options, config)
-    # A run's folder shows experience, and its logs the keys of leases: for its user alone.
-    os.umask(0o077)
     if _is_stopped(stop):
         return ExitCode.OK
     # Imports gRPC: only once the command line is known to be good.
@@ -211,7 +209,6 @@ def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
     stop.command = options.user_command or stop.command
     if _is_stopped(stop):
         return ExitCode.KILLED if options.process_count > 1 else ExitCode.OK
-    os.umask(0o077)  # as in `train`
     name = options.name or Path(argv[0]).stem
     with tolerating_lost_output():
         return _train(options, config, stop, workdir=options.workdir, name=name, topology=topology)

@@ -9,7 +9,6 @@ Statistical Precipice", https://arxiv.org/abs/2108.13264, section 4.
 
 import base64
 import html
-import io
 import json
 import math
 import string
@@ -23,7 +22,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from learner.checkpoints.run_records import RunRecord, read_final_score, read_run
-from learner.report.json_lines import LineReader, parsed, plain
+from learner.report.history import picture
+from learner.report.json_lines import LineReader, number, parsed, plain
 from learner.report.terminal import score
 from seedrl import run_files
 from seedrl.config import OWN_SERVING
@@ -32,6 +32,7 @@ from seedrl.run_files import read_object
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Floats = NDArray[np.float64]
 
@@ -146,7 +147,7 @@ def measure(folder: Path) -> MeasuredRun:
 def _require_fields(config: dict[str, Any]) -> None:
     # Those that are used here, of a file that may be anybody's.
     steps, target = config["learning"]["total_steps"], config["evaluation"].get("target_return")
-    if not 0 < int(steps) < 2**63 or not (target is None or abs(float(target)) < 1e300):
+    if not 0 < int(steps) < 2**63 or not (target is None or -1e300 < target < 1e300):
         raise ValueError
     " + ".join([config["environment"]["id"], *config["environment"].get("wrappers", ())])
 
@@ -156,7 +157,7 @@ def _rounds(path: Path) -> tuple[tuple[Round, ...], float]:
     played: list[Round] = []
     total = 0.0
     for line in (parsed(text) for texts in LineReader(path).rest() for text in texts):
-        steps, seconds = _number(line, "env_steps"), _number(line, "elapsed_seconds")
+        steps, seconds = number(line, "env_steps"), number(line, "elapsed_seconds")
         if steps is None or seconds is None:
             continue
         total = max(total, seconds)
@@ -164,23 +165,16 @@ def _rounds(path: Path) -> tuple[tuple[Round, ...], float]:
             # What a session did not save, the next one lacks.
             played = [each for each in played if each.env_steps <= steps]
         elif line.get("kind") == "evaluation":
-            mean_return = _number(line, "mean_return")
+            mean_return = number(line, "mean_return")
             # An old version's line has no step of the parameters, and no `ended_env_steps`.
-            if mean_return is None or _number(line, "ended_env_steps") is None:
+            if mean_return is None or number(line, "ended_env_steps") is None:
                 continue
-            episodes = int(_number(line, "episodes") or 0)
+            episodes = int(number(line, "episodes") or 0)
             is_confirmation = bool(line.get("is_confirmation"))
             if len(played) == _MOST_ROUNDS:
                 raise ConfigError(f"{path}: expected at most {_MOST_ROUNDS:,} rounds")
             played.append(Round(steps, seconds, mean_return, episodes, is_confirmation))
     return tuple(played), total
-
-
-def _number(line: dict[str, Any], name: str) -> float | None:
-    value = line.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)
 
 
 def group(runs: Iterable[MeasuredRun]) -> list[Group]:
@@ -454,35 +448,30 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
 
 def png(comparison: Comparison) -> bytes:
     """The picture: a row for each task, its curves over steps and over seconds."""
-    # Slow to import, and needed once. Without pyplot: no window system, no global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     tasks = list(dict.fromkeys(each.task for each in comparison.groups.values()))
-    figure = Figure(figsize=(13, 4.8 * len(tasks)), layout="constrained")
-    FigureCanvasAgg(figure)
-    for row, task in enumerate(tasks):
-        over_steps = figure.add_subplot(len(tasks), 2, 2 * row + 1)
-        over_seconds = figure.add_subplot(len(tasks), 2, 2 * row + 2, sharey=over_steps)
-        for axes, of_run, of_round in (
-            (over_steps, lambda run: run.record.env_steps, lambda each: each.env_steps),
-            (over_seconds, lambda run: run.seconds, lambda each: each.seconds),
-        ):
-            _draw(axes, comparison, task, of_run, of_round)
-        over_steps.set(xlabel="training environment steps", ylabel="mean return", title=task)
-        over_seconds.set(xlabel="seconds since the start of the run, when the score was known")
-        over_steps.legend(fontsize="small")
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=110)
-    return file.getvalue()
+
+    def draw(figure: "Figure") -> None:
+        for row, task in enumerate(tasks):
+            over_steps = figure.add_subplot(len(tasks), 2, 2 * row + 1)
+            over_seconds = figure.add_subplot(len(tasks), 2, 2 * row + 2, sharey=over_steps)
+            for axes, of_run, of_round in (
+                (over_steps, lambda run: run.record.env_steps, lambda each: each.env_steps),
+                (over_seconds, lambda run: run.seconds, lambda each: each.seconds),
+            ):
+                _draw(axes, comparison, task, of_run, of_round)
+            over_steps.set(xlabel="training environment steps", ylabel="mean return", title=task)
+            over_seconds.set(xlabel="seconds since the start of the run, when the score was known")
+            over_steps.legend(fontsize="small")
+
+    return picture((13, 4.8 * len(tasks)), draw)
 
 
-def page(comparison: Comparison, picture: bytes) -> str:
-    """The picture, a PNG, and the text as one HTML file that needs no other."""
+def page(comparison: Comparison, curves: bytes) -> str:
+    """The curves, a PNG, and the text as one HTML file that needs no other."""
     tasks = dict.fromkeys(each.task for each in comparison.groups.values())
     return _PAGE.format(
         title=html.escape(" and ".join(tasks)),
-        picture=base64.b64encode(picture).decode(),
+        picture=base64.b64encode(curves).decode(),
         text=html.escape("\n".join(lines(comparison))),
     )
 

@@ -19,6 +19,7 @@ from seedrl.config import Config, ServingConfig
 from seedrl.config_io import path_for_children
 from seedrl.errors import ConfigError, in_one_line
 from seedrl.exit_codes import ExitCode
+from seedrl.run_files import make_folder
 from seedrl.timing import GRACE_SECONDS
 from seedrl.wire.contract import MOST_GROUPS
 
@@ -119,7 +120,7 @@ def command(fleet: Fleet, config: Config, *, logs: Path) -> list[str]:
     `logs`: folder of their logs, which is made. Raises ConfigError if it cannot be made.
     """
     try:
-        logs.mkdir(parents=True, exist_ok=True)
+        make_folder(logs)
     except OSError as error:
         raise ConfigError(
             f"--workdir: cannot write in {logs.parent} ({error.strerror}); choose another folder"

@@ -1,17 +1,20 @@
 """The numbers of a run over time, in bounded memory, for charts; and its learning curve."""
 
+import io
 import math
-import os
 import re
 import threading
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from learner.report.json_lines import LineReader, parsed
+from learner.report.json_lines import LineReader, number, parsed, replace_file
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # More rows than a chart has pixels show nothing more.
 MOST_ROWS = 1200
@@ -21,7 +24,6 @@ MOST_COLUMNS = 1000
 # Only shown as they are now: percentiles would double the columns, accounts are not a curve.
 _NOT_A_CURVE = re.compile(r".*_p\d\d|ledger/.*|time_seconds|kind")
 _IS_METRICS = b'"kind": "metrics"'
-_LARGEST = 1e300  # without those that are not finite, and integers that no float holds
 # An old version's line has no `ended_env_steps`: its `env_steps` are not those of the parameters.
 _OF_A_ROUND = ("env_steps", "ended_env_steps", "elapsed_seconds", "mean_return")
 
@@ -53,9 +55,9 @@ class History:
         rows, rounds = len(self._columns["env_steps"]), len(self.rounds)
         self._is_rewritten = False
         last = max((i for i, line in enumerate(lines) if _IS_METRICS in line), default=-1)
-        for number, line in enumerate(lines):
+        for place, line in enumerate(lines):
             if _IS_METRICS in line:
-                self._take_metrics(line, is_last=number == last)
+                self._take_metrics(line, is_last=place == last)
             else:
                 self._take_record(parsed(line))
         while len(self._columns["env_steps"]) > 2 * MOST_ROWS:
@@ -116,11 +118,8 @@ class History:
 
 
 def _numbers(fields: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        name: value
-        for name, value in fields.items()
-        if isinstance(value, int | float) and abs(value) < _LARGEST
-    }
+    found = {name: number(fields, name) for name in fields}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def draw_within(
@@ -149,36 +148,47 @@ def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | Non
     # Of training episodes the mean of each interval, between the lowest and the highest; of each
     # round of evaluation the mean with its standard deviation. Damaged lines are skipped; without
     # any return the axes are empty. `png` is replaced; `target` is the return that ends the run.
-    # Slow to import, and needed once. Without pyplot: no window system, no global state.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
     history = History()
     for lines in LineReader(metrics_jsonl).rest():
         history.add(lines)
-    columns = history.columns()
-    steps, returns, low, high = _rows(
-        columns, *(f"return/training{suffix}" for suffix in ("", "_min", "_max"))
-    )
-    axes.plot(steps, returns, label="training episodes: mean and extremes", color="C0")
-    axes.fill_between(steps, low, high, color="C0", alpha=0.15, linewidth=0)
-    names = ("env_steps", "mean_return", "standard_deviation")
-    rounds = {name: [played.get(name) for played in history.rounds] for name in names}
-    steps, means, deviations = _rows(rounds, *names[1:])
-    text = "evaluation: mean and deviation"
-    axes.errorbar(steps, means, deviations, label=text, color="C1", marker=".")
-    if target is not None:
-        axes.axhline(target, label=f"target {target:g}", color="black", linestyle="--", linewidth=1)
-    axes.set(xlabel="training environment steps", ylabel="return of an episode", title=title)
-    axes.grid(alpha=0.3)
-    axes.legend()
-    # Whole or not at all: the process may end meanwhile.
-    new = png.with_name(f".{png.name}")
-    figure.savefig(new, dpi=120, format="png")
-    os.replace(new, png)
+
+    def fill(figure: "Figure") -> None:
+        axes = figure.add_subplot()
+        columns = history.columns()
+        names = [f"return/training{suffix}" for suffix in ("", "_min", "_max")]
+        steps, returns, low, high = _rows(columns, *names)
+        axes.plot(steps, returns, label="training episodes: mean and extremes", color="C0")
+        axes.fill_between(steps, low, high, color="C0", alpha=0.15, linewidth=0)
+        names = ["env_steps", "mean_return", "standard_deviation"]
+        rounds = {name: [played.get(name) for played in history.rounds] for name in names}
+        steps, means, deviations = _rows(rounds, *names[1:])
+        text = "evaluation: mean and deviation"
+        axes.errorbar(steps, means, deviations, label=text, color="C1", marker=".")
+        if target is not None:
+            text = f"target {target:g}"
+            axes.axhline(target, label=text, color="black", linestyle="--", linewidth=1)
+        axes.set(xlabel="training environment steps", ylabel="return of an episode", title=title)
+        axes.grid(alpha=0.3)
+        axes.legend()
+
+    replace_file(png, picture((8, 5), fill))
+
+
+def picture(size: tuple[float, float], fill: Callable[["Figure"], None]) -> bytes:
+    """A PNG of that size in inches, of a figure that `fill` fills."""
+    # Slow to import, and needed once. Without pyplot: no window system, no global state.
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    # Else a name with dollar signs is taken for a formula, and may be an error.
+    with matplotlib.rc_context({"text.parse_math": False}):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        fill(figure)
+        file = io.BytesIO()
+        figure.savefig(file, dpi=110, format="png")
+    return file.getvalue()
 
 
 def _rows(columns: Columns, *names: str) -> list[np.ndarray]:

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from seedrl.run_files import open_regular
+from seedrl.run_files import open_regular, open_to_append
 
 # No line that a run writes is as long: a longer one is skipped.
 LONGEST_LINE_BYTES = 2**20
 
+_LARGEST = 1e300
 # Of a long file each look reads one piece, so that a page shows other runs meanwhile.
 _PIECE_BYTES = 8 * 2**20
 
@@ -32,7 +33,7 @@ class JsonLines:
 
     def __init__(self, path: Path):
         self._lock = threading.Lock()
-        self._file = path.open("a+b", buffering=0)
+        self._file = open_to_append(path)
         is_empty = self._file.seek(0, SEEK_END) == 0
         if not is_empty:
             self._file.seek(-1, SEEK_END)
@@ -67,11 +68,14 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, int | str) or value is None else str(value)
 
 
-def replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, content: str | bytes) -> None:
     """Writes the file whole or not at all: a full disk leaves what was there. Raises OSError."""
+    # The folder may be anybody's: a link in place of either file is replaced, never followed.
     new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
     try:
-        new.write_text(text)
+        with new.open("xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         os.replace(new, path)
     except OSError:
         new.unlink(missing_ok=True)
@@ -119,6 +123,15 @@ class LineReader:
         self._offset += end or len(data) // _PIECE_BYTES * _PIECE_BYTES
         lines = data[:end].split(b"\n")
         return [line for line in lines if 0 < len(line) <= self._longest], is_another
+
+
+def number(fields: Mapping[str, Any], name: str) -> float | None:
+    """The finite number of that name; None if there is none, or anything else."""
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    # Compared before it is converted: no float holds an integer of 400 digits.
+    return float(value) if abs(value) < _LARGEST else None
 
 
 def parsed(line: bytes) -> dict[str, Any]:

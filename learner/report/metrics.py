@@ -25,10 +25,10 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import masked_crc32c
 
-from learner.report.json_lines import JsonLines
+from learner.report.json_lines import JsonLines, replace_file
 from learner.report.metric_table import METRICS as TABLE
 from learner.report.metric_table import PERCENTILES, group
-from seedrl.run_files import METRICS, WANDB_ID
+from seedrl.run_files import METRICS, WANDB_ID, make_folder, read_regular
 
 Role = Literal["training", "evaluation"]
 
@@ -234,7 +234,7 @@ class EventFile:
 
     def __init__(self, folder: Path, *, purge_step: int):
         """`purge_step`: TensorBoard hides the values of earlier files from this step on."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         name = f"events.out.tfevents.{time.time_ns() // 10**9}.{socket.gethostname()}.{os.getpid()}"
         self._file = (folder / name).open("wb", buffering=0)
         self._size = 0
@@ -327,8 +327,8 @@ def _identity(workdir: Path) -> str:
     """The run's id there, the same in all of its sessions."""
     path = workdir / WANDB_ID
     try:
-        return path.read_text().strip()
+        return read_regular(path).decode().strip()
     except FileNotFoundError:
         identity = uuid.uuid4().hex[:12]
-        path.write_text(identity + "\n")
+        replace_file(path, identity + "\n")
         return identity

@@ -26,7 +26,17 @@ from seedrl.errors import UserError
 
 _SECRET = "secret-of-the-user"
 _SECONDS = 20  # of one command; the slowest takes two
+_PROGRAM_SECONDS = 90  # of one program beside others; alone the slowest takes ten
 _MOST_MEMORY = 2**30
+# Python runs it first in each program: a line for each time that the user's secret is opened.
+_HOOK = """
+import os, sys
+def seen(event, arguments):
+    if event == "open" and isinstance(arguments[0], str) and not arguments[2] & os.O_NOFOLLOW:
+        if os.path.realpath(arguments[0]) == os.environ["SECRET"]:
+            sys.stderr.write(f"Traceback: opened {arguments}")
+sys.addaudithook(seen)
+"""
 _OPTIONS = (
     "--learning.total-steps 1000 --serving.training-slots 2 --serving.evaluation-slots 1 "
     "--evaluation.target-return none --evaluation.episodes 2 --env-servers 1 --groups 1 "
@@ -66,7 +76,7 @@ def _seal(path: Path, **changed: Any) -> None:
     (path / "sums.json").write_text(json.dumps(document))
 
 
-Kind = Callable[[Path], None]
+Kind = Callable[[Path], object]
 
 
 def _with_config(**changed: Any) -> Kind:
@@ -135,6 +145,36 @@ def _replaced(name: str, by: str) -> Kind:
             path.symlink_to(run.parent / ("outside" if by == "moved" else by))
 
     return make
+
+
+def _linked(name: str, *, to: str = "secret") -> Kind:
+    """A link out of the folder where a program writes."""
+
+    def make(run: Path) -> None:
+        (run.parent / "outside").mkdir(exist_ok=True)
+        path = run / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.unlink(missing_ok=True)
+        path.parent.mkdir(exist_ok=True)
+        path.symlink_to(run.parent / to)
+
+    return make
+
+
+def _with_status(**changed: Any) -> Kind:
+    def make(run: Path) -> None:
+        status = json.loads((run / "status.json").read_text())
+        (run / "status.json").write_text(json.dumps(status | changed))
+
+    return make
+
+
+def _without_status(run: Path) -> None:
+    line = {"kind": "evaluation", "env_steps": 1, "ended_env_steps": 10**400, "updates": 1}
+    line |= {"mean_return": 1.0, "episodes": 1, "elapsed_seconds": 1.0}
+    (run / "status.json").unlink()
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
 
 
 def _sparse(name: str) -> Kind:
@@ -235,6 +275,16 @@ KINDS: dict[str, Kind] = {
     "params: link": _replaced("CHECKPOINT/params", "moved"),
     "params: loop": _replaced("CHECKPOINT/params", "loop"),
     "extra: link": _replaced("CHECKPOINT/extra", "moved"),
+    # Links where a program writes.
+    **{
+        f"{name}: link": _linked(name)
+        for name in (
+            *(".lock", "events.jsonl", "command.txt", "status.json", ".status.json.new"),
+            *("policy.jax", ".policy.jax.new", "logs/env_server_0.log", "logs/env_server.sent"),
+            *("learning_curve.png", "videos/episode_000.mp4.partial", ".final_score.json.new"),
+        )
+    },
+    **{f"{name}: link": _linked(name, to="outside") for name in ("tb", "logs", "videos")},
     # Names and numbers.
     "a listed file outside": _listed_outside,
     "renamed": _renamed,
@@ -263,6 +313,13 @@ KINDS: dict[str, Kind] = {
     "meta: config empty": _with_meta(config="{}"),
     "meta: spec missing": _with_meta(env_spec=None),
     "meta: spec a list": _with_meta(env_spec=[1]),
+    "status: steps 10^400": _with_status(env_steps=10**400, updates=10**400),
+    "status: a list of texts": _with_status(config=["a"], reason={"b": 1}, state=[2]),
+    "status: escapes and formulas": _with_status(config="$\\frac{$\x1b]0;x\x07", host=3),
+    "no status, rounds of 10^400 steps": _without_status,
+    "final score: texts": _with_text(
+        "final_score.json", '{"mean": "a", "episodes": "b", "updates": "c", "exploration": "d"}'
+    ),
     "meta: steps text": _with_meta(env_steps="1"),
     "meta: steps NaN": _with_meta(env_steps=float("nan")),
     "meta: steps 10^400": _with_meta(env_steps=10**400),
@@ -283,6 +340,8 @@ KINDS: dict[str, Kind] = {
     "wrappers a number": _with_config(environment__wrappers=3),
     "steps 10^400": _with_config(learning__total_steps=10**400),
     "steps infinite": _with_config(learning__total_steps=float("inf")),
+    "target 10^400": _with_config(evaluation__target_return=10**400),
+    "900 levels": _with_config(environment__arguments=json.loads("[" * 900 + "]" * 900)),
     "target text": _with_config(evaluation__target_return="high"),
     "a very large network": _with_config(agent__network__core_size=10**12),
     # Wrong replays.
@@ -343,8 +402,7 @@ def test_a_hostile_folder_is_data(
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(run, folder)
-    (tmp_path / "secret").write_text(json.dumps({_SECRET: 1, "text": _SECRET}))
-    (folder / "test_evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass X: pass\n")
+    _plant(tmp_path)
     kind(folder)
     monkeypatch.chdir(folder)
     monkeypatch.setattr(policy.Policy, "export", lambda self: b"")
@@ -352,10 +410,10 @@ def test_a_hostile_folder_is_data(
     out = str(tmp_path / "out")
     for words in (
         ["runs", str(tmp_path)],
-        ["compare", str(folder)],
+        ["compare", str(folder), "--png", f"{out}.c.png", "--force"],
         ["checkpoints", str(folder)],
         ["digest", str(folder)],
-        ["export", str(folder), "--output", out, "--force"],
+        ["export", str(folder)],
         ["replay-images", str(folder), "--out", f"{out}.png", "--force"],
     ):
         with _within(_SECONDS):
@@ -369,7 +427,72 @@ def test_a_hostile_folder_is_data(
         with _within(_SECONDS), contextlib.suppress(UserError):
             read(folder)
     shown = capsys.readouterr()
-    assert _SECRET not in shown.out + shown.err and "Traceback" not in shown.err
-    assert not (tmp_path / "ran").exists()
+    assert "\x1b" not in shown.out
+    _require_harmless(tmp_path, shown.out + shown.err)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown * 1024 < _MOST_MEMORY
+
+
+# Each starts jax, so that a kind takes up to half a minute.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(
+            kind, id=name, marks=[pytest.mark.gate] * (name not in ("as it was", "tb: link"))
+        )
+        for name, kind in {"as it was": lambda run: None, **KINDS}.items()
+    ],
+)
+def test_programs_that_play_or_train_a_hostile_folder_take_it_as_data(
+    run: Path, tmp_path: Path, kind: Kind
+) -> None:
+    folder, hook = tmp_path / "run", tmp_path / "hook"
+    shutil.copytree(run, folder)
+    hook.mkdir()
+    (hook / "sitecustomize.py").write_text(_HOOK)
+    _plant(tmp_path)
+    kind(folder)
+    present = {path for path in tmp_path.rglob("*")}
+    variables = {"PYTHONPATH": str(hook), "SECRET": str(tmp_path / "secret")}
+    for words in (
+        ["evaluate", str(folder), "--episodes", "1", "--save"],
+        ["record", str(folder), "--episodes", "1", "--max-episode-steps", "20"],
+        ["resume", str(folder), "--learning.total-steps", "1100"],
+    ):
+        program = subprocess.Popen(
+            [sys.executable, "-m", "learner.cli.main", *words],
+            env={**os.environ, "JAX_PLATFORMS": "cpu", **variables},
+            cwd=folder,
+            umask=0o022,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            shown, _ = program.communicate(timeout=_PROGRAM_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(program.pid, signal.SIGKILL)
+            raise
+        assert program.returncode in (0, 2, 74), (words, shown)
+        _require_harmless(tmp_path, shown)
+        assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 < _MOST_MEMORY, words
+    made = {path for path in tmp_path.rglob("*")} - present
+    assert all(path.is_relative_to(folder) for path in made)
+    shared = [path for path in made if not path.is_symlink() and path.stat().st_mode & 0o077]
+    assert not shared
+
+
+def _plant(place: Path) -> None:
+    """What no program may read, change or run."""
+    (place / "secret").write_text(json.dumps({_SECRET: 1}))
+    (place / "run" / "test_evil.py").write_text(
+        f"open({str(place / 'ran')!r}, 'w')\nclass X: pass\n"
+    )
+
+
+def _require_harmless(place: Path, shown: str) -> None:
+    assert _SECRET not in shown and "Traceback" not in shown
+    assert not (place / "ran").exists()
+    assert (place / "secret").read_text() == json.dumps({_SECRET: 1})

@@ -1,7 +1,7 @@
 """Lines of a file that another process writes, each read once."""
 
-import errno
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -60,15 +60,13 @@ def test_only_regular_files_are_read(path: Path, tmp_path: Path) -> None:
         assert tail_of(path).read() == ([], False)
 
 
-def test_a_disk_that_refuses_a_file_keeps_the_one_that_was_there(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(path: Path, text: str) -> int:
-        path.open("w").close()  # the file is there by then, and empty
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+def test_a_disk_that_refuses_a_file_keeps_the_one_that_was_there(path: Path) -> None:
     path.write_text("as before")
-    with monkeypatch.context() as patch, pytest.raises(OSError):
-        patch.setattr(Path, "write_text", full)
-        json_lines.replace_file(path, "new")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3, before[1]))  # of a file, in bytes
+    try:
+        with pytest.raises(OSError):
+            json_lines.replace_file(path, "longer than that")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert path.read_text() == "as before" and [*path.parent.iterdir()] == [path]

@@ -361,7 +361,7 @@ def compile_all(system: System) -> None:
 
     def compile_learning() -> None:
         require_update_memory(system.learning.compile_update(), system.scale, system.pages_bytes)
-        system.learning.warm_up(system.page, system.page_rows)
+        system.learning.compile_insertion(system.page, system.page_rows)
 
     with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
         for compiled in (

@@ -27,9 +27,9 @@ class MappedPrograms(NamedTuple):
     insert: Callable[..., Any]
     # (pages [I, ...], rows [R] int32) -> pages [R, ...], copies, where the pages are.
     pick: Callable[[Tree, Any], Tree]
-    # (state, replay [n, ...], draw [n, ...], is_enabled) -> (state, replay, numbers). Consumes
-    # `state` and `replay`. State and numbers are replicated. Of several hosts each gives and gets
-    # its own shards, and all must call it.
+    # (state, replay [n, ...], draw [n, ...]) -> (state, replay, numbers). Consumes `state` and
+    # `replay`. State and numbers are replicated. Of several hosts each gives and gets its own
+    # shards, and all must call it.
     learn: Callable[..., Any]
     local_part: Callable[[Array], Array]  # of a replicated leaf: that on the first device
     # params -> [actor_params], copies for acting, on each of its devices; see `Agent`. Copies,
@@ -40,11 +40,6 @@ class MappedPrograms(NamedTuple):
     publish: Callable[[Tree], Listed[Tree]]
     trace: Callable[..., object]  # of shapes of `learn`'s arguments: raises mistakes, runs nothing
     lower: Callable[..., Any]  # `learn` for such shapes, to be compiled
-
-    @property
-    def is_alone(self) -> bool:
-        """True if one device does it all, so that nothing ever moves between devices."""
-        return len(self.devices) == 1 and list(self.inference) == list(self.devices)
 
 
 def map_programs(
@@ -64,7 +59,7 @@ def map_programs(
     learn = jax.pmap(
         programs.learn,
         axis_name=AXIS,
-        in_axes=(None, 0, 0, None),
+        in_axes=(None, 0, 0),
         out_axes=(None, 0, None),
         devices=everywhere or devices,
         donate_argnums=(0, 1),
@@ -106,13 +101,10 @@ def _lowered(learn: Any, everywhere: Listed[jax.Device], *shapes: Tree) -> Any:
         sharding = NamedSharding(mesh, PartitionSpec(*[None] * len(shape)))
         return jax.core.ShapedArray(shape, leaf.dtype, sharding=sharding)
 
-    state, replay, draw, is_enabled = shapes
+    state, replay, draw = shapes
     whole = functools.partial(abstract, rows=(len(everywhere),))
     return learn.lower(
-        jax.tree.map(abstract, state),
-        jax.tree.map(whole, replay),
-        jax.tree.map(whole, draw),
-        abstract(is_enabled),
+        jax.tree.map(abstract, state), jax.tree.map(whole, replay), jax.tree.map(whole, draw)
     )
 
 

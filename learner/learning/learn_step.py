@@ -45,10 +45,10 @@ class LearnPrograms(NamedTuple):
 
     init: Callable[[Array], LearnerState]
     insert: Callable[[Tree, Page, Tree], Tree]  # (replay, pages [I, ...], plan) -> replay
-    # (state, replay, draw, is_enabled) -> (state, replay, numbers), `draw` from `Index.draw`. An
-    # update that is not finite is skipped: the key moves on, and the sequences of its batch get the
-    # lowest priority. With `is_enabled` False nothing changes: that compiles and warms up.
-    learn: Callable[[LearnerState, Tree, Tree, Array], tuple[LearnerState, Tree, Numbers]]
+    # (state, replay, draw) -> (state, replay, numbers), `draw` from `Index.draw`. An update that is
+    # not finite is skipped: the key moves on, and the sequences of its batch get the lowest
+    # priority.
+    learn: Callable[[LearnerState, Tree, Tree], tuple[LearnerState, Tree, Numbers]]
     actor_params: Callable[[Tree], Tree]  # see `Agent`
 
 
@@ -95,18 +95,15 @@ def is_all_finite(guarded: Tree) -> Array:
     )
 
 
-def priorities_after(
-    output: UpdateOutput, weights: Array, is_applied: Array, is_enabled: Array
-) -> Array:
+def priorities_after(output: UpdateOutput, weights: Array, is_applied: Array) -> Array:
     """New priorities of the sequences of a batch, `[B] float32`; NaN keeps the old one."""
-    kept = jnp.full_like(weights, jnp.nan)
-    (priorities,) = jax.tree.leaves(output.priorities) or (kept,)
+    (priorities,) = jax.tree.leaves(output.priorities) or (jnp.full_like(weights, jnp.nan),)
     if priorities.shape != weights.shape:
         # Chunk i of sequence b is at column i B + b: a sequence has the largest of its chunks.
         priorities = jnp.max(priorities.reshape(-1, *weights.shape), axis=0)
     # The sequences of a skipped update get 0, the lowest: otherwise the one that made it not finite
     # would be drawn again, as long as it is stored.
-    return jnp.where(is_applied, priorities, jnp.where(is_enabled, 0.0, kept))
+    return jnp.where(is_applied, priorities, 0.0)
 
 
 def run_epochs(
@@ -177,10 +174,9 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         )
     largest = functools.partial(jax.lax.pmax, axis_name=AXIS)
 
-    def learn(
-        state: LearnerState, stored: Tree, draw: Tree, is_enabled: Array
-    ) -> tuple[LearnerState, Tree, Numbers]:
-        # The stored key stays equal on all devices; the keys for drawing differ by device.
+    def learn(state: LearnerState, stored: Tree, draw: Tree) -> tuple[LearnerState, Tree, Numbers]:
+        # The stored key stays equal on all devices; the keys for drawing differ by device. It moves
+        # on also if the update is skipped, or the same batch would be drawn again and again.
         next_key, key = jax.random.split(state.key)
         sample_key, update_key = jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))
         sequence, weights, indices = memory.sample(stored, draw, sample_key, largest)
@@ -199,21 +195,18 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
             minibatches=agent.minibatches,
         )
         new, guarded = agent.update_statistics(new, sequence, over.mean)
-        is_finite = over.all_are(is_all_finite((output.guarded, guarded)))
-        is_applied = is_finite & is_enabled
+        is_applied = over.all_are(is_all_finite((output.guarded, guarded)))
         new = new._replace(updates=state.updates + 1)
         # Skipped on the device: the host knows only when the numbers arrive, which is too late.
         new = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new, state.agent)
-        # With the key of a skipped update the same batch would be drawn again and again.
-        key = jnp.where(is_enabled, next_key, state.key)
-        new_state = LearnerState._make((*new, key))
-        written = priorities_after(output, weights, is_applied, is_enabled)
+        new_state = LearnerState._make((*new, next_key))
+        written = priorities_after(output, weights, is_applied)
         new_stored = memory.write_back(stored, indices, written)
         numbers = packed(
             {
                 **_reduced(output.metrics, over),
                 **_lag(agent, state.updates, sequence.steps.version, over),
-                "skipped_updates": (~is_finite & is_enabled).astype(jnp.float32),
+                "skipped_updates": (~is_applied).astype(jnp.float32),
             }
         )
         return new_state, new_stored, numbers

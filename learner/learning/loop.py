@@ -49,7 +49,6 @@ class Learning:
         poll_seconds: float = POLL_SECONDS,
     ):
         self._programs = programs
-        self._is_alone = programs.is_alone
         self._state = state
         self._replay = replay.memory
         # All but the memory, which every insertion and update replaces.
@@ -115,14 +114,6 @@ class Learning:
         more = pages * self._shards.starts_in_page
         return [index.num_sequences + more for index in self._shards.indices]
 
-    def warm_up(self, page: Page, page_rows: tuple[int, ...]) -> None:
-        """Compiles all programs, and runs the update without effect; see `compile_insertion`."""
-        self.compile_insertion(page, page_rows)
-        self._state, self._replay, numbers = self._programs.learn(
-            self._state, self._replay, self._example_draw, np.bool_(False)
-        )
-        jax.block_until_ready((numbers, self._published()))
-
     def compile_insertion(self, page: Page, page_rows: tuple[int, ...]) -> None:
         """Compiles insertion without running it, on any thread.
 
@@ -137,12 +128,11 @@ class Learning:
 
     def trace_update(self) -> None:
         """The first part of `compile_update`. Raises ConfigError for a mistake in the agent."""
-        self._programs.trace(*self._shapes, self._example_draw, np.bool_(True))
+        self._programs.trace(*self._shapes, self._example_draw)
 
     def compile_update(self) -> Any:
         """Compiles the update without running it, on any thread; returns what is compiled."""
-        lowered = self._programs.lower(*self._shapes, self._example_draw, np.bool_(True))
-        return lowered.compile()
+        return self._programs.lower(*self._shapes, self._example_draw).compile()
 
     def run_once(self) -> bool:
         """Inserts what has arrived, then learns once if an update is owed; True if it did."""
@@ -186,12 +176,8 @@ class Learning:
         if item.streams:
             rows = jax.tree.leaves(item.pages)[0].shape[0]
             stale = self._shards.stale(item.versions, self._newest, self.num_sequences)
-            if self._is_alone:
-                plan = self._shards.indices[0].plan(padded(item.streams, rows, stale))
-                self._replay = self._programs.insert(self._replay, item.pages, plan)
-            else:
-                planned = plan_parcels(self._shards, item.streams, item.slots, rows, stale)
-                self._replay = insert_parcels(self._programs, self._replay, item.pages, planned)
+            planned = plan_parcels(self._shards, item.streams, item.slots, rows, stale)
+            self._replay = insert_parcels(self._programs, self._replay, item.pages, planned)
             if stale:
                 self._drop(len(stale))
         for stream in item.ended:
@@ -207,9 +193,7 @@ class Learning:
 
     def _learn(self) -> None:
         draw = _stacked([index.draw() for index in self._shards.indices])
-        self._state, self._replay, numbers = self._programs.learn(
-            self._state, self._replay, draw, np.bool_(True)
-        )
+        self._state, self._replay, numbers = self._programs.learn(self._state, self._replay, draw)
         self._newest += 1
         # Asked for now, while the update is computed, the copy costs no time between two updates.
         is_published = self._newest % self._publish_every == 0
@@ -278,12 +262,6 @@ def _host_copy(leaf: jax.Array) -> np.ndarray:
     # while the saver reads. Elsewhere it is a copy already, and replay is large.
     host = np.asarray(leaf)
     return host if host.flags.owndata else host.copy()
-
-
-def padded(streams: Sequence[int], num_rows: int, stale: Sequence[int]) -> list[int]:
-    """The stream of each of `num_rows` pages: -1 for one at a position of `stale`, or beyond."""
-    kept = [-1 if position in stale else stream for position, stream in enumerate(streams)]
-    return kept + [-1] * (num_rows - len(kept))
 
 
 def _stacked(trees: Sequence[Tree]) -> Tree:

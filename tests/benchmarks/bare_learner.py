@@ -81,7 +81,5 @@ class BareLearner:
 
     def learn(self) -> Mapping[str, float]:
         """One update; returns its metrics, once they are there."""
-        self.state, self.memory, numbers = self.programs.learn(
-            self.state, self.memory, (), np.bool_(True)
-        )
+        self.state, self.memory, numbers = self.programs.learn(self.state, self.memory, ())
         return fetched(numbers)

@@ -160,10 +160,10 @@ def r2d2(request: pytest.FixtureRequest) -> Setting:
 
 
 def _learn(
-    setting: Setting, state: LearnerState, memory: Fixed, *, is_enabled: bool = True
+    setting: Setting, state: LearnerState, memory: Fixed
 ) -> tuple[LearnerState, Fixed, dict[str, float]]:
     """One update; takes and gives values on the host, so that nothing donated is looked at."""
-    state, memory, numbers = setting.programs.learn(state, memory, (), np.bool_(is_enabled))
+    state, memory, numbers = setting.programs.learn(state, memory, ())
     return _on_host(state), _on_host(memory), fetched(numbers)
 
 
@@ -260,14 +260,6 @@ def test_an_update_that_is_not_finite_is_skipped_and_counted(r2d2: Setting) -> N
     again, _, metrics = _learn(r2d2, after, r2d2.memory(_sequence(R2D2)))
     assert metrics["skipped_updates"] == 0.0
     assert again.updates == state.updates + 1
-
-
-def test_a_disabled_update_changes_nothing(r2d2: Setting) -> None:
-    state, memory, _ = _learn(r2d2, r2d2.state, r2d2.memory(_sequence(R2D2)))
-    after, after_memory, metrics = _learn(r2d2, state, memory, is_enabled=False)
-    _assert_same(after, state)
-    _assert_same(after_memory, memory)
-    assert metrics["skipped_updates"] == 0.0
 
 
 def _toy_loss(

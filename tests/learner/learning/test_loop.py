@@ -34,7 +34,7 @@ def _learning(
     """Learning over a program that applies, or skips, its n-th update as `skips[n]` says."""
     pending = iter(skips)
 
-    def learn(state: LearnerState, replay: Any, draw: Any, is_enabled: Any) -> Any:
+    def learn(state: LearnerState, replay: Any, draw: Any) -> Any:
         is_skipped = next(pending)
         state = state._replace(updates=state.updates + 1 - int(is_skipped))
         return (

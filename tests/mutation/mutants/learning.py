@@ -28,15 +28,15 @@ MUTANTS = (
     Mutant(
         "nan_update_applied",
         _LEARN_STEP,
-        "is_finite = over.all_are(is_all_finite((output.guarded, guarded)))",
-        "is_finite = jnp.bool_(True)",
+        "is_applied = over.all_are(is_all_finite((output.guarded, guarded)))",
+        "is_applied = jnp.bool_(True)",
         "An update that is not finite is applied.",
     ),
     Mutant(
         "learning_key_not_advanced",
         _LEARN_STEP,
-        "key = jnp.where(is_enabled, next_key, state.key)",
-        "key = state.key",
+        "LearnerState._make((*new, next_key))",
+        "LearnerState._make((*new, state.key))",
         "Every update draws by the same random numbers.",
     ),
     Mutant(
@@ -78,9 +78,9 @@ MUTANTS = (
     ),
     Mutant(
         "stale_page_stored",
-        _LEARNING,
-        "kept = [-1 if position in stale else stream for position, stream in enumerate(streams)]",
-        "kept = list(streams)",
+        _PAGE_ROUTING,
+        "kept = [position for position in range(len(slots)) if position not in stale]",
+        "kept = list(range(len(slots)))",
         "Pages that are too old are trained all the same.",
     ),
 )

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from seedrl.errors import ConfigError
-from seedrl.specs import ArraySpec, EnvSpec, shown
+from seedrl.specs import ACTION_MASK, ArraySpec, EnvSpec, shown
 
 _MOST_CATEGORIES = 4096  # of all elements of one array: inputs of a dense layer
 # Rows and columns of the smallest picture, of which an encoder's convolutions leave one.
@@ -146,6 +146,8 @@ def _is_stacked_picture(leaf: ArraySpec, torso: str) -> bool:
 
 def describe(spec: EnvSpec, torso: str = "auto", frame_stack: int | None = None) -> str:
     """The observation in one line, as a network with these settings takes it, or why none does."""
+    mask = f"; action mask of {spec.observation[ACTION_MASK].shape[0]}" if spec.has_mask else ""
+    spec = spec.without_mask()  # networks do not see it
     try:
         torso, frame_stack = view(spec, torso, frame_stack)
     except ConfigError as error:
@@ -157,7 +159,7 @@ def describe(spec: EnvSpec, torso: str = "auto", frame_stack: int | None = None)
         name = shown(path).removeprefix("observation").removeprefix(".")
         frames = f", {frame_stack} frames" if number in stacked else ""
         parts.append(f"{name}{': ' if name else ''}{_described(leaf, torso)}{frames}")
-    return f"observation: {'; '.join(parts)}"
+    return f"observation: {'; '.join(parts)}{mask}"
 
 
 def _check_told(name: str, spec: ArraySpec, torso: str) -> None:

@@ -15,7 +15,7 @@ from seedrl import checkpoints, config_io, stored_arrays
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.errors import ConfigError
-from seedrl.specs import BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire.payload import check_rewards, fits
 from seedrl.wire.spec import saved_spec
@@ -249,13 +249,18 @@ class Policy:
         rows = []
         for (path, spec), array in zip(self.spec.leaves(), map(np.asarray, leaves), strict=True):
             shape = head + spec.shape
-            if array.shape != shape or not np.can_cast(array.dtype, spec.dtype, "same_kind"):
+            # Action masks are integers in most environments.
+            kind = "int8" if spec.dtype == "bool" and array.dtype.kind in "iu" else spec.dtype
+            if array.shape != shape or not np.can_cast(array.dtype, kind, "same_kind"):
                 raise ValueError(
                     f"{path}: expected {spec.dtype}{list(shape)}, got {array.dtype}"
                     f"{list(array.shape)}; {'with' if head else 'without'} a batch axis"
                 )
             rows.append(_accepted(path, array, spec.dtype).reshape(-1, *spec.shape))
-        return self.spec.unflatten(rows)
+        tree = self.spec.unflatten(rows)
+        if self.spec.has_mask and not tree[ACTION_MASK].any(axis=-1).all():
+            raise ValueError(f"observation.{ACTION_MASK}: expected an action that may be taken")
+        return tree
 
 
 def load(

@@ -7,7 +7,7 @@ bundled networks make of it.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +27,8 @@ DTYPES = (
     *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
     *("float16", "float32", "float64"),
 )
+# The key of a dict observation, and of an environment's `info`, that holds the action mask.
+ACTION_MASK = "action_mask"
 # Bounds of a message about specs, which becomes the text of a gRPC status.
 _MOST_LINES = 8
 _LONGEST_SHOWN = 60
@@ -149,8 +151,10 @@ ActionSpec: TypeAlias = DiscreteSpec | BoxSpec
 class EnvSpec:
     """An environment's interface: a tree (dicts, tuples) of ArraySpec, and its actions.
 
-    Trees are ordered as JAX orders them: dict keys sorted, tuples as they stand. Raises ValueError
-    for an observation beyond the bounds of this module.
+    Trees are ordered as JAX orders them: dict keys sorted, tuples as they stand. An observation
+    that is a dict may have an action mask: `action_mask [A] bool`, True for each discrete action
+    that may be taken. Raises ValueError for an observation beyond the bounds of this module, and
+    for another mask.
     """
 
     observation: Tree
@@ -166,6 +170,17 @@ class EnvSpec:
                 f"observation: expected at most {MOST_ELEMENTS} elements over all arrays, got "
                 f"{total}"
             )
+        if self.has_mask:
+            _check_mask(self)
+
+    @property
+    def has_mask(self) -> bool:
+        """True if observations have an action mask."""
+        return has_mask(self.observation)
+
+    def without_mask(self) -> "EnvSpec":
+        """The spec that networks are built for: of observations as `without_mask` gives them."""
+        return replace(self, observation=without_mask(self.observation))
 
     def leaves(self) -> list[tuple[str, ArraySpec]]:
         """The observation's arrays with their paths, e.g. `observation.image`, in wire order."""
@@ -200,6 +215,36 @@ class EnvSpec:
         if len(lines) > _MOST_LINES:
             lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
         return lines
+
+
+def has_mask(observation: Tree) -> bool:
+    """True if an observation, or a tree of its specs, has an action mask."""
+    return isinstance(observation, Mapping) and ACTION_MASK in observation
+
+
+def without_mask(observation: Tree) -> Tree:
+    """An observation, or a tree of its specs, without its action mask.
+
+    `observation` alone next to the mask is taken out of the dict: an environment that gives its
+    mask in `info` looks as it would without one.
+    """
+    if not has_mask(observation):
+        return observation
+    rest = {key: item for key, item in observation.items() if key != ACTION_MASK}
+    return rest["observation"] if rest.keys() == {"observation"} else rest
+
+
+def _check_mask(spec: EnvSpec) -> None:
+    mask, action, path = spec.observation[ACTION_MASK], spec.action, f"observation.{ACTION_MASK}"
+    if not isinstance(action, DiscreteSpec):
+        raise ValueError(f"{path}: expected one discrete action to mask, got {action!r:.60}")
+    if mask != ArraySpec((action.num_actions,), "bool"):
+        got = _show(mask) if isinstance(mask, ArraySpec) else f"{type(mask).__name__}"
+        raise ValueError(
+            f"{path}: expected bool[{action.num_actions}], one for each action, got {got}"
+        )
+    if len(spec.observation) == 1:
+        raise ValueError(f"{path}: expected other arrays next to it, got none")
 
 
 def _check_shape(shape: Any, most_elements: int) -> None:

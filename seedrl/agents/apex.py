@@ -26,7 +26,7 @@ from seedrl.networks.network import Network, NetworkInput
 from seedrl.rl.q_learning import TDErrors
 from seedrl.rl.returns import steps_to_bootstrap
 from seedrl.rl.value_scaling import ValueScaling, identity
-from seedrl.specs import EnvSpec
+from seedrl.specs import EnvSpec, has_mask
 from seedrl.types import Array, Sequence, StoredStep, Tree
 
 # Of a transition without an error.
@@ -198,7 +198,8 @@ def _loss(
         reward_clip=config.reward_clip,
     )
     mean = jnp.mean(weights * 0.5 * jnp.square(td.errors[0]))
-    output = LossOutput(jax.lax.stop_gradient(_priorities(td)), q_metrics(q_start[None], td))
+    metrics = q_metrics(q_start[None], td, is_masked=has_mask(inputs.observation))
+    output = LossOutput(jax.lax.stop_gradient(_priorities(td)), metrics)
     return mean, output
 
 

@@ -19,9 +19,10 @@ from seedrl.agents.agent import (
     UpdateOutput,
     no_initial_priorities,
 )
+from seedrl.agents.masks import masked
 from seedrl.errors import ConfigError, naming_own_code
 from seedrl.networks.network import GaussianAndValue, Network, NetworkInput, PolicyAndValue
-from seedrl.specs import DiscreteSpec, EnvSpec
+from seedrl.specs import ACTION_MASK, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StoredStep, TimeStep, Tree
 
 # B for each minibatch: unlike the number of time steps and of actions most agents have, so that
@@ -147,19 +148,23 @@ def policy_and_value_of(spec: EnvSpec) -> PolicyAndValue | GaussianAndValue:
 def build_network(config: Any, spec: EnvSpec, output: Tree) -> Network:
     """The network that `config` builds, whose `unroll` gives `output` for each time step.
 
+    It is built for observations without their action mask, which its output is masked by: see
+    `seedrl.agents.masks`.
+
     `output`: shapes and dtypes for one time step, by one of the functions above. Raises ConfigError
-    as `check_agent` does.
+    as `check_agent` does, and for a mask and an output that it does not fit.
     """
+    seen = spec.without_mask()
     is_config = not isinstance(config, type) and callable(getattr(config, "build", None))
     _require(is_config, "network", "an instance of a config with build(spec)", config)
     with naming_own_code("agent.network.build"):
-        network = config.build(spec)
+        network = config.build(seen)
     _require(isinstance(network, Network), "network.build", "a Network", network)
     params = _traced("network.init", network.init, _KEY)
     carry = _traced("network.initial_carry", lambda: network.initial_carry(_BATCH))
     _require_batch("network.initial_carry", carry)
     size = (2, _BATCH)
-    timestep, action = _timestep(spec, size), spec.action.array
+    timestep, action = _timestep(seen, size), spec.action.array
     previous_action = _array((*size, *action.shape), action.dtype)
     inputs = NetworkInput(
         timestep.observation, previous_action, timestep.reward, is_first=_array(size, "bool")
@@ -169,7 +174,13 @@ def build_network(config: Any, spec: EnvSpec, output: Tree) -> Network:
     expected = jax.tree.map(lambda leaf: _array((*size, *leaf.shape), leaf.dtype), output)
     _require_like("network.unroll", expected, given)
     _require_like("network.unroll: carry", carry, next_carry)
-    return network
+    if not spec.has_mask:
+        return network
+    is_known = isinstance(output, PolicyAndValue)
+    is_known = is_known or output == q_values_of(*spec.observation[ACTION_MASK].shape)
+    expected = "Q-values or a PolicyAndValue, to which the environment's action mask applies"
+    _require(is_known, "network.unroll", expected, given)
+    return masked(network)
 
 
 def num_actions_of(spec: EnvSpec, agent: str) -> int:

@@ -27,6 +27,7 @@ from seedrl.agents.gradient_update import (
     periodic_copy,
 )
 from seedrl.agents.inputs import AgentCarry, initial_carry, inputs_of_step, unrolled_after_burn_in
+from seedrl.agents.masks import legal_actions
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import check_fields
 from seedrl.networks.config import QNetworkConfig
@@ -37,7 +38,7 @@ from seedrl.rl.q_learning import TDErrors, n_step_td_errors
 from seedrl.rl.returns import scaled
 from seedrl.rl.surrogate import mean_of
 from seedrl.rl.value_scaling import ValueScaling, identity, signed_hyperbolic
-from seedrl.specs import EnvSpec
+from seedrl.specs import EnvSpec, has_mask
 from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
 
@@ -159,7 +160,8 @@ def _act(
     chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
     q_values, network_carry = network.unroll(params, carry.network, inputs_of_step(carry, timestep))
     q_values = q_values[0]
-    action = epsilon_greedy(key, q_values, exploration)
+    legal = legal_actions(timestep.observation)
+    action = epsilon_greedy(key, q_values, exploration, legal)
     return ActOutput(action=action, carry=AgentCarry(network_carry, action), extras=q_values)
 
 
@@ -194,7 +196,8 @@ def _loss(
     mean = jnp.mean(weights * losses)
     # p = η max_t |δ_t| + (1 - η) mean_t |δ_t| (section 2.3).
     priorities = sequence_priority(td.errors, td.is_trained, eta=config.priority_eta)
-    output = LossOutput(jax.lax.stop_gradient(priorities), q_metrics(q_online, td))
+    metrics = q_metrics(q_online, td, is_masked=has_mask(steps.timestep.observation))
+    output = LossOutput(jax.lax.stop_gradient(priorities), metrics)
     return mean, output
 
 
@@ -222,12 +225,13 @@ def td_errors(
     )
 
 
-def q_metrics(q_online: Array, td: TDErrors) -> dict[str, Array]:
+def q_metrics(q_online: Array, td: TDErrors, *, is_masked: bool) -> dict[str, Array]:
     """Metrics of R2D2 and Ape-X for a batch; `q_online` is `[T, B, A]`."""
+    counts = q_online > -jnp.inf if is_masked else None  # all without a mask
     return {
         "td_error_mean": mean_of(jnp.abs(td.errors), td.is_trained),
         "td_error_max": jnp.max(jnp.abs(td.errors)),
-        "q_mean": jnp.mean(q_online),
+        "q_mean": jnp.mean(q_online, where=counts),
         "q_max": jnp.max(q_online),
         "target_mean": mean_of(td.targets, td.is_trained),
         "trained_fraction": jnp.mean(td.is_trained, dtype=jnp.float32),

@@ -19,10 +19,14 @@ def epsilons(num_slots: int, *, base: float, alpha: float) -> np.ndarray:
     return (base ** (1 + alpha * positions)).astype(np.float32)
 
 
-def epsilon_greedy(key: Array, q_values: Array, epsilon: Array) -> Array:
+def epsilon_greedy(
+    key: Array, q_values: Array, epsilon: Array, legal: Array | None = None
+) -> Array:
     """A uniform action with probability epsilon, otherwise the first greedy one: `[B] int32`.
 
-    Consumes the key. `q_values` is `[B, A] float32`, `epsilon` `[B] float32` in [0, 1].
+    Consumes the key. `q_values` is `[B, A] float32`, `epsilon` `[B] float32` in [0, 1]. `legal [B,
+    A] bool`, at least one in each row, bounds the uniform action; Q-values of other actions are
+    -inf.
     """
     chex.assert_rank([q_values, epsilon], [2, 1])
     chex.assert_equal_shape_prefix([q_values, epsilon], 1)
@@ -31,6 +35,12 @@ def epsilon_greedy(key: Array, q_values: Array, epsilon: Array) -> Array:
     whether, which = jax.random.uniform(key, (2, batch_size))
     explores = whether < epsilon
     # `which` is at most 1 - 2^-23, so that even rounded the product is less than num_actions.
-    uniform = jnp.floor(which * num_actions).astype(jnp.int32)
+    if legal is None:
+        uniform = jnp.floor(which * num_actions).astype(jnp.int32)
+    else:
+        # The k-th of the legal ones, from 0: the first with more than k up to and with itself.
+        kth = jnp.floor(which * jnp.sum(legal, axis=-1))
+        counted = jnp.cumsum(legal, axis=-1)
+        uniform = jnp.argmax(counted > kth[:, None], axis=-1).astype(jnp.int32)
     greedy = jnp.argmax(q_values, axis=-1).astype(jnp.int32)
     return jnp.where(explores, uniform, greedy)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ACTION_MASK, ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import FramedStep, WireError, frame_step
 
@@ -147,6 +147,7 @@ class StepLayout:
             for index, section in enumerate(self._sections[3:])
             if section.dtype.name in _FITS
         ]
+        self._has_mask = spec.has_mask
         last = self._sections[-1]
         # Of every such payload without a LAST row, or without metrics; and if every row is LAST.
         self.num_bytes = last.stop + len(last.padding)
@@ -177,13 +178,16 @@ class StepLayout:
         num_metric_bytes = 0 if metrics is None else _padded(metrics.nbytes)
         return frame_step(self.num_bytes + num_metric_bytes, parts)
 
-    def check_observation(self, observation: Tree) -> None:
+    def check_observation(self, observation: Tree, terminated: np.ndarray | None = None) -> None:
         """Raises ValueFaultError for numbers that whoever gets this observation would refuse.
 
-        Of each leaf `[E, *shape]`, if it has the spec's dtype; others `pack` refuses.
+        Of each leaf `[E, *shape]`, if it has the spec's dtype; others `pack` refuses. `terminated
+        [E] bool`: where an episode has, an action mask may forbid all actions.
         """
         if self._checks:
             self._check(self._flatten(observation))
+        if self._has_mask:
+            _check_mask(observation[ACTION_MASK], terminated)
 
     def metrics(self, data: Buffer) -> np.ndarray:
         """The metrics `[L, M] float32` in a payload that `unpack` has accepted.
@@ -204,7 +208,7 @@ class StepLayout:
         padding is not zero, or if a value is ruled out: a step type other than 0, 1, 2; a reward
         not finite, beyond `max_abs_reward`, or not 0 on FIRST; a discount not 1, nor 0 on LAST; an
         observation with NaN, infinity, or a number that float32 (or int32, uint32) cannot hold; a
-        bool not 0 or 1.
+        bool not 0 or 1; an action mask that forbids all actions where no episode has terminated.
         """
         if len(data) != (size := self.size(data)):
             raise WireError(f"expected a step payload of {size} bytes, got {len(data)}")
@@ -216,7 +220,10 @@ class StepLayout:
         step_type, reward, discount, *observation = leaves
         _check_steps(step_type, reward, discount, self._largest_reward)
         self._check(observation)
-        return TimeStep(step_type, reward, discount, self._unflatten(observation))
+        tree = self._unflatten(observation)
+        if self._has_mask:
+            _check_mask(tree[ACTION_MASK], discount == 0)
+        return TimeStep(step_type, reward, discount, tree)
 
     def _num_last(self, data: Buffer) -> int:
         return bytes(data[_HEADER.size : _HEADER.size + self._num_envs]).count(_LAST)
@@ -366,6 +373,16 @@ def _check_steps(
     is_terminated = (discount == 0) & (step_type == _LAST)
     if not ((discount == 1) | is_terminated).all():
         raise WireError("expected discount 1, or 0 on LAST; got another, or 0 on FIRST or MID")
+
+
+def _check_mask(mask: np.ndarray, terminated: np.ndarray | None) -> None:
+    has_legal = mask.any(axis=-1)
+    if terminated is not None:
+        has_legal |= terminated
+    if not has_legal.all():
+        row = int(np.argmin(has_legal))
+        path = f"observation.{ACTION_MASK}"
+        raise ValueFaultError(f"expected an action that may be taken in {path}, got none", row)
 
 
 def _largest_reward(most: float) -> float:

@@ -83,6 +83,10 @@ def _categories(shape: tuple[int, ...], last: float) -> ArraySpec:
         ((_categories((), 7.0),), "0: one of 8, one-hot"),
         (_categories((), 4095.0), "one of 4096, one-hot"),
         (_categories((2,), 2.0), "2 categories, one-hot"),
+        (
+            {"action_mask": ArraySpec((2,), "bool"), "observation": _categories((), 7.0)},
+            "one of 8, one-hot; action mask of 2",
+        ),
     ],
 )
 def test_an_observation_is_one_line(observation: Any, line: str) -> None:

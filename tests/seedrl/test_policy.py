@@ -115,6 +115,32 @@ def test_a_loaded_policy_acts_as_the_agent_did(loaded: policy.Policy) -> None:
     assert len(set(actions)) > 1
 
 
+def test_a_policy_obeys_the_mask_of_its_observation() -> None:
+    mask = ArraySpec((3,), "bool")
+    spec = EnvSpec(
+        {"observation": ArraySpec((2,), "float32"), "action_mask": mask}, DiscreteSpec(3)
+    )
+    agent = _CONFIG.agent.build(spec)
+    params = agent.init(jax.random.key(0))
+    played = policy.Policy(agent, params, spec, step=1, seed=0, epsilon=0.5)
+    exported: Any = jax.export.deserialize(bytearray(played.export()))
+    carry = played.initial_carry()
+    zeros = [np.zeros(leaf.shape, leaf.dtype) for leaf in exported.in_avals[3:]]
+    for legal in (0, 1, 2, 2, 1, 0):
+        given = {
+            "observation": np.ones(2, np.float32),
+            "action_mask": np.eye(3, dtype=np.int8)[legal],
+        }
+        action, carry = played(given, carry)
+        assert action == legal
+        own = {**given, "action_mask": given["action_mask"].astype(bool)}
+        action, zeros = exported.call(own, np.float32(0), zeros)
+        assert action == legal
+    for bad in (np.zeros(3, np.int8), np.array([1, 2, 0], np.int8), np.ones(4, bool)):
+        text = _refused(lambda bad=bad: played({**given, "action_mask": bad}, carry))
+        assert text.startswith("observation.action_mask: ")
+
+
 def test_random_actions_follow_the_seed(workdir: Path) -> None:
     def played(seed: int) -> list[list[Any]]:
         loaded, episodes = policy.load(workdir, seed=seed, epsilon=1.0), []

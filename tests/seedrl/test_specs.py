@@ -1,6 +1,7 @@
 """Specs have one order, one text, and say how they differ."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +60,48 @@ def test_bounds_of_floats_count_only_for_pictures(shape: tuple[int, ...], differ
         EnvSpec(ArraySpec(shape, "float32", (0.0,), (high,)), DiscreteSpec(2)) for high in (1, 2)
     )
     assert bool(one.difference(other)) == differs
+
+
+_MASK = ArraySpec((4,), "bool")
+
+
+@pytest.mark.parametrize(
+    ("observation", "seen"),
+    [
+        ({"observation": _IMAGE, "action_mask": _MASK}, _IMAGE),
+        ({"z": _IMAGE, "action_mask": _MASK}, {"z": _IMAGE}),
+        ({"observation": {"z": _IMAGE}, "action_mask": _MASK}, {"z": _IMAGE}),
+        ({"observation": _IMAGE, "z": _SPEED, "action_mask": _MASK}, None),
+        # No masks: elsewhere in the tree it is an array like any other.
+        (({"action_mask": _IMAGE},), ({"action_mask": _IMAGE},)),
+        (_IMAGE, _IMAGE),
+    ],
+)
+def test_networks_are_built_for_an_observation_without_its_mask(
+    observation: Tree, seen: Tree
+) -> None:
+    spec = EnvSpec(observation, DiscreteSpec(4))
+    assert spec.has_mask == (spec.without_mask() != spec)
+    assert spec.without_mask().observation == (
+        {"observation": _IMAGE, "z": _SPEED} if seen is None else seen
+    )
+
+
+@pytest.mark.parametrize(
+    ("mask", "action"),
+    [
+        (ArraySpec((5,), "bool"), DiscreteSpec(4)),
+        (ArraySpec((4, 1), "bool"), DiscreteSpec(4)),
+        (ArraySpec((4,), "float32"), DiscreteSpec(4)),
+        ({"deeper": _MASK}, DiscreteSpec(4)),
+        (_MASK, BoxSpec((4,), (0.0,) * 4, (1.0,) * 4)),
+    ],
+)
+def test_a_mask_that_does_not_fit_the_actions_is_refused_by_name(mask: Tree, action: Any) -> None:
+    with pytest.raises(ValueError, match=r"^observation\.action_mask: "):
+        EnvSpec({"observation": _IMAGE, "action_mask": mask}, action)
+    with pytest.raises(ValueError, match=r"^observation\.action_mask: "):
+        EnvSpec({"action_mask": mask}, DiscreteSpec(4))
 
 
 @pytest.mark.parametrize(

@@ -217,6 +217,28 @@ def test_what_a_learner_cannot_hold_is_refused(dtype: str, number: float, size: 
     assert (fault.value.row, fault.value.is_absurd) == (1, False)
 
 
+def test_a_mask_may_forbid_all_actions_only_where_an_episode_has_terminated() -> None:
+    spec = EnvSpec(
+        {"action_mask": ArraySpec((3,), "bool"), "seen": ArraySpec((), "int32")}, DiscreteSpec(3)
+    )
+    layout, mask = StepLayout(spec, 2), np.array([[True, False, True], [False, False, False]])
+    seen = {"action_mask": mask, "seen": np.zeros(2, np.int32)}
+    types, reward = np.array([StepType.MID, StepType.LAST], np.uint8), np.zeros(2, np.float32)
+    ended = TimeStep(types, reward, np.array([1, 0], np.float32), seen)
+    _assert_equal_steps(spec, layout.unpack(layout.pack(0, 0, ended)), ended)
+    layout.check_observation(seen, np.array([False, True]))
+    # A truncated episode bootstraps from its last observation, so an action must be legal there.
+    truncated = ended._replace(discount=np.ones(2, np.float32))
+    for refuse in (
+        lambda: layout.unpack(layout.pack(0, 0, truncated)),
+        lambda: layout.check_observation(seen, np.zeros(2, bool)),
+        lambda: layout.check_observation(seen),
+    ):
+        with pytest.raises(ValueFaultError) as fault:
+            refuse()
+        assert fault.value.row == 1 and "observation.action_mask" in str(fault.value)
+
+
 _METRICS = np.array([[0.5, np.nan, -1.0]], np.float32)
 _METRIC_BYTES = bytes.fromhex("0000003f 0000c07f 000080bf 00000000")
 

@@ -1,0 +1,383 @@
+"""Action masks: each target, loss and gradient against float64, over the legal actions only.
+
+Each cell of a sequence is a state of its own in the table of a network, so that an entry of the
+gradient belongs to one action of one time step.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from seedrl.agents.agent import AgentState
+from seedrl.agents.apex import ApexConfig
+from seedrl.agents.check import build_agent, build_network, check_agent
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.inputs import AgentCarry
+from seedrl.agents.masks import legal_actions
+from seedrl.agents.ppo import Acted, PpoConfig
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.errors import ConfigError
+from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
+from seedrl.networks.network import Network, NetworkInput, PolicyAndValue
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
+
+FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
+KEY = jax.random.key(0)
+B, ACTIONS = 3, 6
+
+
+def spec_of(observation: Any, num_actions: int = ACTIONS) -> EnvSpec:
+    mask = ArraySpec((num_actions,), "bool")
+    return EnvSpec({"observation": observation, "action_mask": mask}, DiscreteSpec(num_actions))
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Q-values, or logits and values, of the state that an observation names."""
+
+    states: int
+    is_policy: bool
+
+    def build(self, spec: EnvSpec) -> Network:
+        assert spec.observation == ArraySpec((), "int32"), "a network does not see the mask"
+
+        def init(key: Any) -> Tree:
+            shapes = {"table": (self.states, ACTIONS), "value": (self.states,)}
+            return {name: jax.random.normal(key, shape) for name, shape in shapes.items()}
+
+        def unroll(params: Tree, carry: Tree, inputs: NetworkInput) -> tuple[Any, Tree]:
+            table = params["table"][inputs.observation]
+            if not self.is_policy:
+                return table, carry
+            return PolicyAndValue(table, params["value"][inputs.observation]), carry
+
+        return Network(init, lambda size: (), unroll)
+
+
+class Case(NamedTuple):
+    """What a loss is given; `[T, B]` with a state of its own in each cell."""
+
+    params: Tree
+    target: Tree
+    sequence: Sequence
+    weights: np.ndarray
+
+    @property
+    def mask(self) -> np.ndarray:
+        """`[T, B, A] bool`."""
+        return self.sequence.steps.timestep.observation["action_mask"]
+
+
+def case_of(seed: int, length: int, extras: Callable[[np.random.Generator], Any]) -> Case:
+    random, size = np.random.default_rng(seed), (length, B)
+    types = random.choice([FIRST, MID, LAST], size=size, p=[0.1, 0.7, 0.2]).astype(np.uint8)
+    discount = np.where(types == LAST, random.integers(0, 2, size), 1).astype(np.float32)
+    mask = random.random((*size, ACTIONS)) < 0.4
+    mask[np.arange(length)[:, None], np.arange(B), random.integers(0, ACTIONS, size)] = True
+    # The best of all actions is forbidden everywhere: any argmax without the mask takes it.
+    mask[..., 2] = False
+    mask[~mask.any(axis=-1), 4] = True
+    mask[(types == LAST) & (discount == 0)] = False  # terminated: none may be legal
+    action = np.argmax(random.random(mask.shape) * mask, axis=-1).astype(np.int32)
+    reward = np.where(types == FIRST, 0, random.normal(size=size)).astype(np.float32)
+    state = np.arange(length * B, dtype=np.int32).reshape(size)
+    timestep = TimeStep(types, reward, discount, {"observation": state, "action_mask": mask})
+    steps = StoredStep(timestep, action, np.zeros(size, np.int32), extras(random))
+    params, target = (
+        {
+            "table": (3 * random.normal(size=(length * B, ACTIONS))).astype(np.float32),
+            "value": random.normal(size=length * B).astype(np.float32),
+        }
+        for _ in range(2)
+    )
+    params["table"][:, 2] = target["table"][:, 2] = 50
+    carry = AgentCarry((), np.zeros(B, np.int32))
+    weights = random.uniform(0.1, 1, B).astype(np.float32)
+    return Case(params, target, Sequence(steps, carry), weights)
+
+
+# Double Q-learning.
+
+
+def h(x: float) -> float:
+    return np.sign(x) * (np.sqrt(abs(x) + 1) - 1) + 1e-3 * x
+
+
+def h_inverse(y: float) -> float:
+    root = np.sqrt(1 + 4e-3 * (abs(y) + 1 + 1e-3))
+    return np.sign(y) * (((root - 1) / 2e-3) ** 2 - 1)
+
+
+def errors_of(config: Any, case: Case, online: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Target minus prediction, `[U, B]`, with `[T, B, A]` Q-values of all actions; 0 on LAST.
+
+    The action at the end of a return is the best of those that are legal **there**.
+    """
+    is_scaled = isinstance(config, R2D2Config)
+    scale, unscale = (h, h_inverse) if is_scaled else (lambda x: x, lambda x: x)
+    step, window = case.sequence.steps.timestep, config.window
+    errors = np.zeros((window.unroll, B))
+    for row, b in np.ndindex(errors.shape):
+        start = window.burn_in + row
+        if step.step_type[start, b] == LAST:
+            continue
+        total, weight, end = 0.0, 1.0, start
+        while end < start + config.n_steps and (end == start or step.step_type[end, b] != LAST):
+            end += 1
+            total += weight * float(step.reward[end, b])
+            weight *= config.gamma * float(step.discount[end, b])
+        legal = np.flatnonzero(case.mask[end, b])
+        if weight:
+            best = max(legal, key=lambda a: online[end, b, a])
+            total += weight * unscale(float(target[end, b, best]))
+        errors[row, b] = scale(total) - online[start, b, case.sequence.steps.action[start, b]]
+    return errors
+
+
+Q_CONFIGS = {
+    "R2D2": lambda states: R2D2Config(
+        network=Tables(states, False), burn_in=1, unroll=5, n_steps=3, gamma=0.9
+    ),
+    "Ape-X": lambda states: ApexConfig(
+        network=Tables(states, False), earlier_steps=1, n_steps=2, gamma=0.8
+    ),
+}
+
+
+@pytest.mark.parametrize("name", Q_CONFIGS)
+def test_double_q_learning_takes_the_best_legal_action_of_the_row_it_bootstraps_from(
+    name: str,
+) -> None:
+    length = Q_CONFIGS[name](1).window.length
+    config = Q_CONFIGS[name](length * B)
+    agent = config.build(spec_of(ArraySpec((), "int32")))
+    update: Any = agent.update
+    loss = jax.jit(jax.value_and_grad(update.loss, has_aux=True))
+    initial_priorities = jax.jit(agent.initial_priorities)
+    for seed in range(20):
+        case = case_of(seed, length, lambda random: ())
+        # What acting stores: the Q-values of legal actions.
+        table = case.params["table"].reshape(length, B, ACTIONS)
+        legal = case.mask | ~case.mask.any(axis=-1, keepdims=True)
+        steps = case.sequence.steps._replace(extras=np.where(legal, table, np.float32(-np.inf)))
+        (value, output), gradient = loss(
+            case.params, case.target, case.sequence._replace(steps=steps), case.weights, KEY
+        )
+        online, target = (
+            np.float64(table["table"]).reshape(length, B, ACTIONS)
+            for table in (case.params, case.target)
+        )
+        errors = errors_of(config, case, online, target)
+        expected = np.mean(case.weights * np.sum(errors**2 / 2, axis=0))
+        np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5)
+        slopes = np.zeros((length, B, ACTIONS))
+        for row, b in np.ndindex(errors.shape):
+            t = config.window.burn_in + row
+            slopes[t, b, steps.action[t, b]] = -case.weights[b] * errors[row, b] / B
+        np.testing.assert_allclose(
+            gradient["table"], slopes.reshape(-1, ACTIONS), rtol=1e-4, atol=1e-5
+        )
+        assert all(np.isfinite(metric) for metric in output.metrics.values()), output.metrics
+        # As of the loss, with the acting network as its own target.
+        unseen = steps._replace(timestep=steps.timestep._replace(observation=()))
+        own = np.abs(errors_of(config, case, online, online))
+        if name == "R2D2":
+            counts = steps.timestep.step_type[1:6] != LAST
+            own = 0.9 * own.max(axis=0) + 0.1 * own.sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
+        else:
+            own = own[0]
+        np.testing.assert_allclose(initial_priorities(unseen), own, rtol=1e-3, atol=1e-3)
+
+
+# Policies.
+
+
+def policy_of(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    """π and log π `[T, B, A] float64`, 0 and -inf for forbidden actions; NaN where all are."""
+    logits = np.float64(case.params["table"]).reshape(case.mask.shape)
+    policy = np.exp(logits) * case.mask
+    with np.errstate(invalid="ignore", divide="ignore"):
+        policy /= policy.sum(axis=-1, keepdims=True)
+        return policy, np.log(policy)
+
+
+def entropy_and_slope(policy: np.ndarray) -> tuple[float, np.ndarray]:
+    """Of one time step: -Σ π log π over the legal actions, and its gradient by the logits."""
+    legal = policy > 0
+    logs = np.log(policy, where=legal, out=np.zeros_like(policy))
+    entropy = -float(np.sum(policy * logs))
+    return entropy, -policy * (logs + entropy)
+
+
+def test_impala_corrects_and_learns_the_policy_over_the_legal_actions() -> None:
+    length = 7
+    config = ImpalaConfig(
+        network=Tables(length * B, True), unroll=6, gamma=0.9, vtrace_lambda=0.8, entropy_cost=0.03
+    )
+    update: Any = config.build(spec_of(ArraySpec((), "int32"))).update
+    loss = jax.jit(jax.value_and_grad(update.loss, has_aux=True))
+    for seed in range(20):
+        case = case_of(seed, length, lambda random: np.float32(-random.random((length, B)) - 0.5))
+        (value, output), gradient = loss(case.params, (), case.sequence, case.weights, KEY)
+        policy, log_policy = policy_of(case)
+        steps = case.sequence.steps
+        step_type, reward, discount, _ = steps.timestep
+        values = np.float64(case.params["value"]).reshape(length, B)
+        total, slopes = 0.0, np.zeros((length, B, ACTIONS))
+        for b in range(B):
+            corrected = np.zeros(length)  # v - V
+            for t in reversed(range(6)):
+                if step_type[t, b] == LAST:
+                    continue
+                action = steps.action[t, b]
+                log_pi = log_policy[t, b, action]
+                ratio = min(1.0, np.exp(log_pi - float(steps.extras[t, b])))
+                ahead = 0.9 * float(discount[t + 1, b])
+                delta = reward[t + 1, b] + ahead * values[t + 1, b] - values[t, b]
+                carried = ahead * corrected[t + 1]
+                corrected[t] = ratio * delta + 0.8 * ratio * carried
+                advantage = ratio * (delta + 0.8 * carried)
+                entropy, slope = entropy_and_slope(policy[t, b])
+                total += case.weights[b] * (
+                    -log_pi * advantage + 0.25 * corrected[t] ** 2 - 0.03 * entropy
+                )
+                slopes[t, b] = case.weights[b] * (
+                    -advantage * ((np.arange(ACTIONS) == action) - policy[t, b]) - 0.03 * slope
+                )
+        np.testing.assert_allclose(value, total / (6 * B), rtol=1e-4, atol=1e-5)
+        check_slopes(gradient["table"], slopes / (6 * B), case)
+        assert all(np.isfinite(metric) for metric in output.metrics.values()), output.metrics
+
+
+def test_ppo_has_ratios_and_entropy_of_the_policy_over_the_legal_actions() -> None:
+    length = 7
+    config = PpoConfig(network=Tables(length * B, True), unroll=6, gamma=0.9, entropy_cost=0.03)
+    agent = config.build(spec_of(ArraySpec((), "int32")))
+    update: Any = agent.update
+    loss = jax.jit(jax.value_and_grad(update.loss, has_aux=True))
+    for seed in range(20):
+        case = case_of(
+            seed,
+            length,
+            lambda random: Acted(
+                np.float32(-random.random((length, B)) - 0.5),
+                np.float32(random.normal(size=(length, B))),
+            ),
+        )
+        state = AgentState(case.params, (), (), jnp.int32(0))
+        batch, weights = agent.preprocess_batch(state, case.sequence, case.weights)
+        (_, output), gradient = loss(case.params, (), batch, weights, KEY)
+        policy, log_policy = policy_of(case)
+        steps = case.sequence.steps
+        advantages = np.asarray(batch.steps.extras.estimated.advantages, np.float64)
+        rows = np.argwhere(steps.timestep.step_type[:6] != LAST)
+        counted = np.array([advantages[t, b] for t, b in rows])
+        slopes, gains, entropies = np.zeros((length, B, ACTIONS)), 0.0, 0.0
+        for t, b in rows:
+            action, weight = steps.action[t, b], case.weights[b] / len(rows)
+            advantage = (advantages[t, b] - counted.mean()) / (counted.std() + 1e-8)
+            ratio = np.exp(log_policy[t, b, action] - steps.extras.log_probability[t, b])
+            clipped = np.clip(ratio, 0.8, 1.2)
+            gains += weight * min(ratio * advantage, clipped * advantage)
+            entropy, slope = entropy_and_slope(policy[t, b])
+            entropies += weight * entropy
+            gain = ratio * advantage if ratio * advantage <= clipped * advantage else 0.0
+            towards = (np.arange(ACTIONS) == action) - policy[t, b]
+            slopes[t, b] = weight * (-gain * towards - 0.03 * slope)
+        np.testing.assert_allclose(output.metrics["policy_loss"], -gains, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(output.metrics["entropy"], entropies, rtol=1e-4)
+        check_slopes(gradient["table"], slopes, case)
+        assert all(np.isfinite(metric) for metric in output.metrics.values()), output.metrics
+
+
+def check_slopes(gradient: Any, expected: np.ndarray, case: Case) -> None:
+    found = np.asarray(gradient).reshape(expected.shape)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+    assert (found[~case.mask] == 0).all(), "a forbidden action has a gradient"
+
+
+# Acting, and what is refused.
+
+AGENTS = {
+    "R2D2": R2D2Config(
+        network=QNetworkConfig(torso_sizes=(), core_size=4, head_sizes=(4,)), burn_in=1, unroll=3
+    ),
+    "R2D2 not dueling": R2D2Config(
+        network=QNetworkConfig(torso_sizes=(), core_size=4, head_sizes=(), dueling=False),
+        burn_in=0,
+        unroll=3,
+    ),
+    "Ape-X": ApexConfig(network=QNetworkConfig(core="none", torso_sizes=(4,), head_sizes=())),
+    "IMPALA": ImpalaConfig(network=ActorCriticConfig(core_size=4, torso_sizes=()), unroll=3),
+    "PPO": PpoConfig(
+        network=ActorCriticConfig(core="none", torso_sizes=(4,), frame_stack=2),
+        unroll=4,
+        minibatches=2,
+        normalize_observations=True,
+        normalize_rewards=True,
+    ),
+}
+VECTOR = spec_of(ArraySpec((3,), "float32"), 10)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_what_acts_takes_legal_actions_only_and_all_of_them(name: str) -> None:
+    agent = build_agent(AGENTS[name], VECTOR)
+    check_agent(agent, VECTOR)
+    size = 2048
+    mask = np.zeros((size, 10), bool)
+    legal = np.random.default_rng(0).integers(0, 10, (size, 2))
+    mask[np.arange(size)[:, None], legal] = True
+    mask[0] = False  # of padding, or of a terminated episode's last row
+    timestep = TimeStep(
+        np.full(size, MID, np.uint8),
+        np.zeros(size, np.float32),
+        np.ones(size, np.float32),
+        {"observation": np.zeros((size, 3), np.float32), "action_mask": mask},
+    )
+    params = agent.actor_params(agent.init(KEY))
+    act = jax.jit(agent.act)
+    carry, explorations = agent.initial_carry(size), np.float32(np.arange(size) % 3 / 2)
+    output = act(params, carry, timestep, explorations, jax.random.key(1))
+    action = np.asarray(output.action)
+    assert mask[np.arange(1, size), action[1:]].all()
+    for exploration in (0.0, 0.5, 1.0):
+        assert set(action[explorations == exploration].tolist()) == set(range(10))
+    assert not any(np.isnan(leaf).any() for leaf in jax.tree.leaves(output))
+    # The network does not see it: with another mask it carries the same on.
+    other = timestep._replace(observation={**timestep.observation, "action_mask": ~mask})
+    again = act(params, carry, other, explorations, jax.random.key(1))
+    state = [
+        leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path((output.carry, again.carry))
+        if "previous_action" not in jax.tree_util.keystr(path)
+    ]
+    half = len(state) // 2
+    jax.tree.map(np.testing.assert_array_equal, state[:half], state[half:])
+
+
+def test_without_a_mask_networks_are_the_ones_that_were_built() -> None:
+    spec = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
+    network = Network(
+        lambda key: (), lambda size: (), lambda params, carry, x: (x.observation[..., :2], carry)
+    )
+
+    class Own:
+        def build(self, spec: EnvSpec) -> Network:
+            return network
+
+    assert build_network(Own(), spec, jax.ShapeDtypeStruct((2,), jnp.float32)) is network
+    assert legal_actions(np.zeros(3)) is None
+    # Of an output that is neither Q-values nor a policy nobody can say what -inf would mean.
+    with pytest.raises(ConfigError, match="mask"):
+        build_network(
+            Own(),
+            spec_of(ArraySpec((3,), "float32"), 3),
+            jax.ShapeDtypeStruct((2,), jnp.float32),
+        )

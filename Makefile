@@ -17,13 +17,18 @@ LOCKING := $(UV) pip compile --quiet --universal --generate-hashes --no-header -
 PROTO_VENV := .venv-proto
 PROTO_LOCK := requirements-proto.lock
 PROTO_STAMP := $(PROTO_VENV)/.installed
+# The documentation's generator has one too: nothing that runs or tests needs it.
+DOCS_VENV := .venv-docs
+DOCS_LOCK := requirements-docs.lock
+DOCS_STAMP := $(DOCS_VENV)/.installed
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help train test proofs tools mutants chaos check format docs wheels lock proto
+.PHONY: help train test proofs tools mutants chaos check format docs docs-serve wheels lock proto
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): $(LOCK) pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else \
@@ -36,6 +41,11 @@ $(STAMP): $(LOCK) pyproject.toml
 $(PROTO_STAMP): $(PROTO_LOCK)
 	test -x $(PROTO_VENV)/bin/python || $(PYTHON) -m venv $(PROTO_VENV)
 	$(PROTO_VENV)/bin/python $(PIP) --require-hashes -r $(PROTO_LOCK)
+	@touch $@
+
+$(DOCS_STAMP): $(DOCS_LOCK)
+	test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python $(PIP) --require-hashes -r $(DOCS_LOCK)
 	@touch $@
 
 # Not phony on purpose: `make .venv` and `make .venv312 VENV=.venv312` name the folder that they make.
@@ -77,8 +87,12 @@ format: $(STAMP) ## Format, and repair what lint can repair
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(STAMP) ## Write the generated pages of docs and configs/jobs again, from the code
+docs: $(STAMP) $(DOCS_STAMP) ## Generate the reference pages and configs/jobs, then build the site in build/site
 	$(BIN)/python -m tests.architecture.documents
+	$(MKDOCS) build --quiet --config-file docs/site/mkdocs.yml
+
+docs-serve: $(DOCS_STAMP) ## Show the documentation site in the browser
+	$(MKDOCS) serve --config-file docs/site/mkdocs.yml
 
 wheels: $(STAMP) ## Gather in .whl what a machine with an accelerator and no index needs
 	$(BIN)/python -m tests.tools.accelerator.wheels .whl
@@ -87,6 +101,7 @@ wheels: $(STAMP) ## Gather in .whl what a machine with an accelerator and no ind
 lock: ## Pin all versions again (needs uv)
 	$(LOCKING) --extra learner --extra atari --extra certificates --extra watch --extra video --extra dev --output-file $(LOCK) pyproject.toml
 	echo 'grpcio-tools==1.76.0' | $(LOCKING) --output-file $(PROTO_LOCK) -
+	printf 'mkdocs-material>=9.6,<10\nmkdocstrings[python]>=0.29,<2\n' | $(LOCKING) --output-file $(DOCS_LOCK) -
 
 proto: $(PROTO_STAMP) ## Generate the wire's stubs again from proto/
 	$(PROTO_VENV)/bin/python proto/generate.py

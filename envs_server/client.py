@@ -125,11 +125,16 @@ class Client:
         except grpc.RpcError as error:
             details = printable(error.details() or "", LONGEST_FROM_LEARNER)
             return self._after_status(error.code(), details)
-        except (BuildError, WireError) as error:
-            connection.await_end(GRACE_SECONDS)  # a Refusal must reach the learner
+        except WireError as error:
+            return str(error), ExitCode.USAGE
+        except BuildError as error:
+            connection.await_end(GRACE_SECONDS)  # the Refusal must reach the learner
             return str(error), ExitCode.USAGE
         except EnvironmentFailedError as error:
-            connection.await_end(GRACE_SECONDS)
+            # So must the Failure; before Ready there is none. Training may have ended meanwhile.
+            finished = connection.await_end(GRACE_SECONDS) if lease.is_serving else None
+            if finished is not None:
+                return _finished(finished)
             is_over = lease.is_serving or not self._failures.live
             if is_over and not self._failures.has_worked:
                 advice = "`seedrl check-env` says more of the environment"
@@ -140,9 +145,7 @@ class Client:
         except UnusableLinkError as error:
             self._local_link = False
             return f"{error}; from now on over gRPC", None
-        if finished is None:
-            return "the learner ended the stream", None
-        return "finished: " + printable(finished, LONGEST_FROM_LEARNER), ExitCode.OK
+        return ("the learner ended the stream", None) if finished is None else _finished(finished)
 
     def _after_status(self, code: grpc.StatusCode, details: str) -> End:
         if code in _FATAL_CODES:
@@ -151,12 +154,14 @@ class Client:
             is_breach = code is grpc.StatusCode.INVALID_ARGUMENT and self._sent_log.has_served
             end = ExitCode.TEMPORARY if is_breach else ExitCode.USAGE
             return f"the learner at {self._address} refused: {details}", end
-        if _NOBODY in details and self._attempts == 0:
-            # Most learners are only starting; the reason is for those that do not come.
-            return "nobody listens there yet", None
         from seedrl.wire.credentials import tls_advice
 
-        return f"{code.name}: {details}{tls_advice(details)}", None
+        # First: gRPC's text of a mistake in TLS also begins as if nobody listened.
+        advice = tls_advice(details)
+        if _NOBODY in details and not advice and self._attempts == 0:
+            # Most learners are only starting; the reason is for those that do not come.
+            return "nobody listens there yet", None
+        return f"{code.name}: {details}{advice}", None
 
     def _pause(self, reason: str, lease: "Lease") -> None:
         if self._stop.is_requested:
@@ -173,16 +178,11 @@ class Client:
         # At random, so that a fleet does not return all at once.
         bound = min(1.0, 0.1 * 2 ** min(self._attempts, 10))
         self._attempts += 1
-        self._wait(random.uniform(0, bound))
+        self._stop.wait(random.uniform(0, bound))
 
-    def _wait(self, seconds: float) -> None:
-        # Sleeps for that long, or until the unix socket of a learner that is starting appears.
-        path = self._address.removeprefix("unix:")
-        is_missing = path != self._address and not os.path.exists(path)
-        end = time.monotonic() + seconds
-        while not self._stop.wait(0.02 if is_missing else seconds):
-            if time.monotonic() >= end or not is_missing or os.path.exists(path):
-                return
+
+def _finished(reason: str) -> End:
+    return "finished: " + printable(reason, LONGEST_FROM_LEARNER), ExitCode.OK
 
 
 class Lease:
@@ -305,12 +305,14 @@ class Lease:
         for number, step in enumerate(first):
             self._send(number, step)
         self.is_serving = True
+        unlinked = printable(assign.unlinked_reason)
         _log.info(
             "connected: %d x %s in %d groups over %s",
             sum(len(group.slots) for group in assign.groups),
             printable(names),
             len(assign.groups),
-            "a socket of the kernel" if assign.linked else "gRPC",
+            # A learner that took no link names the reason: another host, mostly.
+            "a socket of the kernel" if assign.linked else f"gRPC ({unlinked or 'as asked for'})",
         )
 
     def _build(self, assign: Assign) -> None:

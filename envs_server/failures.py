@@ -57,20 +57,17 @@ class Failures:
         *,
         has_worked: bool = False,
         clock: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self.budget = budget or Budget()
         self.has_built = self.has_reset = self.has_worked = has_worked
         self.reason = ""
         self.live = list(range(num_envs))
         self.slots = dict(enumerate(self.live))
-        self._num_envs, self._clock, self._pause = num_envs, clock, pause
+        self._clock = clock
         self._times: dict[int | None, list[float]] = {}
 
-    def failed(
-        self, position: int | None, where: str, error: BaseException, *, in_a_row: int = 1
-    ) -> str:
-        """Counts and logs a failure, and waits before the next try of one that follows another.
+    def failed(self, position: int | None, where: str, error: BaseException) -> str:
+        """Counts and logs a failure.
 
         Of a vector implementation `position` may be None: it counts against all its environments.
         Returns the line. Raises EnvironmentFailedError if the budget is spent: the environment is
@@ -88,10 +85,8 @@ class Failures:
         last_minute = sum(now - each < 60 for each in times)
         if last_minute <= self.budget.per_minute and len(times) <= self.budget.per_hour:
             _log.error("%s (failure %d within an hour)", text, len(times))
-            if in_a_row > 1:  # a licence server, say, that is not there for a moment
-                self._pause(min(0.1 * 2 ** (in_a_row - 2), 1.0))
             return text
         self.live = [live for live in self.live if position not in (live, None)]
         self.reason = f"left out after failure {len(times)} within an hour: {text}"
-        _log.error("%s; %d of %d go on", self.reason, len(self.live), self._num_envs)
+        _log.error("%s; %d of %d go on", self.reason, len(self.live), len(self.slots))
         raise EnvironmentFailedError(self.reason) from error

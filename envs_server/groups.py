@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.spaces import Space
 
-from envs_server.failures import EnvironmentFailedError, Failures
+from envs_server.failures import Budget, EnvironmentFailedError, Failures
 from envs_server.spaces import env_spec, to_own_actions
 from seedrl.specs import EnvSpec
 from seedrl.types import StepType, TimeStep, Tree
@@ -109,12 +109,12 @@ class EnvGroup:
           environment: of one environment for each of `seeds`.
           seeds: of their first episodes.
           metrics: the names of the numbers that LAST rows carry, "" for always NaN.
-          positions: of each environment in `failures`; by default the first so many.
+          positions: of each environment in `failures`; by default from 0 on.
           failures: counts those of a vector implementation, which end the stream.
         """
         self._index, self._environment, self._seeds = index, environment, seeds
         self._positions = positions or range(len(seeds))
-        self._failures = failures or Failures(len(seeds))
+        self._failures = failures or Failures(len(seeds), Budget(0, 0))
         self.spec: EnvSpec = env_spec(environment.observation_space, environment.action_space)
         self.action_layout = ActionLayout(self.spec.action, len(seeds))
         self._to_own_actions = to_own_actions(environment.action_space)

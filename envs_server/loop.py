@@ -6,7 +6,6 @@ episodes.
 """
 
 import contextlib
-import itertools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -54,7 +53,9 @@ def build_loop(
 
 
 class _Loop:
-    # Owns the environments of a group. Used by one thread.
+    # Owns the environments of a group. Used by one thread. A fork that an environment has made and
+    # that comes back goes on in here as a second env server: it ends before it steps another one,
+    # before it builds one again, and where the caller's `HangLimit` ends.
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class _Loop:
     def build(self, row: int) -> Env:
         # Tries until it succeeds or the row's budget is spent. Only the very first failure of all
         # shows that the configuration is wrong: BuildError.
-        for number in itertools.count(1):
+        while True:
             try:
                 env = self._build_one()
                 break
@@ -154,12 +155,13 @@ class _Loop:
                 end_fork(self._pid)
                 if not self._failures.has_built:
                     raise
-                self._failures.failed(self._positions[row], "constructor", error, in_a_row=number)
-        end_fork(self._pid)
+                self._failures.failed(self._positions[row], "constructor", error)
         for name in ("observation_space", "action_space"):
             first = getattr(self.envs[0] if self.envs else env, name)
             if first != getattr(env, name):
                 text = f"expected environments of one {name}: {first}, got {getattr(env, name)}"
+                with contextlib.suppress(BaseException):  # the difference is what is reported
+                    env.close()
                 raise BuildError(text)
         self._failures.has_built = True
         return env
@@ -168,8 +170,8 @@ class _Loop:
         # Builds the row's environment again and starts an episode: its stream is cut there. Raises
         # EnvironmentFailedError if its budget is spent.
         end_fork(self._pid)
-        for number in itertools.count(1):
-            self._failures.failed(self._positions[row], where, error, in_a_row=number)
+        while True:
+            self._failures.failed(self._positions[row], where, error)
             with contextlib.suppress(BaseException):  # it has failed already
                 self.envs[row].close()
             try:
@@ -180,6 +182,7 @@ class _Loop:
                 seed = int(sequence.generate_state(1)[0]) >> 1
                 observation, _ = self.envs[row].reset(seed=seed)
                 self._write(row, observation)
+                self._failures.has_reset = True
                 break
             except EnvironmentFailedError:
                 raise

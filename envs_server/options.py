@@ -46,7 +46,8 @@ def read_options(words: Sequence[str] | None = None) -> Options:
     add(
         "--logs",
         type=Path,
-        help="folder for their output (4 MiB each) and counts; restarts also one",
+        help="folder for their output (4 MiB each) and counts; with it a single env server is "
+        "restarted too",
     )
     add("--groups", type=int, default=2, help="one is stepped while others wait; default 2")
     add(
@@ -59,7 +60,12 @@ def read_options(words: Sequence[str] | None = None) -> Options:
         "that the learner may name beside envs_server.envs.*; registered gymnasium ids are always "
         "allowed. What a module has only imported from elsewhere needs its own name, no pattern",
     )
-    add("--sent-log", type=Path, help="file that counts the steps sent, and outlives a kill")
+    add(
+        "--sent-log",
+        type=Path,
+        help="file that counts the steps sent, and outlives a kill; with --processes a.sent "
+        "becomes a_0.sent, a_1.sent, ...",
+    )
     add("--token-file", type=Path, help="file with the token that the learner asks for")
     add("--authority", type=Path, help="PEM file of the authority of the learner's certificate")
     add("--certificate", type=Path, help="PEM file of this env server's own certificate")

@@ -107,7 +107,13 @@ def _locked(path: Path) -> int:
         raise ValueError(f"expected a log of its own, {path} is another env server's") from error
     if not (size := os.fstat(descriptor).st_size):
         # Or a page that the disk has no room for would be a SIGBUS later.
-        os.posix_fallocate(descriptor, 0, _SIZE)
+        try:
+            os.posix_fallocate(descriptor, 0, _SIZE)
+        except OSError:
+            # Of another size a later start would refuse it.
+            os.ftruncate(descriptor, 0)
+            os.close(descriptor)
+            raise
     elif size != _SIZE:
         raise ValueError(f"{_EXPECTED}, got {path}")
     return descriptor

@@ -17,6 +17,7 @@ from pathlib import Path
 from envs_server.options import PROG, Options
 from envs_server.sent_log import has_finished
 from envs_server.stop import PARENT_VARIABLE
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import ending_signals
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
@@ -54,6 +55,7 @@ def supervise(options: Options, words: Sequence[str], module: str = "envs_server
     so, which ends the others: wrong usage would end them too. One that pauses when all others have
     finished is not started again. `words` are the command line of each, `module` is its program.
     For the main thread of a process without others: the kernel ends the children with it.
+    Raises ConfigError if there can be no such folder of logs.
     """
     asked: list[int] = []  # filled by a signal, whose handler does no more
     with contextlib.ExitStack() as stack:
@@ -61,6 +63,11 @@ def supervise(options: Options, words: Sequence[str], module: str = "envs_server
         for number in ending_signals():
             handler = signal.signal(number, lambda *arguments: asked.append(arguments[0]))
             stack.callback(signal.signal, number, handler)
+        if options.logs:
+            try:
+                options.logs.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigError(f"--logs: {error}") from error
         children = [_child(options, Path(folder), number) for number in range(options.processes)]
         stack.callback(_kill, children)
         # Processes whose parent is gone become this one's children: see `_kill`.
@@ -83,7 +90,7 @@ def _watch(children: Sequence[_Child], command: Sequence[str], asked: Sequence[i
     while True:
         for child in children:
             is_ending = bool(asked) or outcome is not None
-            if _is_wrong_usage(child, command, is_ending=is_ending):
+            if _tend(child, command, is_ending=is_ending):
                 outcome = ExitCode.USAGE
         running = [child.process for child in children if child.process is not None]
         if (asked or outcome) and deadline == math.inf:
@@ -100,8 +107,9 @@ def _watch(children: Sequence[_Child], command: Sequence[str], asked: Sequence[i
         time.sleep(POLL_SECONDS)
 
 
-def _is_wrong_usage(child: _Child, command: Sequence[str], *, is_ending: bool) -> bool:
-    # Looks after one; True if it has ended in a way that ends the others too.
+def _tend(child: _Child, command: Sequence[str], *, is_ending: bool) -> bool:
+    # Starts one, shortens its log, reaps it and restarts it; True if it has ended in a way that
+    # ends the others too.
     now = time.monotonic()
     if (process := child.process) is None:
         if not is_ending and now >= child.due:

@@ -16,7 +16,7 @@ from seedrl.types import StepType
 from seedrl.wire import contract
 from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
 from seedrl.wire.learner_end import learner_handler, server_options
-from seedrl.wire.payload import StepLayout, pack_actions, sequence_of, split
+from seedrl.wire.payload import Buffer, StepLayout, pack_actions, sequence_of, split
 from seedrl.wire.seedrl_pb2 import Assign, FromLearner, Hello
 from seedrl.wire.spec import spec_of
 
@@ -147,7 +147,7 @@ class Lease:
         self.outbox.put(None)
 
     def random(self, size: int) -> np.ndarray:
-        """Random actions for so many environments."""
+        """Random actions of `size` environments."""
         if isinstance(self.spec.action, DiscreteSpec):
             return self._random.integers(self.spec.action.num_actions, size=size, dtype=np.int32)
         return self._random.uniform(-1, 1, (size, *self.spec.action.shape)).astype(np.float32)
@@ -174,7 +174,7 @@ class Lease:
             except WireError as error:
                 raise BrokenError(_STEPS, str(error)) from error
 
-    def _take(self, group: int, data: bytes | bytearray | memoryview, *, is_due: bool) -> None:
+    def _take(self, group: int, data: Buffer, *, is_due: bool) -> None:
         number, got = len(self.steps[group]), sequence_of(data)
         where = f"group {group}: expected step {number}"
         if not is_due or got != number:

@@ -192,17 +192,23 @@ class LearnerConnection:
             yield message
             self._flush()
 
-    def await_end(self, seconds: float) -> None:
-        """Ends the sending side, and waits so long for the learner to end the stream thereupon."""
+    def await_end(self, seconds: float) -> str | None:
+        """Ends the sending side, and waits so long for the learner to end the stream thereupon.
+
+        Returns why training is over, if the learner's Finish crossed what was sent last.
+        """
         self._flush()
         self._outgoing.put(None)
         deadline = threading.Timer(seconds, self._call.cancel)
         deadline.daemon = True
         deadline.start()
+        finished = None
         with contextlib.suppress(grpc.RpcError):
-            for _ in self._call:
-                pass
+            for message in map(receive_from_learner, self._call):
+                if isinstance(message, FromLearner) and message.HasField("finish"):
+                    finished = message.finish.reason
         deadline.cancel()
+        return finished
 
     def cancel(self) -> None:
         """Breaks the connection: `messages` ends, with an error."""

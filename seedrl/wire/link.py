@@ -16,7 +16,6 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 import numpy as np
 
@@ -26,8 +25,7 @@ from seedrl.wire.framing import (
     WireError,
     too_long,
 )
-
-Buffer: TypeAlias = bytes | memoryview
+from seedrl.wire.payload import Buffer
 
 LENGTH = struct.Struct("<I")
 _CREDENTIALS = struct.Struct("=iII")  # struct ucred of Linux: process, user, group
@@ -36,7 +34,8 @@ _READ_AHEAD_BYTES = 2**16
 # The kernel holds what is sent but not read, and does not let us ask for more than it likes.
 _KERNEL_BUFFER_BYTES = 2**20
 # Of that it gives this much at least (net.core.wmem_max is 208 KiB by default, and it counts up to
-# twice the bytes of a message and 512 more; Linux 6.18).
+# twice the bytes of a message and 512 more; Linux 6.18). Less if net.core.wmem_max is set below 128
+# KiB: use --no-local-link there.
 _ROOM_BYTES = 2**17
 _MESSAGE_BYTES = 512
 

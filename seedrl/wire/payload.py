@@ -20,7 +20,7 @@ from seedrl.specs import ACTION_MASK, ActionSpec, ArraySpec, DiscreteSpec, EnvSp
 from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import FramedStep, WireError, frame_step
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
+Buffer: TypeAlias = bytes | memoryview
 
 _HEADER = struct.Struct("<IIQ")
 _ALIGNMENT = 8
@@ -107,10 +107,10 @@ def check_rewards(reward: np.ndarray, most: float = 0.0) -> None:
     if reward.dtype.kind != "f" or reward.dtype.itemsize < 4:
         reward = reward.astype(np.float64)  # the bound may be beyond what it can hold
     bound = _largest_reward(most)
-    fits = np.abs(reward) <= bound  # also false for NaN
-    if 0 not in fits.tobytes():
+    is_legal = np.abs(reward) <= bound  # also false for NaN
+    if 0 not in is_legal.tobytes():
         return
-    row = int(np.argmin(fits))
+    row = int(np.argmin(is_legal))
     raise ValueFaultError(
         f"expected a finite reward of {-bound:g} to {bound:g} (environment.max_abs_reward), got "
         f"{reward[row]:g} at [{row}]",
@@ -229,10 +229,10 @@ class StepLayout:
         return bytes(data[_HEADER.size : _HEADER.size + self._num_envs]).count(_LAST)
 
     def _check(self, leaves: Sequence[np.ndarray]) -> None:
-        for index, path, fits in self._checks:
-            if 0 in fits(leaves[index]).tobytes():
+        for index, path, is_legal in self._checks:
+            if 0 in is_legal(leaves[index]).tobytes():
                 leaf = leaves[index]
-                position = tuple(np.argwhere(~fits(leaf))[0].tolist())
+                position = tuple(np.argwhere(~is_legal(leaf))[0].tolist())
                 raise ValueFaultError(
                     f"expected finite numbers that fit into 32 bits in {path}, got "
                     f"{leaf[position]} at {list(position)}",

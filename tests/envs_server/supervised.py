@@ -6,6 +6,7 @@ an exit code and find
 
   number, start              which of the three it is, and how often that was started, from 1
   wait_for(number, starts)   waits until that number was started so often
+  is_alive(file)             true if the process runs whose number is in the file
   over()                     notes that training is over
   folder, os, time, subprocess, signal
 """
@@ -23,8 +24,18 @@ from envs_server import supervisor
 from envs_server.options import read_options
 from envs_server.sent_log import SentLog
 from envs_server.stop import end_with_parent
+from seedrl.programs.outcome import exit_code
 
 _MODULE = "tests.envs_server.supervised"
+
+
+def is_alive(file: Path) -> bool:
+    """True if the process runs whose number is in the file."""
+    stat = Path(f"/proc/{file.read_text()}/stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _act(folder: Path, body: str, log: Path) -> int:
@@ -42,6 +53,7 @@ def _act(folder: Path, body: str, log: Path) -> int:
     names: dict[str, Any] = {
         **{"os": os, "time": time, "subprocess": subprocess, "signal": signal, "folder": folder},
         **{"number": number, "start": len(starts.read_text()), "wait_for": wait_for},
+        "is_alive": is_alive,
         "over": lambda: SentLog(log).note_finished(),
     }
     exec(f"def act():\n{textwrap.indent(body, '    ')}", names)
@@ -56,7 +68,9 @@ def main() -> int:
     exec(sys.argv[2], names)
     words = ["--learner", "127.0.0.1:1", "--num-envs", "1", "--processes", "3"]
     options = read_options([*words, *names["words"]])
-    return supervisor.supervise(options, sys.argv[1:], _MODULE)
+    return exit_code(
+        lambda: supervisor.supervise(options, sys.argv[1:], _MODULE), prog="supervised"
+    )
 
 
 if __name__ == "__main__":

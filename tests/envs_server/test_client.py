@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+import random
+import time
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -15,6 +17,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from envs_server.client import Client, Offer
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
+from seedrl.timing import GRACE_SECONDS
 from seedrl.wire import link
 from seedrl.wire.seedrl_pb2 import Environment, Finish, FromLearner
 
@@ -98,11 +101,10 @@ class Moody(gymnasium.Env[np.ndarray, int]):
 def moody(monkeypatch: pytest.MonkeyPatch) -> Environment:
     monkeypatch.setitem(gymnasium.registry, "Moody-v0", EnvSpec("Moody-v0", entry_point=Moody))
     monkeypatch.setattr(Moody, "order", iter(range(3)))
-    monkeypatch.setattr(Client, "_wait", lambda client, seconds: None)
+    monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)
     return Environment(id="Moody-v0")
 
 
-@pytest.mark.parametrize("learner", ["stream"], indirect=True)
 @pytest.mark.parametrize("where", ["reset", "step"])
 def test_one_of_three_that_always_fails_is_left_out_and_the_others_go_on(
     learner: Any, moody: Environment, where: str, monkeypatch: pytest.MonkeyPatch
@@ -121,7 +123,10 @@ def test_one_of_three_that_always_fails_is_left_out_and_the_others_go_on(
 
     learner.serve(*[play] * 3)
     client = Client(learner.address, Offer(3, 1, ()), Stop())
+    start = time.monotonic()
     assert client.run() is ExitCode.OK
+    # Before Ready there is nothing to tell the learner, and no end to wait for.
+    assert where == "step" or time.monotonic() - start < GRACE_SECONDS
     assert [hello.num_envs for hello in hellos] == [3, 2]
     assert [hello.num_quarantined for hello in hellos] == [0, 1]
     assert "environment 1 (slot 1), " in hellos[-1].quarantine
@@ -139,7 +144,7 @@ def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
 ) -> None:
     spec = EnvSpec("Vectors-v0", vector_entry_point=lambda num_envs: FailingVector())
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
-    monkeypatch.setattr(Client, "_wait", lambda client, seconds: None)
+    monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)
     reasons: list[str] = []
 
     def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
@@ -154,6 +159,24 @@ def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
     reason = "step of group 0: RuntimeError: the emulator has crashed"
     assert len(reasons) == 4 and all(reason in each for each in reasons)
     assert [step.sequence for step in learner.seen] == [0, 1, 2] * 4
+
+
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
+def test_training_that_is_over_while_an_environment_fails_is_over(
+    learner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its Finish crossed the Failure, was thrown away, and the env server returned for ever."""
+    spec = EnvSpec("Vectors-v0", vector_entry_point=lambda num_envs: FailingVector())
+    monkeypatch.setitem(gymnasium.registry, spec.id, spec)
+
+    def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        assign = learner.assign([1, 2], environment=Environment(id=spec.id))
+        yield from learner.play(assign, 3, last=None)(messages, context)
+        assert next(messages).failure.reason
+        yield FromLearner(finish=Finish(reason="enough"))
+
+    learner.serve(play)
+    assert learner.run(2).wait() is ExitCode.OK
 
 
 class Late(FailingVector):
@@ -179,7 +202,7 @@ def test_a_construction_that_fails_at_a_reconnect_is_tried_again(
     """Issue D2: it was taken for wrong usage, and the run ended."""
     spec = EnvSpec("Late-v0", vector_entry_point=lambda num_envs: Late())
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
-    monkeypatch.setattr(Client, "_wait", lambda client, seconds: None)
+    monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)
     monkeypatch.setattr(Late, "does", iter([1, wrong, wrong, 1]))
     assign = learner.assign([1, 2], environment=Environment(id=spec.id))
 

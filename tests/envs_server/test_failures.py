@@ -8,11 +8,10 @@ ERROR = RuntimeError("no licence")
 
 
 class Clock:
-    """Seconds, and the pauses that were made."""
+    """Seconds."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.pauses: list[float] = []
 
     def __call__(self) -> float:
         return self.now
@@ -20,7 +19,7 @@ class Clock:
 
 def _failures(num_envs: int = 3) -> tuple[Failures, Clock]:
     clock = Clock()
-    return Failures(num_envs, clock=clock, pause=clock.pauses.append), clock
+    return Failures(num_envs, clock=clock), clock
 
 
 def test_an_environment_that_fails_too_often_in_a_minute_is_left_out_and_no_other() -> None:

@@ -82,24 +82,24 @@ class Fragile(gymnasium.Env[np.ndarray, np.int64]):
     action_space = spaces.Discrete(2)
 
     def __init__(self, fleet: Fleet, number: int) -> None:
-        self._fleet, self._number, self._first_seed = fleet, number, -1
+        self._fleet, self.number, self._first_seed = fleet, number, -1
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         self._first_seed = self._first_seed if seed is None else seed
         self._step = 0
-        self._fleet.does("reset", self._number)
+        self._fleet.does("reset", self.number)
         return self._observe(), {}
 
     def step(self, action: Any) -> Any:
         self._step += 1
-        reward = self._fleet.does("step", self._number)
+        reward = self._fleet.does("step", self.number)
         return self._observe(), 1.0 if reward is None else reward, self._step == 4, False, {}
 
     def _observe(self) -> np.ndarray:
-        return np.array([self._number, self._first_seed, self._step], np.float64)
+        return np.array([self.number, self._first_seed, self._step], np.float64)
 
     def close(self) -> None:
-        self._fleet.closed.append(self._number)
+        self._fleet.closed.append(self.number)
 
 
 class UnshowableError(Exception):
@@ -110,7 +110,7 @@ class UnshowableError(Exception):
 
 
 def _failures() -> Failures:
-    return Failures(3, pause=lambda seconds: None)
+    return Failures(3)
 
 
 def _once(where: str, number: int, error: BaseException | float) -> Any:
@@ -210,6 +210,36 @@ def test_one_that_always_fails_is_left_out_in_one_line(caplog: pytest.LogCapture
     assert failures.reason.endswith(line) and caplog.text.count(line) == 4
 
 
+def test_a_reset_that_works_at_the_second_try_shows_that_the_setup_is_right() -> None:
+    """Else one that fails later ended the run as wrong usage, if no other could be reset."""
+    failures = _failures()
+    fleet = Fleet(_once("reset", 0, RuntimeError("no free port")))
+    build(Recipe("f:make", {}, (), fleet.make), "sync", 1, failures=failures).reset([7])
+    assert failures.has_reset
+
+
+def test_one_that_has_other_spaces_is_closed() -> None:
+    """It was dropped, and kept its port or its emulator."""
+
+    def does(where: str, number: int) -> None:
+        if where == "step" and number == 1:
+            raise RuntimeError("no licence")
+
+    fleet = Fleet(does)
+    make = fleet.make
+
+    def make_another() -> Fragile:
+        env = make()
+        if env.number == 3:
+            env.action_space = spaces.Discrete(9)
+        return env
+
+    environment = build(Recipe("f:make", {}, (), make_another), "sync", 3, failures=_failures())
+    environment.reset([7, 8, 9])
+    environment.step(_STAY)
+    assert 3 in fleet.closed
+
+
 def test_only_the_very_first_construction_is_wrong_usage() -> None:
     def does(where: str, number: int) -> None:
         if (where, number) == ("build", number_of_bad):
@@ -224,7 +254,7 @@ def test_only_the_very_first_construction_is_wrong_usage() -> None:
     # Environments have worked before this stream.
     number_of_bad = 0
     fleet = Fleet(does)
-    failures = Failures(3, has_worked=True, pause=lambda seconds: None)
+    failures = Failures(3, has_worked=True)
     assert fleet.build(failures).reset([1, 2, 3])[:, 0].tolist() == [1, 2, 3]
 
 

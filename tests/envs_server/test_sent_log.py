@@ -1,5 +1,6 @@
 """The log of sent steps: what it counts outlives the process, and is reported until it is heard."""
 
+import errno
 import os
 import shutil
 import signal
@@ -71,6 +72,20 @@ def test_a_log_has_its_place_on_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "sent"
     SentLog(path)
     assert path.stat().st_blocks * 512 >= path.stat().st_size > 0
+
+
+def test_a_disk_without_room_leaves_nothing_that_a_later_start_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(descriptor: int, start: int, length: int) -> None:
+        os.ftruncate(descriptor, length // 2)  # some of it was there
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", fail)
+        with pytest.raises(OSError):
+            SentLog(tmp_path / "sent")
+    assert SentLog(tmp_path / "sent").report() == []
 
 
 def test_notes_are_for_the_next_process_and_for_the_supervisor(tmp_path: Path) -> None:

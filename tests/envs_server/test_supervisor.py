@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.envs_server.supervised import is_alive
 from tests.patience import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there it is offered")
@@ -33,14 +34,6 @@ def _run(folder: Path, *body: str, settings: str = _QUICK) -> tuple[int, str]:
 
 def _starts(folder: Path) -> list[int]:
     return [len((folder / str(number)).read_text()) for number in range(3)]
-
-
-def _is_alive(file: Path) -> bool:
-    stat = Path(f"/proc/{file.read_text()}/stat")
-    try:
-        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_each_that_dies_is_started_again_until_training_is_over(tmp_path: Path) -> None:
@@ -88,9 +81,11 @@ _STARTS_OTHERS = (
 
 def test_processes_that_an_environment_started_end_with_its_env_server(tmp_path: Path) -> None:
     """Issue: those in a session of their own, or of a child that was reaped first, survived."""
-    code, _ = _run(tmp_path, *_STARTS_OTHERS, "wait_for(1, 2)", "over()")
+    # Before the end of all, at which orphans are killed too.
+    gone = "time.sleep(0.005) or not any(map(is_alive, (folder / 'own', folder / 'away')))"
+    body = (*_STARTS_OTHERS, "wait_for(1, 2)", f"while not ({gone}): pass", "over()")
+    code, _ = _run(tmp_path, *body)
     assert code == 0
-    assert not _is_alive(tmp_path / "own") and not _is_alive(tmp_path / "away")
 
 
 def test_a_flood_of_output_is_cut(tmp_path: Path) -> None:
@@ -109,6 +104,18 @@ def test_a_flood_of_output_is_cut(tmp_path: Path) -> None:
         assert len(log) < 2**23 and log.endswith(b"the last line\n")
 
 
+def test_a_folder_of_logs_is_made_and_one_that_cannot_be_is_wrong_usage(tmp_path: Path) -> None:
+    """Its env servers could not be started, and were tried again each minute for ever."""
+    logs = tmp_path / "deep" / "logs"
+    settings = f"{_QUICK}; words = ['--logs', {str(logs)!r}]"
+    assert _run(tmp_path, "over()", settings=settings)[0] == 0
+    assert len([*logs.glob("env_server_*.log")]) == 3
+    (tmp_path / "file").touch()
+    settings = f"{_QUICK}; words = ['--logs', {str(tmp_path / 'file' / 'logs')!r}]"
+    code, stderr = _run(tmp_path, "over()", settings=settings)
+    assert code == 2 and "--logs" in stderr
+
+
 def test_a_process_without_a_mark_ends_with_the_run(tmp_path: Path) -> None:
     """In a session of its own and with an environment of its own, its parent long gone."""
     code, _ = _run(
@@ -117,7 +124,7 @@ def test_a_process_without_a_mark_ends_with_the_run(tmp_path: Path) -> None:
         "(folder / 'away').write_text(str(away.pid))",
         "over()",
     )
-    assert code == 0 and not _is_alive(tmp_path / "away")
+    assert code == 0 and not is_alive(tmp_path / "away")
 
 
 def test_a_process_that_stops_itself_is_replaced(tmp_path: Path) -> None:
@@ -137,4 +144,4 @@ def test_they_do_not_outlive_their_supervisor(tmp_path: Path) -> None:
         wait_until(lambda: len([*tmp_path.glob("pid*")]) == 3)
         wait_until(lambda: all(file.read_text() for file in tmp_path.glob("pid*")))
         process.kill()
-    wait_until(lambda: not any(map(_is_alive, tmp_path.glob("pid*"))))
+    wait_until(lambda: not any(map(is_alive, tmp_path.glob("pid*"))))

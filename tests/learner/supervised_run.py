@@ -36,7 +36,7 @@ class Snapshot:
     """As much of one as is saved."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.meta = name, dict[str, Any]()
+        self.name, self.confirmed = name, None
         self.state = SimpleNamespace(updates=7, params={})
 
     def _replace(self, **changed: Any) -> "Snapshot":

@@ -15,6 +15,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from envs_server.client import Client, Offer
+from envs_server.stop import Stop
 from learner.cli.certificates import make
 from learner.report.env_servers import EnvServerRegistry
 from learner.serving.access import lock_address, private_address
@@ -181,6 +183,21 @@ def test_who_has_both_gets_in(site: _Site) -> None:
         connection.put(_hello())
         assert len(next(connection.messages()).assign.groups) == 1
     assert site.tls.hub.wait_until(lambda: site.tls.hub.num_free == 4, SECONDS)
+
+
+def test_an_env_server_names_a_mistake_in_tls_at_its_first_try(
+    site: _Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was "nobody listens there yet", and the next line came a minute later."""
+
+    class AfterOneLine(Stop):
+        @property
+        def is_requested(self) -> bool:
+            return bool(caplog.messages)
+
+    credentials = _credentials(site.folder / "own", site.folder / "own")
+    Client(site.plain.address, Offer(1, 1, ()), AfterOneLine(), credentials=credentials).run()
+    assert "TLS" in caplog.messages[0]
 
 
 def _check_refused(code: grpc.StatusCode, details: str, heard: str) -> None:

@@ -1,4 +1,4 @@
-"""Running mean/std normalization of observations and rewards, for agents that learn on policy.
+"""Running mean/std normalization of observations and rewards.
 
 The statistics are part of the parameters: so acting in training, an evaluation or a policy by
 itself uses those of its parameters' version, and checkpoints hold them.
@@ -10,15 +10,20 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import chex
-import jax
 import jax.numpy as jnp
 
-from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
+from seedrl.agents.agent import (
+    ActOutput,
+    Agent,
+    AgentState,
+    UpdateOutput,
+    no_initial_priorities,
+)
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.observations import picture_axes
 from seedrl.specs import ArraySpec, EnvSpec
-from seedrl.types import Array, Sequence, StepType, TimeStep, Tree
+from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
 
 # Added to a variance before its root is taken, as in the VecNormalize of Stable-Baselines3.
 EPSILON = 1e-8
@@ -140,6 +145,15 @@ class NormalizedCarry(NamedTuple):
     discounted_sum: Array | tuple[()]
 
 
+class NormalizedExtras(NamedTuple):
+    """Stored with each time step when acting. Without normalization of rewards only the first."""
+
+    agent: Tree  # its own
+    discounted_sum: Array | tuple[()]  # R_t, `[B] float32`, from `NormalizedCarry`
+    # `[B] float32`, as it was seen when acting: initial priorities compare it with values of then.
+    reward: Array | tuple[()]
+
+
 class Normalization(NamedTuple):
     """The inputs that are normalized, and clipped to plus or minus LIMIT."""
 
@@ -163,7 +177,8 @@ class Normalization(NamedTuple):
 
 def normalization_of(config: Any, spec: EnvSpec) -> Normalization:
     observations, rewards = config.normalize_observations, config.normalize_rewards
-    return Normalization(spec, observations, rewards, config.gamma, config.normalize_images)
+    images = getattr(config, "normalize_images", False)
+    return Normalization(spec, observations, rewards, config.gamma, images)
 
 
 def seen_by_agent(settings: Normalization) -> EnvSpec:
@@ -181,8 +196,8 @@ def seen_by_agent(settings: Normalization) -> EnvSpec:
 def with_normalization(agent: Agent, settings: Normalization) -> Agent:
     """`agent`, acting on and learning from normalized time steps; itself if nothing is normalized.
 
-    It must have been built for `seen_by_agent(settings)`, and learn from each time step once.
-    Raises ConfigError if there is nothing of the kind that is to be normalized.
+    It must have been built for `seen_by_agent(settings)`. One that replays its experience counts a
+    time step as often as it learns from it. Raises ConfigError if there is no image to normalize.
     """
     if not (settings.observations or settings.rewards or settings.images):
         return agent
@@ -206,9 +221,12 @@ def with_normalization(agent: Agent, settings: Normalization) -> Agent:
         seen = normalized(settings, actor_params, timestep)
         output = agent.act(actor_params.agent, carry.agent, seen, exploration, key)
         sums: Any = carry.discounted_sum
+        reward: Any = ()
         if settings.rewards:
             sums = _next_sum(settings.gamma, sums, timestep)  # of rewards as they arrived
-        return output._replace(carry=NormalizedCarry(output.carry, sums))
+            reward = seen.reward
+        extras = NormalizedExtras(output.extras, sums, reward)
+        return output._replace(carry=NormalizedCarry(output.carry, sums), extras=extras)
 
     def preprocess_batch(
         state: AgentState, sequence: Sequence, weights: Array
@@ -217,7 +235,8 @@ def with_normalization(agent: Agent, settings: Normalization) -> Agent:
         # with the very statistics by which it was acted.
         params = state.params
         timestep = normalized(settings, params, sequence.steps.timestep)
-        seen = Sequence(sequence.steps._replace(timestep=timestep), sequence.carry.agent)
+        steps = sequence.steps._replace(timestep=timestep, extras=sequence.steps.extras.agent)
+        seen = sequence._replace(steps=steps)
         return agent.preprocess_batch(state._replace(params=params.agent), seen, weights)
 
     def update(
@@ -242,7 +261,8 @@ def with_normalization(agent: Agent, settings: Normalization) -> Agent:
         # update is applied.
         new = _with_batch(settings, agent.window, state.params, sequence, mean)
         own = state._replace(params=state.params.agent)
-        inner = sequence._replace(carry=sequence.carry.agent)
+        steps = sequence.steps._replace(extras=sequence.steps.extras.agent)
+        inner = sequence._replace(steps=steps)
         own, guarded = agent.update_statistics(own, inner, mean)
         state = own._replace(params=new._replace(agent=own.params))
         return state, (guarded, new.observations, new.returns)
@@ -255,24 +275,34 @@ def with_normalization(agent: Agent, settings: Normalization) -> Agent:
         preprocess_batch=preprocess_batch,
         update=update,
         update_statistics=update_statistics,
+        initial_priorities=_initial_priorities(agent, settings),
+        stored_carry=lambda carry: agent.stored_carry(carry.agent),
         actor_params=lambda params: params._replace(agent=agent.actor_params(params.agent)),
     )
 
 
+def _initial_priorities(agent: Agent, settings: Normalization) -> Callable[[StoredStep], Array]:
+    if agent.initial_priorities is no_initial_priorities:
+        return no_initial_priorities
+
+    def initial_priorities(steps: StoredStep) -> Array:
+        timestep, extras = steps.timestep, steps.extras
+        if settings.rewards:
+            timestep = timestep._replace(reward=extras.reward)
+        return agent.initial_priorities(steps._replace(timestep=timestep, extras=extras.agent))
+
+    return initial_priorities
+
+
 def _normalized_leaves(settings: Normalization) -> list[ArraySpec]:
     found = [leaf for _, leaf in settings.spec.leaves() if settings.covers(leaf)]
-    is_of_bytes = [leaf.dtype == "uint8" for leaf in found]
-    for field, is_met, expected in (
-        ("observations", not settings.observations or not all(is_of_bytes), "an array of floats"),
-        ("images", not settings.images or any(is_of_bytes), "a picture (uint8)"),
-    ):
-        if not is_met:
-            leaves = settings.spec.leaves()
-            seen = ", ".join(f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves)
-            raise ConfigError(
-                f"agent.normalize_{field}: expected {expected} in the observation, got {seen}; "
-                "leave it False"
-            )
+    if settings.images and all(leaf.dtype != "uint8" for leaf in found):
+        leaves = settings.spec.leaves()
+        seen = ", ".join(f"{path} {leaf.dtype}{list(leaf.shape)}" for path, leaf in leaves)
+        raise ConfigError(
+            "agent.normalize_images: expected a picture (uint8) in the observation, "
+            f"got {seen}; leave it False"
+        )
     return found
 
 
@@ -295,7 +325,7 @@ def _with_batch(
     returns: Any = params.returns
     if settings.rewards:
         # The reward of a trained step arrives with the next one, and none arrives with FIRST.
-        sums = _sums(settings.gamma, sequence)[start + 1 : stop + 1]
+        sums = sequence.steps.extras.discounted_sum[start + 1 : stop + 1]
         has_reward = timestep.step_type[start + 1 : stop + 1] != StepType.FIRST
         returns = merged(returns, batch_statistics(sums, has_reward, mean))
     return params._replace(observations=observations, returns=returns)
@@ -331,13 +361,3 @@ def _next_sum(gamma: float, previous: Array, timestep: TimeStep) -> Array:
     # R of a time step, `[B]`, from R of the step before.
     is_first = timestep.step_type == StepType.FIRST
     return jnp.where(is_first, 0.0, timestep.reward + gamma * previous)
-
-
-def _sums(gamma: float, sequence: Sequence) -> Array:
-    # R of every time step, `[T, B]`, starting from the R that acting stored in the carry.
-    def step(previous: Array, timestep: TimeStep) -> tuple[Array, Array]:
-        present = _next_sum(gamma, previous, timestep)
-        return present, present
-
-    timesteps = sequence.steps.timestep._replace(observation=())
-    return jax.lax.scan(step, sequence.carry.discounted_sum, timesteps)[1]

@@ -29,11 +29,11 @@ MUTANTS = (
         "A row is counted in every epoch, and seen in other units than it was acted in.",
     ),
     Mutant(
-        "sums_begin_with_each_sequence",
+        "initial_priorities_of_raw_rewards",
         _NORMALIZED,
-        "jax.lax.scan(step, sequence.carry.discounted_sum, timesteps)",
-        "jax.lax.scan(step, jnp.zeros_like(sequence.carry.discounted_sum), timesteps)",
-        "The rewards before a sequence are forgotten.",
+        "timestep = timestep._replace(reward=extras.reward)",
+        "pass",
+        "New sequences of large rewards crowd out the others.",
     ),
     Mutant(
         "sums_cross_episodes",

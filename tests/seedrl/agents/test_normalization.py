@@ -95,7 +95,9 @@ def stream() -> tuple[StoredStep, list[Any]]:
 
 def windows() -> list[Sequence]:
     assert 2 * WINDOW.length == ROWS
-    return [window_of(stream(), start, WINDOW.length) for start in (0, WINDOW.length)]
+    found = [window_of(stream(), start, WINDOW.length) for start in (0, WINDOW.length)]
+    stored = normalizing(True, True).stored_carry
+    return [sequence._replace(carry=stored(sequence.carry)) for sequence in found]
 
 
 def row_of(speed: list[float], reward: float, step_type: int = MID) -> TimeStep:
@@ -119,14 +121,14 @@ def test_what_is_seen_by_hand(
     agent = normalizing(True, True)
     carry = agent.initial_carry(1)
     arguments = row_of(speed, reward), ONE, KEY
-    observation, rewards = agent.act(UNITS, carry, *arguments).extras
+    observation, rewards = agent.act(UNITS, carry, *arguments).extras.agent
     np.testing.assert_array_equal(observation["speed"], [seen_speed])
     np.testing.assert_array_equal(rewards, [seen_reward])
     # Bytes are for the network.
     np.testing.assert_array_equal(observation["image"], np.full((1, 3, 3), 200, np.uint8))
     untouched = agent.act(agent.init(KEY), carry, row_of([3.0, -1.0], 3.0), ONE, KEY)
-    np.testing.assert_array_equal(untouched.extras[0]["speed"], [[3, -1]])
-    np.testing.assert_array_equal(untouched.extras[1], [3])
+    np.testing.assert_array_equal(untouched.extras.agent[0]["speed"], [[3, -1]])
+    np.testing.assert_array_equal(untouched.extras.agent[1], [3])
 
 
 def test_what_is_learned_from_is_what_was_acted_on_in_all_passes() -> None:
@@ -137,14 +139,26 @@ def test_what_is_learned_from_is_what_was_acted_on_in_all_passes() -> None:
     state, sequence = agent.init_state(UNITS), windows()[1]
     for _ in range(2):
         state, output, seen = update(state, sequence)
-        observation, reward = seen.steps.extras
+        observation, reward = seen.steps.extras  # the agent's own
         np.testing.assert_array_equal(seen.steps.timestep.reward, reward)
         jax.tree.map(np.testing.assert_array_equal, seen.steps.timestep.observation, observation)
-        np.testing.assert_array_equal(seen.carry, sequence.carry.agent)
+        np.testing.assert_array_equal(seen.carry, sequence.carry)
     assert float(state.params.agent) == 2
     jax.tree.map(np.testing.assert_array_equal, state.params[1:], UNITS[1:])
     assert float(output.metrics["return_std"]) == 2
     assert float(output.metrics["rows"]) == WINDOW.length * B
+
+
+def test_initial_priorities_are_of_rewards_as_they_were_seen_when_acting() -> None:
+    """Whatever later parameters make of them; values that acting stored are in the same units."""
+    agent = within().agent._replace(
+        initial_priorities=lambda steps: jnp.sum(steps.extras[1] - 3 * steps.timestep.reward, 0)
+    )
+    normalizing = with_normalization(agent, SETTINGS)
+    steps = windows()[0].steps
+    found = normalizing.initial_priorities(steps)
+    seen = steps.timestep.reward.astype(np.float64).clip(-20, 20) / 2
+    np.testing.assert_allclose(found, -2 * seen.sum(axis=0), rtol=1e-5)
 
 
 @functools.cache
@@ -204,7 +218,7 @@ def test_images_are_seen_pixel_by_pixel_in_halves_of_a_float(
     row = row_of([3.0, 2.0], 3.0)
     row.observation["image"][0, 1, 2] = pixel
     output = agent.act(units, agent.initial_carry(1), row, ONE, KEY)
-    found, _ = output.extras
+    found, _ = output.extras.agent
     expected = np.zeros((1, 3, 3), np.float16)
     expected[0, 1, 2] = seen
     assert found["image"].dtype == np.float16

@@ -10,6 +10,11 @@ from seedrl.networks.network import GaussianAndValue, PolicyAndValue
 from seedrl.networks.torsos import MLP
 from seedrl.types import Array
 
+# The last layers of policies and of Q-values begin a hundredth as large as usual. At first all
+# actions are almost equally likely, and means almost 0 (Huang et al. 2022, detail 2). First
+# Q-values as large as the returns would be unlearned slowly, through the target network.
+SMALL_KERNEL = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
+
 
 class QHead(nn.Module):
     """Q(s, ·) through hidden layers: `[..., D]` -> `[..., A] float32`."""
@@ -21,7 +26,8 @@ class QHead(nn.Module):
     @nn.compact
     def __call__(self, features: Array) -> Array:
         hidden = MLP(self.hidden_sizes, self.dtype, name="hidden")(features)
-        return nn.Dense(self.num_actions, dtype=self.dtype, name="q")(hidden).astype(jnp.float32)
+        last = nn.Dense(self.num_actions, dtype=self.dtype, kernel_init=SMALL_KERNEL, name="q")
+        return last(hidden).astype(jnp.float32)
 
 
 class DuelingHead(nn.Module):
@@ -37,19 +43,16 @@ class DuelingHead(nn.Module):
     @nn.compact
     def __call__(self, features: Array) -> Array:
         value = MLP(self.hidden_sizes, self.dtype, name="value_hidden")(features)
-        value = nn.Dense(1, dtype=self.dtype, name="value")(value).astype(jnp.float32)
+        last_value = nn.Dense(1, dtype=self.dtype, kernel_init=SMALL_KERNEL, name="value")
+        value = last_value(value).astype(jnp.float32)
         advantage = MLP(self.hidden_sizes, self.dtype, name="advantage_hidden")(features)
         # No bias in the last layer, as in SEED RL.
-        advantage = nn.Dense(self.num_actions, use_bias=False, dtype=self.dtype, name="advantage")(
-            advantage
-        ).astype(jnp.float32)
+        last_advantage = nn.Dense(
+            self.num_actions, False, dtype=self.dtype, kernel_init=SMALL_KERNEL, name="advantage"
+        )
+        advantage = last_advantage(advantage).astype(jnp.float32)
         # Without the mean taken off, a constant could move between V and A.
         return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
-
-
-# The last layer of a policy begins a hundredth as large as usual (Huang et al. 2022, detail 2): at
-# first all actions are almost equally likely, and means almost 0.
-SMALL_KERNEL = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
 
 
 class _ActorCriticHead(nn.Module):

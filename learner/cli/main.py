@@ -29,6 +29,7 @@ COMMANDS = {
     "launch": "run on a Ray cluster",
     "certificates": "make a token and certificates for a run on several machines",
     "check-env": "check an environment of your own before training with it",
+    "check-agent": "check an agent of your own on tiny tasks",
     "check-env-server": "check an env server, in any language, against the wire's contract",
     "checkpoints": "list and verify the checkpoints of a run",
     "digest": "print SHA-256 sums of what a run has learned",

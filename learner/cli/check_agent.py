@@ -1,0 +1,159 @@
+"""`seedrl check-agent CONFIG`: trains an agent on tiny tasks, each of which one mistake fails."""
+
+import dataclasses
+import json
+import math
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from learner.cli.arguments import parse, require_at_least
+from learner.processes.tuning import require_jax
+from seedrl.config import Config, EnvironmentConfig
+from seedrl.errors import ConfigError, UserError
+from seedrl.exit_codes import ExitCode
+from seedrl.replay.prioritized import ReplayConfig
+from seedrl.run import RunError, start
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+
+PROG = "seedrl check-agent"
+_FACTORY = "envs_server.envs.probes:make"
+# Mean return to reach, by the name of a task: nine tenths of the best, or above any policy that has
+# the mistake the task is for.
+PROBES = {
+    "one_step": 0.9,
+    "zero_observation": 0.9,
+    "two_steps": 0.9,
+    "delayed_reward": 0.9,
+    "sparse_reward": 0.9,
+    "truncation": 0.45,
+    "memory": 0.9,
+    "small_rewards": 0.009,
+    "large_rewards": 90.0,
+    "discrete_observation": 0.9,
+    "one_hot_bytes": 0.9,
+    "float_picture": 0.9,
+}
+# A task is tiny: its replay too, so that learning starts within seconds.
+_CAPACITY_STEPS, _MIN_STEPS = 20_000, 1_000
+_EPISODES = 20
+# Of a task that an agent cannot learn no more than its seconds are spent.
+_STEPS = 10**8
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckAgentOptions:
+    """Trains the agent of CONFIG, by `seedrl train`, on each task of envs_server.envs.probes:
+    passed or failed, with the best mean return over 20 episodes. A task that does not fit the agent
+    is skipped. Exit code 3 if one has failed.
+
+    Attributes:
+      probes: names of tasks; by default all.
+      seconds: for each task, from the start of its process.
+      allow: code that CONFIG may name, as for `seedrl train`.
+    """
+
+    probes: tuple[str, ...] = tuple(PROBES)
+    seconds: int = 60
+    allow: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_at_least(self, seconds=1)
+        for name in self.probes:
+            if name not in PROBES:
+                raise ConfigError(f"--probes: expected some of {', '.join(PROBES)}, got {name}")
+
+
+class Result(NamedTuple):
+    """How a probe went."""
+
+    verdict: str  # "passed", "failed" or "skipped"
+    text: str
+
+
+def run(argv: Sequence[str]) -> int:
+    """Prints a line for each probe; returns the exit code."""
+    options, config = parse(CheckAgentOptions, argv, prog=PROG)
+    require_jax(starts=False)
+    has_failed = False
+    for continuous in (False, True):
+        kind = "continuous" if continuous else "discrete"
+        for name in options.probes:
+            reason = misfit(config, name, continuous=continuous)
+            if reason:
+                result = Result("skipped", reason)
+            else:
+                result = _probe(config, name, options, continuous=continuous)
+            print(f"{name:<21}{kind:<12}{result.verdict:<8}{result.text}", flush=True)
+            has_failed |= result.verdict == "failed"
+    return ExitCode.FAULTS if has_failed else ExitCode.OK
+
+
+def _probe(config: Config, name: str, options: CheckAgentOptions, *, continuous: bool) -> Result:
+    wanted, began = PROBES[name], time.monotonic()
+    planned = tiny(config, name, continuous=continuous, seconds=options.seconds)
+    best = -math.inf
+    with tempfile.TemporaryDirectory(prefix="seedrl-probe-") as folder:
+        training = start(planned, Path(folder) / name, {})
+        try:
+            code = training.wait()
+        except RunError as error:
+            return Result("failed", str(error))
+        rounds = [line for line in training.metrics if line["kind"] == "evaluation"]
+        best = max((line["mean_return"] for line in rounds), default=best)
+    seconds = time.monotonic() - began
+    verdict = "passed" if code == ExitCode.OK else "failed"
+    return Result(verdict, f"got {best:.3g}, wanted {wanted:g}, in {seconds:.0f} s")
+
+
+def tiny(config: Config, name: str, *, continuous: bool, seconds: float) -> Config:
+    """`config` for a probe: its agent, schedule and batches, but a small replay and a target."""
+    replay, window = config.replay, config.agent.window
+    slots = config.serving.training_slots
+    if isinstance(replay, ReplayConfig):
+        page = replay.steps_of_page(window)
+        least = slots * window.pages_per_sequence(page) * page
+        replay = dataclasses.replace(
+            replay,
+            capacity_steps=max(2 * least, min(replay.capacity_steps, _CAPACITY_STEPS)),
+            min_steps=max(least, min(replay.min_steps, _MIN_STEPS)),
+        )
+    arguments = json.dumps({"name": name, "continuous": continuous})
+    return dataclasses.replace(
+        config,
+        environment=EnvironmentConfig(id=_FACTORY, arguments=arguments),
+        serving=dataclasses.replace(config.serving, evaluation_slots=_EPISODES),
+        replay=replay,
+        learning=dataclasses.replace(
+            config.learning, total_steps=_STEPS, max_seconds=float(seconds)
+        ),
+        evaluation=dataclasses.replace(
+            config.evaluation,
+            interval_steps=1_000,
+            interval_seconds=1.0,
+            episodes=_EPISODES,
+            confirm_episodes=_EPISODES,
+            target_return=PROBES[name],
+        ),
+        logging=dataclasses.replace(config.logging, learning_curve=False, wandb=None),
+    )
+
+
+def misfit(config: Config, name: str, *, continuous: bool) -> str:
+    """Why the agent cannot take the task, in words; empty if it can."""
+    if name == "memory" and _core(config.agent) == "none":
+        return "agent.network.core: none remembers nothing"
+    action = BoxSpec((1,), (-1.0,), (1.0,)) if continuous else DiscreteSpec(2)
+    try:
+        config.agent.build(EnvSpec(ArraySpec((1,), "float32"), action))
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def _core(agent: Any) -> str:
+    core: str = getattr(getattr(agent, "network", None), "core", "")
+    return core

@@ -1,0 +1,72 @@
+"""What the tasks of `check-agent` pay is what its thresholds assume, by exact values."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from envs_server.envs.probes import TASKS, Probe
+from learner.cli.check_agent import PROBES
+
+BEST = {"truncation": 0.5, "small_rewards": 0.01, "large_rewards": 100.0}
+# The choice of each state that is best, or None for any.
+POLICY = {
+    "one_step": [3],
+    "zero_observation": [3],
+    "two_steps": [1, 0, 0],
+    "small_rewards": [1, 0, 0],
+    "large_rewards": [1, 0, 0],
+    "delayed_reward": [3] * 21,
+    "sparse_reward": [0, 1, 1, 0, 1, 0],
+    "truncation": [1, 0],
+    "memory": [0] * 5 + [1] * 5,
+    "discrete_observation": [0, 1, 1, 0, 1, 0],
+    "one_hot_bytes": [0, 1, 1, 0, 1, 0],
+    "float_picture": [0, 1, 1, 0],
+}
+
+
+def mean_return(env: Probe, policy: list[int], *, continuous: bool) -> float:
+    env.reset(seed=1)
+    returns = []
+    for _ in range(40):
+        env.reset()
+        total, ended = 0.0, False
+        while not ended:
+            assert env._state is not None
+            action = policy[env._state]
+            number = len(env._task.rewards[0])
+            taken = np.float32([(2 * action + 1) / number - 1]) if continuous else action
+            _, reward, terminated, truncated, _ = env.step(taken)
+            total, ended = total + reward, terminated or truncated
+        returns.append(total)
+    return float(np.mean(returns))
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("name", TASKS)
+def test_the_best_policy_is_above_the_threshold_and_the_others_below(
+    name: str, continuous: bool
+) -> None:
+    env = Probe(name=name, continuous=continuous)
+    best = mean_return(env, POLICY[name], continuous=continuous)
+    assert best == pytest.approx(BEST.get(name, 1.0))
+    assert best > PROBES[name]
+    opposite = [0 if action else len(env._task.rewards[0]) - 1 for action in POLICY[name]]
+    assert mean_return(env, opposite, continuous=continuous) < 0.7 * PROBES[name]
+
+
+def test_who_does_not_bootstrap_at_a_truncation_never_invests() -> None:
+    assert mean_return(Probe(name="truncation"), [0, 0], continuous=False) == pytest.approx(0.3)
+    assert PROBES["truncation"] > 0.3
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_each_is_an_environment_as_gymnasium_expects(name: str, continuous: bool) -> None:
+    env: gymnasium.Env = Probe(name=name, continuous=continuous)
+    # But one, whose episodes go on where the one before was cut, whatever the seed.
+    if name != "truncation":
+        check_env(env, skip_render_check=True)
+    assert set(TASKS) == set(PROBES)

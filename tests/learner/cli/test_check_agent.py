@@ -1,0 +1,68 @@
+"""`seedrl check-agent`: verdicts of the real system, and configurations that fit the tasks."""
+
+import dataclasses
+import sys
+
+import pytest
+
+from learner.cli.check_agent import PROBES, CheckAgentOptions, misfit, run, tiny
+from seedrl import config_io
+from seedrl.agents.sac import SacConfig
+from seedrl.config import check
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
+
+
+@pytest.mark.parametrize("name", config_io.bundled_names())
+def test_every_bundled_configuration_can_be_checked(name: str) -> None:
+    config = config_io.load(name)
+    planned = tiny(config, "two_steps", continuous=False, seconds=60)
+    serving = dataclasses.replace(planned.serving, bind="unix:/tmp/none")
+    check(dataclasses.replace(planned, serving=serving))
+    assert planned.agent == config.agent
+    assert planned.learning.batch_sequences == config.learning.batch_sequences
+    assert planned.evaluation.target_return == PROBES["two_steps"]
+
+
+@pytest.mark.parametrize(
+    ("config", "discrete", "continuous"),
+    [
+        ("default_r2d2", True, False),
+        ("default_apex", True, False),
+        ("default_impala", True, False),
+        ("default_ppo", True, True),
+        ("default_sac", False, True),
+    ],
+)
+def test_tasks_that_an_agent_cannot_take_are_skipped(
+    config: str, discrete: bool, continuous: bool
+) -> None:
+    loaded = config_io.load(config)
+    assert discrete == (not misfit(loaded, "one_step", continuous=False))
+    assert continuous == (not misfit(loaded, "one_step", continuous=True))
+    has_memory = config == "default_r2d2"
+    is_taken = not misfit(loaded, "memory", continuous=isinstance(loaded.agent, SacConfig))
+    assert is_taken == has_memory
+
+
+def test_a_task_that_there_is_not_is_wrong_usage() -> None:
+    with pytest.raises(ConfigError, match="--probes.*nothing"):
+        CheckAgentOptions(probes=("nothing",))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="starts env servers")
+def test_an_agent_that_learns_passes_and_one_that_does_not_fails(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    words = ["default_ppo", "--probes", "discrete_observation"]
+    assert run([*words, "--agent.learning-rate", "1e-12", "--seconds", "15"]) == ExitCode.FAULTS
+    printed = capfd.readouterr().out.splitlines()
+    # Discrete actions and, of the same agent, continuous ones.
+    assert [line.split()[:3] for line in printed] == [
+        ["discrete_observation", "discrete", "failed"],
+        ["discrete_observation", "continuous", "failed"],
+    ]
+    assert run([*words, "--seconds", "120"]) == ExitCode.OK
+    printed = capfd.readouterr().out.splitlines()
+    assert [line.split()[2] for line in printed] == ["passed", "passed"]

@@ -1,0 +1,33 @@
+"""R2D2 for an environment of your own with discrete actions: untuned, with memory.
+
+    seedrl train default_r2d2 --environment.id YOUR_ID --learning.total-steps 300000
+
+Observations and rewards are normalized: neither their scale nor that of returns matters.
+"""
+
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import Config, EnvironmentConfig, LearningConfig, ServingConfig
+from seedrl.networks.config import QNetworkConfig
+from seedrl.replay.prioritized import ReplayConfig
+
+
+def config() -> Config:
+    return Config(
+        environment=EnvironmentConfig(id="CartPole-v1"),
+        agent=R2D2Config(
+            network=QNetworkConfig(torso_sizes=(128,), core_size=128, head_sizes=(128,)),
+            burn_in=4,
+            unroll=20,
+            n_steps=5,
+            stride=10,
+            gamma=0.99,
+            normalize_observations=True,
+            normalize_rewards=True,
+            learning_rate=1e-3,
+            adam_epsilon=1e-8,
+            target_update_interval=100,
+        ),
+        serving=ServingConfig(training_slots=32, evaluation_slots=20),
+        replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560, ratio=4.0),
+        learning=LearningConfig(batch_sequences=32),
+    )

@@ -39,7 +39,8 @@ PROBES = {
 }
 # A task is tiny: its replay too, so that learning starts within seconds.
 _CAPACITY_STEPS, _MIN_STEPS = 20_000, 1_000
-_EPISODES = 20
+# Two of each evaluation slot: those of `truncation` pay 0 and 1 in turn.
+_EPISODES, _SLOTS = 20, 10
 # Of a task that an agent cannot learn no more than its seconds are spent.
 _STEPS = 10**8
 
@@ -125,7 +126,7 @@ def tiny(config: Config, name: str, *, continuous: bool, seconds: float) -> Conf
     return dataclasses.replace(
         config,
         environment=EnvironmentConfig(id=_FACTORY, arguments=arguments),
-        serving=dataclasses.replace(config.serving, evaluation_slots=_EPISODES),
+        serving=dataclasses.replace(config.serving, evaluation_slots=_SLOTS),
         replay=replay,
         learning=dataclasses.replace(
             config.learning, total_steps=_STEPS, max_seconds=float(seconds)

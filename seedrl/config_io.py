@@ -56,9 +56,10 @@ def load(name_or_path: str | Path) -> Config:
     script, or the name of a bundled one. Raises ConfigError: there is no such file or name, the
     file raises or has no fitting `config()`, or a field holds a value of another type.
     """
+    # By the name that was given: in a run's folder it may be a link to code.
+    if str(name_or_path).endswith(".json"):
+        return _read_saved(Path(name_or_path))
     path = _resolve(str(name_or_path))
-    if path.suffix == ".json":
-        return _read_saved(path)
     if path.parent != bundled_folder():
         import_from(path.parent)
     function = getattr(_module_of(path), "config", None)
@@ -91,7 +92,7 @@ def summary(name: str) -> str:
 
 
 def _resolve(name_or_path: str) -> Path:
-    if name_or_path.endswith((".py", ".json")):
+    if name_or_path.endswith(".py"):
         path = Path(name_or_path).resolve()
         if not path.is_file():
             raise ConfigError(f"expected a config file, but there is no {name_or_path}")

@@ -266,6 +266,7 @@ KINDS: dict[str, Kind] = {
         for name in ("config.json", "metrics.jsonl", "CHECKPOINT/meta.json", "CHECKPOINT/sums.json")
         for by in ("fifo", "device", "folder", "secret")
     },
+    "config.json: link to code": _linked("config.json", to="run/test_evil.py"),
     "status.json: fifo": _replaced("status.json", "fifo"),
     "events.jsonl: loop": _replaced("events.jsonl", "loop"),
     "final_score.json: secret": _replaced("final_score.json", "secret"),

@@ -427,13 +427,19 @@ class Reports(NamedTuple):
     events: Events
     live: StatusWriter
 
-    def starts_from(self, start: StartFrom, config: Config, replay: str = "") -> None:
+    def starts_from(
+        self, start: StartFrom, config: Config, replay: str = "", *, earlier_sessions: int = 0
+    ) -> None:
         """Reports the checkpoint that the run continues from, or whose parameters it takes over.
 
         And each field that a resumed run has otherwise than when it was saved.
         """
         # `replay`: what happens to the saved replay, unless that is only restored.
+        # `earlier_sessions`: of this attempt; they may all have been killed too early.
         found = start.checkpoint or start.initial
+        if found is None and earlier_sessions:
+            text = "no earlier session has saved a checkpoint: starting again"
+            self.events.report("resumed", text, is_problem=True, path=None, updates=0)
         if found is None:
             return
         about: dict[str, Any] = {"updates": found.step, "path": str(found.path)}

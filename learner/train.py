@@ -113,7 +113,12 @@ def train(
         reports = stack.enter_context(
             open_reports(config, name, folder, start.checkpoint, own_host=own_host)
         )
-        reports.starts_from(start, config, replay_text(start.checkpoint, geometry, config))
+        reports.starts_from(
+            start,
+            config,
+            replay_text(start.checkpoint, geometry, config),
+            earlier_sessions=0 if folder.is_begun_anew else session_number - 1,
+        )
 
         # 2. Serving. Its threads answer env servers from here on.
         deaths = stack.enter_context(Deaths())

@@ -16,7 +16,8 @@ from seedrl.wire.contract import printable
 KINDS = {
     "started": "the learner serves env servers: `address`, `devices`, `workdir`",
     "resumed": "the session starts from a checkpoint of this run or of another one "
-    "(`--init-from`): `path`, `updates`, and of a resumed run `env_steps` and `age_seconds`",
+    "(`--init-from`): `path`, `updates`, and of a resumed run `env_steps` and `age_seconds`; "
+    "`path` is null if earlier sessions have saved none",
     "changed": "a resumed run has another value of a field than when it was saved: `field`, "
     "`before`, `now`",
     "learning": "compiling starts (`replay_bytes`) or ends (`seconds`), the first update is "

@@ -188,7 +188,9 @@ def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
     best = Checkpoint(3, tmp_path, {"evaluation": {"mean_return": 7.5, "episodes": 20}})
     reports.starts_from(StartFrom(None, best), config)
     reports.starts_from(StartFrom(), config)
-    empty, restored, initialized = heard.take()
+    reports.starts_from(StartFrom(), config, earlier_sessions=1)
+    empty, restored, initialized, lost = heard.take()
+    assert lost.is_problem and lost.fields == {"path": None, "updates": 0}
     assert {event.kind for event in (empty, restored, initialized)} == {"resumed"}
     assert "replay starts empty" in empty.text and "its replay is restored" in restored.text
     assert (empty.fields["updates"], empty.fields["env_steps"]) == (4540, 90_000)

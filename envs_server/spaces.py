@@ -1,5 +1,6 @@
 """Gymnasium spaces as an EnvSpec, and actions of the wire as those of a space."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from seedrl.specs import (
     BoxSpec,
     DiscreteSpec,
     EnvSpec,
+    MultiDiscreteSpec,
 )
 from seedrl.types import Tree
 
@@ -23,9 +25,9 @@ def env_spec(observation_space: spaces.Space[Any], action_space: spaces.Space[An
     """The spec of an environment with these spaces.
 
     As observations, Box, Discrete (an int64 scalar), MultiBinary and MultiDiscrete are arrays, with
-    the bounds that they declare; Dict and Tuple nest. As actions there are Discrete, and Box of
-    floats with finite bounds. Raises BuildError for any other space, and for what is beyond the
-    bounds of a spec.
+    the bounds that they declare; Dict and Tuple nest. As actions there are Discrete, MultiDiscrete,
+    MultiBinary, and Box of floats. Raises BuildError for any other space, and for what is beyond
+    the bounds of a spec.
     """
     try:
         action = _action(action_space)
@@ -40,14 +42,17 @@ def env_spec(observation_space: spaces.Space[Any], action_space: spaces.Space[An
 def to_own_actions(action_space: spaces.Space[Any]) -> Callable[[np.ndarray], np.ndarray]:
     """Maps actions of the wire to those of an environment with this space, which has a spec.
 
-    `[E] int32` from 0 become `[E] int64` from the space's start. `[E, *shape] float32` in [-1, 1]
-    become `[E, *shape]` of the space's dtype, between its bounds.
+    `[E] int32` from 0 become `[E] int64` from the space's start, `[E, *shape] int32` those of the
+    space's dtype. `[E, *shape] float32` become `[E, *shape]` of the space's dtype, between its
+    bounds; see `BoxSpec`.
     """
-    if isinstance(action_space, spaces.Discrete):
-        start = np.int64(action_space.start)
-        return lambda actions: actions.astype(np.int64) + start
+    if not isinstance(action_space, spaces.Box):
+        is_one = isinstance(action_space, spaces.Discrete)
+        dtype = np.dtype(np.int64 if is_one else action_space.dtype)
+        start = np.asarray(getattr(action_space, "start", 0), dtype)  # MultiBinary has none
+        return lambda actions: actions.astype(dtype) + start
     action = _action(action_space)
-    assert isinstance(action, BoxSpec) and isinstance(action_space, spaces.Box)
+    assert isinstance(action, BoxSpec)
     rescale, low, high = action.rescaler(), action_space.low, action_space.high
     # Clipped again: a bound of float32 must not be missed by the last bit of float64.
     return lambda actions: np.clip(rescale(actions).astype(low.dtype), low, high)
@@ -57,10 +62,16 @@ def _action(space: spaces.Space[Any]) -> ActionSpec:
     match space:
         case spaces.Discrete():
             return DiscreteSpec(int(space.n))
+        case spaces.MultiDiscrete():
+            return MultiDiscreteSpec(_shape(space), tuple(map(int, space.nvec.ravel())))
+        case spaces.MultiBinary():
+            return MultiDiscreteSpec(_shape(space), (2,) * math.prod(_shape(space)))
         case spaces.Box() if np.issubdtype(space.dtype, np.floating):
             low, high = (bound.ravel().tolist() for bound in (space.low, space.high))
             return BoxSpec(_shape(space), tuple(low), tuple(high))
-    raise ValueError("expected a Discrete action space, or a Box of floats with finite bounds")
+    raise ValueError(
+        "expected a Discrete, MultiDiscrete or MultiBinary action space, or a Box of floats"
+    )
 
 
 def _tree(path: str, space: spaces.Space[Any]) -> Tree:

@@ -37,8 +37,8 @@ class PolicyStep(NamedTuple):
     """A policy's answer to an observation.
 
     Attributes:
-      action: to execute: an int from 0, or `[*shape] float32` within the environment's bounds; of a
-        batch `[B] int32`, or `[B, *shape] float32`.
+      action: to execute: an int from 0, `[*shape] int32` of MultiDiscrete, or `[*shape] float32`
+        within the environment's bounds; of a batch `[B] int32`, or `[B, *shape]`.
       carry: for the next step.
       extras: what the agent says of it, e.g. Q-values `[A]`, of a batch `[B, A]`.
     """
@@ -318,8 +318,9 @@ def _own_action(spec: EnvSpec, action: Array) -> Array:
     low, high = exact_low.astype(np.float32), exact_high.astype(np.float32)
     low = np.where(low < exact_low, np.nextafter(low, np.float32(np.inf)), low)
     high = np.where(high > exact_high, np.nextafter(high, np.float32(-np.inf)), high)
-    middle, half = low / 2 + high / 2, high / 2 - low / 2
-    return jnp.clip(middle + half * jnp.clip(action, -1.0, 1.0), low, high)
+    first, last = np.where(box.is_bounded, low, -1.0), np.where(box.is_bounded, high, 1.0)
+    middle, half = (first + last) / 2, (last - first) / 2
+    return jnp.clip(middle + half * jnp.clip(action, -box.largest, box.largest), low, high)
 
 
 def _accepted(path: str, array: np.ndarray, dtype: str) -> np.ndarray:

@@ -5,6 +5,7 @@ before anything is allocated. `seedrl.wire.spec` has its messages, `seedrl.obser
 bundled networks make of it.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -94,20 +95,71 @@ class DiscreteSpec:
                 f"expected 1 to {MOST_ACTIONS} discrete actions, got {self.num_actions!r:.60}"
             )
 
+    def __str__(self) -> str:
+        return f"Discrete({self.num_actions})"
+
     @property
     def array(self) -> ArraySpec:
         """One action as it is stored and sent."""
         return ArraySpec((), "int32")
 
+    @property
+    def largest(self) -> int:
+        """The last action."""
+        return self.num_actions - 1
+
 
 @dataclass(frozen=True)
-class BoxSpec:
-    """Real numbers; an agent emits them as float32 in [-1, 1], and env servers rescale them.
+class MultiDiscreteSpec:
+    """Several discrete actions at once, one for each element of an array, stored as int32 from 0.
 
     Attributes:
       shape: of one action.
-      low, high: what -1 and 1 mean to the environment: finite, low < high, as many as `shape` has
-        elements, in C order.
+      counts: how many actions each element chooses among, in C order.
+
+    Raises ValueError for what is beyond the bounds of this module.
+    """
+
+    shape: tuple[int, ...]
+    counts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        _check_shape(self.shape, MOST_ACTION_ELEMENTS)
+        size, counts = math.prod(self.shape), self.counts
+        is_right = isinstance(counts, tuple) and len(counts) == size
+        is_right = is_right and all(type(count) is int and count >= 1 for count in counts)
+        # Of all elements as many as of the largest: networks pad them (`MultiCategorical`).
+        if not is_right or size * max(counts) > MOST_ACTIONS:
+            raise ValueError(
+                f"expected {size} counts of discrete actions, each 1 to {MOST_ACTIONS // size}, "
+                f"got {counts!r:.60}"
+            )
+
+    def __str__(self) -> str:
+        return f"MultiDiscrete({list(self.counts)!r:.60})"
+
+    @property
+    def array(self) -> ArraySpec:
+        """One action as it is stored and sent."""
+        return ArraySpec(self.shape, "int32")
+
+    @property
+    def largest(self) -> np.ndarray:
+        """The last action of each element, `[*shape] int32`."""
+        return np.array(self.counts, np.int32).reshape(self.shape) - 1
+
+
+@dataclass(frozen=True)
+class BoxSpec:
+    """Real numbers, which an agent emits as float32.
+
+    Between two bounds they are in [-1, 1], and env servers rescale them. Without two they are the
+    environment's own numbers; env servers clip them to the one bound, if there is one.
+
+    Attributes:
+      shape: of one action.
+      low, high: what -1 and 1 mean to the environment: low < high, as many as `shape` has elements,
+        in C order; infinite, or from `NO_BOUND` on, where there is no bound.
 
     Raises ValueError for what is beyond the bounds of this module.
     """
@@ -127,24 +179,43 @@ class BoxSpec:
                 )
         largest = float(np.finfo(np.float32).max)
         for low, high in zip(self.low, self.high, strict=True):
-            # Not finite numbers fail every comparison, or this one.
-            if not -largest <= low < high <= largest:
-                raise ValueError(f"expected low < high, finite as float32, got {low} and {high}")
+            # NaN fails every comparison.
+            is_held = all(math.isinf(bound) or abs(bound) <= largest for bound in (low, high))
+            if not (low < high and is_held):
+                raise ValueError(
+                    f"expected low < high, infinite or finite as float32, got {low} and {high}"
+                )
+
+    def __str__(self) -> str:
+        return f"Box{list(self.shape)}{'' if self.is_bounded.all() else ' without bounds'}"
 
     @property
     def array(self) -> ArraySpec:
         """One action as it is stored and sent."""
         return ArraySpec(self.shape, "float32")
 
+    @functools.cached_property
+    def is_bounded(self) -> np.ndarray:
+        """`[*shape] bool`: elements with two bounds."""
+        outermost = np.maximum(np.abs(self.low), np.abs(self.high))
+        return (outermost < NO_BOUND).reshape(self.shape)
+
+    @functools.cached_property
+    def largest(self) -> float | np.ndarray:
+        """The largest number that is sent, either way: one for all, or `[*shape] float32`."""
+        if self.is_bounded.all():
+            return 1.0
+        return np.where(self.is_bounded, np.float32(1), np.finfo(np.float32).max)
+
     def rescaler(self) -> Callable[[np.ndarray], np.ndarray]:
-        """Maps `[..., *shape]` in [-1, 1] to float64 numbers between `low` and `high`."""
+        """Maps agents' `[..., *shape]` to float64 numbers between `low` and `high`."""
         low, high = (np.array(bound).reshape(self.shape) for bound in (self.low, self.high))
-        # Halves first: the sum or the difference of two bounds need not be finite.
-        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        first, last = np.where(self.is_bounded, low, -1.0), np.where(self.is_bounded, high, 1.0)
+        middle, half = (first + last) / 2, (last - first) / 2
         return lambda actions: np.clip(middle + half * actions, low, high)
 
 
-ActionSpec: TypeAlias = DiscreteSpec | BoxSpec
+ActionSpec: TypeAlias = DiscreteSpec | MultiDiscreteSpec | BoxSpec
 
 
 @dataclass(frozen=True)

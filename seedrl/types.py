@@ -47,8 +47,8 @@ class StoredStep(NamedTuple):
 
     Attributes:
       timestep: see `TimeStep`.
-      action: `[...] int32`, or `[..., *shape] float32` of a box: what the agent emitted to be
-        executed (not the greedy action).
+      action: `[...] int32`, `[..., *shape] int32` of MultiDiscrete, or `[..., *shape] float32` of a
+        box: what the agent emitted to be executed (not the greedy action).
       version: `[...] int32`, the number of updates behind the parameters that acted.
       extras: tree of `[..., ...]`: data of acting that the update needs, such as Q-values.
     """

@@ -11,7 +11,6 @@ from seedrl.exit_codes import ExitCode
 from seedrl.observations import describe
 from seedrl.programs.command_line import read
 from seedrl.programs.outcome import exit_code, leave
-from seedrl.specs import BoxSpec
 from seedrl.wire.spec import encode_spec
 
 if TYPE_CHECKING:
@@ -108,9 +107,7 @@ def _check(options: Options) -> ExitCode:
 
 def _summary(options: Options, back_end: str, play: "Play") -> Iterator[str]:
     yield f"  {describe(play.spec)}"
-    action = play.spec.action
-    kind = f"box{list(action.shape)}" if isinstance(action, BoxSpec) else action.num_actions
-    yield f"  actions      {kind}"
+    yield f"  actions      {play.spec.action}"
     yield f"  played       {options.num_envs} x {options.steps:,} steps on the {back_end} back end"
     ended = "none ended"
     if episodes := play.episodes():

@@ -217,19 +217,22 @@ def _difference(one: Play, other: Play | None) -> str | None:
 
 
 def random_actions(action: ActionSpec, num_rows: int, num_envs: int, seed: int) -> np.ndarray:
-    """Random actions of the wire: `[num_rows, num_envs] int32` or `[..., *shape] float32`.
+    """Random actions of the wire, `[num_rows, num_envs, ...]` as the spec has them.
 
     Each environment first tries all discrete actions, or both ends of a box.
     """
     random = np.random.default_rng(seed)
+    size = (num_rows, num_envs, *action.array.shape)
     if isinstance(action, BoxSpec):
-        box = random.uniform(-1, 1, (num_rows, num_envs, *action.shape)).astype(np.float32)
+        box = random.uniform(-1, 1, size).astype(np.float32)
         box[:1], box[1:2] = -1.0, 1.0
         return box
-    rows = random.integers(action.num_actions, size=(num_rows, num_envs), dtype=np.int32)
+    rows = random.integers(action.largest, size=size, dtype=np.int32, endpoint=True)
     # Each environment starts with another one.
-    each_once = np.add.outer(np.arange(action.num_actions), np.arange(num_envs))
-    rows[: action.num_actions] = each_once[:num_rows] % action.num_actions
+    num_first = int(np.max(action.largest)) + 1
+    each_once = np.add.outer(np.arange(num_first), np.arange(num_envs))[:num_rows]
+    each_once = each_once.reshape(*each_once.shape, *[1] * len(action.array.shape))
+    rows[:num_first] = each_once % (action.largest + 1)
     return rows
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from seedrl.specs import DiscreteSpec
+from seedrl.specs import BoxSpec
 from seedrl.types import StepType
 from seedrl.wire import contract
 from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
@@ -148,9 +148,11 @@ class Lease:
 
     def random(self, size: int) -> np.ndarray:
         """Random actions of `size` environments."""
-        if isinstance(self.spec.action, DiscreteSpec):
-            return self._random.integers(self.spec.action.num_actions, size=size, dtype=np.int32)
-        return self._random.uniform(-1, 1, (size, *self.spec.action.shape)).astype(np.float32)
+        action = self.spec.action
+        shape = (size, *action.array.shape)
+        if isinstance(action, BoxSpec):
+            return self._random.uniform(-1, 1, shape).astype(np.float32)
+        return self._random.integers(action.largest, size=shape, dtype=np.int32, endpoint=True)
 
     def answer(self, group: int, actions: np.ndarray | None = None, offset: int = 0) -> bytes:
         """Random or other actions that answer the step in flight, or one `offset` from it."""

@@ -29,7 +29,7 @@ from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
 from seedrl.programs.outcome import exit_code
-from seedrl.specs import DiscreteSpec
+from seedrl.specs import BoxSpec
 from seedrl.timing import POLL_SECONDS
 from seedrl.wire.contract import LEAST_MESSAGE_BYTES
 from seedrl.wire.payload import pack_actions
@@ -261,13 +261,11 @@ def _breaks(trial: Trial, *, message: "_Message", name: str) -> None:
 
 
 def _ruled_out(lease: Lease, action: float) -> bytes | None:
-    """An answer with an action that the spec rules out: -1 or 1 beyond those of a Discrete, NaN."""
-    if isinstance(lease.spec.action, DiscreteSpec) == math.isnan(action):
+    """An answer with an action that the spec rules out: -1 or 1 beyond discrete ones, NaN."""
+    if isinstance(lease.spec.action, BoxSpec) != math.isnan(action):
         return None
     actions = lease.random(lease.sizes[0])
-    if isinstance(lease.spec.action, DiscreteSpec) and action > 0:
-        action += lease.spec.action.num_actions - 1
-    actions[0] = action
+    actions[0] = action + lease.spec.action.largest if action > 0 else action
     return lease.answer(0, actions)
 
 

@@ -168,7 +168,7 @@ def _episodes(
 ) -> Iterator[tuple[Path, float, str]]:
     """Plays; the file, the return and, if it was cut short, a remark on each episode."""
     (environment, picture, fps), spec = stage, policy.spec
-    start = int(getattr(environment.action_space, "start", 0))  # of discrete actions
+    start: Any = getattr(environment.action_space, "start", 0)  # of discrete actions
     dtype = environment.action_space.dtype
     for number in range(options.episodes):
         observation = environment.reset([seed + number])
@@ -180,8 +180,7 @@ def _episodes(
             for _ in range(options.max_episode_steps):
                 row = spec.unflatten([leaf[0] for leaf in spec.flatten(observation)])
                 action, carry = policy(row, carry, reward=reward)
-                own = np.asarray([action], dtype) + start if start else np.asarray([action], dtype)
-                result = environment.step(own)
+                result = environment.step(np.asarray([action], dtype) + start)
                 observation, reward = result.observation, float(result.reward[0])
                 score += reward
                 add(rgb(picture(observation)))

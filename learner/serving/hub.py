@@ -242,7 +242,8 @@ class Hub:
         """Sends `actions [B, ...]` to the groups of a batch, and releases its slots."""
         with self._changed:
             self._serving.answered(batch)
-            now = self.clock()
+            assert self._spec is not None, "a group acts once there is a spec"
+            largest, now = self._spec.action.largest, self.clock()
             holders = [item.group.lease.holder for item in batch.pending]  # None: it has ended
             for item in batch.pending:
                 item.group.answered_seconds = now  # from this moment it owes a step
@@ -253,7 +254,8 @@ class Hub:
             holders, batch.pending, batch.rows, strict=True
         ):
             if holder is not None:
-                answers[holder].append(pack_actions(group.number, sequence, actions[rows]))
+                payload = pack_actions(group.number, sequence, actions[rows], largest)
+                answers[holder].append(payload)
         for holder, payloads in answers.items():
             holder.send_actions(payloads)
 

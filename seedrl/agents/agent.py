@@ -15,8 +15,9 @@ from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 class ActOutput(NamedTuple):
     """Result of `Agent.act`."""
 
-    # To be executed, by `spec.action`: `[B] int32`, or `[B, *shape] float32` of which -1 and 1 are
-    # the environment's bounds; a number beyond is executed as the nearest of these.
+    # To be executed, by `spec.action`: `[B] int32`, `[B, *shape] int32` of MultiDiscrete, or `[B,
+    # *shape] float32` of which -1 and 1 are the environment's bounds, if it has both; a number
+    # beyond is executed as the nearest of these.
     action: Array
     carry: Tree  # the next recurrent state
     extras: Tree  # stored with the time step, for the update: Q-values or log-probabilities, say

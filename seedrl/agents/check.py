@@ -4,7 +4,6 @@
 explains itself by the user's own line, such as a loss that is no scalar, is left to its traceback.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,8 +20,14 @@ from seedrl.agents.agent import (
 )
 from seedrl.agents.masks import masked
 from seedrl.errors import ConfigError, naming_own_code
-from seedrl.networks.network import GaussianAndValue, Network, NetworkInput, PolicyAndValue
-from seedrl.specs import ACTION_MASK, DiscreteSpec, EnvSpec
+from seedrl.networks.network import (
+    GaussianAndValue,
+    Network,
+    NetworkInput,
+    PolicyAndValue,
+    num_outputs_of,
+)
+from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StoredStep, TimeStep, Tree
 
 # B for each minibatch: unlike the number of time steps and of actions most agents have, so that
@@ -139,10 +144,10 @@ def q_values_of(num_actions: int) -> Tree:
 def policy_and_value_of(spec: EnvSpec) -> PolicyAndValue | GaussianAndValue:
     """The `output` of `build_network` for a policy over the actions of a spec."""
     value = _array((), "float32")
-    if isinstance(spec.action, DiscreteSpec):
-        return PolicyAndValue(_array((spec.action.num_actions,), "float32"), value)
-    numbers = _array((math.prod(spec.action.shape),), "float32")
-    return GaussianAndValue(numbers, numbers, value)
+    numbers = _array((num_outputs_of(spec.action),), "float32")
+    if isinstance(spec.action, BoxSpec):
+        return GaussianAndValue(numbers, numbers, value)
+    return PolicyAndValue(numbers, value)
 
 
 def build_network(config: Any, spec: EnvSpec, output: Tree) -> Network:
@@ -184,12 +189,12 @@ def build_network(config: Any, spec: EnvSpec, output: Tree) -> Network:
 
 
 def num_actions_of(spec: EnvSpec, agent: str) -> int:
-    """A, the number of actions. Raises ConfigError, which names the agent, for a box of them."""
+    """A, the number of actions. Raises ConfigError, which names the agent, if not Discrete."""
     if isinstance(spec.action, DiscreteSpec):
         return spec.action.num_actions
     raise ConfigError(
-        f"agent: {agent} chooses among discrete actions, the environment has a box of shape "
-        f"{list(spec.action.shape)}; choose an agent for continuous actions"
+        f"agent: {agent} takes Discrete actions, the environment has {spec.action}; choose IMPALA "
+        "or PPO (of a Box with bounds SAC, too)"
     )
 
 

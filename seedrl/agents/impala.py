@@ -15,7 +15,7 @@ import numpy as np
 import optax
 
 from seedrl.agents.agent import ActOutput, Agent
-from seedrl.agents.check import build_network, num_actions_of, policy_and_value_of
+from seedrl.agents.check import build_network, policy_and_value_of
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput, learning_rate_of
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.normalization import (
@@ -24,16 +24,15 @@ from seedrl.agents.normalization import (
     seen_by_agent,
     with_normalization,
 )
-from seedrl.agents.ppo import act
+from seedrl.agents.ppo import act, policy_of
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import check_fields
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.networks.network import Network
-from seedrl.rl.distributions import Categorical
 from seedrl.rl.returns import scaled
 from seedrl.rl.surrogate import mean_of
 from seedrl.rl.vtrace import VTrace, vtrace
-from seedrl.specs import EnvSpec
+from seedrl.specs import ActionSpec, EnvSpec
 from seedrl.types import Array, Sequence, Tree
 
 
@@ -46,7 +45,8 @@ class ImpalaConfig(NormalizationConfig):
     sums: learning rate and gradient norm are of another size than there.
 
     Attributes:
-      network: a frozen dataclass whose `build(spec)` gives a `Network` of a `PolicyAndValue`.
+      network: a frozen dataclass whose `build(spec)` gives a `Network` of a `PolicyAndValue`, or,
+        for a box of actions, of a `GaussianAndValue`.
       unroll: trained time steps of a sequence. Paper: 20 for Atari, 100 for DMLab. One more
         follows, which bootstraps and is not trained; no two sequences share a time step.
       gamma: discount of one step. Paper: 0.99.
@@ -104,13 +104,12 @@ class ImpalaConfig(NormalizationConfig):
         return WindowSpec(burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1)
 
     def build(self, spec: EnvSpec) -> Agent:
-        """The agent of a spec. Raises ConfigError for actions or a network that do not fit."""
+        """The agent of a spec. Raises ConfigError for a network that does not fit."""
         normalization = normalization_of(self, spec)
-        num_actions_of(spec, "IMPALA")  # refuses a box
         output = policy_and_value_of(spec)
         network = build_network(self.network, seen_by_agent(normalization), output)
         update = GradientUpdate(
-            loss=functools.partial(_loss, self, network),
+            loss=functools.partial(_loss, self, network, spec.action),
             optimizer=optax.chain(
                 optax.clip_by_global_norm(self.max_gradient_norm),
                 optax.adam(
@@ -122,8 +121,8 @@ class ImpalaConfig(NormalizationConfig):
         agent = Agent(
             window=self.window,
             init=network.init,
-            initial_carry=functools.partial(initial_carry, network),
-            act=functools.partial(_act, network),
+            initial_carry=functools.partial(initial_carry, network, action=spec.action.array),
+            act=functools.partial(_act, network, spec.action),
             exploration=functools.partial(np.ones, dtype=np.float32),
             evaluation_exploration=0.0,
             init_state=update.init_state,
@@ -132,15 +131,16 @@ class ImpalaConfig(NormalizationConfig):
         return with_normalization(agent, normalization)
 
 
-def _act(network: Network, *arguments: Any) -> ActOutput:
+def _act(*arguments: Any) -> ActOutput:
     """As PPO acts; of what PPO stores only log μ(a), `[B] float32`, as extras."""
-    output = act(network, (), *arguments)
+    output = act(*arguments)
     return output._replace(extras=output.extras.log_probability)
 
 
 def _loss(
     config: ImpalaConfig,
     network: Network,
+    action_spec: ActionSpec,
     params: Tree,
     target: Tree,
     sequence: Sequence,
@@ -156,9 +156,9 @@ def _loss(
     """
     del target, key  # there is none; nothing is drawn
     steps, num_steps = sequence.steps, config.unroll
-    chex.assert_shape([steps.action, steps.extras], (num_steps + 1, *weights.shape))
+    chex.assert_shape(steps.extras, (num_steps + 1, *weights.shape))
     output, _ = network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))
-    policy = Categorical(output.logits[:num_steps])
+    policy = policy_of(action_spec, jax.tree.map(lambda leaf: leaf[:num_steps], output))
     log_policy = policy.log_probability(steps.action[:num_steps])
     # log ρ. V-trace's targets and advantages are constants: a ratio has no gradient.
     log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_steps]

@@ -14,7 +14,7 @@ class AgentCarry(NamedTuple):
     """The state of an agent with a network from before a time step."""
 
     network: Tree  # the network's recurrent state
-    previous_action: Array  # `[B] int32`, or of a box `[B, *shape] float32`; ignored on FIRST
+    previous_action: Array  # `[B, ...]` as `ActionSpec.array`; ignored on FIRST
 
 
 _DISCRETE = ArraySpec((), "int32")

@@ -35,10 +35,10 @@ from seedrl.fields import check_fields
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.networks.network import GaussianAndValue, Network, PolicyAndValue
 from seedrl.rl import surrogate
-from seedrl.rl.distributions import Categorical, Gaussian
+from seedrl.rl.distributions import Categorical, Gaussian, MultiCategorical
 from seedrl.rl.gae import Advantages, gae
 from seedrl.rl.returns import scaled
-from seedrl.specs import EnvSpec
+from seedrl.specs import ActionSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.types import Array, Sequence, TimeStep, Tree
 
 
@@ -122,7 +122,7 @@ class PpoConfig(NormalizationConfig):
         # An optimizer takes a step for each minibatch; the schedule is given in whole updates.
         rate = learning_rate_of(self, steps_per_update=self.epochs * self.minibatches)
         update = GradientUpdate(
-            loss=functools.partial(_loss, self, network),
+            loss=functools.partial(_loss, self, network, spec.action),
             optimizer=optax.chain(
                 optax.clip_by_global_norm(self.max_gradient_norm),
                 optax.adam(rate, eps=self.adam_epsilon),
@@ -133,7 +133,7 @@ class PpoConfig(NormalizationConfig):
             window=self.window,
             init=network.init,
             initial_carry=functools.partial(initial_carry, network, action=spec.action.array),
-            act=functools.partial(act, network, spec.action.array.shape),
+            act=functools.partial(act, network, spec.action),
             exploration=functools.partial(np.ones, dtype=np.float32),
             evaluation_exploration=0.0,
             init_state=update.init_state,
@@ -164,15 +164,20 @@ class Estimated(NamedTuple):
     estimated: Advantages
 
 
-def _policy(output: PolicyAndValue | GaussianAndValue) -> Categorical | Gaussian:
-    if isinstance(output, PolicyAndValue):
-        return Categorical(output.logits)
-    return Gaussian(output.mean, output.log_std)
+def policy_of(
+    action: ActionSpec, output: PolicyAndValue | GaussianAndValue
+) -> Categorical | MultiCategorical | Gaussian:
+    """The policy of PPO and IMPALA over such actions, from the output of their network."""
+    if not isinstance(output, PolicyAndValue):
+        return Gaussian(output.mean, output.log_std)
+    if isinstance(action, MultiDiscreteSpec):
+        return MultiCategorical(output.logits, action.counts)
+    return Categorical(output.logits)
 
 
 def act(
     network: Network,
-    action_shape: tuple[int, ...],
+    action_spec: ActionSpec,
     params: Tree,
     carry: AgentCarry,
     timestep: TimeStep,
@@ -183,9 +188,9 @@ def act(
     chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
     output, network_carry = network.unroll(params, carry.network, inputs_of_step(carry, timestep))
     output = jax.tree.map(lambda leaf: leaf[0], output)
-    policy = _policy(output)
+    policy = policy_of(action_spec, output)
     # Of a box as they were drawn, beyond [-1, 1] too: the log-probability is that of the draw.
-    action = policy.draw(exploration, key).reshape(-1, *action_shape)
+    action = policy.draw(exploration, key).reshape(-1, *action_spec.array.shape)
     return ActOutput(
         action=action,
         carry=AgentCarry(network_carry, action),
@@ -218,6 +223,7 @@ def _preprocess_batch(
 def _loss(
     config: PpoConfig,
     network: Network,
+    action_spec: ActionSpec,
     params: Tree,
     target: Tree,
     sequence: Sequence,
@@ -235,7 +241,7 @@ def _loss(
     del target, key  # there is none; nothing is drawn
     acted, estimated = sequence.steps.extras
     output, _ = network.unroll(params, sequence.carry.network, inputs_of_sequence(sequence))
-    policy = _policy(output)
+    policy = policy_of(action_spec, output)
     log_policy = policy.log_probability(sequence.steps.action)
     counts = estimated.is_trained
     # Of ignored actions 0: their ratio may be anything, and infinity times 0 is not 0.

@@ -90,10 +90,10 @@ class SacConfig:
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec. Raises ConfigError for actions or a network that do not fit."""
-        if not isinstance(spec.action, BoxSpec):
+        if not (isinstance(spec.action, BoxSpec) and spec.action.is_bounded.all()):
             raise ConfigError(
-                "agent: SAC chooses real actions of a box, the environment has "
-                f"{spec.action.num_actions} discrete ones; choose an agent for discrete actions"
+                "agent: SAC takes actions of a Box with bounds, the environment has "
+                f"{spec.action}; choose IMPALA or PPO"
             )
         shape = spec.action.shape
         normalization = normalization_of(self, spec)

@@ -7,12 +7,13 @@ import chex
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from seedrl.networks.network import Network, NetworkInput
 from seedrl.networks.recurrent import GRU, LSTM, stack_frames
 from seedrl.networks.torsos import ObservationTorso
 from seedrl.observations import stacked_arrays, view
-from seedrl.specs import ArraySpec, EnvSpec
+from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.types import Array, Tree
 
 _CORES: dict[str, Any] = {"lstm": LSTM, "gru": GRU}
@@ -35,7 +36,7 @@ class TorsoCoreHead(nn.Module):
     head: Callable[[], nn.Module]  # makes it: from features `[T, B, D]` to the network's output
     dtype: str
     specs: tuple[ArraySpec, ...]  # the arrays of an observation, in wire order
-    num_actions: int  # A; not used for a box
+    action: ActionSpec
 
     @nn.compact
     def __call__(self, carry: Tree, leaves: list[Array], inputs: NetworkInput) -> tuple[Tree, Tree]:
@@ -54,18 +55,24 @@ class TorsoCoreHead(nn.Module):
         # On FIRST the previous action and reward are of another episode.
         continues = ~inputs.is_first[..., None]
         action = inputs.previous_action
-        if action.dtype == jnp.float32:  # of a box
-            action = action.reshape(*action.shape[:2], -1).astype(features.dtype)
+        if isinstance(self.action, DiscreteSpec):
+            action = jax.nn.one_hot(action, self.action.num_actions, dtype=features.dtype)
         else:
-            action = jax.nn.one_hot(action, self.num_actions, dtype=features.dtype)
+            action = action.reshape(*action.shape[:2], -1)
+            if isinstance(self.action, MultiDiscreteSpec):
+                # One-hot of each element, one after another.
+                counts = np.array(self.action.counts)
+                choices = np.concatenate([*map(np.arange, counts)])
+                action = (
+                    action[..., np.repeat(np.arange(len(counts)), counts)] == choices[None, None]
+                )
+            action = action.astype(features.dtype)
         reward = inputs.reward[..., None].astype(features.dtype)
         history = jnp.concatenate([action, reward], axis=-1)
         return jnp.concatenate([features, jnp.where(continues, history, 0)], axis=-1)
 
 
-def from_config(
-    config: Any, spec: EnvSpec, num_actions: int, *, head: Callable[[], nn.Module]
-) -> Network:
+def from_config(config: Any, spec: EnvSpec, *, head: Callable[[], nn.Module]) -> Network:
     """The pure functions of a network of a `QNetworkConfig`, say. Raises as `view` does."""
     # Resolved here, because a configuration is read before the environment is known.
     torso, frame_stack = view(spec, config.torso, config.frame_stack)
@@ -78,7 +85,7 @@ def from_config(
         head=head,
         dtype=config.dtype,
         specs=specs,
-        num_actions=num_actions,
+        action=spec.action,
     )
     action = spec.action.array
     stacked_numbers = stacked_arrays(list(specs), torso)

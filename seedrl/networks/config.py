@@ -1,15 +1,14 @@
 """The configurations of the bundled networks: torso, recurrent core and heads."""
 
 import functools
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from seedrl.fields import check_types
 from seedrl.networks import heads, sac
 from seedrl.networks.build import from_config
-from seedrl.networks.network import Network
-from seedrl.specs import DiscreteSpec, EnvSpec
+from seedrl.networks.network import Network, num_outputs_of
+from seedrl.specs import BoxSpec, DiscreteSpec, EnvSpec
 
 Torso = Literal["auto", "mlp", "nature", "impala", "minatar"]
 Core = Literal["lstm", "gru", "none"]
@@ -80,7 +79,7 @@ class QNetworkConfig(NetworkConfig):
         num_actions = spec.action.num_actions
         head = heads.DuelingHead if self.dueling else heads.QHead
         made = functools.partial(head, num_actions, self.head_sizes, self.dtype)
-        return from_config(self, spec, num_actions, head=made)
+        return from_config(self, spec, head=made)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,14 +105,11 @@ class ActorCriticConfig(NetworkConfig):
         `unroll` gives a `PolicyAndValue`, or of a box of actions a `GaussianAndValue`, whose std is
         a parameter and begins as 0.5.
         """
-        if isinstance(spec.action, DiscreteSpec):
-            size = spec.action.num_actions
-            head: Any = heads.PolicyAndValueHead
-        else:
-            size = math.prod(spec.action.shape)
-            head = heads.GaussianAndValueHead
+        is_box = isinstance(spec.action, BoxSpec)
+        head: Any = heads.GaussianAndValueHead if is_box else heads.PolicyAndValueHead
+        size = num_outputs_of(spec.action)
         made = functools.partial(head, size, self.head_sizes, self.dtype)
-        return from_config(self, spec, size, head=made)
+        return from_config(self, spec, head=made)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -117,7 +117,7 @@ def build_network(config: Any, spec: EnvSpec) -> BoxNetwork:
     memory = NO_MEMORY
     if config.core != "none":
         settings = _MemorySettings(torso, config.core, config.core_size, config.dtype)
-        memory = from_config(settings, spec, num_actions, head=Memory)
+        memory = from_config(settings, spec, head=Memory)
         # Actor and critics see its output as one more array, after the observation's.
         specs.append(ArraySpec((config.core_size,), "float32"))
     actor = GaussianActor(torso, config.actor_sizes, tuple(specs), num_actions, config.dtype)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from seedrl.types import Array
 
@@ -37,6 +38,36 @@ class Categorical(NamedTuple):
         # The largest of logits with Gumbel noise is a draw from their softmax.
         noise = exploration[:, None] * jax.random.gumbel(key, self.logits.shape)
         return jnp.argmax(self.logits + noise, axis=-1).astype(jnp.int32)
+
+
+class MultiCategorical(NamedTuple):
+    """K independent discrete actions, which share `logits`: `[..., ΣA_k] float32`, in order."""
+
+    logits: Array
+    counts: tuple[int, ...]  # A_k, static
+
+    def log_probability(self, action: Array) -> Array:
+        """Σ_k log π_k(a_k): `action [..., *shape] int32` of K elements -> `[...] float32`."""
+        action = action.reshape(*self.logits.shape[:-1], len(self.counts))
+        return jnp.sum(self._parts().log_probability(action), axis=-1)
+
+    def entropy(self) -> Array:
+        """That of all draws together, the sum of theirs, `[...] float32`."""
+        return jnp.sum(self._parts().entropy(), axis=-1)
+
+    def draw(self, exploration: Array, key: Array) -> Array:
+        """Actions, `[B, K] int32`, of logits `[B, ΣA_k]`. Consumes the key."""
+        return self._parts().draw(exploration[:, None], key)
+
+    def _parts(self) -> Categorical:
+        # As one of `[..., K, largest A_k]`: what an element has fewer has probability 0.
+        parts = jnp.split(self.logits, np.cumsum(self.counts)[:-1], axis=-1)
+        most, before = max(self.counts), [(0, 0)] * (self.logits.ndim - 1)
+        padded = [
+            jnp.pad(part, [*before, (0, most - part.shape[-1])], constant_values=-jnp.inf)
+            for part in parts
+        ]
+        return Categorical(jnp.stack(padded, axis=-2))
 
 
 class Gaussian(NamedTuple):

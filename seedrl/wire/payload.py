@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from seedrl.specs import ACTION_MASK, ActionSpec, ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ACTION_MASK, ActionSpec, ArraySpec, BoxSpec, EnvSpec
 from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import FramedStep, WireError, frame_step
 
@@ -262,17 +262,20 @@ class StepLayout:
         return parts
 
 
-def pack_actions(group: int, sequence: int, actions: np.ndarray) -> bytes:
+def pack_actions(
+    group: int, sequence: int, actions: np.ndarray, largest: float | np.ndarray = 1.0
+) -> bytes:
     """The payload of actions that answer step `sequence` of `group`.
 
-    `actions` are `[E] int32`, or `[E, *shape] float32`; of the latter what lies beyond -1 and 1 is
-    sent as the nearest of these, so that an agent may explore with unbounded noise.
+    `actions` are `[E] int32`, `[E, *shape] int32` or `[E, *shape] float32`; of the latter what lies
+    beyond the spec's `largest` is sent as the nearest, so that an agent may explore with unbounded
+    noise.
     """
     # Every answer passes here: comparing dtypes takes a fraction of the time that their names take.
     dtype = _ACTION_DTYPES.get(actions.dtype)
     assert actions.ndim and dtype is not None, actions.dtype
     if dtype is _FLOATS:
-        actions = np.clip(actions, -1.0, 1.0)
+        actions = np.clip(actions, -largest, largest)
     padding = b"\0" * (-actions.nbytes % _ALIGNMENT)
     header = _HEADER.pack(group, len(actions), sequence)
     return b"".join((header, actions.astype(dtype, copy=False).tobytes(), padding))
@@ -284,7 +287,7 @@ class ActionLayout:
     def __init__(self, action: ActionSpec, num_envs: int) -> None:
         self._num_envs = num_envs
         self._section = _section("actions", action.array, (num_envs,), _HEADER.size)
-        self._num_actions = action.num_actions if isinstance(action, DiscreteSpec) else 0
+        self._is_discrete, self._largest = not isinstance(action, BoxSpec), action.largest
         self.num_bytes = self._section.stop + len(self._section.padding)
 
     def size(self, data: Buffer) -> int:
@@ -292,10 +295,10 @@ class ActionLayout:
         return self.num_bytes
 
     def unpack(self, data: Buffer) -> tuple[StepHeader, np.ndarray]:
-        """The header and the actions, `[E] int32` or `[E, *shape] float32`, a read-only view.
+        """The header and the actions, `[E, ...]` as the spec has them, a read-only view.
 
         Raises WireError if the length or the number of environments differs, if padding is not
-        zero, or if an action is not one of the spec: not 0 to n - 1, or not -1 to 1.
+        zero, or if an action is not one of the spec: not 0 to n - 1, or not -1 to 1 within bounds.
         """
         header = read_header(data)
         if (header.num_envs, len(data)) != (self._num_envs, self.num_bytes):
@@ -304,14 +307,15 @@ class ActionLayout:
                 f"got them for {header.num_envs} in {len(data)}"
             )
         actions = _read(memoryview(data).toreadonly(), self._section)
-        if self._num_actions:
+        if self._is_discrete:
             # As unsigned numbers, negative actions are large.
-            is_legal = actions.view(np.uint32) < self._num_actions
+            is_legal = actions.view(np.uint32) <= self._largest
         else:
-            is_legal = np.abs(actions) <= 1.0  # also false for NaN
+            is_legal = np.abs(actions) <= self._largest  # also false for NaN
         if 0 in is_legal.tobytes():
             position = np.argwhere(~is_legal)[0]
-            expected = f"0 to {self._num_actions - 1}" if self._num_actions else "-1 to 1"
+            largest = np.broadcast_to(self._largest, actions.shape)[tuple(position)]
+            expected = f"{0 if self._is_discrete else -largest} to {largest}"
             raise WireError(
                 f"expected actions {expected} for group {header.group}, got "
                 f"{actions[tuple(position)]} for environment {position[0]}"

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 17d71388646eb0c6d4e6659dc93f921d45ea0524ba7bde9560404da3478e8a88
+# seedrl/wire/seedrl.proto sha256 f7fd5376d6b26855354f5b245247e94f9663e9bd584e4fd5b95167b1ba8fa197
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -141,12 +141,22 @@ class EnvSpec(_message.Message):
     def __init__(self, action: _Optional[_Union[Action, _Mapping]] = ..., observation: _Optional[_Union[Observation, _Mapping]] = ...) -> None: ...
 
 class Action(_message.Message):
-    __slots__ = ("discrete", "box")
+    __slots__ = ("discrete", "box", "multi_discrete")
     DISCRETE_FIELD_NUMBER: _ClassVar[int]
     BOX_FIELD_NUMBER: _ClassVar[int]
+    MULTI_DISCRETE_FIELD_NUMBER: _ClassVar[int]
     discrete: int
     box: Box
-    def __init__(self, discrete: _Optional[int] = ..., box: _Optional[_Union[Box, _Mapping]] = ...) -> None: ...
+    multi_discrete: MultiDiscrete
+    def __init__(self, discrete: _Optional[int] = ..., box: _Optional[_Union[Box, _Mapping]] = ..., multi_discrete: _Optional[_Union[MultiDiscrete, _Mapping]] = ...) -> None: ...
+
+class MultiDiscrete(_message.Message):
+    __slots__ = ("shape", "counts")
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, shape: _Optional[_Iterable[int]] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Box(_message.Message):
     __slots__ = ("shape", "low", "high")

@@ -11,6 +11,7 @@ from seedrl.specs import (
     BoxSpec,
     DiscreteSpec,
     EnvSpec,
+    MultiDiscreteSpec,
     shown,
 )
 from seedrl.types import Tree
@@ -69,6 +70,9 @@ def _message(tree: Tree) -> seedrl_pb2.Observation:
 def _action_message(action: ActionSpec) -> seedrl_pb2.Action:
     if isinstance(action, DiscreteSpec):
         return seedrl_pb2.Action(discrete=action.num_actions)
+    if isinstance(action, MultiDiscreteSpec):
+        several = seedrl_pb2.MultiDiscrete(shape=action.shape, counts=action.counts)
+        return seedrl_pb2.Action(multi_discrete=several)
     box = seedrl_pb2.Box(shape=action.shape, low=action.low, high=action.high)
     return seedrl_pb2.Action(box=box)
 
@@ -94,10 +98,13 @@ def _tree(path: str, message: seedrl_pb2.Observation) -> Tree:
 def _action(message: seedrl_pb2.Action) -> ActionSpec:
     kind = message.WhichOneof("kind")
     if kind is None:
-        raise ValueError("action: expected discrete or box, got neither")
+        raise ValueError("action: expected discrete, box or multi_discrete, got none of them")
     try:
         if kind == "discrete":
             return DiscreteSpec(message.discrete)
+        if kind == "multi_discrete":
+            several = message.multi_discrete
+            return MultiDiscreteSpec(tuple(several.shape), tuple(several.counts))
         return BoxSpec(tuple(message.box.shape), tuple(message.box.low), tuple(message.box.high))
     except ValueError as error:
         raise ValueError(f"action: {error}") from error

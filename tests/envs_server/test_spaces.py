@@ -6,7 +6,7 @@ from gymnasium import spaces
 
 from envs_server.failures import BuildError
 from envs_server.spaces import env_spec, to_own_actions
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 
 _TWO = spaces.Discrete(2)
 
@@ -70,22 +70,48 @@ def test_a_box_of_actions_is_rescaled_to_its_bounds() -> None:
     assert all(space.contains(action) for action in own)
 
 
-def test_bounds_at_the_ends_of_float32_do_not_overflow() -> None:
-    space = spaces.Box(-3e38, 3e38, (1,), np.float32)
-    own = to_own_actions(space)(np.array([[-1.0], [0.0], [1.0]], np.float32))
-    np.testing.assert_array_equal(own, np.array([[-3e38], [0], [3e38]], np.float32))
+@pytest.mark.parametrize(
+    ("space", "spec"),
+    [
+        (spaces.MultiDiscrete([3, 4], start=[-1, 5]), MultiDiscreteSpec((2,), (3, 4))),
+        (spaces.MultiDiscrete([[2, 3], [4, 1]]), MultiDiscreteSpec((2, 2), (2, 3, 4, 1))),
+        (spaces.MultiDiscrete([3], np.int8), MultiDiscreteSpec((1,), (3,))),
+        (spaces.MultiBinary(3), MultiDiscreteSpec((3,), (2, 2, 2))),
+        (spaces.MultiBinary((2, 1)), MultiDiscreteSpec((2, 1), (2, 2))),
+    ],
+)
+def test_several_actions_become_those_of_the_space(
+    space: spaces.Space, spec: MultiDiscreteSpec
+) -> None:
+    assert env_spec(_TWO, space).action == spec
+    sent = np.stack([np.zeros(spec.shape, np.int32), spec.largest])
+    own = to_own_actions(space)(sent)
+    assert own.dtype == space.dtype and own.shape == sent.shape
+    assert all(space.contains(action) for action in own)
+    first = np.broadcast_to(getattr(space, "start", 0), spec.shape)
+    np.testing.assert_array_equal(own, [first, first + spec.largest])
+
+
+def test_without_two_bounds_actions_are_the_agents_own_numbers() -> None:
+    low = np.array([-2, -np.inf, 0, -3e38, -np.inf])
+    high = np.array([6, np.inf, np.inf, 3e38, 1])
+    for dtype in (np.float32, np.float64):
+        space = spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype)
+        sent = np.array([[-1, -20, -20, -20, -20], [0.5, 20, 20, 20, 20]], np.float32)
+        own = to_own_actions(space)(sent)
+        np.testing.assert_array_equal(own, [[-2, -20, 0, -20, -20], [4, 20, 20, 20, 1]])
+        assert own.dtype == dtype and all(space.contains(action) for action in own)
 
 
 @pytest.mark.parametrize(
     ("observation", "action"),
     [
-        (_TWO, spaces.Box(-np.inf, 1, (2,))),
         (_TWO, spaces.Box(1, 1, (2,))),
         (_TWO, spaces.Box(0, 9, (2,), np.int64)),
         (_TWO, spaces.Box(0, 1, (2000,))),
-        (_TWO, spaces.MultiDiscrete([2, 2])),
         (_TWO, spaces.Tuple((_TWO, _TWO))),
-        (_TWO, spaces.MultiBinary(3)),
+        (_TWO, spaces.MultiBinary(2000)),
+        (_TWO, spaces.MultiDiscrete([2, 2**20])),
         (_TWO, spaces.Discrete(2**21)),
         (spaces.Box(0, 1, (2,) * 9), _TWO),
         (spaces.Tuple(()), _TWO),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.types import Tree
 
 _IMAGE = ArraySpec((84, 84), "uint8")
@@ -134,9 +134,21 @@ def test_a_mask_that_does_not_fit_the_actions_is_refused_by_name(mask: Tree, act
         lambda: BoxSpec((2,), -1.0, 1.0),  # type: ignore[arg-type]
         *(
             lambda low=low, high=high: BoxSpec((1,), (low,), (high,))
-            for low, high in ((1.0, 1.0), (-np.inf, 1.0), (0.0, 1e39), (np.nan, 1.0))
+            for low, high in ((1.0, 1.0), (np.inf, np.inf), (0.0, 1e39), (np.nan, 1.0))
         ),
         lambda: BoxSpec((1025,), (0.0,) * 1025, (1.0,) * 1025),
+        *(
+            lambda shape=shape, counts=counts: MultiDiscreteSpec(shape, counts)
+            for shape, counts in (
+                ((2,), (3,)),
+                ((2,), (3, 0)),
+                ((2,), (3, True)),
+                ((2,), 3),
+                ((0,), ()),
+                ((1025,), (2,) * 1025),
+                ((2,), (2**19 + 1, 1)),
+            )
+        ),
         lambda: EnvSpec((), DiscreteSpec(2)),
         lambda: EnvSpec((_SPEED,) * 257, DiscreteSpec(2)),
         lambda: EnvSpec((ArraySpec((2**28,), "bool"), _SPEED), DiscreteSpec(2)),
@@ -150,6 +162,7 @@ def test_what_is_beyond_the_bounds_is_refused(make: Callable[[], object]) -> Non
 def test_the_largest_that_is_allowed_is() -> None:
     EnvSpec((_SPEED,) * 256, DiscreteSpec(2**20))
     EnvSpec(ArraySpec((2**28,), "bool"), BoxSpec((1024,), (0.0,) * 1024, (1.0,) * 1024))
+    EnvSpec(_SPEED, MultiDiscreteSpec((1024,), (2**10,) * 1024))
     tree: Tree = ArraySpec((1,) * 8, "float64")
     for _ in range(7):
         tree = {"a": tree}

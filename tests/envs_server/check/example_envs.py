@@ -11,7 +11,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -67,6 +67,27 @@ class Drive(Walk):
     """Sound: a force rather than a choice."""
 
     action_space = Box(np.array([0.1, 0], np.float32), np.array([3, 5], np.float32))
+
+
+class Throw(Walk):
+    """Sound: forces without bounds."""
+
+    action_space = Box(-np.inf, np.inf, (2,), np.float64)
+
+    def step(self, action: Any) -> Any:
+        return super().step(np.abs(action))
+
+
+class Dials(Walk):
+    """Sound: several choices at once, not all from 0."""
+
+    action_space = MultiDiscrete([[3, 2], [1, 4]], start=[[1, 0], [1, 0]])
+
+
+class Switches(Walk):
+    """Sound: several choices of two."""
+
+    action_space = MultiBinary(3)
 
 
 class OddInfo(Walk):
@@ -143,10 +164,10 @@ class SeededGlobalRandom(Walk):
         return random.random()
 
 
-class SeveralChoices(Walk):
-    """Two choices at once."""
+class NestedChoices(Walk):
+    """Two choices in a tuple."""
 
-    action_space = MultiDiscrete([2, 2])
+    action_space = Tuple((Discrete(2), Discrete(2)))
 
 
 class RaisesInReset(Walk):
@@ -273,7 +294,7 @@ ERRORS = {
     GlobalRandom: "seeding",
     SameStepVectors: "seeding",
     SeededGlobalRandom: "isolation",
-    SeveralChoices: "spaces",
+    NestedChoices: "spaces",
     RaisesInClose: "close-raises",
     InterruptsItself: "fails",
     InterruptsItsEnd: "close-raises",

@@ -56,6 +56,9 @@ def _check(recipe: Recipe, vectorization: str = "auto") -> tuple[Findings, Play 
         *((_recipe(example_envs.Walk), way, []) for way in ("native", "sync")),
         (_recipe(example_envs.DictWalk), "auto", []),
         (_recipe(example_envs.Drive), "auto", []),
+        (_recipe(example_envs.Throw), "auto", []),
+        (_recipe(example_envs.Dials), "auto", []),
+        (_recipe(example_envs.Switches), "auto", []),
         (_recipe(example_envs.OddInfo), "auto", []),
     ],
     ids=lambda value: value.id if isinstance(value, Recipe) else None,
@@ -88,7 +91,7 @@ def test_a_sound_environment_is_summed_up(capsys: pytest.CaptureFixture[str]) ->
     assert verdict == "example_envs:DictWalk passes" and err == ""
     shown = {name: value for name, _, value in (line.strip().partition("  ") for line in lines)}
     assert observation == "  observation: left: one of 2, one-hot; place.x: 1 number, dense"
-    assert shown["actions"].strip() == "3"
+    assert shown["actions"].strip() == "Discrete(3)"
     assert shown["played"].strip() == "2 x 40 steps on the sync back end"
 
 

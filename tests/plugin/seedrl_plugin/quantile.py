@@ -48,9 +48,8 @@ class QuantileNetworkConfig(QNetworkConfig):
 
     def build(self, spec: EnvSpec) -> Network:
         """Its `unroll` gives `[T, B, A, N]`."""
-        num_actions = spec.action.num_actions
-        head = functools.partial(QuantileHead, num_actions, self.num_quantiles)
-        return from_config(self, spec, num_actions, head=head)
+        head = functools.partial(QuantileHead, spec.action.num_actions, self.num_quantiles)
+        return from_config(self, spec, head=head)
 
 
 @dataclass(frozen=True, kw_only=True)

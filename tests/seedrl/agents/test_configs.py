@@ -12,10 +12,12 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.sac import SacConfig
 from seedrl.errors import ConfigError
 from seedrl.networks.config import QNetworkConfig
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 
 IMAGES = EnvSpec(ArraySpec((40, 40), "uint8"), DiscreteSpec(3))
 VECTOR = EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(3))
+SEVERAL = EnvSpec(ArraySpec((4,), "float32"), MultiDiscreteSpec((2,), (3, 4)))
+UNBOUNDED = EnvSpec(ArraySpec((3,), "float32"), BoxSpec((1,), (0.0,), (float("inf"),)))
 BOX = EnvSpec(ArraySpec((3,), "float32"), BoxSpec((2, 1), (-2.0, 0.0), (2.0, 4.0)))
 
 
@@ -58,8 +60,11 @@ def test_a_setting_that_cannot_work_is_refused_by_name(
     [
         (R2D2Config(), BOX, "R2D2"),
         (ApexConfig(), BOX, "Ape-X"),
-        (ImpalaConfig(), BOX, "IMPALA"),
+        (R2D2Config(), SEVERAL, "MultiDiscrete([3, 4])"),
+        (ApexConfig(), SEVERAL, "MultiDiscrete([3, 4])"),
         (SacConfig(), IMAGES, "SAC"),
+        (SacConfig(), SEVERAL, "MultiDiscrete([3, 4])"),
+        (SacConfig(), UNBOUNDED, "Box[1] without bounds"),
         (ApexConfig(network=QNetworkConfig()), IMAGES, "agent.network"),  # a recurrent core
         (ApexConfig(earlier_steps=2), IMAGES, "agent.earlier_steps"),  # of 4 stacked frames
     ],

@@ -9,16 +9,19 @@ import numpy as np
 import pytest
 
 from seedrl.errors import ConfigError
+from seedrl.networks.build import from_config
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network, NetworkInput
+from seedrl.networks.sac import Memory
 from seedrl.observations import view
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from tests.seedrl.random_parameters import random_parameters
 
 T, B = 5, 2
 SPEC = EnvSpec(
     {"image": ArraySpec((4, 4), "uint8"), "speed": (ArraySpec((2,), "float32"),)}, DiscreteSpec(3)
 )
+SPEC_OF = functools.partial(EnvSpec, SPEC.observation)
 SMALL = functools.partial(QNetworkConfig, torso="mlp", torso_sizes=(6,), core_size=5, head_sizes=())
 
 
@@ -88,6 +91,24 @@ def test_the_core_sees_action_and_reward_except_on_first(name: str) -> None:
     expected[3:, 0] = True  # stream 1 starts an episode on row 3
     changed = changed_rows(network, params, inputs, inputs._replace(**{name: values}))
     np.testing.assert_array_equal(changed, expected)
+
+
+def test_the_core_sees_each_of_several_actions_one_hot() -> None:
+    """As the same numbers of a box would be seen."""
+    counts, inputs = (3, 1, 4), random_inputs()
+    actions = np.random.default_rng(1).integers(counts, size=(T, B, 3), dtype=np.int32)
+    eyes = [np.eye(n, dtype=np.float32)[actions[..., k]] for k, n in enumerate(counts)]
+    kinds = {
+        MultiDiscreteSpec((3, 1), counts): actions[..., None],
+        BoxSpec((8,), (0.0,) * 8, (1.0,) * 8): np.concatenate(eyes, axis=-1),
+    }
+    outputs = []
+    for action, previous_action in kinds.items():
+        network = from_config(SMALL(frame_stack=1), SPEC_OF(action=action), head=Memory)
+        params = random_parameters(network.init)
+        seen = inputs._replace(previous_action=previous_action)
+        outputs.append(jax.jit(network.unroll)(params, network.initial_carry(B), seen)[0])
+    np.testing.assert_allclose(*outputs, rtol=1e-6)
 
 
 def test_bfloat16_computes_alike_with_float32_parameters_carry_and_q_values() -> None:

@@ -1,5 +1,6 @@
 """Policies over actions: densities by other means, numbers by hand, extremes, and draws."""
 
+import itertools
 import math
 from statistics import NormalDist
 from typing import Any
@@ -8,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from seedrl.rl.distributions import Categorical, Gaussian, TanhGaussian
+from seedrl.rl.distributions import Categorical, Gaussian, MultiCategorical, TanhGaussian
 
 # Methods of NamedTuples as functions of the distribution and the rest.
 _entropy_and_gradient = jax.jit(jax.value_and_grad(lambda logits: Categorical(logits).entropy()))
@@ -26,6 +27,71 @@ def test_forbidden_actions_add_nothing_to_the_entropy_or_its_gradient() -> None:
     _, expected = _entropy_and_gradient(np.float32([1, 0]))
     np.testing.assert_allclose(gradient[[0, 2]], expected, rtol=1e-6)
     assert gradient[1] == 0.0
+
+
+# Of three elements, one of which has no choice.
+COUNTS = (3, 1, 4)
+CHOICES = list(itertools.product(*map(range, COUNTS)))
+
+
+def of_parts(logits: Any) -> MultiCategorical:
+    return MultiCategorical(logits, COUNTS)
+
+
+def part_probabilities(logits: np.ndarray) -> list[np.ndarray]:
+    """Of each element by itself, float64."""
+    exponentials = np.exp(logits.astype(np.float64))
+    parts = np.split(exponentials, np.cumsum(COUNTS)[:-1], axis=-1)
+    return [part / part.sum(axis=-1, keepdims=True) for part in parts]
+
+
+def test_log_probabilities_of_several_actions_are_of_independent_ones_of_any_shape() -> None:
+    logits = RANDOM.normal(size=(5, 2, sum(COUNTS))).astype(np.float32)
+    parts = part_probabilities(logits)
+    density = jax.jit(lambda logits, action: of_parts(logits).log_probability(action))
+    total = np.zeros((5, 2))
+    for choice in CHOICES:
+        action = np.broadcast_to(np.array(choice, np.int32).reshape(3, 1), (5, 2, 3, 1))
+        found = density(logits, action)
+        expected = np.prod([part[..., k] for part, k in zip(parts, choice, strict=True)], axis=0)
+        np.testing.assert_allclose(found, np.log(expected), rtol=2e-5, atol=2e-6)
+        total += np.exp(np.asarray(found, np.float64))
+    np.testing.assert_allclose(total, 1, rtol=1e-6)
+
+
+def test_the_entropy_of_several_actions_is_that_of_their_joint_distribution() -> None:
+    logits = RANDOM.normal(size=(4, sum(COUNTS))).astype(np.float32)
+    parts = part_probabilities(logits)
+    joint = np.einsum("ba,bc,bd->bacd", *parts).reshape(4, -1)
+    found = jax.jit(lambda logits: of_parts(logits).entropy())(logits)
+    np.testing.assert_allclose(found, -np.sum(joint * np.log(joint), axis=-1), rtol=1e-5)
+
+
+def test_gradients_of_several_actions_are_those_of_each_by_itself() -> None:
+    logits = RANDOM.normal(size=sum(COUNTS)).astype(np.float32)
+    parts, action = part_probabilities(logits), np.array([2, 0, 1], np.int32)
+    chosen = np.concatenate([np.eye(n)[a] for n, a in zip(COUNTS, action, strict=True)])
+    # d log p(a) / d z_i = [i = a] - p_i,  d H / d z_i = -p_i (log p_i + H).
+    entropies = [-np.sum(part * np.log(part)) for part in parts]
+    slopes = [-part * (np.log(part) + h) for part, h in zip(parts, entropies, strict=True)]
+    of_density = jax.jit(jax.grad(lambda logits: of_parts(logits).log_probability(action)))
+    of_entropy = jax.jit(jax.grad(lambda logits: of_parts(logits).entropy()))
+    np.testing.assert_allclose(of_density(logits), chosen - np.concatenate(parts), atol=1e-6)
+    np.testing.assert_allclose(of_entropy(logits), np.concatenate(slopes), atol=1e-6)
+
+
+def test_several_actions_are_drawn_independently_or_each_the_likeliest() -> None:
+    logits = RANDOM.normal(size=sum(COUNTS)).astype(np.float32)
+    (joint,) = np.einsum("ba,bc,bd->bacd", *part_probabilities(logits[None]))
+    exploration = np.repeat(np.array([1.0, 0.0], np.float32), 8000)
+    draw = jax.jit(lambda logits, *rest: of_parts(logits).draw(*rest))
+    rows = np.repeat(logits[None], 16_000, axis=0)
+    actions = np.asarray(draw(rows, exploration, jax.random.key(0)))
+    assert actions.dtype == np.int32 and actions.shape == (16_000, 3)
+    counted = np.zeros(COUNTS)
+    np.add.at(counted, tuple(actions[:8000].T), 1 / 8000)
+    np.testing.assert_allclose(counted, joint, atol=0.02)
+    assert (actions[8000:] == np.unravel_index(np.argmax(joint), COUNTS)).all()
 
 
 @np.vectorize

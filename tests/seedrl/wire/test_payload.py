@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import (
     StepPayload,
@@ -308,6 +308,35 @@ def test_box_actions_are_the_literal_ones_of_the_contract() -> None:
     header, unpacked = layout.unpack(data)
     assert header == StepHeader(group=1, num_envs=2, sequence=7)
     assert unpacked.dtype == np.float32 and unpacked.tolist() == actions.tolist()
+
+
+def test_several_actions_are_the_literal_ones_of_the_contract() -> None:
+    data = bytes.fromhex("01000000 02000000 0700000000000000 02000000 00000000 00000000 04000000")
+    actions = np.array([[2, 0], [0, 4]], np.int32)
+    assert pack_actions(1, 7, actions) == data
+    header, unpacked = ActionLayout(MultiDiscreteSpec((2,), (3, 5)), 2).unpack(data)
+    assert header == StepHeader(group=1, num_envs=2, sequence=7)
+    np.testing.assert_array_equal(unpacked, actions)
+
+
+@pytest.mark.parametrize("actions", [[[3, 0]], [[0, 5]], [[-1, 0]], [[4, 2]]])
+def test_each_of_several_actions_has_its_own_bound(actions: list[list[int]]) -> None:
+    layout = ActionLayout(MultiDiscreteSpec((2,), (3, 5)), 1)
+    layout.unpack(pack_actions(0, 0, np.array([[2, 4]], np.int32)))
+    with pytest.raises(WireError):
+        layout.unpack(pack_actions(0, 0, np.array(actions, np.int32)))
+
+
+def test_only_numbers_between_two_bounds_are_sent_within_one() -> None:
+    infinity = float("inf")
+    spec = BoxSpec((4,), (-1.0, -infinity, 0.0, -(2.0**31)), (1.0, infinity, infinity, 2.0**31))
+    layout, largest = ActionLayout(spec, 2), np.finfo(np.float32).max
+    sent = np.array([[-2, -2, -2, -2], [np.inf] * 4], np.float32)
+    _, taken = layout.unpack(pack_actions(0, 0, sent, spec.largest))
+    np.testing.assert_array_equal(taken, [[-1, -2, -2, -2], [1, largest, largest, largest]])
+    for row in ([0, np.inf, 0, 0], [0, np.nan, 0, 0], [1.5, 0, 0, 0]):
+        with pytest.raises(WireError):
+            layout.unpack(pack_actions(0, 0, np.array([row, row], np.float32), np.inf))
 
 
 @pytest.mark.parametrize("value", [1.0001, -2.0, np.nan, np.inf])

@@ -1,12 +1,21 @@
 """Specs as messages and as JSON text: there and back, and one line for everything else."""
 
+import math
 from pathlib import Path
 
 import pytest
 
 from seedrl.errors import CheckpointError
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
-from seedrl.wire.seedrl_pb2 import Action, Array, Box, Dict, Observation, Tuple
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seedrl.wire.seedrl_pb2 import (
+    Action,
+    Array,
+    Box,
+    Dict,
+    MultiDiscrete,
+    Observation,
+    Tuple,
+)
 from seedrl.wire.seedrl_pb2 import EnvSpec as SpecMessage
 from seedrl.wire.spec import encode_spec, saved_spec, spec_message, spec_of
 
@@ -19,6 +28,8 @@ _NESTED = EnvSpec(
     },
     BoxSpec((2,), (-1.0, 0.1), (1.0, 3.3e38)),
 )
+_SEVERAL = EnvSpec(_SPEED, MultiDiscreteSpec((2, 1), (3, 2**10)))
+_HALF_BOUNDED = EnvSpec(_SPEED, BoxSpec((2,), (-math.inf, 0.0), (1.0, math.inf)))
 # The examples of the contract's comments.
 _EXAMPLES = {
     '{"action": {"discrete": 2}, "observation": {"array": {"shape": [4], "dtype": "float32"}}}': (
@@ -40,7 +51,7 @@ def test_the_examples_of_the_contract_are_read(text: str, spec: EnvSpec) -> None
 
 
 def test_a_spec_comes_back_from_its_message_and_from_its_text() -> None:
-    for spec in (_NESTED, *_EXAMPLES.values()):
+    for spec in (_NESTED, _SEVERAL, _HALF_BOUNDED, *_EXAMPLES.values()):
         message = SpecMessage.FromString(spec_message(spec).SerializeToString())
         assert spec_of(message) == spec
         assert saved_spec(encode_spec(spec)) == spec
@@ -92,6 +103,12 @@ _REFUSED = {
         SpecMessage(
             observation=_array(),
             action=Action(box=Box(shape=[1], low=[float("nan")], high=[1.0])),
+        ),
+        "action",
+    ),
+    "counts": (
+        SpecMessage(
+            observation=_array(), action=Action(multi_discrete=MultiDiscrete(shape=[2], counts=[3]))
         ),
         "action",
     ),

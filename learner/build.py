@@ -554,6 +554,7 @@ def _replay(
     lanes = [lane for lane in geometry.lanes if lane.role == "training"]
     sizes = _num_sizes(config)
     shards = ShardedReplay(
+        experience,
         memory,
         indices,
         geometry.page_steps,
@@ -563,10 +564,6 @@ def _replay(
             len(set(experience.shard_of(lane.slots, 0, len(indices)))) > 1 for lane in lanes
         ),
         starts_in_page=config.agent.window.starts_in_page(geometry.page_steps),
-        example_draw=experience.example_draw,
-        shard_of=experience.shard_of,
-        accounts=experience.accounts,
-        stale=experience.stale,
     )
     if checkpoint is None or resumption(checkpoint, geometry, config) in ("none", "filled again"):
         return shards

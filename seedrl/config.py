@@ -292,6 +292,7 @@ _RANGES: dict[str, dict[str, str]] = {
         "at_least_1": "training_slots",
     },
     "learning": {
+        "positive": "max_seconds",
         "at_least_0": "num_devices",
         "at_least_1": "batch_sequences publish_every_updates total_steps max_skipped_updates",
     },
@@ -341,8 +342,6 @@ def _own_rules(config: Config) -> Iterator[tuple[object, str, str]]:
     # Whether each is met, the field, and what it is expected to be.
     environment, serving = config.environment, config.serving
     yield 0 <= config.seed < 2**31, "seed", f"0 to {2**31 - 1}"
-    limit = config.learning.max_seconds
-    yield limit is None or limit > 0, "learning.max_seconds", "more than 0, or None"
     yield config.checkpoint.keep >= 2, "checkpoint.keep", "at least 2"
     yield config.launch.groups <= MOST_GROUPS, "launch.groups", f"at most {MOST_GROUPS}"
     yield environment.id, "environment.id", "a gymnasium id or package.module:factory"

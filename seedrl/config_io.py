@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -115,8 +115,7 @@ def to_json(config: Config) -> str:
     A dataclass is an object with its class (`module:qualname`, or `path.py:qualname` for a class of
     the configuration file itself) under "type"; a tuple is a list.
 
-    Raises ConfigError: a field is neither a dataclass, tuple, list, dict with text keys, text,
-    number, bool nor None.
+    Raises ConfigError: a field is neither a dataclass, tuple, text, number, bool nor None.
     """
     document = {"import_from": _folders, "config": _encode("config", config)}
     return json.dumps(document, indent=2) + "\n"
@@ -130,7 +129,7 @@ def from_json(text: str) -> Config:
     """
     folders, tree = _document(text)
     _saved_folders[:] = folders
-    config = _decode("config", tree, folders)
+    config = _decode("config", tree)
     if not isinstance(config, Config):
         raise ConfigError(f"expected a saved Config, got a {type(config).__name__}")
     check_types("config.", config)
@@ -183,7 +182,7 @@ def difference(expected: str, got: str) -> list[str]:
 def _leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
     # Fields of dataclasses, and their classes as `type`; what is below another value is part of it.
     kind = tree.get("type") if isinstance(tree, dict) else None
-    if isinstance(kind, str) and ":" in kind:  # neither a list nor a dict
+    if isinstance(kind, str) and ":" in kind:
         for name, item in tree.items():
             yield from _leaves(f"{path}.{name}".lstrip("."), item)
     else:
@@ -214,34 +213,23 @@ def _encode(path: str, value: Any) -> Any:
         return {"type": f"{module}:{kind.__qualname__}", **fields}
     if type(value) is tuple:
         return [_encode(f"{path}.{index}", item) for index, item in enumerate(value)]
-    if isinstance(value, list):
-        return {"type": "list", "items": _encode(path, tuple(value))}
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        items = {key: _encode(f"{path}.{key}", item) for key, item in value.items()}
-        return {"type": "dict", "items": items}
     if value is None or type(value) in (str, bool, int, float):
         return value
     raise ConfigError(
-        f"{path}: expected a dataclass, tuple, list, dict, text, number, bool or None, which can "
-        f"be saved with the run, got a {type(value).__name__}"
+        f"{path}: expected a dataclass, tuple, text, number, bool or None, which can be saved with "
+        f"the run, got a {type(value).__name__}"
     )
 
 
-def _decode(path: str, tree: Any, folders: Sequence[str]) -> Any:
+def _decode(path: str, tree: Any) -> Any:
     if isinstance(tree, list):
-        return tuple(_decode(f"{path}.{i}", item, folders) for i, item in enumerate(tree))
+        return tuple(_decode(f"{path}.{index}", item) for index, item in enumerate(tree))
     if not isinstance(tree, dict):
         return tree
     fields = dict(tree)
-    kind = fields.pop("type", None)
-    items = fields.get("items") if kind in ("list", "dict") else fields
-    if not isinstance(items, list if kind == "list" else dict):
-        raise ConfigError(f"{path}: expected items, got {items!r:.80}")
-    if isinstance(items, list):
-        return list(_decode(path, items, folders))
     # Before its fields: what names no class of ours is refused as a whole.
-    found = dict if kind == "dict" else _find_type(path, kind, folders)
-    values = {name: _decode(f"{path}.{name}", item, folders) for name, item in items.items()}
+    found = _find_type(path, fields.pop("type", None))
+    values = {name: _decode(f"{path}.{name}", item) for name, item in fields.items()}
     try:
         return found(**values)
     # A class may be a user's own, and raise anything.
@@ -249,13 +237,13 @@ def _decode(path: str, tree: Any, folders: Sequence[str]) -> Any:
         raise ConfigError(f"{path}: {_described(error)}") from error
 
 
-def _find_type(path: str, name: Any, folders: Sequence[str]) -> Any:
+def _find_type(path: str, name: Any) -> Any:
     # Importing runs code: only trusted modules are imported.
     if not isinstance(name, str):
         raise ConfigError(f'{path}: expected a class under "type", got {name!r:.80}')
     module_name, _, qualname = name.rpartition(":")
     try:
-        found: Any = _trusted_module(module_name, name, folders)
+        found: Any = _trusted_module(module_name, name)
     except (ImportError, ValueError) as error:
         raise ConfigError(f"{path}: cannot import its class {name}: {error}") from error
     for part in qualname.split("."):
@@ -304,14 +292,10 @@ def require_factories(names: Iterable[str]) -> None:
         name for name in names if ":" in name and not (_is_named(name) or _lies_in(name, _folders))
     ]
     if refused:
-        # A module that lies in a folder is found only if the folder is allowed.
-        needed = [
-            next((each for each in _saved_folders if _lies_directly_in(name, Path(each))), name)
-            for name in refused
-        ]
+        needed = dict.fromkeys(map(_needed, refused))
         raise ConfigError(
             f"the run's {run_files.CONFIG} names {' '.join(dict.fromkeys(refused))}, which is code;"
-            f" if you trust it, add --allow {' '.join(dict.fromkeys(needed))}"
+            f" if you trust it, add --allow {' '.join(needed)}"
         )
 
 
@@ -353,7 +337,7 @@ def path_for_children() -> str:
     return os.pathsep.join(dict.fromkeys(folders))
 
 
-def _trusted_module(name: str, class_name: str, folders: Sequence[str]) -> ModuleType:
+def _trusted_module(name: str, class_name: str) -> ModuleType:
     if name.endswith(".py"):
         if str(Path(name).parent.resolve()) in _folders:
             return _module_of(Path(name))
@@ -368,11 +352,16 @@ def _trusted_module(name: str, class_name: str, folders: Sequence[str]) -> Modul
         is_ours = name.startswith("seedrl.") and not name.endswith("__main__")
         if is_ours or _is_named(class_name):
             return importlib.import_module(name)
-        hint = next((each for each in folders if _lies_directly_in(name, Path(each))), class_name)
+        hint = _needed(class_name)
     raise ConfigError(
         f"{name} is code of neither seedrl nor an allowed folder; if you trust it, add --allow "
         f"{hint}"
     )
+
+
+def _needed(name: str) -> str:
+    # What `--allow` needs for it. A module in a folder is found only if the folder is allowed.
+    return next((each for each in _saved_folders if _lies_directly_in(name, Path(each))), name)
 
 
 def _is_named(name: str) -> bool:

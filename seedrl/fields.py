@@ -27,15 +27,17 @@ def check_fields(path: str, value: Any, **ranges: str) -> None:
     """Raises ConfigError for the first field of a wrong type, or out of its range.
 
     `ranges`: `positive`, `at_least_0`, `at_least_1`, `fractions` or `below_1`, each with the names
-    of its fields and spaces between them. `path` is the place of `value`, a dataclass, with a dot
-    at its end.
+    of its fields and spaces between them. A field that is None is in every range; of a tuple every
+    number must be. `path` is the place of `value`, a dataclass, with a dot at its end.
     """
     check_types(path, value)  # before anything is compared
     for kind, names in ranges.items():
         expected, is_allowed = _RANGES[kind]
         for name in names.split():
-            if not is_allowed(number := getattr(value, name)):
-                raise ConfigError(f"{path}{name}: expected {expected}, got {number}")
+            found = getattr(value, name)
+            numbers = found if isinstance(found, tuple) else (found,)
+            if not all(number is None or is_allowed(number) for number in numbers):
+                raise ConfigError(f"{path}{name}: expected {expected}, got {found}")
 
 
 def check_types(path: str, value: Any) -> None:

@@ -53,7 +53,7 @@ class Learning:
         self._replay = replay.memory
         # All but the memory, which every insertion and update replaces.
         self._shards = replay._replace(memory=())
-        self._example_draw = _stacked([replay.example_draw] * len(replay.indices))
+        self._example_draw = _stacked([replay.experience.example_draw] * len(replay.indices))
         self.abandoned_rows = 0  # that replay had no room for when the session ended
         self.num_stale = 0  # pages that were dropped when they arrived, see `Experience.stale`
         self._restored_pages = sum(index.num_inserted for index in replay.indices)
@@ -175,7 +175,7 @@ class Learning:
     def _insert(self, item: FilledPages) -> None:
         if item.streams:
             rows = jax.tree.leaves(item.pages)[0].shape[0]
-            stale = self._shards.stale(item.versions, self._newest, self.num_sequences)
+            stale = self._shards.experience.stale(item.versions, self._newest, self.num_sequences)
             planned = plan_parcels(self._shards, item.streams, item.slots, rows, stale)
             self._replay = insert_parcels(self._programs, self._replay, item.pages, planned)
             if stale:

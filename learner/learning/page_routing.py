@@ -1,21 +1,21 @@
 """Pages on their way to the shards that own them: each device is sent its own, and no others."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
 
 from learner.learning.device_mapping import MappedPrograms, rows_on
-from seedrl.replay.experience import Index, no_accounts
-from seedrl.replay.index import by_slot, none_stale
+from seedrl.replay.experience import Experience, Index
 from seedrl.types import Page, Tree
 
 
 class ShardedReplay(NamedTuple):
     """The replay over n devices."""
 
+    experience: Experience
     memory: Tree  # on the devices, leaves [n, ...]; the learning thread's
     indices: Sequence[Index]  # of each shard, on the host
     page_steps: int  # K
@@ -24,17 +24,12 @@ class ShardedReplay(NamedTuple):
     page_rows: Sequence[int] = ()
     is_mixed: bool = True  # pages that arrive together may belong to several shards
     starts_in_page: int = 1  # sequences that start in a page, at most
-    # See `Experience`.
-    example_draw: Tree = ()
-    shard_of: Callable[[Sequence[int], int, int], list[int]] = by_slot
-    accounts: Callable[[Any], Mapping[str, int]] = no_accounts
-    stale: Callable[[Sequence[int], int, int], Sequence[int]] = none_stale
 
     def rows_by_account(self) -> dict[str, int]:
         """Rows of stored pages by account, if the replay counts them."""
         counted: Counter[str] = Counter()
         for index in self.indices:
-            counted.update(self.accounts(index))
+            counted.update(self.experience.accounts(index))
         return {name: pages * self.page_steps for name, pages in counted.items()}
 
 
@@ -99,7 +94,7 @@ def plan_parcels(
     """The parcels of pages that have arrived, each with its shard's plan, as if already done."""
     found = parcels(
         streams,
-        owners(shards.indices, shards.shard_of, slots, stale),
+        owners(shards.indices, shards.experience.shard_of, slots, stale),
         num_rows=num_rows,
         sizes=shards.page_rows,
     )

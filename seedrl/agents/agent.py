@@ -62,7 +62,7 @@ class Update(Protocol):
     ) -> tuple[AgentState, UpdateOutput]: ...
 
 
-# The defaults of `Agent`: functions with names, so that a trace and a traceback show them.
+# Functions of agents that lack something.
 
 
 def no_initial_priorities(steps: StoredStep) -> Array:
@@ -83,26 +83,6 @@ def no_carry(carry: Tree) -> tuple[()]:
     """The `stored_carry` of an agent whose updates do not use the recurrent state of acting."""
     del carry
     return ()
-
-
-def all_params(params: Tree) -> Tree:
-    """The `actor_params` of an agent that acts with all of its parameters."""
-    return params
-
-
-def _batch_as_sampled(
-    state: AgentState, sequence: Sequence, weights: Array
-) -> tuple[Sequence, Array]:
-    del state
-    return sequence, weights
-
-
-def no_statistics(
-    state: AgentState, sequence: Sequence, mean: Callable[[Tree], Tree]
-) -> tuple[AgentState, Tree]:
-    """The `update_statistics` of an agent without running statistics."""
-    del sequence, mean
-    return state, ()
 
 
 class Agent(NamedTuple):
@@ -132,14 +112,14 @@ class Agent(NamedTuple):
     # it, before the first epoch; returns the batch that the epochs go through, `[T', B']` and
     # `[B']` with B' = B times `chunks`. For parts that all epochs share, such as advantages.
     preprocess_batch: Callable[[AgentState, Sequence, Array], tuple[Sequence, Array]] = (
-        _batch_as_sampled
+        lambda state, sequence, weights: (sequence, weights)
     )
     # `(state, sequence, mean) -> (state, guarded)`: called once for each batch, with all of it as
     # it was sampled, after the last epoch, for running statistics of the experience. `mean` and
     # `guarded` are as for `update`, `()` for nothing to guard.
     update_statistics: Callable[
         [AgentState, Sequence, Callable[[Tree], Tree]], tuple[AgentState, Tree]
-    ] = no_statistics
+    ] = lambda state, sequence, mean: (state, ())
     # `steps [T, B] -> [B] float32`: the priorities of new sequences, from the data stored at acting
     # time; `steps.timestep.observation` is `()`. Only prioritized replay calls it.
     initial_priorities: Callable[[StoredStep], Array] = no_initial_priorities
@@ -149,7 +129,7 @@ class Agent(NamedTuple):
     stored_carry: Callable[[Tree], Tree] = whole_carry
     # `params -> actor_params`: the leaves that `act` needs; only these are copied to acting. It
     # selects leaves and computes nothing.
-    actor_params: Callable[[Tree], Tree] = all_params
+    actor_params: Callable[[Tree], Tree] = lambda params: params
 
 
 def replace_actor_params(select: Callable[[Tree], Tree], params: Tree, actor_params: Tree) -> Tree:

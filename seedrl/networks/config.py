@@ -1,10 +1,10 @@
 """The configurations of the bundled networks: torso, recurrent core and heads."""
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from seedrl.fields import check_types
+from seedrl.fields import check_fields
 from seedrl.networks import heads, sac
 from seedrl.networks.build import from_config
 from seedrl.networks.network import Network, num_outputs_of
@@ -44,15 +44,9 @@ class NetworkConfig:
     dtype: Precision = "float32"
 
     def __post_init__(self) -> None:
-        check_types("network.", self)  # before anything is compared
-        for name in ("core_size", "frame_stack"):
-            value = getattr(self, name, None)
-            if value is not None and value < 1:
-                raise ValueError(f"network.{name}: expected at least 1, got {value}")
-        for name in ("torso_sizes", "head_sizes", "actor_sizes", "critic_sizes"):
-            sizes = getattr(self, name, ())
-            if any(size < 1 for size in sizes):
-                raise ValueError(f"network.{name}: expected sizes >= 1, got {sizes}")
+        sizes = {"core_size", "frame_stack", "torso_sizes", "head_sizes"}
+        own = (sizes | {"actor_sizes", "critic_sizes"}) & {each.name for each in fields(self)}
+        check_fields("network.", self, at_least_1=" ".join(sorted(own)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.replay.index import by_slot, none_stale
+from seedrl.replay.index import by_slot
 from seedrl.replay.rate_limiter import Limiter
 from seedrl.types import Array, Page, StoredStep, Tree
 from seedrl.types import Sequence as Unroll
@@ -69,12 +69,6 @@ class Index(Protocol):
     def restore(self, state: Mapping[str, Any]) -> None: ...
 
 
-def no_accounts(index: Any) -> dict[str, int]:
-    """Of an index whose sequences are not counted one by one."""
-    del index
-    return {}
-
-
 class Experience(NamedTuple):
     """What a replay is made of."""
 
@@ -86,11 +80,11 @@ class Experience(NamedTuple):
     # `num_inserted` have arrived before, over all shards.
     shard_of: Callable[[Sequence[int], int, int], list[int]] = by_slot
     # `index -> {account: pages}`: what the ledger is to know of pages that are stored.
-    accounts: Callable[[Any], Mapping[str, int]] = no_accounts
+    accounts: Callable[[Any], Mapping[str, int]] = lambda index: {}
     # `(versions [I], updates, num_waiting) -> positions` of those of I pages, in order, that are
     # too old to be taken in: `versions` acted on their first time steps, `updates` have been taken,
     # and `num_waiting` sequences can be drawn, over all shards.
-    stale: Callable[[Sequence[int], int, int], Sequence[int]] = none_stale
+    stale: Callable[[Sequence[int], int, int], Sequence[int]] = lambda *_: ()
 
 
 class Scale(NamedTuple):

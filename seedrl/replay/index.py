@@ -37,12 +37,6 @@ def by_slot(slots: Sequence[int], num_inserted: int, num_shards: int) -> list[in
     return [slot % num_shards for slot in slots]
 
 
-def none_stale(versions: Sequence[int], updates: int, num_waiting: int) -> Sequence[int]:
-    """Of a replay that takes in pages of any age."""
-    del versions, updates, num_waiting
-    return ()
-
-
 def require_geometry(mine: Mapping[str, Any], saved: Mapping[str, Any], *names: str) -> None:
     """Raises ValueError if an index was saved with other sizes than it has now."""
     for name in names:

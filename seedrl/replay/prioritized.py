@@ -1,7 +1,7 @@
 """The configuration of prioritized replay."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,16 +80,7 @@ class ReplayConfig:
                 f"replay.page_steps: a stride of {window.stride} steps is not a whole number of "
                 f"pages of {page}; choose a divisor of the stride, or 0 for the stride itself"
             )
-        # With fewer steps every sequence is overwritten before it is complete, or learning may
-        # start without one and wait for ever.
-        needed = training_slots * window.pages_per_sequence(page) * page
-        for name in ("capacity_steps", "min_steps"):
-            if getattr(self, name) < needed:
-                raise ConfigError(
-                    f"replay.{name}: expected at least {needed}: {training_slots} training slots "
-                    f"times the pages of {page} steps of a sequence of {window.length}, got "
-                    f"{getattr(self, name)}"
-                )
+        self._require_room(window, ("capacity_steps", "min_steps"), training_slots)
         if self.min_steps > self.capacity_steps:
             raise ConfigError(
                 f"replay.min_steps: expected at most replay.capacity_steps ({self.capacity_steps}),"
@@ -101,18 +92,20 @@ class ReplayConfig:
                 f"else the run ends before learning starts; got {total_steps}"
             )
 
-    def _check_shards(self, window: WindowSpec, scale: "Scale") -> None:
-        # One device may have too many slots for its part of the capacity.
+    def _require_room(
+        self, window: WindowSpec, names: Iterable[str], slots: int, num_devices: int = 1
+    ) -> None:
+        # With fewer steps every sequence is overwritten before it is complete, or learning may
+        # start without one and wait for ever. `slots`: of the device that has most.
         page = self.steps_of_page(window)
-        fullest = -(-scale.training_slots // scale.num_devices)
-        needed = fullest * window.pages_per_sequence(page)
-        if self.capacity_pages(window, scale.num_devices) < needed:
-            raise ConfigError(
-                f"replay.capacity_steps: expected at least {scale.num_devices * needed * page} "
-                f"({scale.num_devices} devices that learn times {fullest} training slots of the "
-                f"fullest times the pages of {page} steps of a sequence of {window.length}), got "
-                f"{self.capacity_steps}"
-            )
+        needed = num_devices * slots * window.pages_per_sequence(page) * page
+        for name in names:
+            if getattr(self, name) < needed:
+                raise ConfigError(
+                    f"replay.{name}: expected at least {needed}: {slots} training slots on each of "
+                    f"{num_devices} devices, times the pages of {page} steps of a sequence of "
+                    f"{window.length}; got {getattr(self, name)}"
+                )
 
     def build(
         self,
@@ -135,7 +128,8 @@ class ReplayConfig:
                 f"a carry that is stored where a page begins, got pages of {page_steps}; choose "
                 f"{window.stride}, or 0"
             )
-        self._check_shards(window, scale)
+        fullest = -(-scale.training_slots // scale.num_devices)
+        self._require_room(window, ("capacity_steps",), fullest, scale.num_devices)
         # A page has a link, and a sampling weight for each sequence that starts in it.
         page_bytes = tree_bytes(page) + (1 + starts_in_page) * 4
         most = int(scale.device_bytes / page_bytes * page_steps) * scale.num_devices

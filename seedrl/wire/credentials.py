@@ -14,8 +14,12 @@ from seedrl.errors import ConfigError
 # `openssl rand -hex 32` and `seedrl certificates` make longer ones.
 LEAST_TOKEN_CHARACTERS = 16
 _MOST_TOKEN_CHARACTERS = 1024
-# What a server does to whom it does not understand.
+# What a server does to whom it does not understand, and what gRPC says of its own handshake.
 _CLOSED = "Socket closed"
+_TLS_SIGNS = (
+    *("CERTIFICATE_VERIFY_FAILED", "Verification Check", "WRONG_VERSION_NUMBER"),
+    "andshake failed",
+)
 
 
 def read_token(path: Path) -> str:
@@ -32,19 +36,14 @@ def read_token(path: Path) -> str:
 
 def tls_advice(details: str) -> str:
     """What follows gRPC's details if a connection could not be made because of TLS; else ""."""
-    if "CERTIFICATE_VERIFY_FAILED" in details or "Verification Check" in details:
-        return (
-            "; check TLS: is the learner's certificate of the authority in --authority, for this "
-            "address, and not expired?"
-        )
-    if "WRONG_VERSION_NUMBER" in details:
-        return "; check TLS: does the learner speak it (serving.certificate)?"
-    if "andshake failed" in details or ("failed to connect" in details and _CLOSED in details):
-        return (
-            "; check TLS: does the learner speak it (--authority), and ask for a certificate that "
-            "is valid (--certificate)?"
-        )
-    return ""
+    is_closed = "failed to connect" in details and _CLOSED in details
+    if not is_closed and not any(sign in details for sign in _TLS_SIGNS):
+        return ""
+    return (
+        "; check TLS: whether the learner uses it (its serving.certificate), whether that "
+        "certificate is of --authority, for this address and not expired, and whether the learner "
+        "requires a valid --certificate"
+    )
 
 
 class Certificates(NamedTuple):

@@ -38,7 +38,7 @@ class OwnAgent:
 def config():
     return Config(
         environment=EnvironmentConfig(id="own_env:make", wrappers=("a:b", "c:d")),
-        agent=OwnAgent(table={{"type": [1, None, True, 0.5]}}),
+        agent=OwnAgent(table=(1, None, True, 0.5)),
     )
 '''
 
@@ -165,7 +165,7 @@ def test_another_process_can_reload_what_a_users_file_makes(tmp_path: Path) -> N
     config_io.allow(path)
     reloaded = config_io.from_json(text)
     assert reloaded.agent.sizes == (1, 2) and reloaded.agent.names == ((), ("a",))
-    assert reloaded.agent.table == {"type": [1, None, True, 0.5]}
+    assert reloaded.agent.table == (1, None, True, 0.5)
     assert type(reloaded.agent).__qualname__ == "OwnAgent"
 
 
@@ -176,7 +176,7 @@ class Typed:
 
 @pytest.mark.parametrize(
     ("value", "field"),
-    [((print,), "config.agent.0: "), (Typed(), "config.agent.type: "), ({3: 4}, "config.agent: ")],
+    [((print,), "config.agent.0: "), (Typed(), "config.agent.type: "), ([3], "config.agent: ")],
 )
 def test_a_value_that_cannot_be_saved_is_named(value: object, field: str) -> None:
     config = Config(environment=EnvironmentConfig(id="x"), agent=value)
@@ -193,10 +193,7 @@ def test_a_value_that_cannot_be_saved_is_named(value: object, field: str) -> Non
         '{"import_from": [], "config": {}}',
         change("config", "agent", "unrol", to=3),
         *(change("config", "agent", "type", to=value) for value in (3, {"a": 1})),
-        *(
-            change("config", "agent", to=value)
-            for value in ({"type": "list", "items": 3}, {"type": "dict"}, {"type": "list"})
-        ),
+        change("config", "agent", to={"type": "list", "items": []}),
         change("config", "environment", to=[]),
         change("config", "environment", "wrappers", to=[3]),
         change("config", "seed", to="zero"),

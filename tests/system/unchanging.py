@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from seedrl.agents.agent import Agent, AgentState, UpdateOutput, no_statistics
+from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, Tree
@@ -60,5 +60,4 @@ class Unchanging:
             init=lambda key: jax.tree.map(jnp.asarray, drawn),
             init_state=lambda params: AgentState(params, (), (), jnp.zeros((), jnp.int32)),
             update=update,
-            update_statistics=no_statistics,
         )

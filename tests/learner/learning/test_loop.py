@@ -16,6 +16,7 @@ from learner.runtime.channel import (
     VersionedParams,
     open_channel,
 )
+from seedrl.replay.experience import Experience
 from seedrl.replay.rate_limiter import RatioLimiter
 
 
@@ -64,6 +65,8 @@ def _learning(
         )
     ]
     memory: Any = jnp.zeros((1, 3))
+    unused: Any = None
+    experience = Experience(unused, lambda: indices[0], unused)
     learning = Learning(
         programs=MappedPrograms(
             jax.local_devices()[:1],
@@ -76,7 +79,7 @@ def _learning(
             *[lambda *_: None] * 2,
         ),
         state=LearnerState(jnp.zeros(2), (), (), jnp.int32(7), (), jnp.zeros(2, jnp.uint32)),
-        replay=ShardedReplay(memory, indices, page_steps=1, most_pages=1),
+        replay=ShardedReplay(experience, memory, indices, page_steps=1, most_pages=1),
         channel=channel,
         metrics=metrics,
         publish_every_updates=publish_every_updates,

@@ -155,7 +155,7 @@ def test_without_the_right_token_and_certificate_nobody_gets_in(site: _Site, cas
 
 def test_without_tls_nobody_gets_into_a_port_that_speaks_it(site: _Site) -> None:
     code, details = _refused(site.tls, _token(site, "own"), None, _hello())
-    _check_refused(code, details, "does the learner speak it")
+    _check_refused(code, details, "serving.certificate")
     _check_nobody_is_there(site)
 
 

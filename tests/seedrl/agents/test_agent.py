@@ -3,11 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seedrl.agents.agent import (
-    all_params,
-    no_initial_priorities,
-    replace_actor_params,
-)
+from seedrl.agents.agent import no_initial_priorities, replace_actor_params
 from seedrl.errors import ConfigError
 from seedrl.types import StoredStep
 
@@ -18,7 +14,7 @@ def test_a_behaviour_goes_back_to_where_it_was_selected() -> None:
     replaced = replace_actor_params(lambda params: params["actor"], params, new)
     expected = {"actor": new, "critic": params["critic"]}
     assert jax.tree.all(jax.tree.map(np.array_equal, replaced, expected))
-    assert replace_actor_params(all_params, params, expected)["actor"][0] is new[0]
+    assert replace_actor_params(lambda params: params, params, expected)["actor"][0] is new[0]
 
 
 def test_prioritized_replay_refuses_an_agent_without_initial_priorities() -> None:

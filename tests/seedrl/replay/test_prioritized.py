@@ -107,7 +107,7 @@ def test_the_device_with_the_most_slots_has_room_for_their_sequences(
     )
     with pytest.raises(ConfigError) as caught:
         build(scale=scale)
-    assert f"replay.capacity_steps: expected at least {least} " in str(caught.value)
+    assert f"replay.capacity_steps: expected at least {least}: " in str(caught.value)
     experience = config.build(WINDOW, page=_page(7), initial_priorities=_ones, scale=scale)
     shards: list[Any] = [experience.index() for _ in range(num_devices)]
     limiter = experience.limiter

@@ -8,7 +8,7 @@ import numpy as np
 from seedrl.types import Array
 
 
-def epsilons(num_slots: int, *, base: float, alpha: float) -> np.ndarray:
+def epsilons(num_slots: int, *, base: float = 0.4, alpha: float = 7.0) -> np.ndarray:
     """The epsilon of each training slot: ε_i = base^(1 + α i / (N - 1)), `[N] float32`.
 
     Source: Horgan et al. 2018 (Ape-X), section 4.1, base 0.4 and alpha 7; R2D2 keeps them.

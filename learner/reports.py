@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.report.env_servers import EnvServers
 from learner.report.events import Events, EventSink
 from learner.report.history import draw_within
+from learner.report.learning_signs import LearningSigns
 from learner.report.metrics import Metrics, WeightsAndBiases
 from learner.report.status import (
     ERROR,
@@ -79,6 +80,7 @@ class ProgressReporter:
         self._compiling_since = clock() if compiling_since is None else compiling_since
         self.is_compiling = True
         self._has_updated = self._has_checked_metrics = False
+        self._signs = LearningSigns(fields_of(config))
         # Of each loss, its count in the last event, and when the next event may be.
         self._warned: dict[str, tuple[int, float]] = {}
         # Counts of updates as they were when the last finite one was seen.
@@ -175,6 +177,12 @@ class ProgressReporter:
                 role=role,
                 steps=steps,
             )
+
+    def look_at_learning(self, metrics: Mapping[str, float]) -> None:
+        """Reports the signs that the run is not learning; `metrics` of the last interval."""
+        for sign in self._signs.look(metrics):
+            text = f"is not learning: {sign.text}"
+            self._listener.report("learning", text, is_problem=True, sign=sign.name)
 
     def _take(self, played: EvaluationStatus) -> None:
         self._keep(played)

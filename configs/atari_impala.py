@@ -36,7 +36,7 @@ def config() -> Config:
             reward_clip=1.0,
             learning_rate=6e-4,
             # A sequence has a row more, from which the value is bootstrapped.
-            learning_rate_decay_updates=_STEPS // (_BATCH * (_UNROLL + 1)),
+            learning_rate_decay_steps=_STEPS,
             # Costs and the decays of Adam are the paper's by default.
             adam_epsilon=0.01**0.5 / _ROWS,
             max_gradient_norm=40.0 / _ROWS,

@@ -25,7 +25,7 @@ def config() -> Config:
             gamma=0.99,
             entropy_cost=0.005,
             learning_rate=4e-3,
-            learning_rate_decay_updates=13_000,
+            learning_rate_decay_steps=1_000_000,
             adam_b2=0.999,
             adam_epsilon=1e-4,
             max_gradient_norm=0.5,

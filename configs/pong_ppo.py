@@ -36,7 +36,7 @@ def config() -> Config:
             normalize_images=True,
             reward_clip=1.0,
             learning_rate=5e-4,
-            learning_rate_decay_updates=8_000,
+            learning_rate_decay_steps=8_000_000,
         ),
         serving=ServingConfig(training_slots=32, evaluation_slots=8),
         replay=QueueConfig(ahead_updates=1),

@@ -332,9 +332,9 @@ def build(
         publish_every_updates=config.learning.publish_every_updates,
         poll_seconds=POLL_SECONDS if config.learning.schedule == "asynchronous" else 0.0,
     )
-    _gauge_constants(config, agent, metrics)
+    _gauge_constants(config, metrics)
     if isinstance(limiter, AgreedLimiter):
-        _share(config, hosts, limiter, acting[0].totals, learning, metrics)
+        _share(config, hosts, limiter, acting[0].totals, learning, metrics, earlier_steps=steps)
     replay_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(shards.memory))
     return System(
         acting=acting,
@@ -389,7 +389,7 @@ def _learner_state(
         return restore_state(start.checkpoint, state, config)
     if start.initial is not None:
         params = restore_params(start.initial, state.params, config, spec)
-        return LearnerState._make((*jax.jit(agent.init_state)(params), state.key))
+        return LearnerState.of(jax.jit(agent.init_state)(params), state.key)
     return state
 
 
@@ -435,6 +435,7 @@ def _acting(
                 page,
                 lanes=[lane for lane in geometry.lanes if lane.device == number],
                 exploration=exploration,
+                decay_steps=agent.exploration_decay_steps,
                 key=key,
                 device=device,
                 rungs=_num_sizes(config),
@@ -465,13 +466,11 @@ def _num_sizes(config: Config) -> int:
     return 3 if config.learning.schedule == "asynchronous" else 1
 
 
-def _gauge_constants(config: Config, agent: Agent, metrics: Metrics) -> None:
+def _gauge_constants(config: Config, metrics: Metrics) -> None:
     """Numbers of the agent that no update changes, for whoever compares runs."""
-    exploration = agent.exploration(config.serving.training_slots)
-    metrics.gauge("exploration_mean", float(np.mean(exploration)))
     learning_rate = getattr(config.agent, "learning_rate", None)
     # If it decays, each update reports the rate that it used.
-    decays = bool(getattr(config.agent, "learning_rate_decay_updates", 0))
+    decays = bool(getattr(config.agent, "learning_rate_decay_steps", 0))
     if isinstance(learning_rate, float) and not decays:
         metrics.gauge("learning_rate", learning_rate)
 
@@ -483,6 +482,8 @@ def _share(
     totals: Totals,
     learning: Learning,
     metrics: Metrics,
+    *,
+    earlier_steps: int,
 ) -> None:
     """Lets this host count what the others act, and take snapshots where all do."""
     totals.steps.append(0)  # of the other hosts; the learning thread adds to it
@@ -495,6 +496,7 @@ def _share(
             metrics.count("frames", steps * frames_per_step)
 
     limiter.on_others = on_others
+    learning.count_steps = lambda: earlier_steps + limiter.agreed_steps
     hosts.agenda.take = lambda: learning.final_snapshot(config.checkpoint.replay)
 
 

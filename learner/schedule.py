@@ -31,6 +31,7 @@ from learner.serving.hub import Hub
 from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, QUEUED, residues
 from seedrl.config import Config
 from seedrl.errors import UserError
+from seedrl.rl.exploration import decayed
 from seedrl.timing import POLL_SECONDS
 
 
@@ -320,9 +321,12 @@ class Session:
     def set_gauges(self) -> None:
         """Sets the metrics that are states rather than events."""
         system = self.system
+        agent, decay_steps = system.agent, system.agent.exploration_decay_steps
+        ends = np.asarray(agent.exploration(self._config.serving.training_slots))
+        rungs = decayed(np.ones(len(ends)), ends, decay_steps, self.acting.training_steps)
+        self._metrics.gauge("exploration_mean", float(np.mean(rungs)))
         if (live := self._hub.live_slots("training")).size:
-            rungs = system.agent.exploration(self._config.serving.training_slots)
-            own = system.geometry.topology.own(over_slots(np.asarray(rungs)))
+            own = system.geometry.topology.own(over_slots(rungs))
             self._metrics.gauge("exploration_live_mean", float(np.mean(own[live])))
         for name, value in system.channel.limiter.now.metrics().items():
             self._metrics.gauge(name, value)

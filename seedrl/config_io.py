@@ -25,6 +25,7 @@ from seedrl.fields import check_types
 # Fields of earlier versions, and their names of today.
 RENAMED = {
     "agent.earlier_rows": "agent.earlier_steps",
+    "agent.learning_rate_decay_updates": "agent.learning_rate_decay_steps (environment steps)",
     "agent.piece_rows": "agent.chunk_steps",
     "agent.priority_mix": "agent.priority_eta",
     "agent.target_rate": "agent.tau",

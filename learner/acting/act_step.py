@@ -27,9 +27,10 @@ class ActPrograms(NamedTuple):
     """The jitted programs of an actor; its slots are numbered from 0, training slots first."""
 
     init: Callable[[Array], ActingState]  # of a key
-    # (state, params, version, number [] uint32, slots [B], positions [B], timestep [B])
-    # -> (state, action [B]). Consumes `state`. No two batches have the same `number`. Rows with
-    # slot S are padding: they read garbage and write nothing.
+    # (state, params, version, number [] uint32, slots [B], positions [B], timestep [B],
+    # exploration) -> (state, action [B]). Consumes `state`. No two batches have the same `number`.
+    # Rows with slot S are padding: they read garbage and write nothing. `exploration` is
+    # `[B] float32`, or `()` for the slots' own.
     act: Callable[..., tuple[ActingState, Array]]
     take_pages: Callable[[ActingState, Array], Page]  # of slots [I]: copies, leaves [I, ...]
     page_steps: int  # K
@@ -89,6 +90,7 @@ def build_act_programs(
         slots: Array,
         positions: Array,
         timestep: TimeStep,
+        exploration: Array | tuple[()] = (),
     ) -> tuple[ActingState, Array]:
         # Different keys of Threefry are independent, however close (Salmon et al. 2011); fold_in
         # would take as long as a small network.
@@ -97,7 +99,8 @@ def build_act_programs(
         # slot and write nothing. So do evaluation slots to the pages, where there are none of them.
         # `act` resets the carry of FIRST rows before it uses it.
         carry = jax.tree.map(lambda table: table[slots], state.carry)
-        output = agent.act(params, carry, timestep, exploration_table[slots], key)
+        explored = exploration_table[slots] if isinstance(exploration, tuple) else exploration
+        output = agent.act(params, carry, timestep, explored, key)
         step = StoredStep(
             timestep, output.action, jnp.full(slots.shape, version, jnp.int32), output.extras
         )

@@ -4,8 +4,9 @@ Programs are compiled for a few numbers of rows: batches of other sizes are padd
 """
 
 import bisect
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from learner.runtime.channel import VersionedParams
 from learner.serving.core import Batch
 from learner.serving.leases import SlotRange
 from seedrl.agents.agent import Agent
+from seedrl.rl.exploration import decayed
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Page, TimeStep, Tree
 
@@ -117,10 +119,13 @@ class Actor:
         state: ActingState,
         slots: np.ndarray | None = None,
         device: int = 0,
+        exploration_at: Callable[[int], np.ndarray] | None = None,
     ):
         """Owns `state` from now on: the programs consume it.
 
         Args:
+          exploration_at: environment steps of the run -> `[S] float32`, of its slots, if that
+            changes during the run.
           slots: `[S] int32`, the slots that it acts for, in the order of its own numbers; by
             default slot 0 and those that follow.
           device: the number of its inference device.
@@ -133,6 +138,7 @@ class Actor:
         self._own = np.full(int(slots.max(initial=-1)) + 1, shapes.padding_slot, np.int32)
         self._own[slots] = np.arange(len(slots))
         self.device = device
+        self._exploration_at = exploration_at
         self.num_slots = shapes.padding_slot
         self.end_slot = len(self._own)  # one past the highest of its slots, as batches number them
         self.page_steps = programs.page_steps
@@ -143,7 +149,7 @@ class Actor:
         largest = self._shapes.act_rows[-1]
         self._shapes.ready_rows = (largest,)
         self._state, action = self._programs.act(
-            self._state, *_arguments(frozen), *self._shapes.padding_batch(largest)
+            self._state, *_arguments(frozen), *self._padding_batch(largest)
         )
         jax.block_until_ready(action)
         # Shapes only: while another thread compiles for them, acting consumes the arrays.
@@ -154,21 +160,39 @@ class Actor:
         act: Any = self._programs.act
         take_pages: Any = self._programs.take_pages
         for rows in self._shapes.act_rows[:-1]:
-            padding = self._shapes.padding_batch(rows)
+            padding = self._padding_batch(rows)
             act.lower(self._state_shapes, *_arguments(frozen), *padding).compile()
         for rows in self.page_rows:
             take_pages.lower(self._state_shapes, np.zeros(rows, np.int32)).compile()
         self._shapes.ready_rows = self._shapes.act_rows
 
-    def act(self, batch: Batch, frozen: VersionedParams) -> tuple[np.ndarray, TimeStep]:
+    def _padding_batch(self, rows: int) -> tuple[Any, ...]:
+        slots, *others = self._shapes.padding_batch(rows)
+        return slots, *others, self._exploration(slots, 0)
+
+    def _exploration(self, own_slots: np.ndarray, env_steps: int) -> np.ndarray | tuple[()]:
+        if self._exploration_at is None:
+            return ()
+        return self._exploration_at(env_steps)[np.minimum(own_slots, self.num_slots - 1)]
+
+    def act(
+        self, batch: Batch, frozen: VersionedParams, env_steps: int = 0
+    ) -> tuple[np.ndarray, TimeStep]:
         """Acts on a batch of its slots and waits for the actions.
+
+        `env_steps`: training environment steps of the run so far.
 
         Returns the actions, `[B] int32` or `[B, *shape] float32`, and the time step `[R, ...]` of
         the program, whose rows beyond B are padding.
         """
         slots, positions, timestep = self._shapes.stage(batch, self._own[batch.slots])
         self._state, action = self._programs.act(
-            self._state, *_arguments(frozen, batch.number), slots, positions, timestep
+            self._state,
+            *_arguments(frozen, batch.number),
+            slots,
+            positions,
+            timestep,
+            self._exploration(slots, env_steps),
         )
         return np.asarray(action)[: len(batch.slots)], timestep
 
@@ -185,6 +209,7 @@ def build_actor(
     *,
     lanes: Sequence[SlotRange],
     exploration: np.ndarray,
+    decay_steps: int,
     key: Array,
     device: jax.Device,
     rungs: int,
@@ -195,6 +220,7 @@ def build_actor(
       page: example from `example_page`.
       lanes: of that device, training first.
       exploration: `[S] float32` of all slots.
+      decay_steps: environment steps over which that of training slots falls from 1; 0 for none.
       rungs: sizes of batches and of pages that it has programs for, at most.
     """
     slots = np.concatenate([np.array(lane.slots, np.int32) for lane in lanes])
@@ -204,13 +230,15 @@ def build_actor(
         page,
         num_training=num_training,
         num_slots=len(slots),
-        exploration=exploration[slots],
+        exploration=(ends := exploration[slots]),
     )
     shapes = BatchShapes(
         spec, num_training=num_training, num_evaluation=len(slots) - num_training, rungs=rungs
     )
     state = jax.device_put(programs.init(key), device)
-    return Actor(programs, shapes, state, slots, lanes[0].device)
+    starts = np.where(np.arange(len(slots)) < num_training, 1.0, ends)
+    exploration_at = functools.partial(decayed, starts, ends, decay_steps) if decay_steps else None
+    return Actor(programs, shapes, state, slots, lanes[0].device, exploration_at)
 
 
 def _arguments(frozen: VersionedParams, number: int = 0) -> tuple[Tree, np.int32, np.uint32]:

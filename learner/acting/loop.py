@@ -196,7 +196,7 @@ class Acting:
         start = self._clock()
         is_training = batch.role == "training"
         frozen = self._params if is_training else self.evaluator.frozen
-        actions, timestep = self._actor.act(batch, frozen)
+        actions, timestep = self._actor.act(batch, frozen, self.training_steps)
         self._hub.answer(batch, actions)
         # From here on env servers step again: the rest costs them nothing.
         end = self._clock()

@@ -27,9 +27,9 @@ class MappedPrograms(NamedTuple):
     insert: Callable[..., Any]
     # (pages [I, ...], rows [R] int32) -> pages [R, ...], copies, where the pages are.
     pick: Callable[[Tree, Any], Tree]
-    # (state, replay [n, ...], draw [n, ...]) -> (state, replay, numbers). Consumes `state` and
-    # `replay`. State and numbers are replicated. Of several hosts each gives and gets its own
-    # shards, and all must call it.
+    # (state, replay [n, ...], draw [n, ...], env_steps) -> (state, replay, numbers). Consumes
+    # `state` and `replay`. State and numbers are replicated. Of several hosts each gives and gets
+    # its own shards, and all must call it.
     learn: Callable[..., Any]
     local_part: Callable[[Array], Array]  # of a replicated leaf: that on the first device
     # params -> [actor_params], copies for acting, on each of its devices; see `Agent`. Copies,
@@ -101,10 +101,13 @@ def _lowered(learn: Any, everywhere: Listed[jax.Device], *shapes: Tree) -> Any:
         sharding = NamedSharding(mesh, PartitionSpec(*[None] * len(shape)))
         return jax.core.ShapedArray(shape, leaf.dtype, sharding=sharding)
 
-    state, replay, draw = shapes
+    state, replay, draw, env_steps = shapes
     whole = functools.partial(abstract, rows=(len(everywhere),))
     return learn.lower(
-        jax.tree.map(abstract, state), jax.tree.map(whole, replay), jax.tree.map(whole, draw)
+        jax.tree.map(abstract, state),
+        jax.tree.map(whole, replay),
+        jax.tree.map(whole, draw),
+        abstract(env_steps),
     )
 
 

@@ -39,16 +39,21 @@ class LearnerState(NamedTuple):
         """The agent's part."""
         return AgentState(*self[:-1])
 
+    @classmethod
+    def of(cls, agent: AgentState, key: Array) -> "LearnerState":
+        """Of an agent's state and a key; what only one update sees is left out."""
+        return cls(*agent._replace(env_steps=())[:-1], key)
+
 
 class LearnPrograms(NamedTuple):
     """Per-device functions, before they are mapped over devices."""
 
     init: Callable[[Array], LearnerState]
     insert: Callable[[Tree, Page, Tree], Tree]  # (replay, pages [I, ...], plan) -> replay
-    # (state, replay, draw) -> (state, replay, numbers), `draw` from `Index.draw`. An update that is
-    # not finite is skipped: the key moves on, and the sequences of its batch get the lowest
-    # priority.
-    learn: Callable[[LearnerState, Tree, Tree], tuple[LearnerState, Tree, Numbers]]
+    # (state, replay, draw, env_steps) -> (state, replay, numbers), `draw` from `Index.draw`;
+    # `env_steps [] float32` are those of the run, for schedules. An update that is not finite is
+    # skipped: the key moves on, and the sequences of its batch get the lowest priority.
+    learn: Callable[[LearnerState, Tree, Tree, Array], tuple[LearnerState, Tree, Numbers]]
     actor_params: Callable[[Tree], Tree]  # see `Agent`
 
 
@@ -174,7 +179,9 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         )
     largest = functools.partial(jax.lax.pmax, axis_name=AXIS)
 
-    def learn(state: LearnerState, stored: Tree, draw: Tree) -> tuple[LearnerState, Tree, Numbers]:
+    def learn(
+        state: LearnerState, stored: Tree, draw: Tree, env_steps: Array
+    ) -> tuple[LearnerState, Tree, Numbers]:
         # The stored key stays equal on all devices; the keys for drawing differ by device. It moves
         # on also if the update is skipped, or the same batch would be drawn again and again.
         next_key, key = jax.random.split(state.key)
@@ -183,7 +190,15 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         check_learning(agent, state.agent, sequence)  # once, when this is traced
         # Only sequences of an empty shard have no weight at all.
         over = over_devices(jnp.any(weights > 0), AXIS)
-        update = functools.partial(agent.update, mean=over.mean)
+
+        def update(
+            state: AgentState, sequence: Sequence, weights: Array, key: Array
+        ) -> tuple[AgentState, UpdateOutput]:
+            # It only reads `env_steps`: whatever it returns there is dropped.
+            state = state._replace(env_steps=env_steps)
+            state, output = agent.update(state, sequence, weights, key, mean=over.mean)
+            return state._replace(env_steps=()), output
+
         seen, seen_weights = agent.preprocess_batch(state.agent, sequence, weights)
         new, output = run_epochs(
             update,
@@ -199,7 +214,7 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         new = new._replace(updates=state.updates + 1)
         # Skipped on the device: the host knows only when the numbers arrive, which is too late.
         new = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new, state.agent)
-        new_state = LearnerState._make((*new, next_key))
+        new_state = LearnerState.of(new, next_key)
         written = priorities_after(output, weights, is_applied)
         new_stored = memory.write_back(stored, indices, written)
         numbers = packed(
@@ -226,7 +241,7 @@ def packed(numbers: Mapping[str, Array]) -> Numbers:
 def initial_state(agent: Agent, key: Array) -> LearnerState:
     """The state of a new run; traceable."""
     params_key, key = jax.random.split(key)
-    return LearnerState._make((*agent.init_state(agent.init(params_key)), key))
+    return LearnerState.of(agent.init_state(agent.init(params_key)), key)
 
 
 def _reduced(metrics: Mapping[str, Array], over: OverDevices) -> dict[str, Array]:

@@ -61,6 +61,8 @@ class Learning:
         self._limiter = channel.limiter
         self._clock = channel.clock
         self._tally = metrics.tally()
+        # Training environment steps of the run: of several hosts the same on all at each update.
+        self.count_steps = channel.count_steps
         self._publish_every = publish_every_updates
         self._poll_seconds = poll_seconds
         # Of an update that may still be computed: its metrics, and a copy of the parameters after
@@ -128,11 +130,12 @@ class Learning:
 
     def trace_update(self) -> None:
         """The first part of `compile_update`. Raises ConfigError for a mistake in the agent."""
-        self._programs.trace(*self._shapes, self._example_draw)
+        self._programs.trace(*self._shapes, self._example_draw, np.float32(0))
 
     def compile_update(self) -> Any:
         """Compiles the update without running it, on any thread; returns what is compiled."""
-        return self._programs.lower(*self._shapes, self._example_draw).compile()
+        lowered = self._programs.lower(*self._shapes, self._example_draw, np.float32(0))
+        return lowered.compile()
 
     def run_once(self) -> bool:
         """Inserts what has arrived, then learns once if an update is owed; True if it did."""
@@ -193,7 +196,9 @@ class Learning:
 
     def _learn(self) -> None:
         draw = _stacked([index.draw() for index in self._shards.indices])
-        self._state, self._replay, numbers = self._programs.learn(self._state, self._replay, draw)
+        self._state, self._replay, numbers = self._programs.learn(
+            self._state, self._replay, draw, np.float32(self.count_steps())
+        )
         self._newest += 1
         # Asked for now, while the update is computed, the copy costs no time between two updates.
         is_published = self._newest % self._publish_every == 0

@@ -100,6 +100,7 @@ class AgreedLimiter(RateLimiter):
         self._peers, self._agenda = peers, agenda
         # Takes the steps that other hosts report; called by the learning thread.
         self.on_others: Callable[[int], object] = lambda steps: None
+        self.agreed_steps = 0  # of all hosts, in this session; the learning thread's
         # Guarded by `_changed`, as the limiter: acting counts, and the learning thread votes.
         self._steps = 0  # not yet reported
         self._sequences: Sequence[int] = ()
@@ -165,6 +166,7 @@ class AgreedLimiter(RateLimiter):
             self._steps -= steps
             self._limiter = self._limiter.acted(decision.steps).holds(decision.sequences)
             self._changed.notify_all()
+        self.agreed_steps += decision.steps
         self.on_others(decision.steps - steps)
         if decision.wants_end:
             # The main thread polls this. No vote follows: all hosts decide so in this same round.

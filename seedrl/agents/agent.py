@@ -33,6 +33,9 @@ class AgentState(NamedTuple):
     # an agent only reads it.
     updates: Array
     extras: Tree = ()  # anything else that an agent keeps from one update to the next
+    # `[] float32`, the training environment steps of the run when the update began, for schedules.
+    # The learn step gives it to `Agent.update` alone and saves none of it; elsewhere it is `()`.
+    env_steps: Array | tuple[()] = ()
 
 
 class UpdateOutput(NamedTuple):
@@ -130,6 +133,9 @@ class Agent(NamedTuple):
     # `params -> actor_params`: the leaves that `act` needs; only these are copied to acting. It
     # selects leaves and computes nothing.
     actor_params: Callable[[Tree], Tree] = lambda params: params
+    # Training environment steps over which training slots explore less and less, linearly from 1 to
+    # `exploration`; 0 for `exploration` from the start.
+    exploration_decay_steps: int = 0
 
 
 def replace_actor_params(select: Callable[[Tree], Tree], params: Tree, actor_params: Tree) -> Tree:

@@ -14,7 +14,7 @@ import optax
 
 from seedrl.agents.agent import Agent, no_carry
 from seedrl.agents.check import build_network, num_actions_of, q_values_of
-from seedrl.agents.gradient_update import LossOutput, learning_rate_of
+from seedrl.agents.gradient_update import LossOutput
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
 from seedrl.agents.r2d2 import q_learning_agent, q_metrics, td_errors
@@ -62,14 +62,16 @@ class ApexConfig:
       reward_clip: and then clipped to plus or minus this; 0 clips none. Paper: 1 for Atari.
       optimizer: "rmsprop", centred, or "adam". Paper: "rmsprop".
       learning_rate: Paper: 0.00025 / 4.
-      learning_rate_decay_updates: updates over which the learning rate falls linearly to 0; 0 keeps
-        it, as the paper does.
+      learning_rate_decay_steps: environment steps over which the learning rate falls linearly to
+        0; 0 keeps it, as the paper does.
       rmsprop_decay: of the mean squared gradient. Paper: 0.95.
       optimizer_epsilon: of either optimizer. Paper: 1.5e-7.
       max_gradient_norm: gradients are scaled down to this global norm. Paper: 40.
       target_update_interval: updates between two copies to the target network. Paper: 2500.
       exploration_base: epsilon of the most exploratory slot. Paper: 0.4.
       exploration_alpha: exponents of epsilon range from 1 to 1 + alpha. Paper: 7.
+      epsilon_decay_steps: environment steps over which the epsilon of each slot falls linearly from
+        1 to its own, as DQN's does; 0 starts with its own, as the paper does.
       evaluation_epsilon: epsilon of evaluation slots. As R2D2's.
     """
 
@@ -83,13 +85,14 @@ class ApexConfig:
     reward_clip: float = 0.0
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"
     learning_rate: float = 6.25e-5
-    learning_rate_decay_updates: int = 0
+    learning_rate_decay_steps: int = 0
     rmsprop_decay: float = 0.95
     optimizer_epsilon: float = 1.5e-7
     max_gradient_norm: float = 40.0
     target_update_interval: int = 2500
     exploration_base: float = 0.4
     exploration_alpha: float = 7.0
+    epsilon_decay_steps: int = 0
     evaluation_epsilon: float = 1e-3
 
     def __post_init__(self) -> None:
@@ -97,7 +100,8 @@ class ApexConfig:
             "agent.",
             self,
             positive="reward_scale learning_rate optimizer_epsilon max_gradient_norm",
-            at_least_0="earlier_steps reward_clip learning_rate_decay_updates exploration_alpha",
+            at_least_0="earlier_steps reward_clip learning_rate_decay_steps exploration_alpha "
+            "epsilon_decay_steps",
             at_least_1="n_steps target_update_interval",
             fractions="gamma exploration_base evaluation_epsilon",
             below_1="rmsprop_decay",
@@ -120,7 +124,7 @@ class ApexConfig:
 
 
 def _optimizer(config: ApexConfig) -> optax.GradientTransformation:
-    rate = learning_rate_of(config)
+    rate = config.learning_rate
     if config.optimizer == "adam":
         return optax.adam(rate, eps=config.optimizer_epsilon)
     return optax.chain(

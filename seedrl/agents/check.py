@@ -117,9 +117,10 @@ def check_learning(agent: Agent, state: AgentState, sequence: Sequence) -> None:
         _resized(batch.carry, size),
     )
     update = _on_one_device(agent.update)
-    result = _traced("update", update, state, minibatch, _array((size,), "float32"), _KEY)
+    begun = state._replace(env_steps=_array((), "float32"))
+    result = _traced("update", update, begun, minibatch, _array((size,), "float32"), _KEY)
     new, output = _pair("update", result, AgentState, UpdateOutput)
-    _require_like("update.state", state, new)
+    _require_like("update.state", state, new._replace(env_steps=()))
     has_guarded = bool(jax.tree.leaves(output.guarded))
     _require(has_guarded, "update.guarded", "a number that must be finite, as the loss", ())
     for name, value in output.metrics.items():

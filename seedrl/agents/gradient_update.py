@@ -1,7 +1,9 @@
-"""Updates by a gradient: loss, optimizer step, target network, learning rate."""
+"""Updates by a gradient: loss, optimizer step, target network, schedules."""
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,18 +37,45 @@ def periodic_copy(interval: int, params: Tree, target: Tree, updates: Array) -> 
     return jax.tree.map(lambda new, old: jnp.where(is_due, new, old), params, target)
 
 
+# Schedules: numbers that depend on the training environment steps of the run.
+
+
+class LinearDecay(NamedTuple):
+    """v(t) = start + (end - start) min(t / T, 1) at environment step t, T = `decay_steps`.
+
+    With T = 0 it is `start` throughout.
+    """
+
+    start: float
+    end: float = 0.0
+    decay_steps: int = 0
+
+    def at(self, env_steps: Array | tuple[()]) -> float | Array:
+        """The value at `env_steps [] float32`; a Python number, and no argument, if it is constant.
+
+        Relative error below 1e-6: float32 holds every whole number up to 2^24.
+        """
+        if not self.decay_steps:
+            return self.start
+        passed = jnp.minimum(jnp.asarray(env_steps) / self.decay_steps, 1.0)
+        return self.start + (self.end - self.start) * passed
+
+
 class GradientUpdate(NamedTuple):
     """One step down the gradient of a loss, then the target: an `Agent.update`."""
 
-    # `(params, target, sequence, weights, key) -> (loss, LossOutput)`; `sequence` is `[T, B]` with
-    # `T = window.length`, `weights [B] float32`. The scalar is a mean over the batch.
-    loss: Callable[[Tree, Tree, Sequence, Array, Array], tuple[Array, LossOutput]]
+    # `(params, target, sequence, weights, key, **scheduled) -> (loss, LossOutput)`; `sequence` is
+    # `[T, B]` with `T = window.length`, `weights [B] float32`. The scalar is a mean over the batch.
+    loss: Callable[..., tuple[Array, LossOutput]]
     optimizer: optax.GradientTransformation  # of gradients that are means over all devices
     # `params -> target`. Must copy; an agent without a target network has `()`.
     init_target: Callable[[Tree], Tree] = lambda params: ()
     # `(params, target, updates) -> target`; `updates` counts this one, from 1.
     update_target: Callable[[Tree, Tree, Array], Tree] = lambda params, target, updates: target
-    learning_rate: optax.ScalarOrSchedule = 0.0  # the optimizer's: a metric if it is a schedule
+    # The optimizer's own rate is `start`: each of its steps is scaled by the part that is left.
+    learning_rate: LinearDecay = LinearDecay(1.0)
+    # Keyword arguments of `loss`. Those that decay are metrics, as the learning rate is.
+    scheduled: Mapping[str, LinearDecay] = MappingProxyType({})
 
     def init_state(self, params: Tree) -> AgentState:
         """See `Agent.init_state`."""
@@ -66,18 +95,25 @@ class GradientUpdate(NamedTuple):
         mean: Callable[[Tree], Tree],
     ) -> tuple[AgentState, UpdateOutput]:
         """See `Agent.update`. Adds the metrics `loss` and `gradient_norm`."""
-        (loss, output), gradients = jax.value_and_grad(self.loss, has_aux=True)(
+        scheduled = {name: decay.at(state.env_steps) for name, decay in self.scheduled.items()}
+        loss_of = functools.partial(self.loss, **scheduled)
+        (loss, output), gradients = jax.value_and_grad(loss_of, has_aux=True)(
             state.params, state.target, sequence, weights, key
         )
         # The mean is taken after the gradient: inside the loss pmap would leave it per device.
         gradients, loss = mean(gradients), mean(loss)
         gradient_norm = optax.tree.norm(gradients)
         deltas, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
+        rate = self.learning_rate.at(state.env_steps)
+        if self.learning_rate.decay_steps:
+            deltas = optax.tree.scale(rate / self.learning_rate.start, deltas)
         # If this is not finite the learn step keeps the old state; nothing is checked here.
         params = optax.apply_updates(state.params, deltas)
         # The learn step raises `updates` after this call; a target counts this update already.
         target = self.update_target(params, state.target, state.updates + 1)
-        shown = learning_rate_metrics(self.learning_rate, state.optimizer)
+        values = {**scheduled, "learning_rate": rate}
+        decays = {**self.scheduled, "learning_rate": self.learning_rate}
+        shown = {name: values[name] for name, decay in decays.items() if decay.decay_steps}
         metrics = {**output.metrics, **shown, "loss": loss, "gradient_norm": gradient_norm}
         # An optimizer can make a step that is not finite of a gradient that is: see
         # `optax.scale_by_stddev`.
@@ -86,30 +122,3 @@ class GradientUpdate(NamedTuple):
             state._replace(params=params, target=target, optimizer=optimizer),
             UpdateOutput(metrics, guarded=guarded, priorities=output.priorities),
         )
-
-
-# The learning rate: constant, or falling linearly to 0.
-
-
-def learning_rate_of(config: Any, *, steps_per_update: int = 1) -> optax.ScalarOrSchedule:
-    """The config's `learning_rate`, as a schedule if `learning_rate_decay_updates` is not 0."""
-    if not config.learning_rate_decay_updates:
-        rate: float = config.learning_rate
-        return rate
-    # An optimizer counts minibatches.
-    steps = config.learning_rate_decay_updates * steps_per_update
-    return optax.linear_schedule(config.learning_rate, 0.0, steps)
-
-
-def learning_rate_metrics(rate: optax.ScalarOrSchedule, optimizer: Tree) -> dict[str, Array]:
-    """The learning rate of the next step of an optimizer in this state, if it is a schedule."""
-    if not callable(rate):
-        return {}
-    # From the optimizer's own counter.
-    leaves = jax.tree.leaves(optimizer, is_leaf=_is_schedule)
-    (schedule,) = filter(_is_schedule, leaves)
-    return {"learning_rate": jnp.asarray(rate(schedule.count), jnp.float32)}
-
-
-def _is_schedule(node: Any) -> bool:
-    return isinstance(node, optax.ScaleByScheduleState)

@@ -16,7 +16,7 @@ import optax
 
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.check import build_network, policy_and_value_of
-from seedrl.agents.gradient_update import GradientUpdate, LossOutput, learning_rate_of
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.normalization import (
     NormalizationConfig,
@@ -24,7 +24,7 @@ from seedrl.agents.normalization import (
     seen_by_agent,
     with_normalization,
 )
-from seedrl.agents.ppo import act, policy_of
+from seedrl.agents.ppo import act, policy_of, schedules_of
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import check_fields
 from seedrl.networks.config import ActorCriticConfig
@@ -56,12 +56,15 @@ class ImpalaConfig(NormalizationConfig):
       pg_rho_bar: caps it in the policy gradient. Paper: 1.
       value_cost: weight of half the squared error of the value. Paper: 0.5.
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01 for Atari.
+      entropy_cost_end: the weight after `entropy_cost_decay_steps`.
+      entropy_cost_decay_steps: environment steps over which `entropy_cost` goes linearly to
+        `entropy_cost_end`; 0 keeps it.
       reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
         about 1, are learned sooner; scale `entropy_cost` with it.
       reward_clip: and then clipped to plus or minus this; 0 clips none. Paper: 1 for Atari.
       learning_rate: of Adam. SEED RL: 4.8e-4.
-      learning_rate_decay_updates: updates over which the learning rate falls linearly to 0; 0 keeps
-        it. Paper: the length of the run.
+      learning_rate_decay_steps: environment steps over which the learning rate falls linearly to
+        0; 0 keeps it. Paper: the length of the run.
       adam_b1: decay of the mean gradient. 0, as in SEED RL and Acme, makes Adam RMSProp, which the
         paper has, with a corrected start; more is a second lag.
       adam_b2: decay of the mean squared gradient. Paper: 0.99, of RMSProp.
@@ -78,10 +81,12 @@ class ImpalaConfig(NormalizationConfig):
     pg_rho_bar: float = 1.0
     value_cost: float = 0.5
     entropy_cost: float = 0.01
+    entropy_cost_end: float = 0.0
+    entropy_cost_decay_steps: int = 0
     reward_scale: float = 1.0
     reward_clip: float = 0.0
     learning_rate: float = 4.8e-4
-    learning_rate_decay_updates: int = 0
+    learning_rate_decay_steps: int = 0
     adam_b1: float = 0.0
     adam_b2: float = 0.99
     adam_epsilon: float = 3.1e-7
@@ -92,8 +97,8 @@ class ImpalaConfig(NormalizationConfig):
             "agent.",
             self,
             positive="rho_bar reward_scale learning_rate adam_epsilon max_gradient_norm",
-            at_least_0="c_bar pg_rho_bar value_cost entropy_cost reward_clip "
-            "learning_rate_decay_updates",
+            at_least_0="c_bar pg_rho_bar value_cost entropy_cost entropy_cost_end "
+            "entropy_cost_decay_steps reward_clip learning_rate_decay_steps",
             at_least_1="unroll",
             fractions="gamma vtrace_lambda",
             below_1="adam_b1 adam_b2",
@@ -113,10 +118,10 @@ class ImpalaConfig(NormalizationConfig):
             optimizer=optax.chain(
                 optax.clip_by_global_norm(self.max_gradient_norm),
                 optax.adam(
-                    learning_rate_of(self), b1=self.adam_b1, b2=self.adam_b2, eps=self.adam_epsilon
+                    self.learning_rate, b1=self.adam_b1, b2=self.adam_b2, eps=self.adam_epsilon
                 ),
             ),
-            learning_rate=learning_rate_of(self),
+            **schedules_of(self),
         )
         agent = Agent(
             window=self.window,
@@ -146,6 +151,8 @@ def _loss(
     sequence: Sequence,
     weights: Array,
     key: Array,
+    *,
+    entropy_cost: float | Array,
 ) -> tuple[Array, LossOutput]:
     """L = -log π(a) A + value_cost ½ (v - V)² - entropy_cost H(π).
 
@@ -180,7 +187,7 @@ def _loss(
     policy_loss = -jnp.mean(trained * log_policy * corrected.advantages)
     value_loss = 0.5 * jnp.mean(trained * jnp.square(errors))
     entropy = jnp.mean(trained * policy.entropy())
-    total = policy_loss + config.value_cost * value_loss - config.entropy_cost * entropy
+    total = policy_loss + config.value_cost * value_loss - entropy_cost * entropy
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,

@@ -16,7 +16,7 @@ import optax
 
 from seedrl.agents.agent import ActOutput, Agent, AgentState
 from seedrl.agents.check import build_network, policy_and_value_of
-from seedrl.agents.gradient_update import GradientUpdate, LossOutput, learning_rate_of
+from seedrl.agents.gradient_update import GradientUpdate, LinearDecay, LossOutput
 from seedrl.agents.inputs import (
     AgentCarry,
     cut_into_chunks,
@@ -67,12 +67,15 @@ class PpoConfig(NormalizationConfig):
       clip: how far from 1 a ratio of probabilities may go and still gain. Paper: 0.1.
       value_cost: weight of half the squared error of the value. Paper: 1, of the whole square.
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01.
+      entropy_cost_end: the weight after `entropy_cost_decay_steps`.
+      entropy_cost_decay_steps: environment steps over which `entropy_cost` goes linearly to
+        `entropy_cost_end`; 0 keeps it.
       reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
         about 1, are learned sooner.
       reward_clip: and then clipped to plus or minus this; 0 clips none.
       learning_rate: of Adam. Paper: 2.5e-4.
-      learning_rate_decay_updates: updates, of a whole batch each, over which the learning rate
-        falls linearly to 0; 0 keeps it. Paper: the length of the run.
+      learning_rate_decay_steps: environment steps over which the learning rate falls linearly to
+        0; 0 keeps it. Paper: the length of the run.
       adam_epsilon: the paper's code: 1e-5.
       max_gradient_norm: gradients are scaled down to this global norm. The paper's code: 0.5.
     """
@@ -87,10 +90,12 @@ class PpoConfig(NormalizationConfig):
     clip: float = 0.2
     value_cost: float = 1.0
     entropy_cost: float = 0.01
+    entropy_cost_end: float = 0.0
+    entropy_cost_decay_steps: int = 0
     reward_scale: float = 1.0
     reward_clip: float = 0.0
     learning_rate: float = 2.5e-4
-    learning_rate_decay_updates: int = 0
+    learning_rate_decay_steps: int = 0
     adam_epsilon: float = 1e-5
     max_gradient_norm: float = 0.5
 
@@ -99,8 +104,8 @@ class PpoConfig(NormalizationConfig):
             "agent.",
             self,
             positive="clip reward_scale learning_rate adam_epsilon max_gradient_norm",
-            at_least_0="chunk_steps value_cost entropy_cost reward_clip "
-            "learning_rate_decay_updates",
+            at_least_0="chunk_steps value_cost entropy_cost entropy_cost_end "
+            "entropy_cost_decay_steps reward_clip learning_rate_decay_steps",
             at_least_1="unroll epochs minibatches",
             fractions="gamma gae_lambda",
         )
@@ -119,15 +124,13 @@ class PpoConfig(NormalizationConfig):
         normalization = normalization_of(self, spec)
         output = policy_and_value_of(spec)
         network = build_network(self.network, seen_by_agent(normalization), output)
-        # An optimizer takes a step for each minibatch; the schedule is given in whole updates.
-        rate = learning_rate_of(self, steps_per_update=self.epochs * self.minibatches)
         update = GradientUpdate(
             loss=functools.partial(_loss, self, network, spec.action),
             optimizer=optax.chain(
                 optax.clip_by_global_norm(self.max_gradient_norm),
-                optax.adam(rate, eps=self.adam_epsilon),
+                optax.adam(self.learning_rate, eps=self.adam_epsilon),
             ),
-            learning_rate=rate,
+            **schedules_of(self),
         )
         agent = Agent(
             window=self.window,
@@ -144,6 +147,19 @@ class PpoConfig(NormalizationConfig):
             preprocess_batch=functools.partial(_preprocess_batch, self, network),
         )
         return with_normalization(agent, normalization)
+
+
+def schedules_of(config: Any) -> dict[str, Any]:
+    """Of PPO and IMPALA, the fields of `GradientUpdate` that fall over environment steps."""
+    entropy_cost = LinearDecay(
+        config.entropy_cost, config.entropy_cost_end, config.entropy_cost_decay_steps
+    )
+    return {
+        "learning_rate": LinearDecay(
+            config.learning_rate, decay_steps=config.learning_rate_decay_steps
+        ),
+        "scheduled": {"entropy_cost": entropy_cost},
+    }
 
 
 class Acted(NamedTuple):
@@ -229,6 +245,8 @@ def _loss(
     sequence: Sequence,
     weights: Array,
     key: Array,
+    *,
+    entropy_cost: float | Array,
 ) -> tuple[Array, LossOutput]:
     """L = -min(r A, clip(r, 1 ± ε) A) + value_cost ½ (V - target)² - entropy_cost H(π), r = π / μ.
 
@@ -254,7 +272,7 @@ def _loss(
     policy_loss = -surrogate.mean_of(weights[None] * gained, counts)
     value_loss = 0.5 * surrogate.mean_of(weights[None] * squares, counts)
     entropy = surrogate.mean_of(weights[None] * policy.entropy(), counts)
-    total = policy_loss + config.value_cost * value_loss - config.entropy_cost * entropy
+    total = policy_loss + config.value_cost * value_loss - entropy_cost * entropy
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,

@@ -21,9 +21,9 @@ from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.check import build_network, num_actions_of, q_values_of
 from seedrl.agents.gradient_update import (
     GradientUpdate,
+    LinearDecay,
     LossOutput,
     copied,
-    learning_rate_of,
     periodic_copy,
 )
 from seedrl.agents.inputs import AgentCarry, initial_carry, inputs_of_step, unrolled_after_burn_in
@@ -64,8 +64,8 @@ class R2D2Config:
       reward_scale: factor of rewards when they are learned from: Q-values that differ by ones are
         learned sooner than those that differ by hundredths. Paper: 1.
       learning_rate: of Adam. Paper: 1e-4.
-      learning_rate_decay_updates: updates over which the learning rate falls linearly to 0; 0 keeps
-        it, as the paper does.
+      learning_rate_decay_steps: environment steps over which the learning rate falls linearly to
+        0; 0 keeps it, as the paper does.
       adam_epsilon: Paper: 1e-3.
       max_gradient_norm: gradients are scaled down to this global norm. 80 is SEED RL's Atari recipe
         for 80 steps; the paper names none. It grows with `unroll`: scale both together.
@@ -75,6 +75,8 @@ class R2D2Config:
       priority_eta: weight of the largest error, the rest is the mean's. Paper: 0.9.
       exploration_base: epsilon of the most exploratory slot. Ape-X and the paper: 0.4.
       exploration_alpha: exponents of epsilon range from 1 to 1 + alpha. Ape-X and the paper: 7.
+      epsilon_decay_steps: environment steps over which the epsilon of each slot falls linearly from
+        1 to its own, as DQN's does; 0 starts with its own, as the paper does.
       evaluation_epsilon: epsilon of evaluation slots. SEED RL: 1e-3.
     """
 
@@ -88,7 +90,7 @@ class R2D2Config:
     normalize_rewards: bool = False
     reward_scale: float = 1.0
     learning_rate: float = 1e-4
-    learning_rate_decay_updates: int = 0
+    learning_rate_decay_steps: int = 0
     adam_epsilon: float = 1e-3
     max_gradient_norm: float = 80.0
     target_update_interval: int = 2500
@@ -97,6 +99,7 @@ class R2D2Config:
     priority_eta: float = 0.9
     exploration_base: float = 0.4
     exploration_alpha: float = 7.0
+    epsilon_decay_steps: int = 0
     evaluation_epsilon: float = 1e-3
 
     def __post_init__(self) -> None:
@@ -104,8 +107,8 @@ class R2D2Config:
             "agent.",
             self,
             positive="reward_scale learning_rate adam_epsilon max_gradient_norm",
-            at_least_0="burn_in learning_rate_decay_updates value_scaling_epsilon "
-            "exploration_alpha",
+            at_least_0="burn_in learning_rate_decay_steps value_scaling_epsilon "
+            "exploration_alpha epsilon_decay_steps",
             at_least_1="unroll n_steps stride target_update_interval",
             fractions="gamma priority_eta exploration_base evaluation_epsilon",
         )
@@ -123,7 +126,7 @@ class R2D2Config:
         normalization = normalization_of(self, spec)
         q_values = q_values_of(num_actions_of(spec, "R2D2"))
         network = build_network(self.network, seen_by_agent(normalization), q_values)
-        optimizer = optax.adam(learning_rate_of(self), eps=self.adam_epsilon)
+        optimizer = optax.adam(self.learning_rate, eps=self.adam_epsilon)
         agent = q_learning_agent(self, network, optimizer, _loss, _initial_priorities)
         return with_normalization(agent, normalization)
 
@@ -139,7 +142,9 @@ def q_learning_agent(
     update = GradientUpdate(
         loss=functools.partial(loss, config, network),
         optimizer=optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer),
-        learning_rate=learning_rate_of(config),
+        learning_rate=LinearDecay(
+            config.learning_rate, decay_steps=config.learning_rate_decay_steps
+        ),
         init_target=copied,
         update_target=functools.partial(periodic_copy, config.target_update_interval),
     )
@@ -155,6 +160,7 @@ def q_learning_agent(
         init_state=update.init_state,
         update=update,
         initial_priorities=functools.partial(initial_priorities, config),
+        exploration_decay_steps=config.epsilon_decay_steps,
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from seedrl.agents.agent import ActOutput, Agent, no_carry, whole_carry
-from seedrl.agents.gradient_update import GradientUpdate, LossOutput, copied
+from seedrl.agents.gradient_update import GradientUpdate, LinearDecay, LossOutput, copied
 from seedrl.agents.inputs import AgentCarry, initial_carry, inputs_of_step, unrolled_after_burn_in
 from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
@@ -55,6 +55,8 @@ class SacConfig:
       critic_learning_rate: of Adam, for both critics. Paper: 3e-4.
       temperature_learning_rate: of Adam, for the logarithm of the temperature; 0 keeps it. Paper:
         3e-4.
+      learning_rate_decay_steps: environment steps over which all three rates fall linearly to 0; 0
+        keeps them, as the paper does. The metric `learning_rate` is then the actor's.
       initial_temperature: first value of alpha, the weight of the entropy. The authors' code: 1.
       target_entropy: entropy that the temperature aims at, in nats, for actions in [-1, 1]; None is
         minus the number of numbers of an action. Paper: the same.
@@ -70,6 +72,7 @@ class SacConfig:
     actor_learning_rate: float = 3e-4
     critic_learning_rate: float = 3e-4
     temperature_learning_rate: float = 3e-4
+    learning_rate_decay_steps: int = 0
     initial_temperature: float = 1.0
     target_entropy: float | None = None
     tau: float = 0.005
@@ -79,7 +82,7 @@ class SacConfig:
             "agent.",
             self,
             positive="actor_learning_rate critic_learning_rate initial_temperature tau",
-            at_least_0="burn_in temperature_learning_rate",
+            at_least_0="burn_in temperature_learning_rate learning_rate_decay_steps",
             at_least_1="unroll",
             fractions="gamma tau",
         )
@@ -109,6 +112,9 @@ class SacConfig:
             optimizer=optax.partition(
                 {name: optax.adam(rate) for name, rate in rates._asdict().items()},
                 SacParams(*SacParams._fields),
+            ),
+            learning_rate=LinearDecay(
+                self.actor_learning_rate, decay_steps=self.learning_rate_decay_steps
             ),
             # Only the critics have a target, which goes τ of the way to them at every update:
             # θ' + τ (θ - θ') (Lillicrap et al. 2016, section 3).

@@ -1,4 +1,4 @@
-"""Epsilon-greedy exploration with a fixed epsilon for each slot."""
+"""Epsilon-greedy exploration with an epsilon of its own for each slot."""
 
 import chex
 import jax
@@ -17,6 +17,16 @@ def epsilons(num_slots: int, *, base: float = 0.4, alpha: float = 7.0) -> np.nda
     assert num_slots >= 0, num_slots
     positions = np.arange(num_slots, dtype=np.float64) / max(num_slots - 1, 1)
     return (base ** (1 + alpha * positions)).astype(np.float32)
+
+
+def decayed(start: np.ndarray, end: np.ndarray, decay_steps: int, env_steps: int) -> np.ndarray:
+    """ε(t) = end + (start - end) max(0, 1 - t / T) at environment step t, T = `decay_steps`.
+
+    `start` and `end` are `[S]`, of each slot; returns `[S] float32`, `end` if T is 0.
+    """
+    left = max(0.0, 1 - env_steps / decay_steps) if decay_steps else 0.0
+    from_, to = np.asarray(start, np.float64), np.asarray(end, np.float64)
+    return (to + (from_ - to) * left).astype(np.float32)
 
 
 def epsilon_greedy(

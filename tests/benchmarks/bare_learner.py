@@ -81,5 +81,7 @@ class BareLearner:
 
     def learn(self) -> Mapping[str, float]:
         """One update; returns its metrics, once they are there."""
-        self.state, self.memory, numbers = self.programs.learn(self.state, self.memory, ())
+        self.state, self.memory, numbers = self.programs.learn(
+            self.state, self.memory, (), np.float32(0)
+        )
         return fetched(numbers)

@@ -32,6 +32,9 @@ LOCK_STEP = (
     "--environment.vectorization=sync",
     "--learning.publish-every-updates=3",
     f"--learning.total-steps={TOTAL_STEPS}",
+    # Schedules depend on counts alone, too.
+    f"--agent.learning-rate-decay-steps={TOTAL_STEPS}",
+    f"--agent.epsilon-decay-steps={TOTAL_STEPS // 2}",
 )
 
 

@@ -148,7 +148,7 @@ class BareUpdate:
     def update(self) -> Mapping[str, float]:
         """One update; returns its metrics, once they are there."""
         self._state, self._memory, numbers = self._programs.learn(
-            self._state, self._memory, self._draw
+            self._state, self._memory, self._draw, np.float32(0)
         )
         return fetched(numbers)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
-from learner.acting.actor import Actor, BatchShapes
+from learner.acting.actor import Actor, BatchShapes, build_actor
 from learner.runtime.channel import VersionedParams
 from learner.serving.batching import Pending
 from learner.serving.core import Batch
-from learner.serving.leases import Group, Lease
+from learner.serving.leases import Group, Lease, SlotRange
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
@@ -85,6 +85,31 @@ def _batch(slots: list[int], position: int = 0) -> Batch:
 def _rows(actor: Actor, slots: list[int]) -> int:
     _, timestep = actor.act(_batch(slots), FROZEN)
     return len(timestep.step_type)
+
+
+def test_exploration_that_falls_is_that_of_the_steps_of_the_run() -> None:
+    actor = build_actor(
+        AGENT,
+        SPEC,
+        example_page(AGENT, SPEC, PAGE_STEPS),
+        lanes=[SlotRange("training", 0, 3), SlotRange("evaluation", 3, 1)],
+        exploration=np.array([0.2, 0.4, 0.0, 0.9], np.float32),
+        decay_steps=1000,
+        key=jax.random.PRNGKey(0),
+        device=jax.local_devices()[0],
+        rungs=2,
+    )
+    actor.warm_up_largest(FROZEN)
+    actor.compile_others(FROZEN)
+
+    def tenths(slots: list[int], env_steps: int, count: int) -> list[int]:
+        actions, _ = actor.act(_batch(slots), FROZEN, env_steps)
+        return [(action - 100 * count) // 10 for action in actions.tolist()]
+
+    assert tenths([0, 1, 2], 0, 1) == [10, 10, 10]
+    assert tenths([1, 0], 500, 2) == [7, 6]
+    assert tenths([1, 0], 5000, 3) == [4, 2]
+    assert tenths([3], 0, 1) == tenths([3], 5000, 2) == [9]
 
 
 def test_each_row_is_answered_and_padding_is_cut_off() -> None:

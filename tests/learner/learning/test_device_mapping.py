@@ -162,9 +162,9 @@ def test_every_shard_keeps_the_pages_that_its_plan_names(setting: Setting) -> No
 
 def test_learning_leaves_the_replay_and_the_parameters_where_they_are(setting: Setting) -> None:
     state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
-    state, replay, _ = setting.programs.learn(state, replay, ())
+    state, replay, _ = setting.programs.learn(state, replay, (), np.float32(0))
     before = _pointers(replay.pages), _pointers((state.params, state.optimizer))
-    state, replay, _ = setting.programs.learn(state, replay, ())
+    state, replay, _ = setting.programs.learn(state, replay, (), np.float32(0))
     assert _pointers(replay.pages) == before[0]
     after = _pointers((state.params, state.optimizer))
     assert sorted(chain(*after)) == sorted(chain(*before[1]))
@@ -174,7 +174,7 @@ def test_new_priorities_replace_those_of_the_sequences_drawn(setting: Setting) -
     replay = setting.replay
     for base in (10.0, 20.0):
         replay = _insert(setting, replay, _marks(setting, base))
-    state, replay, numbers = setting.programs.learn(setting.state, replay, ())
+    state, replay, numbers = setting.programs.learn(setting.state, replay, (), np.float32(0))
     # Two draws from two equal masses, one from each half: each page once, on every shard.
     for shard, mass in enumerate(np.asarray(replay.sampling_weight)):
         expected = [K * 64 * (10.0 + shard), K * 64 * (20.0 + shard), 0.0, 0.0]
@@ -187,12 +187,12 @@ def test_published_parameters_outlive_the_update_that_consumes_the_original(
     setting: Setting,
 ) -> None:
     state, replay = setting.state, _insert(setting, setting.replay, _marks(setting, 1.0))
-    state, replay, _ = setting.programs.learn(state, replay, ())
+    state, replay, _ = setting.programs.learn(state, replay, (), np.float32(0))
     expected = np.array(state.params.addressable_data(0))
     (copy,) = setting.programs.publish(jax.tree.map(setting.programs.local_part, state.params))
     assert copy.devices() == {setting.devices[0]}
     assert copy.unsafe_buffer_pointer() not in _pointers(state.params)[0]
-    state, replay, _ = setting.programs.learn(state, replay, ())
+    state, replay, _ = setting.programs.learn(state, replay, (), np.float32(0))
     np.testing.assert_array_equal(copy, expected)
     assert (np.asarray(state.params) != expected).any()
 
@@ -203,11 +203,11 @@ def test_nothing_is_compiled_after_the_first_updates(
     state, replay = setting.state, setting.replay
     for base in (1.0, 2.0):
         replay = _insert(setting, replay, _marks(setting, base))
-        state, replay, _ = setting.programs.learn(state, replay, ())
+        state, replay, _ = setting.programs.learn(state, replay, (), np.float32(0))
     with jax.log_compiles():
         for number in range(3):
             replay = _insert(setting, replay, _marks(setting, 3.0 + number))
-            state, replay, _ = setting.programs.learn(state, replay, ())
+            state, replay, _ = setting.programs.learn(state, replay, (), np.float32(0))
         jax.jit(lambda x: x + number)(1)
     compiled = [text for text in caplog.messages if text.startswith("Compiling")]
     assert len(compiled) == 1, compiled  # the last line of the block, which shows that they count

@@ -163,7 +163,7 @@ def _learn(
     setting: Setting, state: LearnerState, memory: Fixed
 ) -> tuple[LearnerState, Fixed, dict[str, float]]:
     """One update; takes and gives values on the host, so that nothing donated is looked at."""
-    state, memory, numbers = setting.programs.learn(state, memory, ())
+    state, memory, numbers = setting.programs.learn(state, memory, (), np.float32(0))
     return _on_host(state), _on_host(memory), fetched(numbers)
 
 

@@ -30,13 +30,19 @@ def _counted(skips: list[float]) -> dict[str, float]:
 
 
 def _learning(
-    skips: list[float], *, is_ready: bool = True, publish_every_updates: int = 1
+    skips: list[float],
+    *,
+    is_ready: bool = True,
+    publish_every_updates: int = 1,
+    env_steps: list[Any] | None = None,
 ) -> tuple[Learning, ActorLearnerChannel, Tally]:
     """Learning over a program that applies, or skips, its n-th update as `skips[n]` says."""
     pending = iter(skips)
 
-    def learn(state: LearnerState, replay: Any, draw: Any) -> Any:
+    def learn(state: LearnerState, replay: Any, draw: Any, steps: Any) -> Any:
         is_skipped = next(pending)
+        if env_steps is not None:
+            env_steps.append(steps)
         state = state._replace(updates=state.updates + 1 - int(is_skipped))
         return (
             state,
@@ -104,6 +110,18 @@ def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
     assert learning.updates == int(learning._state.updates)
     assert channel.params[0].version == learning.updates
     assert (learning.num_applied, learning.num_skipped) == (skips.count(0.0), skips.count(1.0))
+
+
+def test_each_update_learns_the_environment_steps_of_the_run_by_then() -> None:
+    seen: list[Any] = []
+    learning, _, _ = _learning([0.0, 1.0, 0.0], env_steps=seen)
+    steps = iter([100, 164, 2**24 + 64])
+    learning.count_steps = lambda: next(steps)
+    for _ in range(3):
+        learning.run_once()
+    assert [(number, str(number.dtype)) for number in seen] == [
+        (number, "float32") for number in (100, 164, 2**24 + 64)
+    ]
 
 
 def test_only_every_nth_update_that_counts_is_published() -> None:

@@ -123,7 +123,9 @@ def test_the_steps_of_other_hosts_are_counted_once() -> None:
         limiters[1].acted(3)
         voted(limiters)
         voted(limiters)
+        limiters[0].acted(2)  # not reported yet: no host's schedule may know of it
     assert told == [[3, 0], [0, 0]]
+    assert [each.agreed_steps for each in limiters] == [3, 3]
 
 
 def test_a_queue_holds_back_its_own_host_and_learning_waits_for_all() -> None:

@@ -35,8 +35,8 @@ MUTANTS = (
     Mutant(
         "learning_key_not_advanced",
         _LEARN_STEP,
-        "LearnerState._make((*new, next_key))",
-        "LearnerState._make((*new, state.key))",
+        "LearnerState.of(new, next_key)",
+        "LearnerState.of(new, state.key)",
         "Every update draws by the same random numbers.",
     ),
     Mutant(

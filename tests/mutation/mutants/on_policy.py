@@ -36,8 +36,8 @@ MUTANTS = (
     Mutant(
         "entropy_is_minimised",
         _IMPALA,
-        "- config.entropy_cost * entropy",
-        "+ config.entropy_cost * entropy",
+        "- entropy_cost * entropy",
+        "+ entropy_cost * entropy",
         "The loss punishes entropy.",
     ),
     Mutant(

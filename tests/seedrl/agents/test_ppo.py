@@ -26,6 +26,7 @@ from tests.seedrl.agents.actor_critics import (
     acted,
     jitted,
     log_softmax,
+    loss_at_start,
     poisoned,
     random_timesteps,
     unroll,
@@ -149,13 +150,13 @@ def test_the_loss_of_pieces_is_that_of_their_sequences(chunk_steps: int) -> None
     agent = dataclasses.replace(CONFIG, chunk_steps=chunk_steps).build(SPEC)
     assert agent.chunks == 6 // chunk_steps
     sequence, (_, params) = of_another_policy(window_at(3)), built()
-    update: Any = agent.update
+    loss_of_batch = loss_at_start(agent)
 
     @jax.jit
     def loss_of_pieces(params: Any, sequence: Sequence) -> jax.Array:
         batch = agent.preprocess_batch(_state_of(params), sequence, WEIGHTS)
         assert batch[0].steps.action.shape == (chunk_steps, 6 // chunk_steps * B)
-        return update.loss(params, (), *batch, KEY)[0]
+        return loss_of_batch(params, (), *batch, KEY)[0]
 
     loss = loss_of_pieces(params, sequence)
     np.testing.assert_allclose(loss, looped_loss(3, sequence), rtol=1e-4)

@@ -4,10 +4,11 @@ import math
 
 import jax
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seedrl.rl.exploration import epsilon_greedy, epsilons
+from seedrl.rl.exploration import decayed, epsilon_greedy, epsilons
 
 _act = jax.jit(epsilon_greedy)
 
@@ -29,6 +30,16 @@ def test_any_epsilon_is_that_of_the_paper(num_slots: int, base: float, alpha: fl
         for slot in range(num_slots)
     ]
     np.testing.assert_allclose(epsilons(num_slots, base=base, alpha=alpha), expected, rtol=2e-7)
+
+
+@pytest.mark.parametrize("env_steps", [0, 1, 500, 999, 1000, 10**12])
+def test_epsilons_fall_from_their_start_to_their_end(env_steps: int) -> None:
+    start, end = np.float64([1.0, 1.0, 0.3]), epsilons(3).astype(np.float64)
+    found = decayed(start, end, 1000, env_steps)
+    expected = [b + (a - b) * max(0, 1 - env_steps / 1000) for a, b in zip(start, end, strict=True)]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(decayed(start, end, 0, env_steps), epsilons(3))
 
 
 def test_epsilon_zero_is_greedy_and_takes_the_first_of_equals() -> None:

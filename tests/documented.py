@@ -47,7 +47,9 @@ def commands() -> list[Command]:
 
 def commands_in_sentences() -> list[Command]:
     """All commands in the text of documents, some with placeholders: `seedrl evaluate RUN`."""
-    pages = [path for path in documents() if not path.name.startswith("CHANGELOG")]  # it names old ones, too
+    pages = [
+        path for path in documents() if not path.name.startswith("CHANGELOG")
+    ]  # it names old ones, too
     return [
         command
         for path in pages

@@ -3,9 +3,11 @@
 import contextlib
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from seedrl.errors import AddressInUseError, ConfigError
+from seedrl.timing import POLL_SECONDS
 
 _LOCK = ".lock"
 
@@ -16,6 +18,9 @@ def lock(folder: Path) -> int:
     Raises AddressInUseError if another one holds it, ConfigError if the folder cannot be written.
     """
     try:
+        with contextlib.suppress(BlockingIOError):
+            return _lock(folder)
+        time.sleep(POLL_SECONDS)  # another program may only look whether it is locked
         return _lock(folder)
     except BlockingIOError as error:
         raise AddressInUseError(

@@ -17,6 +17,7 @@ import tyro
 from learner.cli.arguments import require_at_least
 from learner.processes import env_servers
 from learner.processes.tuning import require_jax
+from learner.report.json_lines import plain
 from seedrl import config_io
 from seedrl.config import MOST_EPISODE_STEPS, Actions, Config, check
 from seedrl.config_io import of_run, require_factories
@@ -189,7 +190,7 @@ def _just_enough(planned: env_servers.Fleet, config: Config, episodes: int) -> e
 
 def _text(evaluation: "Evaluation", *, as_json: bool) -> str:
     if as_json:
-        return json.dumps(evaluation._asdict())
+        return json.dumps(plain(evaluation._asdict()), allow_nan=False)
     lost = ""
     if lost_slots := evaluation.slots_leased_again:
         lost = f"; {lost_slots} slots lost an env server: the same seed may give another result"

@@ -146,6 +146,9 @@ def resume(argv: Sequence[str]) -> int:
             serving = dataclasses.replace(serving, bind="")
         if serving.token_file and not os.path.exists(serving.token_file):
             serving = dataclasses.replace(serving, token_file="")
+        # The folder may be anybody's, and only its user opens a port to everybody.
+        if "--serving.insecure" not in argv:
+            serving = dataclasses.replace(serving, insecure=False)
         config = dataclasses.replace(config, serving=serving)
         from learner.checkpoints.run_records import read_run  # imports numpy
 

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 from learner.checkpoints.run_records import read_final_score, read_run
 from learner.processes.env_servers import Child, child_environment
 from learner.report.status import STOPPED
+from learner.report.terminal import without_flags
 from seedrl import run_files
 from seedrl.config_io import to_allow
 from seedrl.errors import ConfigError
@@ -228,7 +229,7 @@ def check_same(folder: Path, run: PlannedRun) -> None:
     command = command_of(folder)
     if command is None:
         return
-    before, now = (_without(each, (_MAY_GROW,)) for each in (_words(command), [*run.words]))
+    before, now = (without_flags(each, [_MAY_GROW]) for each in (_words(command), [*run.words]))
     if before != now:
         raise ConfigError(
             f"{folder}: expected the run `seedrl train {shlex.join(run.words)}`, found "
@@ -247,13 +248,7 @@ def command_of(folder: Path) -> str | None:
 
 def _words(command: str) -> list[str]:
     # Of `seedrl train`, as a grid plans them.
-    return _without(shlex.split(command)[2:], ("--workdir", "--resume"))
-
-
-def _without(words: list[str], flags: tuple[str, ...]) -> list[str]:
-    # Without these flags and the value of each.
-    pairs = zip(words, ["", *words], strict=False)
-    return [word for word, before in pairs if word not in flags and before not in flags]
+    return without_flags(shlex.split(command)[2:], ["--workdir", "--resume"])
 
 
 def _allowing(run: Path) -> list[str]:

@@ -16,7 +16,7 @@ from rich.table import Table
 from learner.report.events import Event
 from learner.report.metric_table import METRICS, PERCENTILES, group
 from learner.report.output import TolerantStream
-from learner.report.status import OUT_OF_TIME, EvaluationStatus, Status
+from learner.report.status import OUT_OF_TIME, STOPPED, EvaluationStatus, Status
 from seedrl.agents.metric_meanings import TELLING
 
 _MOST_OWN = 3
@@ -280,9 +280,10 @@ class Summary(NamedTuple):
     def has_missed(self) -> bool:
         """True if all steps were taken, or the time is over, without a confirmed target."""
         status = self.status
-        is_over = status.reason.startswith(OUT_OF_TIME)
-        all_taken = is_over or status.env_steps >= status.total_steps
-        return status.target_return is not None and self.confirmed_updates is None and all_taken
+        is_over = status.reason.startswith(OUT_OF_TIME) or status.env_steps >= status.total_steps
+        # A signal while the last parameters are played leaves it undecided.
+        is_over &= not status.reason.startswith(STOPPED)
+        return status.target_return is not None and self.confirmed_updates is None and is_over
 
 
 def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -333,21 +334,21 @@ def resume_command(summary: Summary) -> str:
         words = resuming(summary.command, summary.workdir)
     status = summary.status
     if status.env_steps >= status.total_steps:
-        words = _without(words, ["--learning.total-steps"])
+        words = without_flags(words, ["--learning.total-steps"])
         words += ["--learning.total-steps", str(2 * status.total_steps)]
     if summary.confirmed_updates is not None:
-        words = _without(words, ["--evaluation.target-return"])
+        words = without_flags(words, ["--evaluation.target-return"])
         words += ["--evaluation.target-return", "None"]
     return shlex.join(words)
 
 
 def resuming(command: str, workdir: Path) -> list[str]:
     """The words of the user's command for the same run: with its folder, from its checkpoint."""
-    words = _without(shlex.split(command), ["--workdir", "--resume", "--init-from"])
+    words = without_flags(shlex.split(command), ["--workdir", "--resume", "--init-from"])
     return [*words, "--workdir", str(workdir)]
 
 
-def _without(words: Sequence[str], flags: Sequence[str]) -> list[str]:
+def without_flags(words: Sequence[str], flags: Sequence[str]) -> list[str]:
     """The words of a command line without these flags, and without their values."""
     kept: list[str] = []
     is_value = False

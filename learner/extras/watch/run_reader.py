@@ -1,8 +1,6 @@
 """One run, read from the files in its folder."""
 
 import contextlib
-import json
-import math
 import os
 from collections import deque
 from collections.abc import Mapping
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.report.history import History
-from learner.report.json_lines import LineReader
+from learner.report.json_lines import LineReader, parsed
 from seedrl.run_files import CONFIG, EVENTS, METRICS, STATUS, open_regular
 
 # Nothing that a run writes is larger; a file that is, is not read.
@@ -77,7 +75,7 @@ class RunReader:
             is_rewritten = True
         if happened:
             taken = [
-                event for line in happened[-_MOST_EVENTS:] if "text" in (event := _object(line))
+                event for line in happened[-_MOST_EVENTS:] if "text" in (event := parsed(line))
             ]
             self._kept_events.extend(taken)
             detail["events"] = taken
@@ -117,7 +115,7 @@ class RunReader:
             stamp = f"{found.st_mtime_ns}-{found.st_ino}"
             if stamp == self._seen.get(name) or found.st_size > _LARGEST_OBJECT_BYTES:
                 return None
-            if value := _object(file.read(_LARGEST_OBJECT_BYTES)):
+            if value := parsed(file.read(_LARGEST_OBJECT_BYTES)):
                 self._seen[name] = stamp
                 return value
         return None
@@ -143,17 +141,3 @@ def facts(config: Mapping[str, Any]) -> Json:
 
 def _of_curve(columns: Mapping[str, list[float | None]]) -> dict[str, list[float | None]]:
     return {name: columns[name] for name in _CURVE if name in columns}
-
-
-def _object(text: bytes) -> Json:
-    with contextlib.suppress(ValueError, RecursionError):
-        # A browser reads neither NaN nor Infinity, which is also what 1e999 becomes.
-        value = json.loads(text, parse_constant=lambda name: None, parse_float=_finite)
-        if isinstance(value, dict):
-            return value
-    return {}
-
-
-def _finite(text: str) -> float | None:
-    value = float(text)
-    return value if math.isfinite(value) else None

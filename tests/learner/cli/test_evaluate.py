@@ -1,6 +1,7 @@
 """`seedrl evaluate` with env servers that only pretend, and a result that is given."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from seedrl.config import Config
 from seedrl.config_io import to_json
 
 NUMBERS: dict[str, Any] = {"mean": 2.0, "standard_error": 0.5, "minimum": 1.0, "maximum": 3.0}
-NUMBERS |= {"metrics": {"won": 0.5}, "exploration": 0.0}
+NUMBERS |= {"metrics": {"won": 0.5, "none": math.nan}, "exploration": 0.0}
 RESULT = Evaluation(
     **NUMBERS,
     episodes=2,
@@ -80,6 +81,7 @@ def test_the_result_is_one_line_or_json(
         **RESULT._asdict(),
         "returns": [1.0, 3.0],
         "lengths": [10, 30],
+        "metrics": {"won": 0.5, "none": None},
     }
 
 

@@ -199,7 +199,8 @@ def test_a_run_without_an_update_gets_a_hint_unless_its_target_was_confirmed() -
 
 def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps() -> None:
     assert SUMMARY.has_missed and not SUMMARY._replace(confirmed_updates=0).has_missed
-    for change in ({"env_steps": 49_999}, {"target_return": None}):
+    stopped = {"reason": why(EndOfRun.STOPPED, 9.0, stopped_by="SIGTERM")}
+    for change in ({"env_steps": 49_999}, {"target_return": None}, stopped):
         assert not with_(change).has_missed
     assert with_({"env_steps": 49_999, "reason": why(EndOfRun.OUT_OF_TIME, 9.0)}).has_missed
 

@@ -29,7 +29,7 @@ from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Gro
 from seedrl.wire.spec import spec_of
 from tests.patience import SECONDS
 
-_COUNTING = Environment(id="envs_server.envs.counting:make", arguments='{"lengths": [3, 2]}')
+_COUNTING = Environment(id="seedrl_plugin.counting:make", arguments='{"lengths": [3, 2]}')
 _FINISH = FromLearner(finish=Finish(reason="enough"))
 
 Messages = Iterator[Any]
@@ -106,7 +106,7 @@ class ScriptedLearner:
 
     def run(self, num_envs: int, num_groups: int = 1) -> Run:
         """Starts an env server's client."""
-        return Run(self.address, Offer(num_envs, num_groups, ()))
+        return Run(self.address, Offer(num_envs, num_groups, ("seedrl_plugin.*",)))
 
     def assign(self, *groups: list[int], environment: Environment = _COUNTING) -> FromLearner:
         """Assign with a group for each list of seeds; slots are numbered through."""

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from seedrl_plugin.counting import reward_of
 
 from envs_server import build
-from envs_server.envs.counting import reward_of
 from seedrl.exit_codes import ExitCode
 from seedrl.types import StepType
 from seedrl.wire.framing import ActionsPayload
@@ -132,7 +132,7 @@ def _refusals(learner: Any, assign: Assign) -> list[str]:
 
 def test_each_group_steps_its_own_environment(learner: Any) -> None:
     assign = learner.assign([1], [2], [3])
-    longer = Environment(id="envs_server.envs.counting:make", arguments='{"lengths": [9]}')
+    longer = Environment(id="seedrl_plugin.counting:make", arguments='{"lengths": [9]}')
     assign.assign.environments.append(longer)
     assign.assign.groups[1].environment = 1
     learner.serve(learner.play(assign, 60))

@@ -17,9 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from seedrl_plugin.counting import code_of
+from seedrl_plugin.counting import code_of, reward_of
 
-from envs_server.envs.counting import reward_of
 from learner.acting.actor import over_slots
 from learner.serving.leases import environment_seed
 from seedrl.agents.agent import ActOutput, Agent
@@ -139,9 +138,9 @@ def _count_and_add(gradients: Tree, state: Tree, params: Tree) -> tuple[Tree, Tr
 def counting(lengths: tuple[int, ...], num_actions: int) -> EnvironmentConfig:
     """The counting environment; if there are 0 actions, that of the plug-in with those of BOX."""
     if num_actions:
-        name, actions = "envs_server.envs.counting:make", {"num_actions": num_actions}
+        name, actions = "seedrl_plugin.counting:make", {"num_actions": num_actions}
     else:
-        name, actions = "seedrl_plugin.counting:make", {"bounds": BOX}
+        name, actions = "seedrl_plugin.counting:make_real", {"bounds": BOX}
     return EnvironmentConfig(id=name, arguments=json.dumps({"lengths": lengths, **actions}))
 
 

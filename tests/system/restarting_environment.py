@@ -9,9 +9,8 @@ import random
 from typing import Any
 
 import numpy as np
-from seedrl_plugin.counting import RealActions
+from seedrl_plugin.counting import Counting, RealActions
 
-from envs_server.envs.counting import Counting
 from learner.serving.leases import environment_seed
 
 _STEPS = (5, 150)  # of an instance, until it raises

@@ -34,7 +34,7 @@ def config(replay_ratio: float) -> Config:
     """A run of which acting (high ratio) or learning (low ratio) is held back."""
     return Config(
         environment=EnvironmentConfig(
-            id="envs_server.envs.counting:make", arguments=json.dumps({"lengths": [11, 4, 30]})
+            id="seedrl_plugin.counting:make", arguments=json.dumps({"lengths": [11, 4, 30]})
         ),
         agent=HashingAgent(window=WINDOW),
         serving=ServingConfig(training_slots=TRAINING_SLOTS, evaluation_slots=1),

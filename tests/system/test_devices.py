@@ -37,7 +37,7 @@ SHARD_PAGES = 60
 
 CONFIG = Config(
     environment=EnvironmentConfig(
-        id="envs_server.envs.counting:make",
+        id="seedrl_plugin.counting:make",
         arguments=json.dumps({"lengths": LENGTHS, "num_actions": NUM_ACTIONS}),
     ),
     agent=HashingAgent(window=WINDOW),

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from seedrl_plugin.counting import image_of
 
-from envs_server.envs.counting import image_of
 from seedrl.agents.apex import ApexConfig
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.r2d2 import R2D2Config
@@ -35,7 +35,7 @@ from tests.system.unchanging import Unchanging
 LENGTHS, GAMMA, IMAGE_SIDE = (2, 1, 9, 25), 0.9, 12
 FIRST, LAST = StepType.FIRST, StepType.LAST
 ATARI_LIKE = EnvironmentConfig(
-    id="envs_server.envs.counting:make",
+    id="seedrl_plugin.counting:make",
     arguments=json.dumps(
         {"lengths": LENGTHS, "num_actions": 4, "image": True, "image_side": IMAGE_SIDE}
     ),

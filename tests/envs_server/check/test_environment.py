@@ -13,12 +13,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import example_envs
+from seedrl_plugin import counting
 
 from envs_server.build import Recipe, choose
 from envs_server.check.__main__ import main
 from envs_server.check.environment import Play, check
 from envs_server.check.findings import Findings
-from envs_server.envs import catch, constant, counting, masked_cartpole
+from envs_server.envs import catch, constant, masked_cartpole
 from seedrl.exit_codes import ExitCode
 
 _HIDE = (masked_cartpole.hide_velocities,)

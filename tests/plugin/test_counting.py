@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from envs_server.envs.counting import image_of, make, reward_of
+from seedrl_plugin.counting import image_of, make, reward_of
 
 
 def test_it_counts_episodes_and_steps_and_alternates_how_they_end() -> None:

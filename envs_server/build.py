@@ -1,7 +1,7 @@
 """Builds the environments that a learner's Assign names, if this env server may build them."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -44,23 +44,16 @@ class Recipe(NamedTuple):
 
 
 def read_recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:
-    """Checks `environment` and loads what it names, if `allowed` admits it. Raises BuildError."""
-    return read_recipes([environment], allowed)[0]
-
-
-def read_recipes(environments: Iterable[Environment], allowed: Sequence[str]) -> list[Recipe]:
-    """Checks `environments`, and loads what they name if all of it is allowed. Raises BuildError.
+    """Checks `environment`, and loads what it names if all of it is allowed. Raises BuildError.
 
     The refusal names everything that `allowed` lacks, not only the first.
     """
-    asked = list(environments)
-    recipes = [Recipe(each.id, _read_arguments(each.arguments)) for each in asked]
-    if any(":" in each.id or each.wrappers for each in asked):
-        from envs_server.factories import load_all
+    arguments = _read_arguments(environment.arguments)
+    if ":" not in environment.id and not environment.wrappers:
+        return Recipe(environment.id, arguments)
+    from envs_server.factories import load_all
 
-        loaded = zip(recipes, load_all(asked, allowed), strict=True)
-        recipes = [Recipe(recipe.id, recipe.arguments, *parts) for recipe, parts in loaded]
-    return recipes
+    return Recipe(environment.id, arguments, *load_all(environment, allowed))
 
 
 def _read_arguments(text: str) -> dict[str, Any]:
@@ -169,20 +162,20 @@ def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
 
 def budget(assign: Assign) -> Budget:
     """How often the learner allows each environment to fail, or our own default."""
-    asked, usual = assign.environments[assign.groups[0].environment], Budget()
+    asked, usual = assign.environment, Budget()
     return Budget(
         asked.failures_per_minute or usual.per_minute, asked.failures_per_hour or usual.per_hour
     )
 
 
 def metrics_of(assign: Assign) -> list[str]:
-    """The numbers that LAST rows carry: those that any environment was asked for."""
-    return list(dict.fromkeys(name for item in assign.environments for name in item.metrics))
+    """The numbers that LAST rows carry, each once."""
+    return list(dict.fromkeys(assign.environment.metrics))
 
 
 def check_assign(assign: Assign, num_envs: int) -> None:
     """Raises BuildError for an Assign that contradicts itself, or an offer of `num_envs`."""
-    groups, num_environments = assign.groups, len(assign.environments)
+    groups = assign.groups
     sizes = [len(group.slots) for group in groups]
     if not sizes or min(sizes) < 1 or sum(sizes) > num_envs:
         raise BuildError(f"expected groups of at most {num_envs} slots in all, got {sizes}")
@@ -191,8 +184,6 @@ def check_assign(assign: Assign, num_envs: int) -> None:
     seeds = [seed for group in groups for seed in group.seeds]
     if [len(group.seeds) for group in groups] != sizes or max(seeds) >= 2**31:
         raise BuildError("expected one seed below 2^31 for each slot of a group in Assign")
-    if max(group.environment for group in groups) >= num_environments:
-        raise BuildError(f"expected groups of one of the {num_environments} environments of Assign")
     names = metrics_of(assign)
     if len(names) > MOST_METRICS or any(
         len(each.encode()) > LONGEST_METRIC_BYTES for each in names

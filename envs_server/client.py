@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from envs_server.build import budget, build, check_assign, metrics_of, read_recipes
+from envs_server.build import budget, build, check_assign, metrics_of, read_recipe
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures, one_line
 from envs_server.groups import EnvGroup
 from envs_server.sent_log import SentLog
@@ -282,7 +282,7 @@ class Lease:
             raise WireError("expected actions or Finish after the handshake, got another Assign")
         self._step_deadline_seconds = assign.step_deadline_seconds
         self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
-        names = ", ".join(environment.id for environment in assign.environments)
+        name = printable(assign.environment.id)
         try:
             with self._hang.limit(_BUILDING_SECONDS):
                 check_assign(assign, len(self._failures.live))
@@ -296,7 +296,7 @@ class Lease:
                 failures = self._failures
                 if failures.has_worked or (failures.has_reset and failures.live):
                     raise
-                error = BuildError(f"cannot start {names}: {error}")
+                error = BuildError(f"cannot start {name}: {error}")
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
             raise error
         self._action_layouts = [group.action_layout for group in self._groups]
@@ -309,27 +309,25 @@ class Lease:
         _log.info(
             "connected: %d x %s in %d groups over %s",
             sum(len(group.slots) for group in assign.groups),
-            printable(names),
+            name,
             len(assign.groups),
             # A learner that took no link names the reason: another host, mostly.
             "a socket of the kernel" if assign.linked else f"gRPC ({unlinked or 'as asked for'})",
         )
 
     def _build(self, assign: Assign) -> None:
-        recipes = read_recipes(assign.environments, self._offer.allowed)
-        names, failures = metrics_of(assign), self._failures
+        asked, metrics = assign.environment, metrics_of(assign)
+        recipe = read_recipe(asked, self._offer.allowed)
+        failures = self._failures
         failures.budget = budget(assign)
         free = iter(failures.live)
         for index, group in enumerate(assign.groups):
-            asked = assign.environments[group.environment]
             positions = [next(free) for _ in group.slots]
             failures.slots.update(zip(positions, group.slots, strict=True))
-            # A number that this environment was not asked for is NaN: "" is no name of one.
-            metrics = [name if name in asked.metrics else "" for name in names]
             own: dict[str, Any] = {"positions": positions, "failures": failures}
             try:
                 environment = build(
-                    recipes[group.environment],
+                    recipe,
                     asked.vectorization,
                     len(positions),
                     max_abs_reward=asked.max_abs_reward,

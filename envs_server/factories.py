@@ -21,28 +21,23 @@ _OLD_ATARI = re.compile(r"([A-Z][A-Za-z]+?)(?:-ram)?(?:Deterministic|NoFrameskip
 # For an environment that gymnasium knows once its package is imported.
 _ADVICE = "write a factory that imports its package and returns gymnasium.make(...), and name that"
 
-Loaded = tuple[
-    tuple[Callable[[Any], Any], ...], Callable[..., Any] | None, Callable[..., Any] | None
-]
+Factory = Callable[..., Any]
 
 
-def load_all(environments: Sequence[Environment], allowed: Sequence[str]) -> list[Loaded]:
-    """Wrappers, factory and vector factory of each environment; None where an id is gymnasium's.
+def load_all(
+    environment: Environment, allowed: Sequence[str]
+) -> tuple[tuple[Factory, ...], Factory | None, Factory | None]:
+    """Wrappers, factory and vector factory of an environment; None if the id is gymnasium's.
 
     Raises BuildError; if something is not allowed, it names everything that is not.
     """
-    names = [each.id for each in environments if ":" in each.id]
-    names += [name for each in environments for name in each.wrappers]
-    _check_allowed(filter(_NAME.fullmatch, dict.fromkeys(names)), allowed)
-    loaded: list[Loaded] = []
-    for each in environments:
-        factory = vector_factory = None
-        if ":" in each.id:
-            factory = load_factory(each.id, allowed)
-            vector_factory = load_vector_factory(each.id, allowed)
-        wrappers = tuple(load_factory(name, allowed) for name in each.wrappers)
-        loaded.append((wrappers, factory, vector_factory))
-    return loaded
+    own = [environment.id] if ":" in environment.id else []
+    named = dict.fromkeys((*own, *environment.wrappers))
+    _check_allowed(filter(_NAME.fullmatch, named), allowed)
+    factory = load_factory(environment.id, allowed) if own else None
+    vector_factory = load_vector_factory(environment.id, allowed) if own else None
+    wrappers = tuple(load_factory(name, allowed) for name in environment.wrappers)
+    return wrappers, factory, vector_factory
 
 
 def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:

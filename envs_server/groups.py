@@ -108,7 +108,7 @@ class EnvGroup:
           index: the group's number.
           environment: of one environment for each of `seeds`.
           seeds: of their first episodes.
-          metrics: the names of the numbers that LAST rows carry, "" for always NaN.
+          metrics: the names of the numbers that LAST rows carry.
           positions: of each environment in `failures`; by default from 0 on.
           failures: counts those of a vector implementation, which end the stream.
         """

@@ -17,7 +17,7 @@ _ignored: set[str] = set()  # names of which it was logged
 def measured(names: Sequence[str], info: Callable[[int], Any], rows: np.ndarray) -> np.ndarray:
     """`[L, M] float32` of these rows; NaN where the environment gave no such number.
 
-    Names are keys of `info`, with a dot between those of nested dicts; "" is always NaN.
+    Names are keys of `info`, with a dot between those of nested dicts.
     """
     found = [[_measured(info, row, name) for name in names] for row in rows.tolist()]
     return np.array(found, np.float32).reshape(len(rows), len(names))
@@ -27,7 +27,7 @@ def _measured(info: Callable[[int], Any], row: int, name: str) -> float:
     value = None
     # `info` is the environment's own affair: whatever it holds or raises is no failure.
     with contextlib.suppress(Exception):
-        if not name or (value := _find(info(row), name)) is None:
+        if (value := _find(info(row), name)) is None:
             return np.nan
         if np.isfinite(number := _number(value)):
             return number

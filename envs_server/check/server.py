@@ -162,7 +162,7 @@ class Trial:
         groups[-1]["evaluation"] = len(groups) > 1
         environment = {"id": self.plan.environment, "arguments": self.plan.arguments}
         environment |= changed.pop("environment", {})
-        lease.begin({"environments": [environment], "groups": groups, **changed})
+        lease.begin({"environment": environment, "groups": groups, **changed})
         return lease
 
     def expect(self, then: str, after: str, rule: str = _ENDS) -> None:
@@ -282,9 +282,6 @@ _REFUSED: dict[str, dict[str, Any]] = {
     "no seed for each slot": {"groups": [{"slots": [0]}]},
     "a seed of 2^31": {"groups": [{"slots": [0], "seeds": [2**31]}]},
     "a slot that occurs twice": {"groups": [{"slots": [7, 7], "seeds": [1, 2]}]},
-    "an environment that it does not list": {
-        "groups": [{"slots": [0], "seeds": [0], "environment": 1}]
-    },
     "max_message_bytes below 64 KiB": {"max_message_bytes": LEAST_MESSAGE_BYTES - 1},
 }
 # What a learner must not send; None where the environment has no such thing.

@@ -273,7 +273,7 @@ def assignment(
         minor=contract.MINOR,
         max_message_bytes=max_message_bytes,
         step_deadline_seconds=step_deadline_seconds,
-        environments=[
+        environment=(
             seedrl_pb2.Environment(
                 id=environment.id,
                 arguments=environment.arguments,
@@ -284,7 +284,7 @@ def assignment(
                 failures_per_minute=environment.failures_per_minute,
                 failures_per_hour=environment.failures_per_hour,
             )
-        ],
+        ),
         groups=[
             seedrl_pb2.Group(
                 slots=group.slots.tolist(),

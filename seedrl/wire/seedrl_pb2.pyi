@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 f7fd5376d6b26855354f5b245247e94f9663e9bd584e4fd5b95167b1ba8fa197
+# seedrl/wire/seedrl.proto sha256 45551a38521389b6c7d9eebe717717069f058f99523eafeef029825668629b5a
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -73,8 +73,8 @@ class Sent(_message.Message):
     def __init__(self, lease: _Optional[int] = ..., group: _Optional[int] = ..., num_envs: _Optional[int] = ..., steps: _Optional[int] = ..., answered: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
-    __slots__ = ("environments", "groups", "lease", "linked", "max_message_bytes", "step_deadline_seconds", "unlinked_reason", "minor")
-    ENVIRONMENTS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("environment", "groups", "lease", "linked", "max_message_bytes", "step_deadline_seconds", "unlinked_reason", "minor")
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LINKED_FIELD_NUMBER: _ClassVar[int]
@@ -82,7 +82,7 @@ class Assign(_message.Message):
     STEP_DEADLINE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     UNLINKED_REASON_FIELD_NUMBER: _ClassVar[int]
     MINOR_FIELD_NUMBER: _ClassVar[int]
-    environments: _containers.RepeatedCompositeFieldContainer[Environment]
+    environment: Environment
     groups: _containers.RepeatedCompositeFieldContainer[Group]
     lease: int
     linked: bool
@@ -90,7 +90,7 @@ class Assign(_message.Message):
     step_deadline_seconds: float
     unlinked_reason: str
     minor: int
-    def __init__(self, environments: _Optional[_Iterable[_Union[Environment, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ..., linked: bool = ..., max_message_bytes: _Optional[int] = ..., step_deadline_seconds: _Optional[float] = ..., unlinked_reason: _Optional[str] = ..., minor: _Optional[int] = ...) -> None: ...
+    def __init__(self, environment: _Optional[_Union[Environment, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ..., linked: bool = ..., max_message_bytes: _Optional[int] = ..., step_deadline_seconds: _Optional[float] = ..., unlinked_reason: _Optional[str] = ..., minor: _Optional[int] = ...) -> None: ...
 
 class Environment(_message.Message):
     __slots__ = ("id", "arguments", "wrappers", "vectorization", "metrics", "max_abs_reward", "failures_per_minute", "failures_per_hour")
@@ -113,16 +113,14 @@ class Environment(_message.Message):
     def __init__(self, id: _Optional[str] = ..., arguments: _Optional[str] = ..., wrappers: _Optional[_Iterable[str]] = ..., vectorization: _Optional[str] = ..., metrics: _Optional[_Iterable[str]] = ..., max_abs_reward: _Optional[float] = ..., failures_per_minute: _Optional[int] = ..., failures_per_hour: _Optional[int] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("slots", "seeds", "evaluation", "environment")
+    __slots__ = ("slots", "seeds", "evaluation")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     SEEDS_FIELD_NUMBER: _ClassVar[int]
     EVALUATION_FIELD_NUMBER: _ClassVar[int]
-    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     slots: _containers.RepeatedScalarFieldContainer[int]
     seeds: _containers.RepeatedScalarFieldContainer[int]
     evaluation: bool
-    environment: int
-    def __init__(self, slots: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., evaluation: bool = ..., environment: _Optional[int] = ...) -> None: ...
+    def __init__(self, slots: _Optional[_Iterable[int]] = ..., seeds: _Optional[_Iterable[int]] = ..., evaluation: bool = ...) -> None: ...
 
 class Ready(_message.Message):
     __slots__ = ("spec", "metrics")

@@ -114,7 +114,7 @@ class ScriptedLearner:
         for seeds in groups:
             wire_groups.append(Group(slots=range(slot, slot + len(seeds)), seeds=seeds))
             slot += len(seeds)
-        return FromLearner(assign=Assign(environments=[environment], groups=wire_groups))
+        return FromLearner(assign=Assign(environment=environment, groups=wire_groups))
 
     def play(
         self, assign: FromLearner, num_steps: int, last: FromLearner | None = _FINISH

@@ -105,14 +105,13 @@ def test_actions_that_do_not_fit_never_reach_an_environment(
         ([Group(slots=[1], seeds=[2**31])], "seed"),
         ([Group(slots=[1, 2], seeds=[1])], "seed"),
         ([Group(slots=[1, 1], seeds=[1, 2])], "slot"),
-        ([Group(slots=[1], seeds=[1], environment=1)], "environments"),
     ],
 )
 def test_an_assignment_that_contradicts_itself_is_refused(
     learner: Any, groups: list[Group], named: str
 ) -> None:
     environment = Environment(id="CartPole-v1")
-    refusals = _refusals(learner, Assign(environments=[environment], groups=groups))
+    refusals = _refusals(learner, Assign(environment=environment, groups=groups))
     assert learner.run(2, 2).wait() is ExitCode.USAGE
     assert named in refusals[0]
 
@@ -130,46 +129,22 @@ def _refusals(learner: Any, assign: Assign) -> list[str]:
     return refusals
 
 
-def test_each_group_steps_its_own_environment(learner: Any) -> None:
-    assign = learner.assign([1], [2], [3])
-    longer = Environment(id="seedrl_plugin.counting:make", arguments='{"lengths": [9]}')
-    assign.assign.environments.append(longer)
-    assign.assign.groups[1].environment = 1
-    learner.serve(learner.play(assign, 60))
-    assert learner.run(3, 3).wait() is ExitCode.OK
-    for group, longest in ((0, 3), (1, 9), (2, 3)):
-        steps = [step.timestep for step in learner.seen if step.group == group]
-        assert max(int(step.observation[0, 3]) for step in steps) == longest
-
-
-def test_environments_of_two_specs_are_refused(learner: Any) -> None:
-    assign = learner.assign([1], [2]).assign
-    assign.environments.append(Environment(id="CartPole-v1"))
-    assign.groups[1].environment = 1
-    refusals = _refusals(learner, assign)
-    assert learner.run(2, 2).wait() is ExitCode.USAGE
-    assert "observation" in refusals[0] and "action" in refusals[0]
-
-
 def test_steps_that_the_learner_would_not_take_are_refused_before_ready(
     learner: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "LEAST_MESSAGE_BYTES", 1)
     assign = learner.assign([1]).assign
     # 16 + 8 + 8 + 8 + 16 bytes, 8 more if the row is LAST, and two of tag and length.
-    assign.environments[0].metrics.append("step")
+    assign.environment.metrics.append("step")
     assign.max_message_bytes = 65
     refusals = _refusals(learner, assign)
     assert learner.run(1, 1).wait() is ExitCode.USAGE
     assert "65 bytes" in refusals[0]
 
 
-def test_last_rows_carry_the_numbers_that_their_environment_was_asked_for(learner: Any) -> None:
+def test_last_rows_carry_the_numbers_that_are_asked_for(learner: Any) -> None:
     assign = learner.assign([1, 2], [3])
-    assign.assign.environments.append(assign.assign.environments[0])
-    assign.assign.environments[0].metrics.append("step")
-    assign.assign.environments[1].metrics.append("missing")
-    assign.assign.groups[1].environment = 1
+    assign.assign.environment.metrics.extend(["step", "missing"])
     found: list[list[list[float]]] = [[], []]
 
     def script(messages: Iterator[Any], context: Any) -> Iterator[Any]:
@@ -191,4 +166,4 @@ def test_last_rows_carry_the_numbers_that_their_environment_was_asked_for(learne
     assert learner.run(3, 2).wait() is ExitCode.OK
     # Episodes of 3 and 2 steps.
     np.testing.assert_array_equal(found[0], [[3, np.nan]] * 2 + [[2, np.nan]] * 2)
-    np.testing.assert_array_equal(found[1], [[np.nan] * 2] * 2)
+    np.testing.assert_array_equal(found[1], [[3, np.nan], [2, np.nan]])

@@ -89,13 +89,13 @@ function fail(text) {
 }
 
 /** Why an Assign cannot be followed; '' if it can. */
-function refusal({ environments, groups, maxMessageBytes }) {
+function refusal({ environment, groups, maxMessageBytes }) {
   const limit = Number(maxMessageBytes); // 0: none
-  const known = ({ id, arguments: given, wrappers }) =>
-    id === 'CartPole-v1' && ['', '{}'].includes(given) && !wrappers.length;
-  if (!environments.every(known)) return 'only CartPole-v1 without arguments or wrappers';
-  const fits = ({ slots, seeds, environment }) =>
-    slots.length > 0 && slots.length === seeds.length && environment < environments.length;
+  const { id, arguments: given, wrappers } = environment;
+  if (id !== 'CartPole-v1' || !['', '{}'].includes(given) || wrappers.length) {
+    return 'only CartPole-v1 without arguments or wrappers';
+  }
+  const fits = ({ slots, seeds }) => slots.length > 0 && slots.length === seeds.length;
   const [slots, seeds] = ['slots', 'seeds'].map((name) => groups.flatMap((each) => each[name]));
   const isOnce = groups.length && new Set(slots).size === slots.length;
   const isInRange = seeds.every((seed) => seed < 2 ** 31) && !(0 < limit && limit < 2 ** 16);

@@ -179,13 +179,12 @@ class ExampleServer:
         sizes = [len(group.slots) for group in assign.groups]
         slots = {slot for group in assign.groups for slot in group.slots}
         return (
-            all(each.id == "CartPole-v1" for each in assign.environments)
-            and all(each.arguments in ("", "{}") for each in assign.environments)
+            assign.environment.id == "CartPole-v1"
+            and assign.environment.arguments in ("", "{}")
             and min(sizes, default=0) > 0
             and sum(sizes) == len(slots) <= self.num_envs
             and [len(group.seeds) for group in assign.groups] == sizes
             and all(seed < 2**31 for group in assign.groups for seed in group.seeds)
-            and all(group.environment < len(assign.environments) for group in assign.groups)
             and not 0 < assign.max_message_bytes < 2**16
         )
 

@@ -103,7 +103,7 @@ def test_who_gets_no_slot_hears_what_it_would_have_to_allow() -> None:
 def test_one_message_may_bring_the_steps_of_several_groups_and_their_metrics() -> None:
     hub = _hub(metrics=METRICS)
     connection, answer = _join(hub, num_groups=2, metrics=("keys", "score"))
-    assert list(answer.assign.environments[0].metrics) == list(METRICS)
+    assert list(answer.assign.environment.metrics) == list(METRICS)
     assert (answer.assign.max_message_bytes, answer.assign.step_deadline_seconds) == (12345, 2.5)
     first = b"".join((_step(1, 2, 0, FIRST, []), _step(0, 2, 0, FIRST, [])))
     assert connection.receive(StepPayload(first))
@@ -143,7 +143,7 @@ def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns()
 def test_an_absurd_reward_is_a_failure_of_its_environment_and_no_breach() -> None:
     hub = _hub()
     connection, answer = _join(hub)
-    assert answer.assign.environments[0].max_abs_reward == 1e6
+    assert answer.assign.environment.max_abs_reward == 1e6
     zeros = np.zeros(4, np.float32)
     step = TimeStep(np.ones(4, np.uint8), zeros + np.float32(1e38), zeros + 1, zeros)
     assert not connection.receive(StepPayload(StepLayout(SPEC, 4).pack(0, 0, step)))

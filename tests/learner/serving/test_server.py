@@ -56,7 +56,7 @@ def test_the_handshake_says_what_to_build_and_leases_slots(service: Service) -> 
     with Client(service.address) as client:
         client.send(hello(num_envs=6, num_groups=2))
         assign = client.receive().assign
-        (built,) = assign.environments
+        built = assign.environment
         assert (built.id, built.arguments) == ("Some-v0", '{"x": 1}')
         assert (list(built.wrappers), built.vectorization) == (["m:w"], "sync")
         assert [list(group.slots) for group in assign.groups] == [[0, 1], [2, 3], [4, 5]]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import grpc
 import numpy as np
 
-from envs_server.build import budget, check_assign, read_recipes
+from envs_server.build import budget, check_assign, read_recipe
 from envs_server.client import Lease, Offer
 from envs_server.failures import BuildError, EnvironmentFailedError
 from envs_server.sent_log import SentLog
@@ -149,7 +149,7 @@ def hear_learner(data: bytes) -> bool:
             message = receive_from_learner(data_of_one)
             if isinstance(message, FromLearner) and not _is_usual(message.assign):
                 check_assign(message.assign, 4)
-                read_recipes(message.assign.environments, (_CONSTANT,))
+                read_recipe(message.assign.environment, (_CONSTANT,))
                 budget(message.assign)
                 return False
             if lease.handle(message) is not None:
@@ -165,11 +165,9 @@ def hear_learner(data: bytes) -> bool:
 
 
 def _is_usual(assign: Assign) -> bool:
-    usual = {("", ""), (_CONSTANT, _ARGUMENTS)}
-    return all(
-        (asked.id, asked.arguments) in usual and not asked.wrappers and not asked.vectorization
-        for asked in assign.environments
-    )
+    asked, usual = assign.environment, {("", ""), (_CONSTANT, _ARGUMENTS)}
+    is_usual = (asked.id, asked.arguments) in usual
+    return is_usual and not asked.wrappers and not asked.vectorization
 
 
 def _step(sequence: int, step_type: int, group: int = 0, num_envs: int = 2) -> bytes:
@@ -196,7 +194,7 @@ _ASSIGN = encode_from_learner(
         assign=Assign(
             lease=5,
             minor=MINOR,
-            environments=[Environment(id=_CONSTANT, arguments=_ARGUMENTS, metrics=["episode.r"])],
+            environment=Environment(id=_CONSTANT, arguments=_ARGUMENTS, metrics=["episode.r"]),
             groups=[Group(slots=[3, 4], seeds=[9, 10]), Group(slots=[1], seeds=[2])],
         )
     )

@@ -136,7 +136,7 @@ _SENT = [Sent(lease=2**63, group=1, num_envs=2, steps=9, answered=8)]
 _ASSIGN = Assign(
     lease=2**63,
     minor=MINOR,
-    environments=[Environment(id="CartPole-v1", arguments='{"x": 1}', metrics=["episode.r"])],
+    environment=Environment(id="CartPole-v1", arguments='{"x": 1}', metrics=["episode.r"]),
     groups=[Group(slots=[3, 4], seeds=[9, 10])],
 )
 FRAMES = (

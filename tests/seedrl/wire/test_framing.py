@@ -21,9 +21,7 @@ from seedrl.wire.seedrl_pb2 import Assign, Environment, FromEnvServer, FromLearn
 
 _HELLO = FromEnvServer(hello=Hello(major=1, num_envs=4, host="somewhere"))
 _ASSIGN = FromLearner(
-    assign=Assign(
-        environment=Environment(id="CartPole-v1"), groups=[Group(slots=[3], seeds=[9])]
-    )
+    assign=Assign(environment=Environment(id="CartPole-v1"), groups=[Group(slots=[3], seeds=[9])])
 )
 
 

@@ -1,7 +1,7 @@
 """Tiny tasks, each of which one kind of mistake in an agent fails: `seedrl check-agent` runs them.
 
-Each is a Markov decision process with a table: two or four actions, a few states, and an
-observation for each state. A continuous twin takes one number: the action's part of [-1, 1].
+Each is a Markov decision process with a table: a few actions and states, and an observation for
+each state. A continuous twin takes one number: the action's part of [-1, 1].
 
 | name | what an agent must do |
 |---|---|
@@ -10,16 +10,18 @@ observation for each state. A continuous twin takes one number: the action's par
 | two_steps | bring a value back by one step, and see which state it is in |
 | delayed_reward | bring a reward back over 10 steps, to the only action that matters |
 | sparse_reward | go 6 steps forward, though random actions get there in 1 of 10 episodes |
+| action_mask | choose the smaller of the two legal actions of ten; only the mask tells which |
 | truncation | bootstrap from a truncated episode: investing pays in the next one |
 | memory | answer with a cue that was shown 4 steps earlier |
 | small_rewards, large_rewards | two_steps, its rewards times 0.01 and times 100 |
 | discrete_observation | tell 6 categories apart: `Discrete(6)` |
 | one_hot_bytes | the same, as `Box(0, 1, (6,), uint8)` |
-| float_picture | the same of 4 pictures, `Box(0, 1, (3, 36, 36), float32)` |
+| float_picture | the same of 4 pictures, `Box(0, 1, (2, 36, 36), float32)` |
 
 The best mean return is 1 times the factor of the rewards, but 0.5 of `truncation`.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -40,6 +42,7 @@ class Task(NamedTuple):
     # None: of floats from -1 to 1, as many as an observation has.
     space: Space[Any] | None = None
     limit: int | None = None  # steps after which an episode is truncated
+    masks: np.ndarray | None = None  # `[S, A] bool`, of each state: its legal actions
     continues: bool = False  # an episode starts in the state that the one before was truncated in
 
 
@@ -85,6 +88,15 @@ def _sparse_reward() -> Task:
     return Task(moves, rewards, [0], np.eye(length, dtype=np.float32), limit=2 * length)
 
 
+def _action_mask() -> Task:
+    number = 10
+    pairs = list(itertools.combinations(range(number), 2))
+    rewards = [[float(action == pair[0]) for action in range(number)] for pair in pairs]
+    masks = np.array([[action in pair for action in range(number)] for pair in pairs])
+    seen = np.ones((len(pairs), 1), np.float32)
+    return Task([(_END,) * number] * len(pairs), rewards, range(len(pairs)), seen, masks=masks)
+
+
 def _truncation() -> Task:
     # Poor: 0.3 for staying poor, or nothing, and be rich. Rich: 1, and be poor again. With episodes
     # of one step, only an agent that bootstraps at their end finds that becoming rich is better.
@@ -122,7 +134,7 @@ def _one_hot_bytes() -> Task:
 
 def _float_picture() -> Task:
     # A bright square in one of the corners, in the second channel.
-    pictures = np.zeros((4, 3, 36, 36), np.float32)
+    pictures = np.zeros((4, 2, 36, 36), np.float32)
     for number in range(4):
         row, column = 18 * (number // 2), 18 * (number % 2)
         pictures[number, 1, row : row + 18, column : column + 18] = 1
@@ -135,6 +147,7 @@ TASKS: dict[str, Callable[[], Task]] = {
     "two_steps": _two_steps,
     "delayed_reward": _delayed_reward,
     "sparse_reward": _sparse_reward,
+    "action_mask": _action_mask,
     "truncation": _truncation,
     "memory": _memory,
     "small_rewards": lambda: _two_steps(0.01),
@@ -167,7 +180,7 @@ class Probe(gymnasium.Env[Any, Any]):
         if self._state is None or not self._task.continues:
             starts = self._task.starts
             self._state = starts[int(self.np_random.integers(len(starts)))]
-        return self._task.observations[self._state].copy(), {}
+        return self._shown(self._state)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         assert self._state is not None, "reset it first"
@@ -181,7 +194,13 @@ class Probe(gymnasium.Env[Any, Any]):
         self._state = self._state if terminated else following
         self._steps += 1
         truncated = not terminated and self._steps == self._task.limit
-        return self._task.observations[self._state].copy(), reward, terminated, truncated, {}
+        seen, info = self._shown(self._state)
+        return seen, reward, terminated, truncated, info
+
+    def _shown(self, state: int) -> tuple[Any, dict[str, Any]]:
+        masks = self._task.masks
+        info = {} if masks is None or self._continuous else {"action_mask": masks[state].copy()}
+        return self._task.observations[state].copy(), info
 
 
 make = Probe

@@ -29,6 +29,7 @@ PROBES = {
     "two_steps": 0.9,
     "delayed_reward": 0.9,
     "sparse_reward": 0.9,
+    "action_mask": 0.9,
     "truncation": 0.45,
     "memory": 0.9,
     "small_rewards": 0.009,
@@ -147,6 +148,8 @@ def misfit(config: Config, name: str, *, continuous: bool) -> str:
     """Why the agent cannot take the task, in words; empty if it can."""
     if name == "memory" and _core(config.agent) == "none":
         return "agent.network.core: none remembers nothing"
+    if name == "action_mask" and continuous:
+        return "only discrete actions have a mask"
     action = BoxSpec((1,), (-1.0,), (1.0,)) if continuous else DiscreteSpec(2)
     try:
         config.agent.build(EnvSpec(ArraySpec((1,), "float32"), action))

@@ -18,6 +18,7 @@ POLICY = {
     "large_rewards": [1, 0, 0],
     "delayed_reward": [3] * 21,
     "sparse_reward": [0, 1, 1, 0, 1, 0],
+    "action_mask": [low for low in range(10) for _ in range(low + 1, 10)],
     "truncation": [1, 0],
     "memory": [0] * 5 + [1] * 5,
     "discrete_observation": [0, 1, 1, 0, 1, 0],
@@ -54,6 +55,14 @@ def test_the_best_policy_is_above_the_threshold_and_the_others_below(
     assert best > PROBES[name]
     opposite = [0 if action else len(env._task.rewards[0]) - 1 for action in POLICY[name]]
     assert mean_return(env, opposite, continuous=continuous) < 0.7 * PROBES[name]
+
+
+def test_nothing_but_the_mask_tells_which_actions_are_legal() -> None:
+    env = Probe(name="action_mask")
+    # The policy that is best without it.
+    assert mean_return(env, [0] * 45, continuous=False) < 0.5
+    _, info = env.reset(seed=0)
+    assert info["action_mask"].sum() == 2
 
 
 def test_who_does_not_bootstrap_at_a_truncation_never_invests() -> None:

@@ -59,7 +59,7 @@ def map_programs(
     learn = jax.pmap(
         programs.learn,
         axis_name=AXIS,
-        in_axes=(None, 0, 0),
+        in_axes=(None, 0, 0, None),
         out_axes=(None, 0, None),
         devices=everywhere or devices,
         donate_argnums=(0, 1),

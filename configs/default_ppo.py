@@ -23,6 +23,7 @@ def config() -> Config:
             chunk_steps=1,
             normalize_observations=True,
             normalize_rewards=True,
+            least_advantage_std=0.1,
             learning_rate=1e-3,
         ),
         serving=ServingConfig(training_slots=32, evaluation_slots=20),

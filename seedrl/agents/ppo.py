@@ -65,6 +65,11 @@ class PpoConfig(NormalizationConfig):
       gamma: discount of one step. Paper: 0.99.
       gae_lambda: lambda of generalized advantage estimation. Paper: 0.95.
       clip: how far from 1 a ratio of probabilities may go and still gain. Paper: 0.1.
+      least_advantage_std: advantages of a minibatch are divided by their std, but at least by this.
+        While no reward that differs has been found, they are the errors of the value alone; made as
+        large as any others, they would move the policy until it explores no more. 0.1 goes with
+        `normalize_rewards`, as the limit of 1 with the returns of DreamerV3 (Hafner et al. 2023,
+        equation 7). Paper: 0.
       value_cost: weight of half the squared error of the value. Paper: 1, of the whole square.
       entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01.
       entropy_cost_end: the weight after `entropy_cost_decay_steps`.
@@ -88,6 +93,7 @@ class PpoConfig(NormalizationConfig):
     gamma: float = 0.99
     gae_lambda: float = 0.95
     clip: float = 0.2
+    least_advantage_std: float = 0.0
     value_cost: float = 1.0
     entropy_cost: float = 0.01
     entropy_cost_end: float = 0.0
@@ -104,7 +110,7 @@ class PpoConfig(NormalizationConfig):
             "agent.",
             self,
             positive="clip reward_scale learning_rate adam_epsilon max_gradient_norm",
-            at_least_0="chunk_steps value_cost entropy_cost entropy_cost_end "
+            at_least_0="chunk_steps least_advantage_std value_cost entropy_cost entropy_cost_end "
             "entropy_cost_decay_steps reward_clip learning_rate_decay_steps",
             at_least_1="unroll epochs minibatches",
             fractions="gamma gae_lambda",
@@ -265,7 +271,9 @@ def _loss(
     # Of ignored actions 0: their ratio may be anything, and infinity times 0 is not 0.
     log_ratios = jnp.where(counts, log_policy - acted.log_probability, 0.0)
     # Those of a minibatch get mean 0 and std 1: not in the paper, but in its code.
-    advantages = surrogate.normalized(estimated.advantages, counts)
+    advantages = surrogate.normalized(
+        estimated.advantages, counts, least_std=config.least_advantage_std
+    )
     # Equation 7, then 9.
     gained = surrogate.clipped_surrogate(log_ratios, advantages, config.clip)
     squares = jnp.square(output.value - estimated.targets)

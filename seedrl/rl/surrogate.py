@@ -16,13 +16,16 @@ def mean_of(values: Array, is_trained: Array) -> Array:
     return jnp.sum(jnp.where(is_trained, values, 0.0)) / count
 
 
-def normalized(advantages: Array, is_trained: Array) -> Array:
-    """`[U, B]` with mean 0 and std 1 over **all** time steps that count; 0 elsewhere."""
+def normalized(advantages: Array, is_trained: Array, *, least_std: float = 0.0) -> Array:
+    """`[U, B]` with mean 0 and std 1 over **all** time steps that count; 0 elsewhere.
+
+    The std becomes less than 1 where that of `advantages` is less than `least_std`.
+    """
     centred = advantages - mean_of(advantages, is_trained)
     # Divided by their number n, as JAX does, not by n - 1, as torch does: of 1, 2, 3, 6 the largest
     # becomes 1.60357.
     std = jnp.sqrt(mean_of(jnp.square(centred), is_trained))
-    return jnp.where(is_trained, centred / (std + 1e-8), 0.0)
+    return jnp.where(is_trained, centred / (jnp.maximum(std, least_std) + 1e-8), 0.0)
 
 
 def clipped_surrogate(log_ratios: Array, advantages: Array, clip: float) -> Array:

@@ -1,5 +1,6 @@
 """The clipped objectives: numbers worked by hand, and which rows have a gradient."""
 
+import functools
 from typing import Any
 
 import jax
@@ -49,5 +50,10 @@ def test_only_rows_that_count_are_normalized_and_all_of_them_together() -> None:
     # Along either axis alone they have other means: (2 and 3.5; 1.5, 3 and 6).
     assert jitted_mean(advantages, counts) == 3
     assert jitted_mean(advantages, np.zeros_like(counts)) == 0
+    # Their std is 1.8708.
+    floored = jax.jit(functools.partial(normalized, least_std=18.708287))
+    np.testing.assert_allclose(floored(advantages, counts), np.array(expected) / 10, atol=1e-6)
+    lower = jax.jit(functools.partial(normalized, least_std=1.8))
+    np.testing.assert_allclose(lower(advantages, counts), expected, atol=1e-5)
     one = np.array([[False, True], [False, False], [False, False]])
     np.testing.assert_array_equal(jitted_normalized(advantages, one), np.zeros((3, 2)))

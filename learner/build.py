@@ -497,7 +497,7 @@ def _share(
 
     limiter.on_others = on_others
     learning.count_steps = lambda: earlier_steps + limiter.agreed_steps
-    hosts.agenda.take = lambda: learning.final_snapshot(config.checkpoint.replay)
+    hosts.agenda.take = lambda: learning.snapshot(with_replay=config.checkpoint.replay)
 
 
 def resumption(checkpoint: Checkpoint, geometry: Geometry, config: Config) -> Resumption:

@@ -90,25 +90,24 @@ class Checkpointer:
 
     def _snapshot(self, *, with_replay: bool) -> Snapshot | None:
         """A copy of the state between two updates; None if the run is over before there is one."""
-        answer = self._session.snapshot(with_replay=with_replay)
+        answer = self._session.learning.request_snapshot(with_replay=with_replay)
         while not answer.done():
             if self._is_over():
+                answer.cancel()
                 return None
             wait([answer], POLL_SECONDS)
         return answer.result()
 
     def _start(self, snapshot: Snapshot) -> None:
-        system = self._session.system
         meta: dict[str, Any] = {
             "config": to_json(self._config),
-            "env_spec": encode_spec(system.spec),
-            "env_steps": self._session.acting.training_steps,
+            "env_spec": encode_spec(self._session.system.spec),
+            "env_steps": snapshot.env_steps,
             "totals": self._metrics.totals(),
-            "limiter": dict(system.channel.limiter.now.counts()),
+            "limiter": snapshot.limiter,
         }
-        confirmed = self._session.evaluator.confirmed
-        if snapshot.confirmed is not None and confirmed is not None:
-            meta["params_updates"] = confirmed.frozen.version
+        if snapshot.confirmed is not None:
+            meta["params_updates"] = snapshot.confirmed.version
         best = None if self._session.acting.best_score is None else self._best_of(snapshot)
         self._saver.start(snapshot, meta, best)
         self._metrics.record("checkpoint", updates=int(snapshot.state.updates))
@@ -131,13 +130,15 @@ class Checkpointer:
 
         So a run that has reached its target is played, and trained on, from what has reached it.
         """
-        snapshot = self._session.last_snapshot()
+        snapshot = self._session.learning.snapshot(with_replay=self._config.checkpoint.replay)
         confirmed = self._session.evaluator.confirmed
         if confirmed is None:
             return snapshot
-        return snapshot._replace(confirmed=self._scored(confirmed, snapshot.state.params))
+        params = self._scored(confirmed, snapshot.state.params)
+        return snapshot._replace(confirmed=confirmed.frozen._replace(params=params))
 
     def _scored(self, score: Score, params: Tree) -> Tree:
         """The parameters that were scored, on the host; those that do not act are from `params`."""
+        # Maybe views of the device's buffers: these are published copies, which nothing consumes.
         actor_params = jax.tree.map(np.asarray, score.frozen.params)
         return replace_actor_params(self._session.system.agent.actor_params, params, actor_params)

@@ -95,9 +95,7 @@ def evaluate(
     serving = Serving(slots, page_steps=1, rule=lock_step())
     spec = saved_spec(checkpoint.meta["env_spec"])
     hub = Hub(serving, config.environment, spec=spec)
-    service = Service(hub, config.serving)
-    service.start()
-    try:
+    with Service(hub, config.serving) as service:
         agent = build_agent(config.agent, spec)
         exploration = evaluation_exploration(
             agent, actions or config.evaluation.actions, config.serving.training_slots
@@ -106,11 +104,8 @@ def evaluate(
         actor = _actor(agent, spec, num_slots, exploration=exploration, seed=seed)
         player = _Player(hub, actor, frozen, service, raise_failure, max_episode_steps)
         score = player.play(episodes)
-    except BaseException:
-        service.stop(grace_seconds=0.0)
-        raise
-    leased_again = int(np.count_nonzero(slots.epochs > 1))
-    service.finish("the evaluation is over", grace_seconds=1.0)
+        leased_again = int(np.count_nonzero(slots.epochs > 1))
+        service.finish("the evaluation is over", grace_seconds=1.0)
     returns, lengths = np.asarray(score.returns), tuple(each.length for each in score.episodes)
     return Evaluation(
         mean=float(returns.mean()),

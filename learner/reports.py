@@ -40,7 +40,6 @@ from seedrl.errors import UserError
 from seedrl.fields import fields_of
 from seedrl.networks.config import NetworkConfig
 from seedrl.observations import describe
-from seedrl.specs import EnvSpec
 from seedrl.timing import WARNING_SECONDS
 
 # The time without a step after which that is reported, and then at each doubling.
@@ -476,23 +475,18 @@ class Reports(NamedTuple):
         text = f"learner: {folder}, serving {address}, {devices}"
         self.events.report("started", text, address=address, devices=devices, workdir=str(folder))
 
-    def follow(self, session: Session) -> None:
-        """From now on status and events show what this session has done."""
-        self.live.session = session
+    def compiling(self, session: Session, network: Any) -> None:
+        """Reports what is compiled now; status and events show this session from now on."""
+        system = session.system
+        self.live.session, self.live.compiling_since = session, time.monotonic()
         self.events.count_steps = lambda: session.acting.training_steps
-
-    def observes(self, network: Any, spec: EnvSpec) -> None:
-        """Reports what a bundled network makes of an observation; a user's own decides itself."""
+        # Of an observation a user's own network makes what it likes.
         if isinstance(network, NetworkConfig):
-            text = describe(spec, network.torso, getattr(network, "frame_stack", 1))
+            text = describe(system.spec, network.torso, getattr(network, "frame_stack", 1))
             self.events.report("learning", text)
-
-    def compiling(self, replay_bytes: int) -> None:
-        """Reports that compilation starts."""
-        self.live.compiling_since = time.monotonic()
-        size = f"{replay_bytes / 2**20:.0f} MiB"
+        size = f"{system.replay_bytes / 2**20:.0f} MiB"
         text = f"replay: {size} on each device; compiling acting, then learning"
-        self.events.report("learning", text, replay_bytes=replay_bytes)
+        self.events.report("learning", text, replay_bytes=system.replay_bytes)
 
     def end(self, reason: str, remark: str = "") -> None:
         """Reports that the run ends now and only has to be saved; `remark` is for its user."""

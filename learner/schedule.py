@@ -15,16 +15,13 @@ import gc
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Protocol
 
 import numpy as np
 
 from learner.acting.actor import over_slots
 from learner.build import System, compile_all
 from learner.learning.device_mapping import require_update_memory
-from learner.learning.loop import Snapshot
 from learner.report.metrics import Metrics
-from learner.runtime.channel import Requests
 from learner.runtime.watchdog import Watchdog
 from learner.runtime.worker import Worker
 from learner.serving.hub import Hub
@@ -35,36 +32,6 @@ from seedrl.rl.exploration import decayed
 from seedrl.timing import POLL_SECONDS
 
 
-class Schedule(Protocol):
-    """What each thread repeats.
-
-    Attributes:
-      bodies: one for each thread, by the thread's name.
-      snapshots: taken by one of them while they run, or by any thread after they have ended.
-    """
-
-    bodies: Mapping[str, Callable[[], object]]
-    snapshots: Requests[bool, Snapshot]
-
-    @property
-    def is_compiling(self) -> bool:
-        """True while something is being compiled; that may take as long as it likes."""
-        ...
-
-    @property
-    def can_insert(self) -> bool:
-        """True once the program that puts pages into replay is compiled."""
-        ...
-
-    def warm_up(self) -> None:
-        """Compiles what must be compiled before the threads start."""
-        ...
-
-    def end_waits(self) -> None:
-        """Wakes threads that wait for each other, so that they can end."""
-        ...
-
-
 class Asynchronous:
     """Acting and learning at the same time, each in a thread of its own.
 
@@ -73,6 +40,9 @@ class Asynchronous:
     The rate limiter bounds how far acting gets ahead meanwhile.
 
     Owns the thread that compiles for learning; the process does not end before that thread has.
+
+    Attributes:
+      bodies: what each thread repeats, by the thread's name.
     """
 
     def __init__(self, system: System):
@@ -85,7 +55,6 @@ class Asynchronous:
             **{name: each.run_once for name, each in zip(names, system.acting, strict=True)},
             "learning": self._learn_once,
         }
-        self.snapshots = system.learning.snapshots
         self._insertion: Future[None] = Future()
         self._update: Future[None] = Future()
 
@@ -152,7 +121,7 @@ class Asynchronous:
         """Does what of learning's work is compiled. Raises what compiling it has raised."""
         limiter = self._system.channel.limiter
         if not _is_over(self._insertion):
-            self._learning.snapshots.answer()
+            self._learning.answer_requests()
             steps = self._own_steps - self._first_step
             # As if what was sent had been inserted: otherwise acting would owe nothing for it.
             limiter.holds(self._learning.sequences_of_shards(steps))
@@ -188,6 +157,7 @@ class Alternating:
     threads, or which env server has which slot. So seed and environments decide every bit.
 
     Attributes:
+      bodies: what the thread repeats, by its name.
       is_compiling: until `warm_up` is over: everything is compiled before the thread starts.
       can_insert: True then.
     """
@@ -201,7 +171,6 @@ class Alternating:
         (self._acting,) = system.acting
         self._learning = system.learning
         self.bodies: Mapping[str, Callable[[], object]] = {name: self._run_once}
-        self.snapshots = system.learning.snapshots
 
     def warm_up(self) -> None:
         """Compiles everything."""
@@ -245,7 +214,7 @@ class Session:
         self.evaluator = self.acting.evaluator
         self.failed = threading.Event()
         kind = config.learning.schedule
-        self._schedule: Schedule = (
+        self._schedule: Asynchronous | Alternating = (
             Asynchronous(system) if kind == "asynchronous" else Alternating(system, kind)
         )
         peers = system.hosts.peers
@@ -298,10 +267,6 @@ class Session:
         if failure is not None:
             raise RuntimeError(f"a thread of the learner died: {failure}") from failure
 
-    def snapshot(self, *, with_replay: bool) -> Future[Snapshot]:
-        """A copy of the state between two updates; never, if the thread that takes it ends."""
-        return self._schedule.snapshots.request(with_replay)
-
     def stop(self, timeout: float) -> bool:
         """Ends the threads after their present piece of work; True if they ended in time."""
         self._schedule.end_waits()
@@ -313,10 +278,6 @@ class Session:
                 self.learning.insert_pages()
             self.learning.abandon_pages()
         return has_stopped
-
-    def last_snapshot(self) -> Snapshot:
-        """The state after `stop`."""
-        return self._schedule.snapshots.take(self._config.checkpoint.replay)
 
     def set_gauges(self) -> None:
         """Sets the metrics that are states rather than events."""

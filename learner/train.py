@@ -7,13 +7,11 @@ it never touches a device array while the others run.
 """
 
 import contextlib
-import functools
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 from learner.build import StartFrom, build, build_hub, plan_geometry, replay_text
 from learner.checkpointing import Checkpointer
@@ -56,13 +54,12 @@ from learner.serving.server import Service
 from seedrl.checkpoints import best_return
 from seedrl.config import Config, check
 from seedrl.config_io import to_allow, to_json
-from seedrl.errors import ConfigError, NotFiniteError, UserError
+from seedrl.errors import ConfigError, NotFiniteError
+from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
 
 _STOP_SECONDS = 120.0
 _UNSTOPPED = f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
-
-Found = TypeVar("Found")
 
 
 def train(
@@ -97,7 +94,7 @@ def train(
     stop = stop or StopRequest()
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
     with contextlib.ExitStack() as stack:
-        # 1. The folder, the other hosts, and what to start from.
+        # 1. The other hosts, the folder, and what to start from.
         try:
             hosts = stack.enter_context(joined(topology, config, stop, init_from))
             start_devices()
@@ -129,28 +126,17 @@ def train(
             checkpoint=start.checkpoint,
             events=reports.events,
         )
-        service = stack.enter_context(_served(hub, config))
+        service = stack.enter_context(Service(hub, config.serving))
         reports.started(hub, service.address, folder.path, str(geometry))
 
-        def check_threads() -> None:
-            raise_death(service, deaths)
-
         # 3. The first env server, or the checkpoint, says what the environment looks like.
-        spec = _wait_for(
-            functools.partial(common_spec, hub.wait_for_spec, hosts, stop, check_threads),
-            stop,
-            check_threads,
-        )
-        # A checkpoint names the spec: nothing is compiled before an env server is there. Of several
-        # hosts, which wait for each other, one may have none for long.
-        if spec is None or (
-            hosts.is_alone and not _wait_for(hub.wait_for_env_server, stop, check_threads)
-        ):
+        spec = _wait_for_env_server(hub, hosts, stop, lambda: raise_death(service, deaths))
+        if spec is None:
             reports.end(why(EndOfRun.STOPPED, stopped_by=stop.by), stop.before_start())
             service.stop()
             return None
 
-        # 4. Acting, learning and replay, and the threads that run them.
+        # 4. Acting, learning and replay, the threads that run them, and their supervision.
         with _refusing(hub):
             system = build(
                 config,
@@ -165,12 +151,7 @@ def train(
         folder.record_config(config)
         steps = session.acting.training_steps
         reports.metrics.record("session", env_steps=steps, is_begun_anew=folder.is_begun_anew)
-        reports.follow(session)
-        reports.observes(getattr(config.agent, "network", None), spec)
-        reports.compiling(system.replay_bytes)
-        session.start()
-
-        # 5. Until it is over.
+        reports.compiling(session, getattr(config.agent, "network", None))
         # All hosts save into one folder, the first host's.
         saver = open_saver(
             config,
@@ -192,12 +173,17 @@ def train(
             deaths=deaths,
             earlier=[] if folder.is_begun_anew else played_rounds(folder.metrics),
         )
+
+        # 5. Until it is over. From `start` on threads use what the stack closes: nothing that may
+        # raise comes between it and `try`.
+        session.start()
         try:
             loop.run()
         finally:
-            text = "the run was not stopped and saved"
-            with exit_deadline(_STOP_SECONDS + stuck_seconds, text):
+            with exit_deadline(_STOP_SECONDS + stuck_seconds, "the run was not stopped and saved"):
                 loop.end()
+
+        # 6. The curve and the summary.
         if topology.is_first:
             reports.draw_curve(config, folder, stop.seconds_to_end())
         status, seconds = reports.live.now(), time.monotonic() - started
@@ -229,30 +215,19 @@ def _start_from(
     return StartFrom(checkpoint, initial)
 
 
-def _wait_for(
-    condition: Callable[[float], Found | None],
-    stop: StopRequest,
-    check_threads: Callable[[], object],
-) -> Found | None:
-    # None if `stop` is set first. `check_threads` raises if a thread has died that would bring it.
+def _wait_for_env_server(
+    hub: Hub, hosts: Hosts, stop: StopRequest, check_threads: Callable[[], object]
+) -> EnvSpec | None:
+    # What the environment looks like; None if `stop` is set first. `check_threads` raises if a
+    # thread has died that would bring it. A checkpoint names the spec, but nothing is compiled
+    # before an env server is there. Of several hosts, which wait for each other, one may have none
+    # for long.
     while not stop.is_set():
         check_threads()
-        if found := condition(POLL_SECONDS):
-            return found
+        spec = common_spec(hub.wait_for_spec, hosts, stop, check_threads, POLL_SECONDS)
+        if spec is not None and (not hosts.is_alone or hub.wait_for_env_server(POLL_SECONDS)):
+            return spec
     return None
-
-
-@contextlib.contextmanager
-def _served(hub: Hub, config: Config) -> Iterator[Service]:
-    # If the run ends as it should, `TrainLoop.end` has stopped it.
-    service = Service(hub, config.serving)
-    try:
-        service.start()
-        yield service
-    except BaseException as error:
-        # A mistake of the user first reaches the env servers, which end with it; see `_refusing`.
-        service.stop(grace_seconds=1.0 if isinstance(error, UserError) else 0.0)
-        raise
 
 
 @contextlib.contextmanager
@@ -412,7 +387,10 @@ class TrainLoop:
             self._raise_died()
             raise RuntimeError(_UNSTOPPED)
         try:
-            if can_save:
+            # All threads have ended: whatever the ledger does not explain now was lost or made up.
+            # Then this state is not saved: the newest checkpoint may be from before that.
+            self._residues = self._residues or self.session.residues(at_rest=True)
+            if can_save and not self._residues:
                 self._checkpointer.save_the_end()
             self._report()
         finally:
@@ -435,10 +413,9 @@ class TrainLoop:
     def _raise_failure(self, ended: EndOfRun | None) -> None:
         self._raise_died()
         self._shared_end.leave()
-        # All threads have ended: whatever the ledger does not explain now was lost or made up.
         self._reports.metrics.record("ledger", **self.session.accounts())
-        if broken := self._residues or self.session.residues(at_rest=True):
-            raise RuntimeError("; ".join(broken))
+        if self._residues:
+            raise RuntimeError("; ".join(self._residues))
         if self._saver.failure is not None:
             raise self._saver.failure
         if ended is EndOfRun.NOT_FINITE:

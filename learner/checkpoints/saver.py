@@ -168,7 +168,7 @@ class Saver:
             self._shared.require_equal(step, lambda: digests(leaves_by_name(state))["all"])
             save = self._shared.save
         if snapshot.confirmed is not None:
-            arrays = {**arrays, "params": snapshot.confirmed}
+            arrays = {**arrays, "params": snapshot.confirmed.params}
         extra = {f"replay.{name}": leaf for name, leaf in leaves_by_name(snapshot.replay).items()}
         directory = self._workdir / "checkpoints"
         path = save(directory, step, arrays, meta, keep=self._keep, extra=extra)

@@ -1,6 +1,8 @@
 """The learning thread's work: pages into replay, updates out of it, parameters on to acting."""
 
+import queue
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +17,7 @@ from learner.learning.page_routing import (
     plan_parcels,
 )
 from learner.report.metrics import Metrics
-from learner.runtime.channel import ActorLearnerChannel, FilledPages, Requests, VersionedParams
+from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams
 from seedrl.replay.buffer import ReplayState
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import Page, Tree
@@ -27,14 +29,17 @@ class Snapshot(NamedTuple):
     state: LearnerState  # numpy leaves
     indices: list[dict[str, object]]  # the replay's page indices, one per shard, as plain values
     replay: ReplayState | tuple[()]  # numpy leaves; () if the replay is not saved
-    confirmed: Tree | None = None  # parameters that are saved in place of those of `state`
+    # Of the same moment: what is read later has more behind it than the arrays.
+    env_steps: int  # training environment steps of the run
+    limiter: Mapping[str, float]  # see `Limiter.counts`
+    confirmed: VersionedParams | None = None  # saved in place of the parameters of `state`
 
 
 class Learning:
     """Owns the learner state and the replay on the devices. `run_once` is the thread's loop body.
 
     Every program consumes those arrays and gives new ones: the thread holds the only references.
-    Others read counters and ask for `snapshots`. With `poll_seconds` 0 it never waits for acting.
+    Others read counters and request snapshots. With `poll_seconds` 0 it never waits for acting.
     """
 
     def __init__(
@@ -70,7 +75,8 @@ class Learning:
         self._in_flight: tuple[Numbers, Sequence[Sequence[Tree]]] | None = None
         # Shapes only: while a thread compiles for them, this one consumes the arrays.
         self._shapes = shapes_of((state, replay.memory))
-        self.snapshots = Requests(self.final_snapshot)  # answered between two updates
+        # Of snapshots, by the main thread: with the replay or not, and the answer.
+        self._requests: queue.SimpleQueue[tuple[bool, Future[Snapshot]]] = queue.SimpleQueue()
         self.num_applied = self.num_skipped = 0  # updates of this session, finite and not
         # The device's own counter, mirrored: reading it back would wait for the update. It counts
         # one that is being computed, unlike `updates`.
@@ -155,8 +161,7 @@ class Learning:
         # At most one update in flight: a queue of them would keep acting from the device.
         self.finish_update()
         self._is_ready = self._limiter.holds(self.sequences_of_shards())
-        if self.snapshots.request_made is not None:
-            self.snapshots.answer()
+        self.answer_requests()
         return self._is_ready
 
     def insert_pages(self, timeout: float = 0.0) -> None:
@@ -236,8 +241,7 @@ class Learning:
             is_published = self._channel.params[0].version == self._newest
             last = self._channel.params if is_published else self._versioned(self._published())
             self._channel.last = last
-        if self.snapshots.request_made is not None:
-            self.snapshots.answer()
+        self.answer_requests()
 
     def _observe(self, numbers: Mapping[str, float]) -> None:
         skipped = int(numbers["skipped_updates"])
@@ -255,11 +259,30 @@ class Learning:
             if name != "skipped_updates":
                 self._tally.measured[name].append(number)
 
-    def final_snapshot(self, with_replay: bool) -> Snapshot:
-        """A snapshot for the thread that owns this object, or after that has ended."""
+    def request_snapshot(self, *, with_replay: bool) -> Future[Snapshot]:
+        """Asks the thread that owns this object for a snapshot; it never comes if that ends."""
+        answer = Future[Snapshot]()
+        self._requests.put((with_replay, answer))
+        return answer
+
+    def answer_requests(self) -> None:
+        """Takes the snapshots that are requested. For the owning thread, between two updates."""
+        while not self._requests.empty():  # no other thread takes from it
+            with_replay, answer = self._requests.get()
+            if answer.set_running_or_notify_cancel():
+                answer.set_result(self.snapshot(with_replay=with_replay))
+
+    def snapshot(self, *, with_replay: bool) -> Snapshot:
+        """The state as it is now. For the owning thread, or after that has ended."""
         state = jax.tree.map(lambda leaf: _host_copy(leaf.addressable_data(0)), self._state)
         replay = jax.tree.map(_host_copy, self._replay) if with_replay else ()
-        return Snapshot(state, [index.state() for index in self._shards.indices], replay)
+        return Snapshot(
+            state,
+            [index.state() for index in self._shards.indices],
+            replay,
+            env_steps=self.count_steps(),
+            limiter=dict(self._limiter.now.counts()),
+        )
 
 
 def _host_copy(leaf: jax.Array) -> np.ndarray:

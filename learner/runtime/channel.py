@@ -8,9 +8,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 
@@ -66,8 +65,9 @@ class PageQueue:
             return True
 
     def _has_room(self, size: int) -> bool:
-        # One item is taken in whatever its size, or it could never be sent.
-        return not self._num_bytes or self._num_bytes + size <= self._most_bytes
+        # One item is taken in whatever its size, or it could never be sent. Ends of streams need no
+        # room: one thread that acts and learns would wait for itself.
+        return not (size and self._num_bytes) or self._num_bytes + size <= self._most_bytes
 
     def get(self, timeout: float = 0.0) -> FilledPages | None:
         """The oldest item; None if there is none in time."""
@@ -90,8 +90,8 @@ def _bytes_of(item: FilledPages) -> int:
 class RateLimiter:
     """Makes the side that is ahead wait: a lock around a `Limiter`, the value that decides.
 
-    Acting calls `acted` and `wait_to_act`, learning all else. `AgreedLimiter` takes its place if a
-    run has several hosts.
+    Acting calls `acted` and `wait_to_act`, learning all else: also `acted`, of restored pages and,
+    by `dropped`, of stale ones. `AgreedLimiter` takes its place if a run has several hosts.
     """
 
     def __init__(self, limiter: Limiter):
@@ -187,7 +187,8 @@ class ActorLearnerChannel:
     clock: Callable[[], float] = time.monotonic
     count_steps: Callable[[], int] = lambda: 0  # training environment steps of the run by now
     is_complete: bool = False  # all steps are taken: learning learns no more, and sets `last`
-    # The parameters that no update follows. Not `params`: with these the run acts if it is resumed.
+    # The parameters that no update follows; apart from `params`, so that one look gives both them
+    # and that they are the last.
     last: Sequence[VersionedParams] = ()
     is_closed: bool = False  # no more pages are to be sent
 
@@ -201,32 +202,3 @@ def open_channel(
 ) -> ActorLearnerChannel:
     """A channel without pages, in which `first` is the newest version on each inference device."""
     return ActorLearnerChannel(limiter, PageQueue(), first, first[0].version, wake_acting, clock)
-
-
-A = TypeVar("A")
-T = TypeVar("T")
-
-
-class Requests(Generic[A, T]):
-    """Requests that one thread makes and another one, which owns the state, answers."""
-
-    def __init__(self, take: Callable[[A], T]):
-        self.take = take  # called by the owner's thread, or after that has ended
-        # The newest one; its owner calls `answer` if it is not None. Rebinding needs no lock.
-        self.request_made: tuple[A, Future[T]] | None = None
-
-    def request(self, argument: A) -> Future[T]:
-        """Asks for an answer, which the future gets."""
-        # A future of its own: an answer that is late must not be taken for the next request's.
-        answer = Future[T]()
-        self.request_made = argument, answer
-        return answer
-
-    def answer(self) -> None:
-        """Answers the request, if there is one. Called by the owner, when at rest."""
-        # Looked at before it is cleared: a first request that is made in between is not lost.
-        if (request := self.request_made) is None:
-            return
-        self.request_made = None
-        argument, answer = request
-        answer.set_result(self.take(argument))

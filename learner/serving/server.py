@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Self
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -24,7 +25,7 @@ from learner.serving.access import TokenInterceptor, host_of, lock_address
 from learner.serving.connection import Connection
 from learner.serving.hub import EndError, Hub, unavailable
 from seedrl.config import EnvironmentConfig, ServingConfig
-from seedrl.errors import AddressInUseError
+from seedrl.errors import AddressInUseError, UserError
 from seedrl.specs import EnvSpec
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 from seedrl.wire import contract, learner_end, seedrl_pb2
@@ -47,7 +48,11 @@ _logger = logging.getLogger(__name__)
 
 
 class Service:
-    """Brings env servers to a hub. Owns the gRPC server; may be called from any thread."""
+    """Brings env servers to a hub. Owns the gRPC server; may be called from any thread.
+
+    Inside its `with` it serves. An error that leaves it stops it; who ends as he should has done so
+    by `finish` or `stop`, of which env servers make different things.
+    """
 
     def __init__(self, hub: Hub, config: ServingConfig):
         """Raises ConfigError if the files of token or certificates cannot be used."""
@@ -69,6 +74,19 @@ class Service:
         self._stopping = threading.Event()
         self._watch = Worker("watch", self._look, threading.Event())
         self._server: grpc.Server | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop(grace_seconds=0.0)
+            raise
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            # A mistake of the user first reaches the env servers, which end with it.
+            self.stop(grace_seconds=1.0 if isinstance(error, UserError) else 0.0)
 
     def start(self) -> str:
         """Binds and serves; returns the address with its real port. Raises AddressInUseError."""
@@ -149,12 +167,13 @@ class Service:
             connect_link=self._connect_link,
         )
         self._calls[connection] = context
-        # The client may end the call while this thread waits at the outbox. If it has done so
-        # already, gRPC does not call back: then the reader finds the end.
-        context.add_callback(connection.end)
         reading = (requests, self._links.add)
-        threading.Thread(target=connection.read, args=reading, name="reader", daemon=True).start()
+        reader = threading.Thread(target=connection.read, args=reading, name="reader", daemon=True)
         try:
+            # The client may end the call while this thread waits at the outbox. If it has done so
+            # already, gRPC does not call back: then the reader finds the end.
+            context.add_callback(connection.end)
+            reader.start()
             while (item := outbox.get()) is not None:
                 if isinstance(item, EndError):
                     context.abort(item.code, item.details)

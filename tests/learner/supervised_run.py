@@ -38,9 +38,13 @@ class Snapshot:
     def __init__(self, name: str) -> None:
         self.name, self.confirmed = name, None
         self.state = SimpleNamespace(updates=7, params={})
+        self.env_steps, self.limiter = 3, {"taken_steps": 12}
 
-    def _replace(self, **changed: Any) -> "Snapshot":
-        return self
+
+def answered(snapshot: Snapshot) -> Future[Any]:
+    answer: Future[Any] = Future()
+    answer.set_result(snapshot)
+    return answer
 
 
 class SupervisedRun:
@@ -77,6 +81,8 @@ class SupervisedRun:
             num_applied=0,
             num_skipped=0,
             num_stale=0,
+            request_snapshot=lambda with_replay: self.answer or answered(Snapshot("while it runs")),
+            snapshot=lambda with_replay: Snapshot("at the end"),
             sequences_of_shards=lambda: [1],
         )
         self.evaluator = SimpleNamespace(confirmed=None, is_confirming=False)
@@ -139,14 +145,6 @@ class SupervisedRun:
             self.calls.append("stop threads")
             return True
 
-        def snapshot(name: str) -> Any:
-            return Snapshot(name)
-
-        def answered(name: str) -> Future[Any]:
-            answer: Future[Any] = Future()
-            answer.set_result(snapshot(name))
-            return answer
-
         run = self
 
         class Session:
@@ -158,9 +156,9 @@ class SupervisedRun:
             )
             system = SimpleNamespace(
                 hosts=run.hosts,
+                channel=None,
                 geometry=SimpleNamespace(evaluation_slots=0),
                 spec=SPEC,
-                channel=SimpleNamespace(limiter=SimpleNamespace(now=SimpleNamespace(counts=dict))),
                 agent=SimpleNamespace(actor_params=lambda params: params),
             )
             is_compiling = property(lambda self: run.is_compiling)
@@ -171,8 +169,6 @@ class SupervisedRun:
                     "set_gauges": lambda: None,
                     "accounts": dict,
                     "residues": lambda at_rest=False: run.residues,
-                    "snapshot": lambda with_replay: run.answer or answered("while it runs"),
-                    "last_snapshot": lambda: snapshot("at the end"),
                     "stop": stop,
                     "raise_failure": raise_failure,
                 }[name]

@@ -80,7 +80,7 @@ def _saved(directory: Path) -> Checkpoint:
     replay = jax.tree.map(np.asarray, shards.memory)
     saver = Saver(directory, keep=2)
     saver.start(
-        Snapshot(state, [index.state() for index in shards.indices], replay),
+        Snapshot(state, [index.state() for index in shards.indices], replay, 12, {}),
         {"config": to_json(CONFIG)},
     )
     saver.wait()

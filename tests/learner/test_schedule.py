@@ -96,7 +96,7 @@ def test_acting_does_not_wait_for_the_update_to_be_compiled(
 ) -> None:
     session.start()
     assert session._hub.has_been_asked.wait(SECONDS)  # type: ignore[attr-defined]
-    assert session.snapshot(with_replay=False).result(SECONDS) is not None
+    assert session.learning.request_snapshot(with_replay=False).result(SECONDS) is not None
     assert session.is_compiling
     compiling.set()
     while session.is_compiling:

@@ -13,10 +13,11 @@ import pytest
 
 from learner.checkpoints.run_folder import Resume, RunFolder
 from learner.end_of_run import raise_death
+from learner.multihost.agreement import alone
 from learner.processes.stop import StopRequest
 from learner.reports import open_reports
 from learner.runtime.worker import Deaths
-from learner.train import _wait_for, train
+from learner.train import _wait_for_env_server, train
 from seedrl import checkpoints, config_io
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory, best_return
@@ -128,6 +129,7 @@ def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> 
         next(looks)
         service.failure = OSError("no more sockets")
 
+    hub: Any = SimpleNamespace(wait_for_spec=look)
     with pytest.raises(RuntimeError, match="no more sockets"):
-        _wait_for(look, StopRequest(), lambda: raise_death(service, deaths))
+        _wait_for_env_server(hub, alone(), StopRequest(), lambda: raise_death(service, deaths))
     assert next(looks) is None

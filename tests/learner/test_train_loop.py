@@ -55,6 +55,18 @@ def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> N
     assert run.acting.training_steps == 2
     with pytest.raises(RuntimeError, match="ledger: 3 rows too many"):
         run.loop.end()
+    assert "stop threads" in run.calls and "save at the end" not in run.calls
+
+
+def test_a_checkpoint_has_the_counts_of_the_moment_when_its_state_was_copied() -> None:
+    run = SupervisedRun(config_of())
+    metas: list[dict[str, Any]] = []
+    run.saver.start = lambda snapshot, meta, best: metas.append(meta)
+    run.loop.run()
+    run.loop.end()
+    (meta,) = metas
+    # Not those of now: 5 steps, of which the copied arrays know nothing.
+    assert (meta["env_steps"], meta["limiter"]) == (3, {"taken_steps": 12})
 
 
 @pytest.mark.parametrize(("died", "is_saved"), [("session", False), ("service", True)])

@@ -257,7 +257,7 @@ class ProgramLearner:
 
     def save(self) -> Snapshot:
         """What a checkpoint with replay holds."""
-        return self._learning.final_snapshot(with_replay=True)
+        return self._learning.snapshot(with_replay=True)
 
     def accounts(self) -> dict[str, int]:
         """Of the ledger."""

@@ -326,7 +326,7 @@ class LearnerRun:
         assert session.residues(at_rest=True) == [], session.residues(at_rest=True)
         session.raise_failure()
         session.learning.finish_update()
-        snapshot = session.learning.final_snapshot(with_replay=True)
+        snapshot = session.learning.snapshot(with_replay=True)
         self.metrics.collect()
         shards = [
             jax.tree.map(lambda leaf, shard=shard: leaf[shard], snapshot.replay)

@@ -50,7 +50,7 @@ def _assert_same(got: Any, expected: Any) -> None:
 
 
 def test_a_learner_state_comes_back_bit_by_bit(tmp_path: Path) -> None:
-    found = _save(tmp_path, Snapshot(state(), [], ()))
+    found = _save(tmp_path, Snapshot(state(), [], (), 12, {}))
     assert (found.step, found.meta) == (5, META)
     restored = restore_state(found, abstract_of(state()), CONFIG)
     assert isinstance(restored, LearnerState)
@@ -68,7 +68,9 @@ def test_a_replay_and_its_indices_come_back(tmp_path: Path) -> None:
     for index, streams in zip(indices, ([4, 4, 9, 4], [5]), strict=True):
         for stream in streams:
             index.plan([stream])
-    found = _save(tmp_path, Snapshot(state(), [index.state() for index in indices], replay()))
+    found = _save(
+        tmp_path, Snapshot(state(), [index.state() for index in indices], replay(), 12, {})
+    )
     restored = restore_replay(found, abstract_of(replay(seed=1)))
     _assert_same(restored, replay())
     for index, saved in zip(indices, found.meta["replay_indices"], strict=True):
@@ -79,7 +81,7 @@ def test_a_replay_and_its_indices_come_back(tmp_path: Path) -> None:
 
 
 def test_a_replay_of_another_shape_is_refused_by_name(tmp_path: Path) -> None:
-    found = _save(tmp_path, Snapshot(state(), [{}], replay()))
+    found = _save(tmp_path, Snapshot(state(), [{}], replay(), 12, {}))
     weights = (replay().sampling_weight, replay().sampling_weight)
     for abstract, name in (
         (replay(4), "uint8[2, 4, 2]"),
@@ -92,7 +94,7 @@ def test_a_replay_of_another_shape_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_a_state_of_another_shape_is_refused_by_config_field(tmp_path: Path) -> None:
-    found = _save(tmp_path, Snapshot(state(8), [], ()))
+    found = _save(tmp_path, Snapshot(state(8), [], (), 12, {}))
     agent = dataclasses.replace(CONFIG.agent, network=QNetworkConfig(core_size=16))
     changed = dataclasses.replace(CONFIG, agent=agent, replay=ReplayConfig(min_steps=9), seed=4)
     with pytest.raises(ConfigError) as caught:

@@ -28,7 +28,7 @@ def test_a_save_that_hangs_is_one_event(tmp_path: Path) -> None:
     # Its own thread would do that several times a second.
     watchdog = Watchdog(lambda _: None, clock=iter(np.arange(0.0, 100.0, 0.5)).__next__)
     watchdog.watch(saver.heartbeat, 5.0, saver.report_hang)
-    saver.start(Snapshot(state(), [], ()), META)
+    saver.start(Snapshot(state(), [], (), 12, {}), META)
     wait_until(lambda: saver.heartbeat.piece)
     for _ in range(20):
         watchdog.look()
@@ -50,7 +50,7 @@ def test_a_save_is_due_once_an_interval_and_never_while_one_is_written(
     assert [saver.take_turn() for _ in range(3)] == [False, True, False]
     release = threading.Event()
     monkeypatch.setattr(checkpoints, "save", lambda *_, **__: release.wait(SECONDS))
-    saver.start(Snapshot(state(updates=1), [], ()), META)
+    saver.start(Snapshot(state(updates=1), [], (), 12, {}), META)
     assert not saver.take_turn()
     release.set()
     saver.wait()
@@ -90,13 +90,13 @@ def test_a_failed_save_is_kept_until_one_succeeds(
     saver = Saver(tmp_path, keep=2, listener=heard)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "save", fail)
-        saver.start(Snapshot(state(), [], ()), META)
+        saver.start(Snapshot(state(), [], (), 12, {}), META)
         saver.wait()
     assert saver.failure is error
     # What is a defect of ours is logged with its traceback.
     assert [event.kind for event in heard.take()] == ["save_failed"]
     assert len(caplog.records) == tracebacks
-    saver.start(Snapshot(state(), [], ()), META)
+    saver.start(Snapshot(state(), [], (), 12, {}), META)
     saver.wait()
     assert saver.failure is None
     assert [event.kind for event in heard.take()] == ["saved"]
@@ -107,7 +107,7 @@ def test_only_what_scored_higher_replaces_the_best_checkpoint(tmp_path: Path) ->
     for updates, score in ((1, 3.0), (2, 5.0), (3, 5.0), (4, 4.5)):
         params = {"core": np.full(2, score, np.float32)}
         best = Best(score, updates, params, {"evaluation": {"mean_return": score}})
-        saver.start(Snapshot(state(updates=updates), [], ()), META, best)
+        saver.start(Snapshot(state(updates=updates), [], (), 12, {}), META, best)
         saver.wait()
         assert saver.failure is None
     found = checkpoints.choose(tmp_path, is_best=True)

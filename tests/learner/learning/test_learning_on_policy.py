@@ -160,7 +160,7 @@ def send(running: Running, *pages: Page, versions: tuple[int, ...] = ()) -> None
 
 def state_of(running: Running) -> Any:
     running.learning.finish_update()
-    return running.learning.final_snapshot(with_replay=False).state
+    return running.learning.snapshot(with_replay=False).state
 
 
 def test_each_sequence_is_trained_once_and_one_that_is_not_finite_is_not_drawn_again(

@@ -171,9 +171,26 @@ def test_the_last_parameters_are_handed_over_whatever_the_interval() -> None:
 
 def test_a_snapshot_shares_no_memory_with_what_the_next_update_consumes() -> None:
     learning, *_ = _learning([])
-    snapshot = learning.final_snapshot(with_replay=True)
+    snapshot = learning.snapshot(with_replay=True)
     copies = jax.tree.leaves((snapshot.state, snapshot.replay))
     owned = jax.tree.leaves((learning._state, learning._replay))
     assert len(copies) == len(owned) > 3
     for copy, leaf in zip(copies, owned, strict=True):
         assert not np.shares_memory(copy, np.asarray(leaf))
+
+
+def test_a_requested_snapshot_is_taken_between_two_updates_with_the_counts_of_then() -> None:
+    learning, *_ = _learning([0.0, 0.0])
+    learning.count_steps = lambda: 400
+    learning.run_once()
+    abandoned = learning.request_snapshot(with_replay=False)
+    assert abandoned.cancel()
+    asked = [learning.request_snapshot(with_replay=flag) for flag in (False, True)]
+    assert not any(each.done() for each in asked)
+    learning.run_once()  # answers, and then starts an update
+    found = [each.result(timeout=0.0) for each in asked]
+    assert [bool(len(each.replay)) for each in found] == [False, True]
+    assert int(learning._state.updates) == 9
+    for each in found:
+        assert (int(each.state.updates), each.env_steps) == (8, 400)
+        assert each.limiter["taken_steps"] == 1

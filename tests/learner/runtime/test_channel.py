@@ -1,13 +1,12 @@
-"""The channel: what bounds its pages, the limiter that threads share, and requests."""
+"""The channel: what bounds its pages, and the limiter that threads share."""
 
 import threading
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 import pytest
 
-from learner.runtime.channel import FilledPages, PageQueue, RateLimiter, Requests
+from learner.runtime.channel import FilledPages, PageQueue, RateLimiter
 from seedrl.replay.rate_limiter import RatioLimiter
 from tests.patience import SECONDS
 
@@ -28,6 +27,8 @@ def test_acting_waits_while_the_pages_under_way_are_too_large() -> None:
     assert pages.get() is None
     # What is larger than the bound is sent alone.
     assert pages.put(_pages(500), 0.0) and not pages.put(_pages(1), 0.0)
+    # One thread that acts and learns would wait for itself.
+    assert pages.put(FilledPages((), (), (), ended=(3,), versions=()), 0.0)
 
 
 def _limiter(
@@ -78,38 +79,3 @@ def test_closing_ends_a_wait(wait: str) -> None:
     limiter.close()
     thread.join(SECONDS)
     assert results == [False]
-
-
-def test_a_request_is_answered_once_when_the_owner_is_at_rest() -> None:
-    taken: list[bool] = []
-
-    def take(with_replay: bool) -> int:
-        taken.append(with_replay)
-        return len(taken)
-
-    requests = Requests(take)
-    requests.answer()
-    abandoned, awaited = requests.request(True), requests.request(False)
-    requests.answer()
-    requests.answer()
-    # An answer that nobody waits for any more is not the next request's.
-    assert awaited.result(timeout=0.0) == 1 and not abandoned.done()
-    assert taken == [False]
-
-
-def test_a_request_made_while_the_owner_looks_for_one_is_not_lost() -> None:
-    made: list[Future[bool]] = []
-
-    class Asked(Requests[bool, bool]):
-        """A request arrives right after the owner has read that there is none."""
-
-        def __getattribute__(self, name: str) -> Any:
-            found = super().__getattribute__(name)
-            if name == "request_made" and not made:
-                made.append(self.request(True))
-            return found
-
-    requests = Asked(lambda argument: argument)
-    requests.answer()
-    requests.answer()
-    assert made[0].result(timeout=0.0)

@@ -61,19 +61,6 @@ class VectorEnvironment(NamedTuple):
     close: Callable[[], None]
 
 
-def read_actions(
-    payload: ActionsPayload, layout: ActionLayout, group: int, sequence: int
-) -> np.ndarray:
-    """The actions `[E, ...]` that answer step `sequence` of a group; WireError if they do not."""
-    header, actions = layout.unpack(payload)
-    if header.sequence != sequence:
-        raise WireError(
-            f"expected actions for step {sequence} of group {group}, got them for step "
-            f"{header.sequence}"
-        )
-    return actions
-
-
 class EnvGroup:
     """Owns the environments of group number `index`, and knows which step is in flight.
 
@@ -142,7 +129,13 @@ class EnvGroup:
         WireError if they are not actions for it, EnvironmentFailedError if an environment has
         failed and the group cannot go on.
         """
-        actions = read_actions(payload, self.action_layout, self._index, self._sequence)
+        header, actions = self.action_layout.unpack(payload)
+        # Of the step in flight, and no other: none is answered twice, or by another's actions.
+        if header.sequence != self._sequence:
+            raise WireError(
+                f"expected actions for step {self._sequence} of group {self._index}, got them for "
+                f"step {header.sequence}"
+            )
         return self._message("step", self.advance, self._to_own_actions(actions))
 
     def reset(self) -> TimeStep:

@@ -57,7 +57,7 @@ class Lease:
 
     Attributes:
       outbox: of what gRPC's thread sends, until None.
-      assigned, spec: what was asked for, and what was built.
+      spec: of what was built.
       steps: the payloads of each group's steps so far.
     """
 
@@ -89,8 +89,7 @@ class Lease:
             step_deadline_seconds=self._patience_seconds,
             **{"max_message_bytes": _MAX_MESSAGE_BYTES, **fields},
         )
-        self.assigned = FromLearner(assign=assign)
-        self.send(self.assigned)
+        self.send(FromLearner(assign=assign))
         try:
             self.spec = spec_of(self.receive("Ready").spec)
         except ValueError as error:
@@ -146,18 +145,17 @@ class Lease:
         self._context.set_details(details or f"seedrl check-env-server tries {code.name}")
         self.outbox.put(None)
 
-    def random(self, size: int) -> np.ndarray:
-        """Random actions of `size` environments."""
+    def _random_actions(self, size: int) -> np.ndarray:
         action = self.spec.action
         shape = (size, *action.array.shape)
         if isinstance(action, BoxSpec):
             return self._random.uniform(-1, 1, shape).astype(np.float32)
         return self._random.integers(action.largest, size=shape, dtype=np.int32, endpoint=True)
 
-    def answer(self, group: int, actions: np.ndarray | None = None, offset: int = 0) -> bytes:
-        """Random or other actions that answer the step in flight, or one `offset` from it."""
-        actions = self.random(self.sizes[group]) if actions is None else actions
-        return pack_actions(group, len(self.steps[group]) - 1 + offset, actions)
+    def answer(self, group: int, offset: int = 0) -> bytes:
+        """Random actions that answer the step in flight, or one `offset` from it."""
+        number = len(self.steps[group]) - 1 + offset
+        return pack_actions(group, number, self._random_actions(self.sizes[group]))
 
     def play(self, num_rounds: int, first_group: int = 0) -> None:
         """Answers all groups from one on, in one message, and awaits their steps, N times."""

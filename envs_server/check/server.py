@@ -6,7 +6,6 @@
 
 import contextlib
 import json
-import math
 import os
 import queue
 import shlex
@@ -29,10 +28,7 @@ from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
 from seedrl.programs.outcome import exit_code
-from seedrl.specs import BoxSpec
 from seedrl.timing import POLL_SECONDS
-from seedrl.wire.contract import LEAST_MESSAGE_BYTES
-from seedrl.wire.payload import pack_actions
 from seedrl.wire.seedrl_pb2 import Finish, FromLearner
 
 PROG = "seedrl check-env-server"
@@ -245,57 +241,28 @@ def _refuses(trial: Trial, *, changed: Mapping[str, Any], name: str) -> None:
         raise BrokenError("Refusal", f"expected a Refusal of {name}, got Ready")
 
 
-def _breaks(trial: Trial, *, message: "_Message", name: str) -> None:
+def _breaks(trial: Trial, *, answer: Callable[[Lease], bytes], name: str) -> None:
     # The env server cancels its stream; then it ends with an error, or returns.
     lease = trial.open()
     lease.play(2)
-    if (sent := message(lease)) is None:
-        lease.end(StatusCode.UNAVAILABLE)
-        return
-    # Protobuf frames what is a message; a payload goes around it, as a learner's does.
-    lease.send(sent if isinstance(sent, FromLearner) else memoryview(sent))
+    lease.send(memoryview(answer(lease)))
     if not lease.is_ended_by_peer():
         raise BrokenError(_BREACHES, "expected that it cancels its stream")
     if trial.wait(trial.plan.patience_seconds) == _GOOD_END:
         trial.findings.add(_BREACHES, f"after {name}: expected {_BAD_END}, got {_GOOD_END}")
 
 
-def _ruled_out(lease: Lease, action: float) -> bytes | None:
-    """An answer with an action that the spec rules out: -1 or 1 beyond discrete ones, NaN."""
-    if isinstance(lease.spec.action, BoxSpec) != math.isnan(action):
-        return None
-    actions = lease.random(lease.sizes[0])
-    actions[0] = action + lease.spec.action.largest if action > 0 else action
-    return lease.answer(0, actions)
-
-
-_Message = Callable[[Lease], bytes | FromLearner | None]
 _RETURNS = ("OK", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "INTERNAL", "CANCELLED", "UNKNOWN")
 _STAYS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", "PERMISSION_DENIED")
-# What an Assign has that must be refused.
+# What an Assign has that must be refused: a mistake in the run's configuration.
 _REFUSED: dict[str, dict[str, Any]] = {
     "an unknown environment": {"environment": {"id": "seedrl-no-such-environment-v0"}},
     "an unknown argument": {"environment": {"arguments": '{"seedrl_no_such_argument": 1}'}},
-    "no group": {"groups": []},
-    "a group without slots": {"groups": [{}]},
-    "more environments than offered": {"groups": [{"slots": range(999), "seeds": range(999)}]},
-    "no seed for each slot": {"groups": [{"slots": [0]}]},
-    "a seed of 2^31": {"groups": [{"slots": [0], "seeds": [2**31]}]},
-    "a slot that occurs twice": {"groups": [{"slots": [7, 7], "seeds": [1, 2]}]},
-    "max_message_bytes below 64 KiB": {"max_message_bytes": LEAST_MESSAGE_BYTES - 1},
 }
-# What a learner must not send; None where the environment has no such thing.
-_BREAKING: dict[str, _Message] = {
+# What a learner must not send: a step would be answered by another one's actions.
+_BREAKING: dict[str, Callable[[Lease], bytes]] = {
     "an answer to the step before": lambda lease: lease.answer(0, offset=-1),
-    "an answer to a step not sent yet": lambda lease: lease.answer(0, offset=1),
     "two answers to one step": lambda lease: 2 * lease.answer(0),
-    "actions of an unknown group": lambda lease: pack_actions(9, 2, lease.random(lease.sizes[0])),
-    "actions of more environments": lambda lease: lease.answer(0, lease.random(99)),
-    "actions that are too short": lambda lease: lease.answer(0)[:-8],
-    "action -1": lambda lease: _ruled_out(lease, -1),
-    "an action beyond the last": lambda lease: _ruled_out(lease, 1),
-    "action NaN": lambda lease: _ruled_out(lease, math.nan),
-    "a second Assign": lambda lease: lease.assigned,
 }
 # By name, each a function that holds it; later ones assume what earlier ones have shown.
 DIALOGUES: dict[str, Callable[[Trial], None]] = {
@@ -307,7 +274,7 @@ DIALOGUES: dict[str, Callable[[Trial], None]] = {
     "Finish": partial(_ends, code=StatusCode.OK, then=_GOOD_END),
     "SIGTERM": _sigterm,
     **{f"refuse {n}": partial(_refuses, changed=fields, name=n) for n, fields in _REFUSED.items()},
-    **{n: partial(_breaks, message=message, name=n) for n, message in _BREAKING.items()},
+    **{n: partial(_breaks, answer=answer, name=n) for n, answer in _BREAKING.items()},
     **{f"end after {n}": partial(_ends, code=StatusCode[n], then=_BAD_END) for n in _STAYS},
 }
 

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 45551a38521389b6c7d9eebe717717069f058f99523eafeef029825668629b5a
+# seedrl/wire/seedrl.proto sha256 2602aabb2123423bf54bf0cc4ddb4fc67b07e507ff7b6a449bb58a71e4d74ee9
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -17,9 +17,9 @@ class ExitCode(enum.IntEnum):
       USAGE: a bad config or command line, a checkpoint of another config, an environment that is
         refused or cannot be built, or a variable of the environment with which jax cannot start;
         `learning.max_skipped_updates` updates in a row were not finite, everything before is saved.
-      FAULTS: `seedrl check-env` or `check-env-server`: a rule is broken; `seedrl experiment`: some
-        of its runs have failed, the others are done; `seedrl record`: fewer videos than asked for
-        were written.
+      FAULTS: `seedrl check-env` or `check-env-server`: a rule is broken; `seedrl check-agent`: a
+        task was not learned; `seedrl experiment`: some of its runs have failed, the others are
+        done; `seedrl record`: fewer videos than asked for were written.
       INTERNAL: a defect of ours: the traceback is printed, or the parameters of a run's hosts were
         not equal, bit for bit, when they were to be saved.
       UNREADABLE_CHECKPOINT: a checkpoint is missing or damaged, or a disk or folder cannot be

@@ -18,6 +18,7 @@ from learner.acting.actor import build_actor, over_slots, page_rows
 from learner.acting.evaluator import Evaluator, evaluation_exploration
 from learner.acting.loop import Acting, Totals
 from learner.checkpoints.restoring import (
+    fitting_params,
     naming_fields,
     restore_params,
     restore_replay,
@@ -195,10 +196,12 @@ class StartFrom(NamedTuple):
     Attributes:
       checkpoint: the run's own, which it resumes from.
       initial: another run's, whose parameters a new run takes over.
+      is_partial: only those that fit.
     """
 
     checkpoint: Checkpoint | None = None
     initial: Checkpoint | None = None
+    is_partial: bool = False
 
 
 def build_hub(
@@ -253,6 +256,7 @@ class System(NamedTuple):
       replay_bytes: size of one device's replay.
       pages_bytes: what pages on their way to replay may take of a device that learns.
       hosts: that share the run.
+      taken: about parameters of another run, if only some were taken.
     """
 
     acting: Sequence[Acting]
@@ -267,6 +271,7 @@ class System(NamedTuple):
     replay_bytes: int
     pages_bytes: int
     hosts: Hosts
+    taken: str = ""
 
 
 def build(
@@ -299,7 +304,7 @@ def build(
     if not geometry.topology.is_first:
         # All learn with one key, and none explores as another does.
         acting_key = jax.random.fold_in(acting_key, geometry.topology.process_index)
-    state = _learner_state(config, agent, spec, programs, learning_key, sizes, start)
+    state, taken = _learner_state(config, agent, spec, programs, learning_key, sizes, start)
     # Copies, which belong to the learn step alone.
     state = LearnerState(*replicate(state, geometry.devices, geometry.everywhere))
     mapped = map_programs(programs, geometry.devices, geometry.inference, geometry.everywhere)
@@ -350,6 +355,7 @@ def build(
         # Devices that only act hold them elsewhere.
         pages_bytes=MOST_BYTES if set(geometry.inference) & set(geometry.devices) else 0,
         hosts=hosts,
+        taken=taken,
     )
 
 
@@ -379,18 +385,22 @@ def _learner_state(
     key: Array,
     sizes: Scale,
     start: StartFrom,
-) -> LearnerState:
-    """Fresh, the checkpoint's, or fresh but for the parameters of another run."""
+) -> tuple[LearnerState, str]:
+    """Fresh, the checkpoint's, or fresh but for the parameters of another run, and which."""
     init = jax.jit(programs.init).lower(key)
     # Of an absurd observation it could take all memory, and the kernel would end this process.
     require_state_memory(init.out_info, sizes)
     state: LearnerState = init.compile()(key)
     if start.checkpoint is not None:
-        return restore_state(start.checkpoint, state, config)
-    if start.initial is not None:
-        params = restore_params(start.initial, state.params, config, spec)
-        return LearnerState.of(jax.jit(agent.init_state)(params), state.key)
-    return state
+        return restore_state(start.checkpoint, state, config), ""
+    if start.initial is None:
+        return state, ""
+    if start.is_partial:
+        params, taken = fitting_params(start.initial, state.params, spec)
+    else:
+        params, taken = restore_params(start.initial, state.params, config, spec), ""
+    # Optimizer and target network begin with these parameters.
+    return LearnerState.of(jax.jit(agent.init_state)(params), state.key), taken
 
 
 def resumed_key(key: Array, schedule: str, version: int) -> Array:

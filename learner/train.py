@@ -68,6 +68,7 @@ def train(
     workdir: Path,
     resume: Resume = "auto",
     init_from: Path | None = None,
+    init_from_partial: bool = False,
     name: str = "",
     stop: StopRequest | None = None,
     topology: Topology = ALONE,
@@ -78,6 +79,7 @@ def train(
     Args:
       config, workdir, resume: what, where, and whether from what is there.
       init_from: folder of another run, whose parameters a new one starts with.
+      init_from_partial: only those that fit the new run's network, and without an error.
       name: of the configuration, where the run is shown.
       stop: ends the run when it is set; its `command` is what the user typed.
       topology: of this process among those that share the run. The first one writes the folder, the
@@ -96,10 +98,13 @@ def train(
     with contextlib.ExitStack() as stack:
         # 1. The other hosts, the folder, and what to start from.
         try:
-            hosts = stack.enter_context(joined(topology, config, stop, init_from))
+            hosts = stack.enter_context(
+                joined(topology, config, stop, init_from, init_from_partial)
+            )
             start_devices()
             folder = stack.enter_context(contextlib.closing(RunFolder(folder_path, lock)))
             start = _start_from(config, workdir, folder, hosts, stop, resume, init_from)
+            start = start and start._replace(is_partial=init_from_partial)
         except StoppedError as error:
             raise StoppedError(f"stopped by {stop.by}{stop.before_start()}") from error
         if start is None:
@@ -151,6 +156,8 @@ def train(
         folder.record_config(config)
         steps = session.acting.training_steps
         reports.metrics.record("session", env_steps=steps, is_begun_anew=folder.is_begun_anew)
+        if system.taken:
+            reports.events.report("resumed", system.taken)
         reports.compiling(session, getattr(config.agent, "network", None))
         # All hosts save into one folder, the first host's.
         saver = open_saver(

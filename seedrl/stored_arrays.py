@@ -82,6 +82,28 @@ def read_all(root: Path) -> dict[str, np.ndarray]:
     return _read(root, stored)
 
 
+def read_fitting(
+    root: Path, tree: Mapping[str, Tree]
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """`tree`, arrays, with those of `root` that fit in place of its own; their paths; the others'.
+
+    An array fits if its path, shape and dtype are the same, and so are those of all arrays beside
+    it: a layer's bias without its kernel, or a mean without its count, would mean nothing. Raises
+    CheckpointError.
+    """
+    own = _named(tree)
+    wanted = {name: _type_of(a) for name, a in own.items() if math.prod(a.shape)}
+    on_disk = _stored(root, sorted({_item_of(name) for name in own}))
+    stored = {name: _type_of(a) for name, a in on_disk.items()}
+    parents = {name: name.rpartition("/")[0] for name in wanted | stored}
+    changed = {parents[name] for name in parents if wanted.get(name) != stored.get(name)}
+    taken = [name for name in wanted if parents[name] not in changed]
+    arrays = own | _read(root, {name: own[name] for name in taken})
+    leaves = [arrays[name] for name in own]
+    fitted: dict[str, Any] = jax.tree.unflatten(jax.tree.structure(dict(tree)), leaves)
+    return fitted, taken, [name for name in own if name not in taken]
+
+
 def require_fit(root: Path, abstract: Mapping[str, Tree]) -> None:
     """Raises the CheckpointError with which `read_tree` would refuse."""
     if differences := tree_difference(root, abstract):

@@ -96,6 +96,25 @@ def changed_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[d
     ]
 
 
+def fitting_params(
+    checkpoint: checkpoints.Checkpoint, params: Tree, spec: EnvSpec
+) -> tuple[Tree, str]:
+    """Fresh parameters with those of another run that fit in their place; and a line about both.
+
+    Raises ConfigError if none fits.
+    """
+    fitted, taken, fresh = stored_arrays.read_fitting(checkpoint.path, {"params": params})
+    if not taken:
+        differences = stored_arrays.tree_difference(checkpoint.path, {"params": params})
+        raise ConfigError(
+            f"--init-from-partial: none of the parameters of {checkpoint.path} fits this run: "
+            f"{'; '.join(differences[:_MOST_DIFFERENCES])}"
+        )
+    text = f"parameters taken: {', '.join(taken)}; fresh: {', '.join(fresh) or 'none'}"
+    saved = dataclasses.replace(saved_spec(checkpoint.meta["env_spec"]), action=spec.action)
+    return fitted["params"], "; ".join([text, *spec.difference(saved)])
+
+
 def restore_params(
     checkpoint: checkpoints.Checkpoint, abstract: Tree, config: Config, spec: EnvSpec
 ) -> Tree:
@@ -115,7 +134,8 @@ def restore_params(
         fields = [line for line in changed if line.startswith("agent.network.")]
         raise ConfigError(
             f"--init-from: the parameters of {checkpoint.path} do not fit the network of this run: "
-            f"{'; '.join([*fields, *differences[:_MOST_DIFFERENCES]])}"
+            f"{'; '.join([*fields, *differences[:_MOST_DIFFERENCES]])}. hint: --init-from-partial "
+            "takes those that fit"
         )
     return stored_arrays.read_tree(checkpoint.path, {"params": abstract})["params"]
 

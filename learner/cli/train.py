@@ -48,13 +48,21 @@ class RunOptions:
       init_from: folder of another run, whose newest parameters a new run begins with, or the best
         if only these are saved; its checkpoints/best for those. Where there is something to resume
         from, they are not looked at.
+      init_from_partial: take from --init-from only the parameters whose place, shape and type are
+        those of the new network, such as all but the head; the others begin as in any new run. A
+        line lists both.
       allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
         factories of environments, package.module:factory.
     """
 
     resume: Literal["auto", "never", "must"] = "auto"
     init_from: Path | None = None
+    init_from_partial: bool = False
     allow: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.init_from_partial and self.init_from is None:
+            raise ConfigError("--init-from-partial: expected --init-from RUN with it, got none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,6 +254,7 @@ def _train(
         workdir=workdir,
         resume=options.resume,
         init_from=options.init_from,
+        init_from_partial=options.init_from_partial,
         name=name,
         stop=stop,
         topology=topology,

@@ -9,7 +9,7 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,13 @@ class StoppedError(UserError):
 
 @contextlib.contextmanager
 def joined(
-    topology: Topology, config: Config, stop: StopRequest, init_from: Path | None = None
+    topology: Topology,
+    config: Config,
+    stop: StopRequest,
+    init_from: Path | None = None,
+    init_from_partial: bool = False,
 ) -> Iterator[Hosts]:
-    """The hosts of a run, once all are there. `init_from` has to be the same on all of them.
+    """The hosts of a run, once all are there. What it starts from has to be the same on all.
 
     What is raised inside ends the others, too, and so does a signal before all have agreed on the
     end. Raises UserError if they do not come together, StoppedError if `stop` is set before.
@@ -62,7 +66,11 @@ def joined(
             f"--process-count: learning.schedule {config.learning.schedule} is for one host, where "
             "one thread acts and learns; expected asynchronous"
         )
-    peers, agenda = Peers(topology, _meet(topology, config, stop, init_from)), Agenda()
+    start = {
+        "--init-from": str(init_from or "nothing"),
+        "--init-from-partial": str(init_from_partial),
+    }
+    peers, agenda = Peers(topology, _meet(topology, config, stop, start)), Agenda()
     try:
         address = _free_address(topology) if topology.is_first else ""
         join_jax(topology, peers.gather("jax", address)[0])
@@ -77,13 +85,10 @@ def joined(
 
 
 def _meet(
-    topology: Topology, config: Config, stop: StopRequest, init_from: Path | None
+    topology: Topology, config: Config, stop: StopRequest, start: Mapping[str, str]
 ) -> dict[int, MessageSocket]:
     # Once all are there and have found that they share one run.
-    run = _common(config) | {
-        "--process-count": str(topology.process_count),
-        "--init-from": str(init_from or "nothing"),
-    }
+    run = _common(config) | {"--process-count": str(topology.process_count), **start}
     token = _token(config, topology)
     line = f"learner: {topology.name} waits for the others, at {topology.coordinator}"
     print(line, file=sys.stderr, flush=True)

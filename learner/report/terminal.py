@@ -345,7 +345,8 @@ def resume_command(summary: Summary) -> str:
 def resuming(command: str, workdir: Path) -> list[str]:
     """The words of the user's command for the same run: with its folder, from its checkpoint."""
     words = without_flags(shlex.split(command), ["--workdir", "--resume", "--init-from"])
-    return [*words, "--workdir", str(workdir)]
+    partial = ("--init-from-partial", "--init_from_partial")
+    return [*(word for word in words if word not in partial), "--workdir", str(workdir)]
 
 
 def without_flags(words: Sequence[str], flags: Sequence[str]) -> list[str]:

@@ -20,19 +20,20 @@ from learner.build import (
     resumed_key,
     scale,
 )
-from learner.checkpoints.restoring import initial_checkpoint
+from learner.checkpoints.restoring import fitting_params, initial_checkpoint
 from learner.checkpoints.saver import Saver
 from learner.learning import learn_step
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import Snapshot
 from learner.learning.page_routing import ShardedReplay
 from seedrl import checkpoints
+from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
-from seedrl.networks.config import QNetworkConfig
+from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.wire.spec import encode_spec
 
@@ -121,7 +122,7 @@ def _fresh_state(config: Config, initial: Checkpoint | None) -> LearnerState:
     geometry, agent = plan_geometry(config), config.agent.build(SPEC)
     programs: Any = SimpleNamespace(init=functools.partial(learn_step.initial_state, agent))
     start, sizes = StartFrom(initial=initial), scale(config, geometry)
-    state = _learner_state(config, agent, SPEC, programs, jax.random.PRNGKey(0), sizes, start)
+    state, _ = _learner_state(config, agent, SPEC, programs, jax.random.PRNGKey(0), sizes, start)
     return jax.tree.map(np.asarray, state)
 
 
@@ -142,8 +143,54 @@ def test_a_run_begins_with_the_parameters_of_another_and_nothing_else_of_it(
     with pytest.raises(ConfigError) as caught:
         _fresh_state(dataclasses.replace(CONFIG, agent=agent), initial)
     # Only fields of the network are named: learning_rate, for example, may differ.
+    assert "--init-from-partial" in str(caught.value)
     assert "agent.network.core_size: expected 8, got 4" in str(caught.value)
     assert "learning_rate" not in str(caught.value)
+
+
+def test_only_layers_that_fit_are_taken_of_another_network(tmp_path: Path) -> None:
+    """Whole layers: a bias that fits is not taken without its kernel; targets begin like them."""
+    meta = {"config": to_json(CONFIG), "env_spec": encode_spec(SPEC)}
+    agent = PpoConfig(network=ActorCriticConfig(core="none", head_sizes=(3,)))
+    spec = dataclasses.replace(SPEC, action=DiscreteSpec(SPEC.action.num_actions + 1))
+    before = jax.tree.map(lambda leaf: leaf + 1, agent.build(SPEC).init(jax.random.key(5)))
+    checkpoints.save(tmp_path / "checkpoints", 9, {"params": before}, meta, keep=2)
+    fresh = agent.build(spec).init(jax.random.key(0))
+    found, text = fitting_params(initial_checkpoint(tmp_path), fresh, spec)
+    changed, same = text.partition("fresh: ")[2].split(", "), []
+    for (path, leaf), other, old in zip(
+        jax.tree_util.tree_leaves_with_path(found),
+        jax.tree.leaves(fresh),
+        jax.tree.leaves(before),
+        strict=True,
+    ):
+        name = f"params/{jax.tree_util.keystr(path, simple=True, separator='/')}"
+        assert (name in changed) == ("policy/" in name) == (name not in text.partition(";")[0])
+        np.testing.assert_array_equal(leaf, other if name in changed else old)
+        same += [name] if name not in changed else []
+    assert len(changed) == 2 and len(same) > 3
+
+    nothing = {"w": np.zeros(3, np.float32)}
+    with pytest.raises(ConfigError) as caught:
+        fitting_params(initial_checkpoint(tmp_path), nothing, spec)
+    assert "--init-from-partial" in str(caught.value)
+
+
+def test_statistics_of_other_observations_stay_fresh_as_a_whole(tmp_path: Path) -> None:
+    agent = PpoConfig(
+        network=ActorCriticConfig(core="none", head_sizes=()), normalize_observations=True
+    )
+    wide = dataclasses.replace(SPEC, observation=ArraySpec((5,), "float32"))
+    narrow = dataclasses.replace(SPEC, observation=ArraySpec((4,), "float32"))
+    meta = {"config": to_json(CONFIG), "env_spec": encode_spec(narrow)}
+    before = jax.tree.map(lambda leaf: leaf + 1, agent.build(narrow).init(jax.random.key(5)))
+    checkpoints.save(tmp_path / "checkpoints", 9, {"params": before}, meta, keep=2)
+    initial, fresh = initial_checkpoint(tmp_path), agent.build(wide).init(jax.random.key(0))
+    found, text = fitting_params(initial, fresh, wide)
+    jax.tree.map(np.testing.assert_array_equal, found.observations, fresh.observations)
+    assert "observations/0/count" in text.partition("fresh: ")[2]
+    whole, _ = fitting_params(initial, agent.build(narrow).init(jax.random.key(0)), narrow)
+    jax.tree.map(np.testing.assert_array_equal, whole, before)
 
 
 def test_a_run_begins_with_the_best_parameters_where_they_are_meant_or_alone(

@@ -137,6 +137,13 @@ def test_a_run_is_resumed_by_its_own_config_and_its_name(
     assert main(["resume", "w"]) == 2 and "--allow" in capsys.readouterr().err
 
 
+def test_partial_parameters_need_a_run_to_take_them_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["train", "cartpole_ppo", "--init-from-partial"]) == 2
+    assert "--init-from-partial" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["cartpole_r2d2", "halfcheetah_ppo"])
 def test_envs_and_env_servers_are_all_that_sets_the_size(stage: Stage, name: str) -> None:
     assert main(["train", name, "--workdir", "w", "--envs", "12", "--env-servers", "3"]) == 0

@@ -35,7 +35,7 @@ def config() -> Config:
             unroll=_UNROLL,
             reward_clip=1.0,
             learning_rate=6e-4,
-            # A sequence has a row more, from which the value is bootstrapped.
+            # A sequence has one time step more, from which the value is bootstrapped.
             learning_rate_decay_steps=_STEPS,
             # Costs and the decays of Adam are the paper's by default.
             adam_epsilon=0.01**0.5 / _ROWS,

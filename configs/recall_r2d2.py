@@ -1,4 +1,4 @@
-"""R2D2 on delayed recall: a symbol of four, shown once, must be named after 20 rows without it.
+"""R2D2 on delayed recall: a symbol of four, shown once, must be named 20 time steps later.
 
 Perfect memory has a mean return of 1, the best policy without memory 0.25. Other delays and numbers
 of symbols: `--environment.arguments '{"delay": 30}'`.

@@ -14,12 +14,7 @@ from seedrl.agents.window import WindowSpec
 from seedrl.replay.experience import Batch, Memory
 from seedrl.replay.index import check_geometry
 from seedrl.replay.sampling import stratified_draw
-from seedrl.rl.priorities import (
-    MIN_SAMPLING_WEIGHT,
-    importance_weights,
-    sampling_weight_of,
-    shard_probability,
-)
+from seedrl.rl.priorities import MIN_SAMPLING_WEIGHT, importance_weights, sampling_weight_of
 from seedrl.types import Array, Page, Sequence, StoredStep, Tree
 
 
@@ -173,7 +168,7 @@ def _mean_weight(weights: Array) -> Array:
 
 
 def prioritized_memory(
-    replay: Replay, *, batch_per_device: int, num_devices: int, importance_exponent: float
+    replay: Replay, *, batch_per_device: int, importance_exponent: float
 ) -> Memory:
     """A replay of n devices, B/n draws on each, that are weighted for their bias by β.
 
@@ -185,8 +180,7 @@ def prioritized_memory(
     ) -> Batch:
         del draw
         drawn = replay.sample(state, key, batch_per_device)
-        probability = shard_probability(drawn.probability, num_devices)
-        weights = importance_weights(probability, importance_exponent, largest)
+        weights = importance_weights(drawn.probability, importance_exponent, largest)
         return Batch(drawn.sequence, weights, drawn.index)
 
     return Memory(replay.init, replay.insert, sample, replay.update_priorities)

@@ -146,7 +146,6 @@ class ReplayConfig:
             memory=prioritized_memory(
                 replay,
                 batch_per_device=scale.batch_per_device,
-                num_devices=scale.num_devices,
                 importance_exponent=self.importance_exponent,
             ),
             index=functools.partial(

@@ -51,13 +51,6 @@ def sampling_weight_of(priority: Array, exponent: float) -> Array:
     return jnp.where(is_valid, weight, 0.0)
 
 
-def shard_probability(probability_in_shard: Array, num_shards: int) -> Array:
-    """P(i) = P_shard(i) / n, `[...] float32`, if each of n shards of all hosts gives B/n draws."""
-    # A shard is asked for B/n draws whatever its sum, so a sequence of a poor shard is drawn more
-    # often than its share p_i / Σp of all shards would say.
-    return probability_in_shard / num_shards
-
-
 def importance_weights(
     probability: Array, exponent: float, largest: Callable[[Array], Array]
 ) -> Array:
@@ -65,9 +58,10 @@ def importance_weights(
 
     w_i = P(i)^-β / max_j P(j)^-β, `[B] float32` in [0, 1]; the factor N^-β of the paper cancels.
 
-    `probability [B] float32` is over all shards (see `shard_probability`); 0, which only an empty
-    shard reports, weighs 0. β is 0 to 1; 1 corrects the bias entirely. `largest` gives the maximum
-    of a scalar over all devices that the batch is spread over.
+    `probability [B] float32` is that of each draw within its shard: every one of n shards gives B/n
+    draws whatever the sum of its priorities, so P(i) is P_shard(i) / n, and n cancels too. 0, which
+    only an empty shard reports, weighs 0. β is 0 to 1; 1 corrects the bias entirely. `largest`
+    gives the maximum of a scalar over all devices that the batch is spread over.
 
     Source: Schaul et al. 2016, section 3.4. The maximum is that of the batch, as in the paper's
     implementation notes, not of the whole replay.

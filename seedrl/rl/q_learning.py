@@ -19,15 +19,6 @@ class TDErrors(NamedTuple):
     is_trained: Array  # `[U, B] bool`; False on LAST, whose action was ignored
 
 
-def double_q_values(q_online: Array, q_target: Array) -> Array:
-    """Q_target(s, argmax_a Q_online(s, a)): `[..., A] float32` twice -> `[...] float32`.
-
-    Source: van Hasselt et al. 2016, equation 4.
-    """
-    chex.assert_equal_shape([q_online, q_target])
-    return action_values(q_target, jnp.argmax(q_online, axis=-1))
-
-
 def action_values(q_values: Array, actions: Array) -> Array:
     """Q(s, a): `q_values [..., A] float32`, `actions [...] int32` -> `[...] float32`."""
     chex.assert_equal_shape_prefix([q_values, actions], actions.ndim)
@@ -53,12 +44,14 @@ def n_step_td_errors(
 
     Source: Kapturowski et al. 2019, section 2.3.
     """
-    chex.assert_rank([q_online, q_target], 3)
+    chex.assert_rank(q_online, 3)
+    chex.assert_equal_shape([q_online, q_target])
     chex.assert_equal_shape_prefix([q_online, q_target, steps.action], 2)
     num_trained = q_online.shape[0] - n_steps
     # G⁰: the online network chooses, the target network values (van Hasselt et al. 2016, equation
     # 4). Returns are summed in the space of rewards, and compared in the scaled space of Q-values.
-    values = scaling.invert(double_q_values(q_online, q_target))
+    best = action_values(q_target, jnp.argmax(q_online, axis=-1))
+    values = scaling.invert(best)
     returns = n_step_targets(steps.timestep, values, n_steps=n_steps, gamma=gamma)
     is_trained = steps.timestep.step_type[:num_trained] != StepType.LAST
     targets = jnp.where(is_trained, jax.lax.stop_gradient(scaling.apply(returns)), 0.0)

@@ -50,7 +50,6 @@ class BareLearner:
         memory = prioritized_memory(
             self.replay,
             batch_per_device=batch,
-            num_devices=1,
             importance_exponent=config.replay.importance_exponent,
         )
         programs = build_learn_programs(self.agent, memory, batch_per_device=batch)

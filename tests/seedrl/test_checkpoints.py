@@ -8,7 +8,6 @@ import os
 import random
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -521,38 +520,3 @@ def test_death_before_any_change_of_files_leaves_a_checkpoint(tmp_path: Path) ->
             if not killer.is_dead:
                 break
         assert calls > 10
-
-
-_SAVES = """
-import sys
-from pathlib import Path
-import numpy as np
-from seedrl import checkpoints
-
-step = 0
-while True:
-    step += 1
-    checkpoints.save(Path(sys.argv[1]), step, {"x": np.full(3, step)}, {}, keep=2)
-    print(step, flush=True)
-"""
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_sigkill_at_a_random_moment_loses_at_most_the_save_under_way(
-    tmp_path: Path, seed: int
-) -> None:
-    generator = random.Random(seed)
-    command = [sys.executable, "-c", _SAVES, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for _ in range(generator.randint(2, 5)):
-            saved = int(process.stdout.readline())
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(generator.uniform(0.0, 0.05))
-        process.kill()
-        rest = process.stdout.read().split()
-    saved = int(rest[-1]) if rest else saved
-    assert _value(tmp_path) in (saved, saved + 1)
-    assert checkpoints.latest(tmp_path, sets_aside=True) is not None
-    _save(tmp_path, saved + 2)  # which removes what the dead process has left
-    assert not {checkpoints.SAVING, checkpoints.DELETED} & set(_names(tmp_path))

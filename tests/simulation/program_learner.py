@@ -133,9 +133,7 @@ def _prioritized(agent: Agent, page: Page) -> Experience:
         tolerance_updates=4.0,
         min_sequences=8,
     )
-    memory = prioritized_memory(
-        _replay(agent), batch_per_device=BATCH, num_devices=1, importance_exponent=0.6
-    )
+    memory = prioritized_memory(_replay(agent), batch_per_device=BATCH, importance_exponent=0.6)
     return Experience(memory, page_index, limiter)
 
 

@@ -85,9 +85,7 @@ def begun(request: pytest.FixtureRequest) -> Setting:
     )
     per_device = build_learn_programs(
         AGENT,
-        prioritized_memory(
-            replay, batch_per_device=2, num_devices=len(devices), importance_exponent=0.5
-        ),
+        prioritized_memory(replay, batch_per_device=2, importance_exponent=0.5),
         batch_per_device=2,
     )
     page = jax.tree.map(lambda leaf: leaf[0], _pages([0.0]))

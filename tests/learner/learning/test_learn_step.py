@@ -134,9 +134,7 @@ class Setting(NamedTuple):
 
 def _setting(agent: Agent, num_devices: int) -> Setting:
     batch = B // num_devices
-    memory = prioritized_memory(
-        FIXED, batch_per_device=batch, num_devices=num_devices, importance_exponent=0.6
-    )
+    memory = prioritized_memory(FIXED, batch_per_device=batch, importance_exponent=0.6)
     programs = build_learn_programs(agent, memory, batch_per_device=batch)
     mapped = map_programs(programs, jax.local_devices()[:num_devices])
     return Setting(agent, num_devices, mapped, _first_state(agent.init, agent.init_state))

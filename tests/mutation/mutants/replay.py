@@ -101,13 +101,6 @@ MUTANTS = (
         "Importance weights grow with the probability.",
     ),
     Mutant(
-        "probability_of_one_shard",
-        _IMPORTANCE,
-        "return probability_in_shard / num_shards",
-        "return probability_in_shard",
-        "The probability is not divided by the number of shards.",
-    ),
-    Mutant(
         "probability_not_normalised",
         "seedrl/replay/sampling.py",
         "return index, sampling_weight[index] / jnp.where(total > 0, total, 1.0)",

@@ -12,7 +12,6 @@ import pytest
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.buffer import Replay, ReplayState, paged_replay
 from seedrl.replay.index import PageIndex
-from seedrl.rl.priorities import importance_weights, shard_probability
 from seedrl.types import Array, Page, StoredStep, TimeStep
 from tests.chi_squared import exceeded_with
 
@@ -174,34 +173,3 @@ def test_sampling_frequencies_pass_a_chi_squared_test(batch_size: int) -> None:
     assert expected.min() > 5
     assert statistic < exceeded_with(1e-3, len(starts) - 1)
     assert batch_size > 1 or statistic > exceeded_with(1 - 1e-3, len(starts) - 1)
-
-
-@pytest.mark.parametrize("num_shards", [1, 4])
-def test_draw_frequency_times_weight_is_alike_for_all_sequences(num_shards: int) -> None:
-    names, probabilities = [], []
-    num_stored = 0
-    for shard in range(num_shards):
-        replay, state, index = filled(5 + 3 * shard)
-        # Shards differ in size and in scale; within one, masses differ up to 25 times.
-        state = state._replace(
-            sampling_weight=np.array(state.sampling_weight) * np.float32((1 + shard) ** 2)
-        )
-        num_stored += index.num_sequences
-        for batch in range(20):
-            drawn = replay.sample(state, jax.random.key(100 * shard + batch), 256)
-            names += [(shard, page) for page in np.asarray(drawn.index).tolist()]
-            probabilities.append(drawn.probability)
-
-    @jax.jit
-    def weigh(probability: Array) -> Array:
-        share = shard_probability(probability, num_shards)
-        return importance_weights(share, 1.0, largest=lambda weight: weight)
-
-    weights = weigh(np.concatenate(probabilities))
-    total: Counter[tuple[int, int]] = Counter()
-    for name, weight in zip(names, np.asarray(weights).tolist(), strict=True):
-        total[name] += weight
-    assert len(total) == num_stored
-    share = np.asarray(list(total.values())) / np.mean(list(total.values()))
-    # The rarest sequence expects about 38 draws; strata keep its count within 5 of that.
-    np.testing.assert_allclose(share, 1.0, atol=0.15)

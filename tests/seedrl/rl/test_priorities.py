@@ -16,7 +16,6 @@ from seedrl.rl.priorities import (
     importance_weights,
     sampling_weight_of,
     sequence_priority,
-    shard_probability,
 )
 from seedrl.types import Array
 
@@ -92,20 +91,11 @@ def test_weights_of_a_worked_example() -> None:
     np.testing.assert_allclose(weights, [1.0, 0.70711, 0.5], rtol=1e-4)
 
 
-def test_the_probability_really_drawn_divides_by_the_number_of_shards() -> None:
-    # Masses [1, 3] and [4, 12]: each shard gives one of two draws, so 1 and 4 are drawn alike.
-    poor = shard_probability(np.array([0.25, 0.75], np.float32), 2)
-    rich = shard_probability(np.array([4 / 16, 12 / 16], np.float32), 2)
-    np.testing.assert_allclose(poor, [0.125, 0.375])
-    np.testing.assert_allclose(rich, poor)
-
-
 @functools.cache
 def weights_over(num_devices: int) -> Callable[[np.ndarray, float], Array]:
     """`importance_weights` of a batch spread over devices, from probabilities within shards."""
 
-    def weights(probability_in_shard: Array, exponent: float) -> Array:
-        probability = shard_probability(probability_in_shard, num_devices)
+    def weights(probability: Array, exponent: float) -> Array:
         return importance_weights(probability, exponent, largest("device"))
 
     devices = jax.local_devices()[:num_devices]

@@ -287,10 +287,10 @@ class Lease:
             with self._hang.limit(_BUILDING_SECONDS):
                 check_assign(assign, len(self._failures.live))
                 self._build(assign)
-                _check_together(self._groups, assign)
                 # Before Ready: an environment that cannot even be reset is refused like one that
-                # cannot be built.
+                # cannot be built, and only then it is known whether `info` has action masks.
                 first = [group.first() for group in self._groups]
+                _check_together(self._groups, assign)
         except (BuildError, EnvironmentFailedError) as error:
             if isinstance(error, EnvironmentFailedError):
                 failures = self._failures

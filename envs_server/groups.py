@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.spaces import Space
 
-from envs_server.failures import Budget, EnvironmentFailedError, Failures
-from envs_server.spaces import env_spec, to_own_actions
+from envs_server.failures import Budget, BuildError, EnvironmentFailedError, Failures
+from envs_server.spaces import env_spec, to_own_actions, with_info_mask
 from seedrl.specs import EnvSpec
 from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, step_message_bytes
@@ -52,6 +52,8 @@ class VectorEnvironment(NamedTuple):
       step: takes actions as `action_space` wants them, `[E] int64` or `[E, *shape]` of its dtype.
         Raises ValueFaultError for numbers that a learner cannot take.
       close: frees the environments' resources.
+      has_info_mask: after reset, True if observations have got the action mask of `info`: then they
+        are dicts, see `with_info_mask`.
     """
 
     observation_space: Space[Any]
@@ -59,6 +61,7 @@ class VectorEnvironment(NamedTuple):
     reset: Callable[[Sequence[int]], Tree]
     step: Callable[[np.ndarray], VectorStep]
     close: Callable[[], None]
+    has_info_mask: Callable[[], bool] = lambda: False
 
 
 class EnvGroup:
@@ -72,7 +75,7 @@ class EnvGroup:
     Used by one thread. Raises BuildError if the spaces are not supported.
 
     Attributes:
-      spec: of one environment.
+      spec: of one environment; the action mask that `info` may have is known after `reset`.
       action_layout: of the payloads that answer its steps.
       longest_message_bytes: of a step in which every episode ends.
       metrics: `[L, M] float32`: of each row of the newest step that is LAST, in order, the numbers
@@ -105,9 +108,8 @@ class EnvGroup:
         self.spec: EnvSpec = env_spec(environment.observation_space, environment.action_space)
         self.action_layout = ActionLayout(self.spec.action, len(seeds))
         self._to_own_actions = to_own_actions(environment.action_space)
-        self._layout = StepLayout(self.spec, len(seeds), len(metrics))
-        self.longest_message_bytes = step_message_bytes(self._layout.most_bytes)
         self.metrics = np.zeros((0, len(metrics)), np.float32)
+        self._lay_out(self.spec)
         self._measure: Callable[..., np.ndarray] | None = None
         if metrics:
             from envs_server.metrics import measured
@@ -141,11 +143,14 @@ class EnvGroup:
     def reset(self) -> TimeStep:
         """Starts the first episodes: every row is FIRST."""
         num_envs = len(self._seeds)
+        observation = self._environment.reset(self._seeds)
+        if self._environment.has_info_mask():
+            self._lay_out(with_info_mask(self.spec))
         return TimeStep(
             np.full(num_envs, StepType.FIRST, np.uint8),
             np.zeros(num_envs, np.float32),
             np.ones(num_envs, np.float32),
-            self._environment.reset(self._seeds),
+            observation,
         )
 
     def advance(self, actions: np.ndarray) -> TimeStep:
@@ -174,6 +179,11 @@ class EnvGroup:
             self.metrics = self._measure(info, np.flatnonzero(self._is_last))
         return TimeStep(step_type, reward, discount, observation)
 
+    def _lay_out(self, spec: EnvSpec) -> None:
+        self.spec = spec
+        self._layout = StepLayout(spec, len(self._seeds), self.metrics.shape[1])
+        self.longest_message_bytes = step_message_bytes(self._layout.most_bytes)
+
     def _message(
         self, what: str, play: Callable[..., TimeStep], *actions: np.ndarray
     ) -> FramedStep:
@@ -182,7 +192,7 @@ class EnvGroup:
             message = self._layout.pack_framed(
                 self._index, self._sequence + 1, timestep, self.metrics
             )
-        except EnvironmentFailedError:
+        except (EnvironmentFailedError, BuildError):
             raise
         # What a vector implementation has raised, which names no environment, mostly. All: sys.exit
         # would look like the end of training.

@@ -7,17 +7,17 @@ episodes.
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
 from envs_server.failures import Budget, BuildError, EnvironmentFailedError, Failures
 from envs_server.groups import VectorEnvironment, VectorStep
-from envs_server.spaces import env_spec
+from envs_server.spaces import env_spec, with_info_mask
 from envs_server.stop import end_fork
+from seedrl.specs import ACTION_MASK, ArraySpec
 from seedrl.types import Tree
 from seedrl.wire.payload import StepLayout, ValueFaultError, check_rewards
 
@@ -48,7 +48,12 @@ def build_loop(
         raise
     first = loop.envs[0]
     return VectorEnvironment(
-        first.observation_space, first.action_space, loop.reset, loop.step, loop.close
+        first.observation_space,
+        first.action_space,
+        loop.reset,
+        loop.step,
+        loop.close,
+        lambda: loop.has_info_mask,
     )
 
 
@@ -70,13 +75,10 @@ class _Loop:
         self._num_restarts = 0
         self._restarted: np.ndarray | None = None  # those of the newest step
         self.envs: list[Env] = []
+        self.has_info_mask = False
 
     def reset(self, seeds: Sequence[int]) -> Tree:
-        # Allocated only now, once the group knows that the spaces have a spec.
-        num_envs, space = len(self.envs), self.envs[0].observation_space
-        layout = StepLayout(env_spec(space, self.envs[0].action_space), num_envs)
-        self._check_observation = layout.check_observation
-        self._observation, self._write = _writer(space, num_envs)
+        num_envs, self._is_allocated = len(self.envs), False
         self._reward = np.zeros(num_envs, np.float64)
         self._terminated, self._truncated = np.zeros((2, num_envs), np.bool_)
         self._is_over = [False] * num_envs
@@ -85,8 +87,7 @@ class _Loop:
         failed: dict[int, BaseException] = {}
         for row, env in enumerate(self.envs):
             try:
-                observation, _ = env.reset(seed=int(seeds[row]))
-                self._write(row, observation)
+                self._begin(row, *env.reset(seed=int(seeds[row])))
                 self._failures.has_reset = True
             except BaseException as error:
                 failed[row] = error
@@ -108,6 +109,9 @@ class _Loop:
                     result = env.step(actions[row])
                 observation, reward, terminated, truncated, info = result
                 end_fork(self._pid)
+                # Where there are no masks, an episode's start and end are looked at.
+                if self.has_info_mask or terminated or truncated or self._is_over[row]:
+                    observation = self._with_mask(row, observation, info)
                 self._write(row, observation)
                 self._reward[row] = reward
                 self._terminated[row], self._truncated[row] = terminated, truncated
@@ -139,10 +143,39 @@ class _Loop:
         while True:
             try:
                 check_rewards(self._reward, self._max_abs_reward)
-                self._check_observation(self._observation)
+                self._check_observation(self._observation, self._terminated)
                 return
             except ValueFaultError as error:
                 self._restart(error.row, where, error)
+
+    def _begin(self, row: int, observation: Any, info: Any) -> None:
+        # Takes the first observation of an environment. The very first of all decides whether they
+        # get masks of `info`; the group knows by then that the spaces have a spec.
+        if not self._is_allocated:
+            spec = env_spec(self.envs[0].observation_space, self.envs[0].action_space)
+            self._is_dict, self._has_own_mask = isinstance(spec.observation, Mapping), spec.has_mask
+            self.has_info_mask = not spec.has_mask and _has_mask(info)
+            if self.has_info_mask:
+                spec = with_info_mask(spec)
+            self._check_observation = StepLayout(spec, len(self.envs)).check_observation
+            self._observation, self._write = _writer(
+                "observation", spec.observation, len(self.envs)
+            )
+            self._is_allocated = True
+        self._write(row, self._with_mask(row, observation, info))
+
+    def _with_mask(self, row: int, observation: Any, info: Any) -> Any:
+        # The observation next to the mask of `info`: that is there always or never.
+        if self._has_own_mask:
+            return observation
+        if _has_mask(info) is not self.has_info_mask:
+            expected = "an action mask" if self.has_info_mask else "no action mask"
+            text = f"expected {expected} in info[{ACTION_MASK!r}], as at the first reset"
+            raise ValueFaultError(text, row)
+        if not self.has_info_mask:
+            return observation
+        others = observation if self._is_dict else {"observation": observation}
+        return {**others, ACTION_MASK: info[ACTION_MASK]}
 
     def build(self, row: int) -> Env:
         # Tries until it succeeds or the row's budget is spent. Only the very first failure of all
@@ -180,8 +213,7 @@ class _Loop:
                 self._num_restarts += 1
                 sequence = np.random.SeedSequence([int(self._seeds[row]), self._num_restarts])
                 seed = int(sequence.generate_state(1)[0]) >> 1
-                observation, _ = self.envs[row].reset(seed=seed)
-                self._write(row, observation)
+                self._begin(row, *self.envs[row].reset(seed=seed))
                 self._failures.has_reset = True
                 break
             except EnvironmentFailedError:
@@ -196,15 +228,20 @@ class _Loop:
         self._restarted[row] = True
 
 
-def _writer(space: Any, num_envs: int) -> tuple[Tree, Callable[[int, Any], None]]:
+def _has_mask(info: Any) -> bool:
+    # All else in `info` is the environment's own affair, a dict whose methods raise too.
+    return isinstance(info, dict) and dict.__contains__(info, ACTION_MASK)
+
+
+def _writer(path: str, spec: Tree, num_envs: int) -> tuple[Tree, Callable[[int, Any], None]]:
     """Memory for observations `[E, *shape]`, and a function that writes one row of it.
 
     The function raises ValueFaultError for another shape, or a number that the dtype cannot hold.
     """
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        is_dict = isinstance(space, spaces.Dict)
-        inner = space.spaces if isinstance(space, spaces.Dict) else dict(enumerate(space.spaces))
-        parts = {key: _writer(item, num_envs) for key, item in inner.items()}
+    if not isinstance(spec, ArraySpec):
+        is_dict = isinstance(spec, Mapping)
+        inner = dict(spec.items() if is_dict else enumerate(spec))
+        parts = {key: _writer(f"{path}.{key}", item, num_envs) for key, item in inner.items()}
 
         def write_parts(row: int, value: Any) -> None:
             for key, (_, write_part) in parts.items():
@@ -212,23 +249,24 @@ def _writer(space: Any, num_envs: int) -> tuple[Tree, Callable[[int, Any], None]
 
         leaves = {key: leaf for key, (leaf, _) in parts.items()}
         return (leaves if is_dict else tuple(leaves.values())), write_parts
-    dtype = np.dtype(np.int64) if isinstance(space, spaces.Discrete) else np.dtype(space.dtype)
-    shape: tuple[int, ...] = tuple(space.shape)
+    shape, dtype = spec.shape, np.dtype(spec.dtype)
     memory = np.zeros((num_envs, *shape), dtype)
 
     def write(row: int, value: Any) -> None:
         if type(value) is not np.ndarray or value.dtype != dtype or value.shape != shape:
-            value = _fitted(row, value, shape, dtype)
+            value = _fitted(row, value, path, shape, dtype)
         memory[row] = value
 
     return memory, write
 
 
-def _fitted(row: int, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+def _fitted(
+    row: int, value: Any, path: str, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> np.ndarray:
     """`value` in the dtype that its space declares, if that changes none of its numbers."""
     array = np.asarray(value)
     if array.shape != shape:
-        text = f"expected an observation of shape {shape}, got one of {array.shape}"
+        text = f"expected shape {shape} of {path}, got {array.shape}"
         raise ValueFaultError(text, row)
     with np.errstate(all="ignore"):
         cast = array.astype(dtype)
@@ -236,6 +274,6 @@ def _fitted(row: int, value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) 
     fits = np.isfinite(cast) == np.isfinite(array) if dtype.kind == "f" else cast == array
     if not np.all(fits):
         wrong = array[~fits].flat[0]
-        text = f"expected an observation that fits into {dtype}, got {wrong} of {array.dtype}"
+        text = f"expected {path} to fit into {dtype}, got {wrong} of {array.dtype}"
         raise ValueFaultError(text, row)
     return cast

@@ -12,8 +12,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from envs_server.failures import BuildError
 from envs_server.groups import VectorEnvironment, VectorStep
 from envs_server.spaces import env_spec
+from seedrl.specs import ACTION_MASK, EnvSpec
 from seedrl.types import Tree
-from seedrl.wire.payload import StepLayout, check_rewards
+from seedrl.wire.payload import StepLayout, ValueFaultError, check_rewards
 
 # Those of R2D2 (Kapturowski et al. 2019, appendix), pinned because ale-py's may change: one 84x84
 # uint8 frame per step, of 4 frames of which the last two are max-pooled, up to 30 no-op starts, no
@@ -71,25 +72,48 @@ def build_vector(
             f"has {getattr(mode, 'name', mode)}; use vectorization sync"
         )
     spaces = (env.single_observation_space, env.single_action_space)
-    check_observation = StepLayout(env_spec(*spaces), num_envs).check_observation
+    spec = env_spec(*spaces)
+    check_observation = StepLayout(spec, num_envs).check_observation
 
-    def checked(observation: Tree) -> Tree:
+    def checked(observation: Tree, terminated: np.ndarray | None = None) -> Tree:
         if is_atari:  # without the axis of one frame: a view, no copy
             observation = observation[:, 0]
-        check_observation(observation)
+        if spec.has_mask:
+            observation = {**observation, ACTION_MASK: _mask(observation[ACTION_MASK])}
+        check_observation(observation, terminated)
         return observation
 
     def reset(seeds: Sequence[int]) -> Tree:
         seed: Any = np.asarray(seeds, np.int64) if is_atari else seeds[0]
-        return checked(env.reset(seed=seed)[0])
+        observation, info = env.reset(seed=seed)
+        _require_no_mask(spec, info)
+        return checked(observation)
 
     def step(actions: np.ndarray) -> VectorStep:
         observation, reward, terminated, truncated, info = env.step(actions)
         check_rewards(np.asarray(reward), max_abs_reward)
         own = functools.partial(info_of, info)
-        return VectorStep(checked(observation), reward, terminated, truncated, own)
+        return VectorStep(checked(observation, terminated), reward, terminated, truncated, own)
 
     return VectorEnvironment(*spaces, reset, step, env.close)
+
+
+def _require_no_mask(spec: EnvSpec, info: Mapping[str, Any]) -> None:
+    if ACTION_MASK in info and not spec.has_mask:
+        raise BuildError(
+            f"expected the action masks of a vector implementation as {ACTION_MASK!r} of a Dict "
+            f"observation, got info[{ACTION_MASK!r}]; use vectorization sync"
+        )
+
+
+def _mask(mask: np.ndarray) -> np.ndarray:
+    # `[E, A]` of integers as bools.
+    is_other = (mask != 0) & (mask != 1)
+    if is_other.any():
+        row = int(np.argmax(is_other.any(axis=-1)))
+        text = f"expected 0 or 1 in observation.{ACTION_MASK}, got {mask[is_other].flat[0]}"
+        raise ValueFaultError(text, row)
+    return mask.astype(bool)
 
 
 def info_of(info: Mapping[str, Any], row: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Gymnasium spaces as an EnvSpec, and actions of the wire as those of a space."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from gymnasium import spaces
 
 from envs_server.failures import BuildError
 from seedrl.specs import (
+    ACTION_MASK,
     MOST_BOUNDS,
     NO_BOUND,
     ActionSpec,
@@ -17,6 +18,7 @@ from seedrl.specs import (
     DiscreteSpec,
     EnvSpec,
     MultiDiscreteSpec,
+    has_mask,
 )
 from seedrl.types import Tree
 
@@ -25,18 +27,37 @@ def env_spec(observation_space: spaces.Space[Any], action_space: spaces.Space[An
     """The spec of an environment with these spaces.
 
     As observations, Box, Discrete (an int64 scalar), MultiBinary and MultiDiscrete are arrays, with
-    the bounds that they declare; Dict and Tuple nest. As actions there are Discrete, MultiDiscrete,
-    MultiBinary, and Box of floats. Raises BuildError for any other space, and for what is beyond
-    the bounds of a spec.
+    the bounds that they declare; Dict and Tuple nest. `action_mask` of a Dict may be integers, and
+    is sent as bools. As actions there are Discrete, MultiDiscrete, MultiBinary, and Box of floats.
+    Raises BuildError for any other space, and for what is beyond the bounds of a spec.
     """
     try:
         action = _action(action_space)
     except ValueError as error:
         raise BuildError(f"actions of {_show(action_space)}: {error}") from error
+    tree = _tree("observation", observation_space)
+    if has_mask(tree):
+        mask = tree[ACTION_MASK]
+        is_whole = isinstance(mask, ArraySpec) and np.dtype(mask.dtype).kind in "biu"
+        tree[ACTION_MASK] = ArraySpec(mask.shape, "bool") if is_whole else mask
     try:
-        return EnvSpec(_tree("observation", observation_space), action)
+        return EnvSpec(tree, action)
     except ValueError as error:
         raise BuildError(str(error)) from error
+
+
+def with_info_mask(spec: EnvSpec) -> EnvSpec:
+    """The spec of an environment whose observations get the action mask of its `info`.
+
+    Raises BuildError for actions that have no mask.
+    """
+    shape = (spec.action.num_actions,) if isinstance(spec.action, DiscreteSpec) else ()
+    others = spec.observation
+    others = others if isinstance(others, Mapping) else {"observation": others}
+    try:
+        return EnvSpec({**others, ACTION_MASK: ArraySpec(shape, "bool")}, spec.action)
+    except ValueError as error:
+        raise BuildError(f"info[{ACTION_MASK!r}] as {error}") from error
 
 
 def to_own_actions(action_space: spaces.Space[Any]) -> Callable[[np.ndarray], np.ndarray]:

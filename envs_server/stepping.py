@@ -18,6 +18,7 @@ from envs_server.check.environment import own_stdout, random_actions
 from envs_server.spaces import env_spec, to_own_actions
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import exit_code, leave
+from seedrl.specs import has_mask, legal
 from seedrl.wire.seedrl_pb2 import Environment
 
 _NUM_DRAWN = 64
@@ -38,10 +39,14 @@ def _step(stdout: TextIO) -> None:
     groups = [build(recipe, asked["vectorization"], num_envs) for _ in range(num_groups)]
     spaces = groups[0].observation_space, groups[0].action_space
     drawn = random_actions(env_spec(*spaces).action, _NUM_DRAWN, num_envs, seed=0)
-    actions = [*map(to_own_actions(spaces[1]), drawn)]
+    to_own = to_own_actions(spaces[1])
+    actions = [*map(to_own, drawn)]
     was_over = [np.zeros(num_envs, np.bool_) for _ in groups]
-    for index, group in enumerate(groups):
+    seen = [
         group.reset(range(index * num_envs, (index + 1) * num_envs))
+        for index, group in enumerate(groups)
+    ]
+    is_masked = has_mask(seen[0])
     print("{}", file=stdout, flush=True)
     number = 0
     for line in sys.stdin:
@@ -49,7 +54,11 @@ def _step(stdout: TextIO) -> None:
         while (elapsed := time.perf_counter() - start) < float(line) or not steps:
             for index, group in enumerate(groups):
                 number += 1
-                result = group.step(actions[number % _NUM_DRAWN])
+                taken = actions[number % _NUM_DRAWN]
+                if is_masked:  # the observation's memory is that of the newest step
+                    taken = to_own(legal(drawn[number % _NUM_DRAWN], seen[index]))
+                result = group.step(taken)
+                seen[index] = result.observation
                 # A row that only starts the next episode is no step.
                 steps += num_envs - int(np.count_nonzero(was_over[index]))
                 was_over[index] = np.logical_or(result.terminated, result.truncated)

@@ -95,6 +95,7 @@ def _check(options: Options) -> ExitCode:
             if play is not None:
                 report["spec"] = json.loads(encode_spec(play.spec))
                 report["observation"] = describe(play.spec)
+                report["action_mask"] = play.mask
                 report["steps_per_second"] = play.steps_per_second()
                 report["episodes"] = [episode._asdict() for episode in play.episodes()]
             print(json.dumps(report), file=stdout)
@@ -108,6 +109,8 @@ def _check(options: Options) -> ExitCode:
 def _summary(options: Options, back_end: str, play: "Play") -> Iterator[str]:
     yield f"  {describe(play.spec)}"
     yield f"  actions      {play.spec.action}"
+    if play.mask:
+        yield f"  action mask  {play.mask}, {play.spec.action}"
     yield f"  played       {options.num_envs} x {options.steps:,} steps on the {back_end} back end"
     ended = "none ended"
     if episodes := play.episodes():

@@ -22,16 +22,16 @@ from envs_server.build import Recipe, build, build_one
 from envs_server.check.findings import Findings
 from envs_server.failures import BuildError, EnvironmentFailedError, one_line
 from envs_server.groups import EnvGroup
-from seedrl.specs import ActionSpec, BoxSpec, EnvSpec
-from seedrl.types import StepType
+from seedrl.specs import ACTION_MASK, ActionSpec, BoxSpec, EnvSpec, legal
+from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import FramedStep, receive_from_env_server
 from seedrl.wire.payload import StepLayout, pack_actions
 
 # Rules, and how to fix what breaks them.
 REMEDIES = {
     "spaces": "declare other spaces, or wrap the environment in one that does",
-    "fails": "it must take every action of its space, and return finite numbers of 32 bits, of the "
-    "shapes and dtypes that its spaces declare",
+    "fails": "it must take every action that its space and its mask allow, and return finite "
+    "numbers of 32 bits, of the shapes and dtypes that its spaces declare",
     "close-raises": "close must work once, whatever went before",
     "observation": "return what observation_space declares every time, or declare what is meant",
     "time-limit": "set truncated at a time limit, not terminated: the last state still has a value",
@@ -74,6 +74,7 @@ class Play(NamedTuple):
       seconds: spent stepping and packing, in one thread.
       step_type, reward, discount: `[N, E]`, as on the wire.
       digest: `[N, E] int64`, a hash of the whole row that only this process understands.
+      mask: where the environment has an action mask; "" if it has none.
     """
 
     spec: EnvSpec
@@ -83,6 +84,7 @@ class Play(NamedTuple):
     reward: np.ndarray
     discount: np.ndarray
     digest: np.ndarray
+    mask: str = ""
 
     def steps_per_second(self) -> float:
         """Over all environments; a row that starts an episode is no step."""
@@ -126,7 +128,11 @@ def check(
             group = EnvGroup(0, environments, seeds)
             if actions is None:
                 actions = random_actions(group.spec.action, num_steps, num_envs, seed)
-            return _play(group, actions)
+            found = _play(group, actions)
+            if found.spec.has_mask:
+                source = "info" if environments.has_info_mask() else "observation"
+                found = found._replace(mask=f"{source}[{ACTION_MASK!r}]")
+            return found
         return None
 
     # Rows of a vector implementation cannot be looked at one by one before they are packed.
@@ -139,7 +145,8 @@ def check(
         findings.add("endless", f"no episode ended within {num_steps:,} steps")
     if first is not None and not findings.errors:
         _play_again(first, findings, lambda *other: play(recipe, *other), seeds, is_single)
-    if is_single or recipe.factory is not None:
+    # Its own checker knows of no mask.
+    if (is_single or recipe.factory is not None) and not (first and first.mask):
         _check_by_gymnasium(recipe, findings)
     return findings, first
 
@@ -237,22 +244,31 @@ def random_actions(action: ActionSpec, num_rows: int, num_envs: int, seed: int) 
 
 
 def _play(group: EnvGroup, actions: np.ndarray) -> Play:
+    message, actions = group.first(), actions.copy()
     layout = StepLayout(group.spec, actions.shape[1])
-    rows, seconds = [_row(group.first(), layout, group.spec)], 0.0
-    for number, row in enumerate(actions):
-        payload = memoryview(pack_actions(0, number, row))
+    timestep = _timestep(message, layout)
+    rows, seconds = [_row(timestep, group.spec)], 0.0
+    for number in range(len(actions)):
+        actions[number] = legal(actions[number], timestep.observation)
+        payload = memoryview(pack_actions(0, number, actions[number]))
         # The clock runs for what an env server does too, not for looking at its messages.
         start = time.perf_counter()
         message = group.step(payload)
         seconds += time.perf_counter() - start
-        rows.append(_row(message, layout, group.spec))
-    return Play(group.spec, actions, seconds, *map(np.stack, zip(*rows, strict=True)))
+        timestep = _timestep(message, layout)
+        rows.append(_row(timestep, group.spec))
+    step_type, reward, discount, digest = map(np.stack, zip(*rows, strict=True))
+    return Play(group.spec, actions, seconds, step_type, reward, discount, digest)
 
 
-def _row(message: FramedStep, layout: StepLayout, spec: EnvSpec) -> tuple[np.ndarray, ...]:
+def _timestep(message: FramedStep, layout: StepLayout) -> TimeStep:
     payload = receive_from_env_server(message.message)
     assert isinstance(payload, memoryview), "an env server's group only sends steps"
-    *scalars, observation = layout.unpack(payload)
+    return layout.unpack(payload)
+
+
+def _row(timestep: TimeStep, spec: EnvSpec) -> tuple[np.ndarray, ...]:
+    *scalars, observation = timestep
     arrays = (*scalars, *spec.flatten(observation))
     rows = range(len(scalars[0]))
     digests = [hash(tuple(array[row].tobytes() for array in arrays)) for row in rows]

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from seedrl.specs import BoxSpec
+from seedrl.specs import BoxSpec, legal
 from seedrl.types import StepType
 from seedrl.wire import contract
 from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
@@ -154,8 +154,11 @@ class Lease:
 
     def answer(self, group: int, offset: int = 0) -> bytes:
         """Random actions that answer the step in flight, or one `offset` from it."""
-        number = len(self.steps[group]) - 1 + offset
-        return pack_actions(group, number, self._random_actions(self.sizes[group]))
+        actions = self._random_actions(self.sizes[group])
+        if self.spec.has_mask:
+            step = self._layouts[group].unpack(self.steps[group][-1])
+            actions = legal(actions, step.observation)
+        return pack_actions(group, len(self.steps[group]) - 1 + offset, actions)
 
     def play(self, num_rounds: int, first_group: int = 0) -> None:
         """Answers all groups from one on, in one message, and awaits their steps, N times."""

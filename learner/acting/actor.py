@@ -23,8 +23,9 @@ from learner.runtime.channel import VersionedParams
 from learner.serving.core import Batch
 from learner.serving.leases import SlotRange
 from seedrl.agents.agent import Agent
+from seedrl.errors import ConfigError
 from seedrl.rl.exploration import decayed
-from seedrl.specs import EnvSpec
+from seedrl.specs import ACTION_MASK, EnvSpec
 from seedrl.types import Array, Page, TimeStep, Tree
 
 
@@ -64,6 +65,7 @@ class BatchShapes:
         # there, which is atomic: acting sees the old tuple or the new one.
         self.ready_rows = self.act_rows
         self.page_rows = page_rows(num_training, rungs)
+        self.has_mask = spec.has_mask
         leaves, self._tree = jax.tree.flatten(example_timestep(spec))
         self._leaves = [(leaf.shape, leaf.dtype) for leaf in leaves]
 
@@ -194,12 +196,27 @@ class Actor:
             timestep,
             self._exploration(slots, env_steps),
         )
-        return np.asarray(action)[: len(batch.slots)], timestep
+        actions = np.asarray(action)[: len(batch.slots)]
+        if self._shapes.has_mask:
+            _require_legal(actions, timestep.observation, batch.slots)
+        return actions, timestep
 
     def take_pages(self, slots: np.ndarray) -> Page:
         """Copies of the pages of `slots`, on the device: `[I, ...]`; the last may be padding."""
         own = self._shapes.pad_page_slots(self._own[slots])
         return self._programs.take_pages(self._state, own)
+
+
+def _require_legal(actions: np.ndarray, observation: Tree, slots: np.ndarray) -> None:
+    # The bundled agents take legal actions by construction; a user's own may forget the mask.
+    mask = observation[ACTION_MASK][: len(actions)]
+    is_legal = mask[np.arange(len(actions)), actions] | ~mask.any(axis=-1)
+    if not is_legal.all():
+        row = int(np.argmin(is_legal))
+        raise ConfigError(
+            f"agent.act: expected an action that observation.{ACTION_MASK} allows, got "
+            f"{actions[row]} for slot {slots[row]}; see seedrl.agents.masks"
+        )
 
 
 def build_actor(

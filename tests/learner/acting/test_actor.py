@@ -15,6 +15,7 @@ from learner.serving.core import Batch
 from learner.serving.leases import Group, Lease, SlotRange
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
+from seedrl.errors import ConfigError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
 from tests.compilations import compilations
@@ -121,6 +122,34 @@ def test_each_row_is_answered_and_padding_is_cut_off() -> None:
     assert timestep.step_type.tolist() == [StepType.MID] * 2
     assert actor.act(_batch([2]), FROZEN)[0].tolist() == [200 + 30 + 0]
     assert _rows(actor, [0, 1, 2]) == 3
+
+
+def test_an_agent_that_forgets_the_mask_ends_the_run_by_name() -> None:
+    mask = ArraySpec((3,), "bool")
+    spec = EnvSpec({"action_mask": mask, "observation": SPEC.observation}, DiscreteSpec(3))
+
+    def act(params: Tree, carry: Tree, step: TimeStep, epsilon: Array, key: Array) -> ActOutput:
+        return ActOutput(jnp.ones(len(epsilon), jnp.int32), carry, ())
+
+    agent = AGENT._replace(act=act)
+    page = example_page(agent, spec, PAGE_STEPS)
+    sizes = {"num_training": 3, "num_slots": 4}
+    programs = build_act_programs(agent, page, **sizes, exploration=EXPLORATION)
+    shapes = BatchShapes(spec, num_training=3, num_evaluation=1)
+    actor = Actor(programs, shapes, programs.init(jax.random.PRNGKey(0)))
+
+    def batch(masks: list[list[bool]]) -> Batch:
+        one = _batch([2, 0])
+        step = one.pending[0].timestep
+        seen = {"action_mask": np.array(masks), "observation": step.observation}
+        return one._replace(
+            pending=[one.pending[0]._replace(timestep=step._replace(observation=seen))]
+        )
+
+    allowed = [[False, True, False], [False, False, False]]  # the last of a terminated episode
+    assert actor.act(batch(allowed), FROZEN)[0].tolist() == [1, 1]
+    with pytest.raises(ConfigError, match=r"agent\.act.* slot 0"):
+        actor.act(batch([[False, True, False], [True, False, True]]), FROZEN)
 
 
 @pytest.mark.parametrize("slots", [[0, 1, 2, 3], [8, 4, 6, 10]])

@@ -322,7 +322,7 @@ def legal(actions: np.ndarray, observation: Tree) -> np.ndarray:
 def _check_mask(spec: EnvSpec) -> None:
     mask, action, path = spec.observation[ACTION_MASK], spec.action, f"observation.{ACTION_MASK}"
     if not isinstance(action, DiscreteSpec):
-        raise ValueError(f"{path}: expected one discrete action to mask, got {action!r:.60}")
+        raise ValueError(f"{path}: expected one discrete action to mask, got {action}")
     if mask != ArraySpec((action.num_actions,), "bool"):
         got = _show(mask) if isinstance(mask, ArraySpec) else f"{type(mask).__name__}"
         raise ValueError(

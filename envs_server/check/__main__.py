@@ -110,7 +110,7 @@ def _summary(options: Options, back_end: str, play: "Play") -> Iterator[str]:
     yield f"  {describe(play.spec)}"
     yield f"  actions      {play.spec.action}"
     if play.mask:
-        yield f"  action mask  {play.mask}, {play.spec.action}"
+        yield f"  action mask  {play.mask}"
     yield f"  played       {options.num_envs} x {options.steps:,} steps on the {back_end} back end"
     ended = "none ended"
     if episodes := play.episodes():

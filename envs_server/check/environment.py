@@ -74,7 +74,7 @@ class Play(NamedTuple):
       seconds: spent stepping and packing, in one thread.
       step_type, reward, discount: `[N, E]`, as on the wire.
       digest: `[N, E] int64`, a hash of the whole row that only this process understands.
-      mask: where the environment has an action mask; "" if it has none.
+      mask: where the environment has an action mask, in words; "" if it has none.
     """
 
     spec: EnvSpec
@@ -131,7 +131,8 @@ def check(
             found = _play(group, actions)
             if found.spec.has_mask:
                 source = "info" if environments.has_info_mask() else "observation"
-                found = found._replace(mask=f"{source}[{ACTION_MASK!r}]")
+                (size,) = found.spec.observation[ACTION_MASK].shape
+                found = found._replace(mask=f"{source}[{ACTION_MASK!r}], {size} actions")
             return found
         return None
 

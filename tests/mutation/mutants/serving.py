@@ -136,8 +136,8 @@ MUTANTS = (
     Mutant(
         "actions_swapped_in_batch",
         _ACTOR,
-        "np.asarray(action)[: len(batch.slots)], timestep",
-        "np.asarray(action)[: len(batch.slots)][::-1], timestep",
+        "actions = np.asarray(action)[: len(batch.slots)]",
+        "actions = np.asarray(action)[: len(batch.slots)][::-1]",
         "Env servers get each other's actions.",
     ),
     Mutant(

@@ -43,6 +43,8 @@ def _serve(options: Options) -> int:
 
     line = "%(asctime)s env server %(process)d: %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, stream=sys.stderr)
+    # First: from here on a signal ends it in order, and so does the death of its supervisor, which
+    # may have died while Python started.
     stop, hang = Stop(), HangLimit()
     stop.install()
     end_with_parent()

@@ -111,6 +111,8 @@ def build(
     """
     with _one_line_refusal(recipe):
         if (back_end := choose(recipe, vectorization)) != "sync":
+            # Here and below, what most env servers never need is imported when it is needed:
+            # many of them start on one machine at once.
             from envs_server.native import build_vector
 
             return build_vector(back_end, *recipe, num_envs=num_envs, max_abs_reward=max_abs_reward)
@@ -163,7 +165,7 @@ def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
 def budget(assign: Assign) -> Budget:
     """How often the learner allows each environment to fail, or our own default."""
     asked, usual = assign.environment, Budget()
-    return Budget(
+    return Budget(  # 0: as this side thinks fit
         asked.failures_per_minute or usual.per_minute, asked.failures_per_hour or usual.per_hour
     )
 
@@ -175,6 +177,8 @@ def metrics_of(assign: Assign) -> list[str]:
 
 def check_assign(assign: Assign, num_envs: int) -> None:
     """Raises BuildError for an Assign that contradicts itself, or an offer of `num_envs`."""
+    # A learner of ours sends none: but what follows, which zips these lists, would fail without a
+    # word about the reason, or leave environments without a seed.
     groups = assign.groups
     sizes = [len(group.slots) for group in groups]
     if not sizes or min(sizes) < 1 or sum(sizes) > num_envs:

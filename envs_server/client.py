@@ -119,6 +119,8 @@ class Client:
 
     def _serve(self, lease: "Lease", connection: LearnerConnection) -> End:
         # One stream, and the consequence of its end.
+        # The thread of `Stop` cancels the stream, while this one steps or waits for a message: then
+        # `messages` ends with an error, or, if environments are being stepped, after that step.
         self._stop.on_request(connection.cancel)
         try:
             finished = lease.serve(connection.messages())
@@ -126,6 +128,7 @@ class Client:
             details = printable(error.details() or "", LONGEST_FROM_LEARNER)
             return self._after_status(error.code(), details)
         except WireError as error:
+            # Nothing is sent that the learner should hear: its stream is cancelled by the caller.
             return str(error), ExitCode.USAGE
         except BuildError as error:
             connection.await_end(GRACE_SECONDS)  # the Refusal must reach the learner
@@ -135,6 +138,7 @@ class Client:
             finished = connection.await_end(GRACE_SECONDS) if lease.is_serving else None
             if finished is not None:
                 return _finished(finished)
+            # That nothing has ever worked is wrong usage; before Ready others may still do.
             is_over = lease.is_serving or not self._failures.live
             if is_over and not self._failures.has_worked:
                 advice = "`seedrl check-env` says more of the environment"
@@ -281,6 +285,8 @@ class Lease:
         if self._groups:
             raise WireError("expected actions or Finish after the handshake, got another Assign")
         self._step_deadline_seconds = assign.step_deadline_seconds
+        # Now, and not with the first step: an Assign confirms Hello's report, which would otherwise
+        # be repeated, and a group that has sent nothing is reported too.
         self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
         name = printable(assign.environment.id)
         try:
@@ -302,6 +308,7 @@ class Lease:
         self._action_layouts = [group.action_layout for group in self._groups]
         ready = Ready(spec=spec_message(self._groups[0].spec), metrics=metrics_of(assign))
         self._outbox.put(FromEnvServer(ready=ready))
+        # After Ready, without which the learner cannot read them.
         for number, step in enumerate(first):
             self._send(number, step)
         self.is_serving = True
@@ -320,6 +327,7 @@ class Lease:
         recipe = read_recipe(asked, self._offer.allowed)
         failures = self._failures
         failures.budget = budget(assign)
+        # Those that were left out keep their numbers, so that logs name the same one all the time.
         free = iter(failures.live)
         for index, group in enumerate(assign.groups):
             positions = [next(free) for _ in group.slots]

@@ -64,6 +64,8 @@ class Failures:
         self.live = list(range(num_envs))
         self.slots = dict(enumerate(self.live))
         self._clock = clock
+        # Of failures within an hour, by position. They outlive a lease, or one that fails each time
+        # that it is built would start with a new budget each time.
         self._times: dict[int | None, list[float]] = {}
 
     def failed(self, position: int | None, where: str, error: BaseException) -> str:

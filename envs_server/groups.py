@@ -117,7 +117,7 @@ class EnvGroup:
             self._measure = functools.partial(measured, metrics)
         # The environments whose episode has ended: their next row is FIRST.
         self._is_last = np.zeros(len(seeds), np.bool_)
-        self._sequence = -1
+        self._sequence = -1  # of the step in flight; none yet
         self.close = environment.close
 
     def first(self) -> FramedStep:

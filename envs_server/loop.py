@@ -71,7 +71,7 @@ class _Loop:
     ) -> None:
         self._build_one, self._failures = build_one, failures
         self._max_abs_reward, self._positions = max_abs_reward, positions
-        self._pid = os.getpid()
+        self._pid = os.getpid()  # another one's in a fork
         self._num_restarts = 0
         self._restarted: np.ndarray | None = None  # those of the newest step
         self.envs: list[Env] = []
@@ -136,7 +136,7 @@ class _Loop:
         with contextlib.ExitStack() as stack:
             for env in self.envs:
                 stack.callback(env.close)
-            self.envs = []
+            self.envs = []  # a second call does nothing
 
     def _settle(self, where: str) -> None:
         # Builds again each environment that gave a number which a learner cannot take.

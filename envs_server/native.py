@@ -71,6 +71,7 @@ def build_vector(
             f"expected a vector environment with autoreset mode NEXT_STEP, {type(env).__name__} "
             f"has {getattr(mode, 'name', mode)}; use vectorization sync"
         )
+    # Raises for spaces without a spec now, before the first observation is allocated.
     spaces = (env.single_observation_space, env.single_action_space)
     spec = env_spec(*spaces)
     check_observation = StepLayout(spec, num_envs).check_observation

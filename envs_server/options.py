@@ -37,7 +37,7 @@ def read_options(words: Sequence[str] | None = None) -> Options:
         PROG,
         description=_ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        allow_abbrev=False,  # a new option would change what an abbreviation in a script means
     )
     add = parser.add_argument
     add("--learner", required=True, help="address of the learner: host:port or unix:/path")
@@ -80,6 +80,7 @@ def read_options(words: Sequence[str] | None = None) -> Options:
     options = parser.parse_args(words)
     if fault := _fault(options):
         parser.error(fault)
+    # A group of no environment would send no step, and be taken for one that hangs.
     options.num_groups = min(options.groups, options.num_envs)
     options.allow_env = tuple(options.allow_env)
     return options

@@ -137,6 +137,7 @@ def _tend(child: _Child, command: Sequence[str], *, is_ending: bool) -> bool:
 
 
 def _start(child: _Child, command: Sequence[str]) -> None:
+    # Another mark at each start: what outlives the process before must not be taken for this one's.
     child.num_starts += 1
     child.mark = f"{os.getpid()}.{child.sent_log.name}.{child.num_starts}"
     marks = {PARENT_VARIABLE: str(os.getpid()), _MARK_VARIABLE: child.mark}

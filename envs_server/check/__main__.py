@@ -80,6 +80,7 @@ def _check(options: Options) -> ExitCode:
     name, wrappers = options.environment, [name for names in options.wrappers for name in names]
     environment = Environment(id=name, arguments=options.arguments, wrappers=wrappers)
     with own_stdout() as stdout:
+        # All that is named may be built: nobody but the user names it here.
         recipe = read_recipe(environment, [each for each in (name, *wrappers) if ":" in each])
         back_end = choose(recipe, options.vectorization)
         findings, play = check(

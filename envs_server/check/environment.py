@@ -141,6 +141,7 @@ def check(
     if is_single:
         watch = partial(_Watched, findings=findings)
         watched = recipe._replace(wrappers=(*recipe.wrappers, watch))
+    # The others are not watched: what they would find was found, or is a difference.
     first = play(watched, seeds)
     if first is not None and not first.episodes():
         findings.add("endless", f"no episode ended within {num_steps:,} steps")

@@ -21,6 +21,7 @@ class Findings:
     def __init__(self, remedies: Mapping[str, str], notes_only: Collection[str]) -> None:
         """`remedies` has every rule; a breach of one in `notes_only` may be intended."""
         self._remedies, self._notes_only = remedies, notes_only
+        # By rule and subject: an environment that breaks a rule at every step is one line.
         self._found: dict[tuple[str, str], Finding] = {}
 
     def add(self, rule: str, text: str, *, subject: str = "") -> None:

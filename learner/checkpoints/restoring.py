@@ -28,7 +28,8 @@ from seedrl.types import Tree
 from seedrl.wire.spec import saved_spec
 
 _MOST_DIFFERENCES = 3
-# The parts of a checkpoint, as the first words of the arrays' names.
+# The parts of a checkpoint, as the first words of the arrays' names. Only deterministic runs of
+# earlier versions have `acting`.
 PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay", "acting")
 
 

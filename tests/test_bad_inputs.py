@@ -174,8 +174,6 @@ USAGE: dict[str, str] = {
     "seedrl launch catch_r2d2 --on slurm": "--on",
     "seedrl launch catch_r2d2 --on ray --learner-cpus 0": "--learner-cpus",
     "seedrl launch catch_r2d2 --on ray --serving.bind 127.0.0.1:1": "serving.bind",
-    "seedrl replay-images folder.py --frames 0": "--frames",
-    "seedrl replay-images folder.py --out folder.py": "--out",
     "seedrl runs nosuch": "nosuch",
     "seedrl watch nosuch": "nosuch",
     "seedrl watch folder.py --port 65536": "--port",
@@ -201,7 +199,6 @@ OTHERS: dict[str, tuple[int, str]] = {
     "seedrl evaluate untrained --best": (74, "untrained/checkpoints"),
     "seedrl checkpoints folder.py": (74, "folder.py/checkpoints"),
     "seedrl digest folder.py": (74, "folder.py/checkpoints"),
-    "seedrl replay-images folder.py": (74, "folder.py"),
 }
 CASES = [*((command, 2, name) for command, name in USAGE.items())]
 CASES += [(command, *case) for command, case in OTHERS.items()]

@@ -33,7 +33,6 @@ COMMANDS = {
     "check-env-server": "check an env server, in any language, against the wire's contract",
     "checkpoints": "list and verify the checkpoints of a run",
     "digest": "print SHA-256 sums of what a run has learned",
-    "replay-images": "draw sequences of a run's saved replay",
     "watch": "show a run, or several, on a page in the browser",
     "bench": "measure how well this machine is used",
 }

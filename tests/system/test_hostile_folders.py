@@ -434,9 +434,7 @@ def test_a_hostile_folder_is_data(
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(
-            kind, id=name, marks=[pytest.mark.gate] * (name not in ("as it was", "tb: link"))
-        )
+        pytest.param(kind, id=name, marks=[pytest.mark.gate] * (name != "as it was"))
         for name, kind in {"as it was": lambda run: None, **KINDS}.items()
     ],
 )

@@ -84,6 +84,11 @@ def test_files_that_somebody_made_up_are_as_if_they_were_missing(tmp_path: Path)
         (
             ("status.json", '{"env_steps": "many", "time_seconds": [], "config": 3, "reason": {}}'),
             ("status.json", "[" * 200_000),
+            (
+                "status.json",
+                f'{{"env_steps": 1{"0" * 400}, "config": "\x1b[2J", "updates": 1e999}}',
+            ),
+            ("final_score.json", '{"mean": "a", "episodes": 1, "updates": 1, "exploration": 0}'),
             ("config.json", '{"config": {"environment": [], "seed": "x"}}'),
             ("metrics.jsonl", '{"kind": "evaluation", "mean_return": "high", "env_steps": null}\n'),
         )
@@ -92,6 +97,7 @@ def test_files_that_somebody_made_up_are_as_if_they_were_missing(tmp_path: Path)
         (folder / name).write_text(text)
         found = read_run(folder, now=NOW)
         assert (found.seed, found.env_steps, found.best) == (None, 0, None)
+        assert found.config.isprintable() and read_final_score(folder) is None
 
 
 def test_a_fifo_in_place_of_a_file_keeps_nobody_waiting(tmp_path: Path) -> None:

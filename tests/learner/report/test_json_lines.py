@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from learner.report import json_lines
-from learner.report.json_lines import LineReader
+from learner.report.json_lines import JsonLines, LineReader
+from seedrl.errors import ConfigError
+from seedrl.run_files import make_folder
 
 
 @pytest.fixture
@@ -58,6 +60,28 @@ def test_only_regular_files_are_read(path: Path, tmp_path: Path) -> None:
         path.unlink(missing_ok=True)
         make(path)
         assert tail_of(path).read() == ([], False)
+
+
+def test_no_link_is_followed_to_write(path: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("as before")
+    for make in (os.mkfifo, lambda path: path.symlink_to(secret), Path.mkdir):
+        make(path)
+        with pytest.raises(ConfigError) as caught:
+            JsonLines(path)
+        assert str(path) in str(caught.value)
+        path.rmdir() if path.is_dir() else path.unlink()
+    path.symlink_to(secret)
+    (tmp_path / f".{path.name}.new").symlink_to(secret)
+    json_lines.replace_file(path, "new")
+    assert path.read_text() == "new" and not path.is_symlink()
+    for folder in (tmp_path / "folder", tmp_path / "folder" / "inner"):
+        folder.symlink_to(tmp_path)
+        with pytest.raises(ConfigError):
+            make_folder(tmp_path / "folder")
+        folder.unlink()
+        folder.mkdir()
+    assert secret.read_text() == "as before"
 
 
 def test_a_disk_that_refuses_a_file_keeps_the_one_that_was_there(path: Path) -> None:

@@ -160,6 +160,8 @@ def _rounds(path: Path) -> tuple[tuple[Round, ...], float]:
         steps, seconds = number(line, "env_steps"), number(line, "elapsed_seconds")
         if steps is None or seconds is None:
             continue
+        if line.get("kind") == "session" and line.get("is_begun_anew"):
+            played, total = [], 0.0  # another attempt's
         total = max(total, seconds)
         if line.get("kind") == "session":
             # What a session did not save, the next one lacks.

@@ -65,6 +65,8 @@ class RunFolder:
     def record_config(self, config: Config) -> None:
         """Writes the resolved configuration: once it is known to fit what the folder holds."""
         replace_file(self.path / run_files.CONFIG, f"{config_io.to_json(config)}\n")
+        if self.is_begun_anew:  # with as many updates, the score of the last attempt would be its
+            (self.path / run_files.FINAL_SCORE).unlink(missing_ok=True)
 
     def record_command(self, command: str) -> int:
         """Appends a command line to those before; returns the number of this session, from 1."""

@@ -11,10 +11,11 @@ import pytest
 
 from learner.checkpoints.folder_lock import is_locked, lock
 from learner.checkpoints.run_folder import RunFolder
+from learner.checkpoints.run_records import FinalScore, read_final_score, write_final_score
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig
-from seedrl.config_io import to_json
+from seedrl.config_io import from_json, to_json
 from seedrl.errors import AddressInUseError, CheckpointError
 
 CONFIG = to_json(Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config()))
@@ -71,6 +72,18 @@ def test_resuming_takes_the_newest_intact_checkpoint_unless_told_never(tmp_path:
     folder.close()
     assert older is not None and older.step == 3
     assert not path.exists()  # set aside by the run that goes on
+
+
+def test_another_attempt_does_not_keep_the_final_score_of_the_one_before(tmp_path: Path) -> None:
+    folder, config = RunFolder(tmp_path), from_json(CONFIG)
+    write_final_score(tmp_path, FinalScore(9.0, 100, 7, 0.0))
+    folder.checkpoint("auto")
+    folder.record_config(config)
+    assert read_final_score(tmp_path) is not None
+    folder.checkpoint("never")
+    folder.record_config(config)
+    assert read_final_score(tmp_path) is None
+    folder.close()
 
 
 def test_a_run_does_not_go_on_from_records_that_cannot_be_those_of_a_run(tmp_path: Path) -> None:

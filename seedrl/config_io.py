@@ -59,7 +59,7 @@ def load(name_or_path: str | Path) -> Config:
     """
     # By the name that was given: in a run's folder it may be a link to code.
     if str(name_or_path).endswith(".json"):
-        return _read_saved(Path(name_or_path))
+        return _read_saved(Path(name_or_path).absolute())
     path = _resolve(str(name_or_path))
     if path.parent != bundled_folder():
         import_from(path.parent)

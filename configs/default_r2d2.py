@@ -15,7 +15,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="CartPole-v1"),
         agent=R2D2Config(
-            network=QNetworkConfig(torso_sizes=(128,), core_size=128, head_sizes=(128,)),
+            network=QNetworkConfig(torso_sizes=(64,), core_size=64, head_sizes=(64,)),
             burn_in=4,
             unroll=20,
             n_steps=5,

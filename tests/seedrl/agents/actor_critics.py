@@ -79,9 +79,12 @@ def random_timesteps() -> TimeStep:
     return TimeStep(types, reward, discount, observation)
 
 
-def acted(agent: Agent, params: Any) -> tuple[StoredStep, list[Any]]:
+def acted(
+    agent: Agent, params: Any, timesteps: TimeStep | None = None
+) -> tuple[StoredStep, list[Any]]:
     """A stream acted on step by step, and the carry before every row."""
-    timesteps, exploration = random_timesteps(), np.ones(B, np.float32)
+    timesteps = random_timesteps() if timesteps is None else timesteps
+    exploration = np.ones(B, np.float32)
     carry, carries, actions, extras = agent.initial_carry(B), [], [], []
     for row in range(ROWS):
         carries.append(carry)

@@ -1,0 +1,74 @@
+"""With `normalize_rewards` no agent's update depends on the scale of rewards."""
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from seedrl.agents.apex import ApexConfig
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.ppo import PpoConfig
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.agents.sac import SacConfig
+from seedrl.networks.config import ActorCriticConfig, BoxNetworkConfig, QNetworkConfig
+from seedrl.specs import BoxSpec
+from tests.seedrl.agents.actor_critics import SPEC, B, acted, random_timesteps, window_of
+
+_SIZES: dict[str, Any] = {"torso": "mlp", "torso_sizes": (), "core_size": 5, "head_sizes": (4,)}
+_Q = QNetworkConfig(**_SIZES, frame_stack=1)
+_AGENTS: dict[str, Any] = {
+    "r2d2": R2D2Config(network=_Q, burn_in=2, unroll=6, n_steps=3, stride=2, adam_epsilon=1e-8),
+    "apex": ApexConfig(network=dataclasses.replace(_Q, core="none")),
+    "impala": ImpalaConfig(network=ActorCriticConfig(**_SIZES, frame_stack=1), unroll=8),
+    "ppo": PpoConfig(network=ActorCriticConfig(**_SIZES, frame_stack=1), unroll=8),
+    "sac": SacConfig(
+        network=BoxNetworkConfig(torso="mlp", actor_sizes=(4,), critic_sizes=(4,)), unroll=3
+    ),
+}
+_BOX = dataclasses.replace(SPEC, action=BoxSpec((2,), (-1.0, -1.0), (1.0, 1.0)))
+
+
+@functools.cache
+def learned(name: str, scale: float, normalizes: bool = True) -> tuple[Any, Any]:
+    """Parameters after an update, and initial priorities of the experience it learned from."""
+    config = dataclasses.replace(_AGENTS[name], normalize_rewards=normalizes)
+    agent = config.build(_BOX if name == "sac" else SPEC)
+    timesteps = random_timesteps()
+    timesteps = timesteps._replace(reward=np.float32(scale) * timesteps.reward)
+    act = agent._replace(act=jax.jit(agent.act))
+    state = agent.init_state(agent.init(jax.random.key(0)))
+    mean = {"mean": lambda tree: tree}
+
+    @jax.jit
+    def updated(state: Any, sequence: Any) -> Any:
+        batch = agent.preprocess_batch(state, sequence, np.ones(B, np.float32))
+        return agent.update(state, *batch, jax.random.key(3), **mean)[0]
+
+    # The statistics of the first batch are those by which the second is acted and learned from.
+    for _ in range(2):
+        stream = acted(act, agent.actor_params(state.params), timesteps)
+        sequence = window_of(stream, 1, agent.window.length)
+        sequence = sequence._replace(carry=agent.stored_carry(sequence.carry))
+        before, state = state, agent.update_statistics(state, sequence, **mean)[0]
+    state = updated(before, sequence)
+    steps = sequence.steps._replace(timestep=sequence.steps.timestep._replace(observation=()))
+    has_priorities = name in ("r2d2", "apex")
+    priorities = agent.initial_priorities(steps) if has_priorities else ()
+    return state.params.agent if normalizes else state.params, priorities
+
+
+@pytest.mark.parametrize("name", _AGENTS)
+def test_an_update_is_the_same_at_any_scale(name: str) -> None:
+    scale = 100.0
+    for found, expected in zip(learned(name, scale), learned(name, 1.0), strict=True):
+        same = functools.partial(np.testing.assert_allclose, rtol=2e-3, atol=2e-5)
+        jax.tree.map(same, found, expected)
+
+
+def test_without_normalization_it_is_not() -> None:
+    found, expected = learned("apex", 100.0, False)[0], learned("apex", 1.0, False)[0]
+    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+    assert any(not np.allclose(one, other, rtol=2e-3, atol=2e-5) for one, other in pairs)

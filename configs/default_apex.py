@@ -23,10 +23,8 @@ def config() -> Config:
             optimizer="adam",
             learning_rate=5e-4,
             optimizer_epsilon=1e-8,
-            # From 0.9 to 0.01: half of the slots explore with more than 0.1. A reward that is far
-            # away is found sooner than by the paper's 0.4 to 0.0007.
-            exploration_base=0.9,
-            exploration_alpha=42.0,
+            # Random actions at first: rewards that are far away are found sooner.
+            epsilon_decay_steps=50_000,
             target_update_interval=200,
         ),
         serving=ServingConfig(training_slots=32, evaluation_slots=20),

@@ -18,9 +18,7 @@ from learner.report.status import (
     EvaluationStatus,
 )
 from learner.report.terminal import score
-from learner.runtime.worker import Deaths
 from learner.schedule import Session
-from learner.serving.server import Service
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, LearningConfig
 from seedrl.config_io import from_json
@@ -33,7 +31,7 @@ class EndOfRun(enum.Enum):
 
     # The user's agent or environment cannot be learned with; the error is one line.
     MISTAKE = enum.auto()
-    FAILED = enum.auto()  # a thread of the session or of the service has raised an error
+    FAILED = enum.auto()  # a thread has raised an error
     STOPPED = enum.auto()  # by a signal, or by the env servers' failure
     NOT_FINITE = enum.auto()  # too many updates in a row
     CONFIRMED = enum.auto()  # a second evaluation has confirmed `evaluation.target_return`
@@ -43,25 +41,24 @@ class EndOfRun(enum.Enum):
 
 def end_of_run(
     session: Session,
-    service: Service,
     stop: StopRequest,
     learning: LearningConfig,
     *,
     skipped_in_a_row: int = 0,
     elapsed_seconds: float = 0.0,
-    death: tuple[str, BaseException] | None = None,
+    has_death: bool = False,
     is_scored: Callable[[], bool] = lambda: True,
 ) -> EndOfRun | None:
     """Why the run is over; None as long as it is not.
 
     Args:
       elapsed_seconds: of the run, over all sessions.
-      death: of any other thread.
+      has_death: a thread outside the session has died.
       is_scored: called once all steps are taken; False while the last parameters are played.
     """
     if session.failed.is_set() and isinstance(session.failure, UserError):
         return EndOfRun.MISTAKE
-    if session.failed.is_set() or service.failure is not None or death is not None:
+    if session.failed.is_set() or has_death:
         return EndOfRun.FAILED
     if stop.is_set():
         return EndOfRun.STOPPED
@@ -132,15 +129,6 @@ class LastRound:
         is_new = updates > 0 and (self._newest is None or updates != self._newest.updates)
         has_slots = system.hosts.is_alone and system.geometry.evaluation_slots > 0
         return is_new and has_slots and self._seconds > 0
-
-
-def raise_death(service: Service, deaths: Deaths) -> None:
-    """Raises the error of a thread of the service, or of any other thread outside the session."""
-    if (failure := service.failure) is not None:
-        raise RuntimeError(f"a thread of the service died: {failure}") from failure
-    if (death := deaths.first) is not None:
-        name, error = death
-        raise RuntimeError(f"the thread {name} died: {error}") from error
 
 
 def confirmed_earlier(checkpoint: Checkpoint, config: Config) -> bool:

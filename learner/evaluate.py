@@ -12,6 +12,7 @@ from learner.acting.actor import Actor, BatchShapes
 from learner.acting.evaluator import Round, Score, evaluation_exploration
 from learner.acting.loop import EpisodeTracker, metrics_by_slot
 from learner.runtime.channel import VersionedParams
+from learner.runtime.worker import Deaths
 from learner.serving.batching import lock_step
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
@@ -95,14 +96,19 @@ def evaluate(
     serving = Serving(slots, page_steps=1, rule=lock_step())
     spec = saved_spec(checkpoint.meta["env_spec"])
     hub = Hub(serving, config.environment, spec=spec)
-    with Service(hub, config.serving) as service:
+    with Deaths() as deaths, Service(hub, config.serving) as service:
         agent = build_agent(config.agent, spec)
         exploration = evaluation_exploration(
             agent, actions or config.evaluation.actions, config.serving.training_slots
         )
         frozen = _restore(agent, checkpoint)
         actor = _actor(agent, spec, num_slots, exploration=exploration, seed=seed)
-        player = _Player(hub, actor, frozen, service, raise_failure, max_episode_steps)
+
+        def check() -> None:
+            raise_failure()
+            deaths.raise_first()
+
+        player = _Player(hub, actor, frozen, check, max_episode_steps)
         score = player.play(episodes)
         leased_again = int(np.count_nonzero(slots.epochs > 1))
         service.finish("the evaluation is over", grace_seconds=1.0)
@@ -149,21 +155,22 @@ def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, s
 
 
 class _Player:
-    """Plays frozen parameters on all slots, in the caller's thread."""
+    """Plays frozen parameters on all slots, in the caller's thread.
+
+    `check` is called often; it raises if nothing can be played any more.
+    """
 
     def __init__(
         self,
         hub: Hub,
         actor: Actor,
         frozen: VersionedParams,
-        service: Service,
-        raise_failure: Callable[[], None],
+        check: Callable[[], None],
         max_episode_steps: int = MOST_EPISODE_STEPS,
     ):
         self._most_steps = max_episode_steps
         self._hub = hub
-        self._raise_failure = raise_failure
-        self._service = service
+        self._check = check
         self._actor = actor
         self._frozen = frozen
         self._episodes = EpisodeTracker(actor.num_slots)
@@ -176,9 +183,7 @@ class _Player:
             now = time.monotonic()
             if now >= next_look:
                 next_look = now + POLL_SECONDS
-                self._raise_failure()
-                if (failure := self._service.failure) is not None:
-                    raise RuntimeError(f"a thread of the service died: {failure}") from failure
+                self._check()
                 round_ = self._current_round(round_, episodes)
             roles: list[Role] = [] if round_ is None else ["evaluation"]
             batch = self._hub.next_batch(roles, timeout=POLL_SECONDS)

@@ -25,7 +25,6 @@ from learner.end_of_run import (
     SharedEnd,
     confirmed_earlier,
     end_of_run,
-    raise_death,
     why,
 )
 from learner.multihost.agreement import Hosts
@@ -135,7 +134,7 @@ def train(
         reports.started(hub, service.address, folder.path, str(geometry))
 
         # 3. The first env server, or the checkpoint, says what the environment looks like.
-        spec = _wait_for_env_server(hub, hosts, stop, lambda: raise_death(service, deaths))
+        spec = _wait_for_env_server(hub, hosts, stop, deaths.raise_first)
         if spec is None:
             reports.end(why(EndOfRun.STOPPED, stopped_by=stop.by), stop.before_start())
             service.stop()
@@ -272,7 +271,7 @@ class TrainLoop:
 
         Args:
           stop: the run is to end.
-          deaths: of threads that neither session nor service supervises.
+          deaths: of threads outside the session.
           earlier: rounds of evaluation of the sessions before this one.
         """
         self._config = config
@@ -344,12 +343,11 @@ class TrainLoop:
     def _end_of_run(self) -> EndOfRun | None:
         return end_of_run(
             self.session,
-            self._service,
             self._stop,
             self._config.learning,
             skipped_in_a_row=self.progress.skipped_in_a_row,
             elapsed_seconds=self._reports.events.elapsed_seconds,
-            death=self._deaths.first,
+            has_death=self._deaths.first is not None,
             is_scored=self._last_round.is_over,
         )
 
@@ -411,11 +409,11 @@ class TrainLoop:
         # Of one of its threads, or of what this one is raising.
         death = self._deaths.first
         died = None if death is None else death[1]
-        return self.session.failure or self._service.failure or died or sys.exception()
+        return self.session.failure or died or sys.exception()
 
     def _raise_died(self) -> None:
         self.session.raise_failure()
-        raise_death(self._service, self._deaths)
+        self._deaths.raise_first()
 
     def _raise_failure(self, ended: EndOfRun | None) -> None:
         self._raise_died()

@@ -19,10 +19,15 @@ class Worker:
         self,
         name: str,
         body: Callable[[], object],
-        failed: threading.Event,
+        failed: threading.Event | None = None,
         heartbeat: Heartbeat | None = None,
     ):
-        """`heartbeat`: beaten before each piece of work; None if the thread is not watched."""
+        """Starts nothing yet.
+
+        Args:
+          failed: set when `body` has raised; None if `Deaths` has to note that.
+          heartbeat: beaten before each piece of work; None if the thread is not watched.
+        """
         self.name = name
         self._heartbeat = heartbeat or Heartbeat(name)
         self.failure: BaseException | None = None  # what the body raised
@@ -51,6 +56,8 @@ class Worker:
         except ClosedError:
             pass  # A neighbour was closed first: the run is ending.
         except BaseException as error:
+            if self._failed is None:
+                raise
             self.failure = error
             self._failed.set()
         finally:
@@ -60,7 +67,7 @@ class Worker:
 class Deaths:
     """Inside its `with`, notes the first thread of this process that dies; prints its traceback.
 
-    For all threads that no `Worker` runs: also while a run waits for its first env server.
+    For all threads but those that act and learn: also while a run waits for its first env server.
     """
 
     def __init__(self) -> None:
@@ -73,6 +80,12 @@ class Deaths:
 
     def __exit__(self, *_: object) -> None:
         threading.excepthook = self._before
+
+    def raise_first(self) -> None:
+        """Raises RuntimeError for the first thread that has died, if one has."""
+        if self.first is not None:
+            name, error = self.first
+            raise RuntimeError(f"the thread {name} died: {error}") from error
 
     def _note(self, arguments: threading.ExceptHookArgs) -> None:
         if self.first is None and arguments.exc_value is not None:

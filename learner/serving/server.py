@@ -72,7 +72,7 @@ class Service:
         self._calls: dict[Connection, grpc.ServicerContext] = {}
         self._lock = contextlib.ExitStack()  # on the address
         self._stopping = threading.Event()
-        self._watch = Worker("watch", self._look, threading.Event())
+        self._watch = Worker("watch", self._look)
         self._server: grpc.Server | None = None
 
     def __enter__(self) -> Self:
@@ -127,11 +127,6 @@ class Service:
                 self.address,
             )
         return self.address
-
-    @property
-    def failure(self) -> BaseException | None:
-        """The exception that has ended one of its own threads."""
-        return self._watch.failure or self._links.failure
 
     def finish(self, reason: str, *, grace_seconds: float = 2.0) -> None:
         """Tells every env server that training is over, and stops serving."""
@@ -237,13 +232,8 @@ class LinkReader:
         # One thread for all: with one for each, acting would wait in line with all of them for the
         # interpreter, several times in a step.
         self._selector = selectors.DefaultSelector()
-        self._worker = Worker("links", self._read, threading.Event())
+        self._worker = Worker("links", self._read)
         self._worker.start()
-
-    @property
-    def failure(self) -> BaseException | None:
-        """What the thread has died of; then no link is read any more."""
-        return self._worker.failure
 
     def add(self, link: LearnerLink, connection: Connection) -> None:
         """Reads `link` until it or `connection` ends, then closes both. Not after `stop`."""

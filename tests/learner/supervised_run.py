@@ -88,7 +88,6 @@ class SupervisedRun:
         self.evaluator = SimpleNamespace(confirmed=None, is_confirming=False)
         self.is_compiling = False
         self.service = SimpleNamespace(
-            failure=None,
             stop=lambda: self.calls.append("stop serving"),
             finish=lambda reason: self.calls.append(f"finish serving: {reason}"),
         )

@@ -46,8 +46,7 @@ def test_the_first_reason_that_holds_ends_a_run() -> None:
             evaluator=SimpleNamespace(confirmed=confirmed),
             acting=SimpleNamespace(training_steps=steps),
         )
-        service: Any = SimpleNamespace(failure=None)
-        own = (session, service, _event(stops), _LEARNING)
+        own = (session, _event(stops), _LEARNING)
         found = end_of_run(*own, skipped_in_a_row=skipped, elapsed_seconds=59.9)
         assert found is expected
         late = end_of_run(*own, skipped_in_a_row=skipped, elapsed_seconds=60.0)

@@ -104,7 +104,6 @@ def test_a_round_begins_again_where_a_stream_was_cut_though_its_slots_are_leased
         cast(Any, hub),
         cast(Any, SimpleNamespace(num_slots=3)),
         VersionedParams({}, 3),
-        cast(Any, None),
         lambda: None,
     )
     begun = player._current_round(None, 6)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from learner.checkpoints.run_folder import Resume, RunFolder
-from learner.end_of_run import raise_death
 from learner.multihost.agreement import alone
 from learner.processes.stop import StopRequest
 from learner.reports import open_reports
@@ -122,14 +121,13 @@ def test_what_the_checkpoint_does_not_hold_is_refused_before_the_run_serves(
 
 
 def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> None:
-    service: Any = SimpleNamespace(failure=None)
     deaths, looks = Deaths(), iter([None, None])
 
     def look(timeout: float) -> None:
         next(looks)
-        service.failure = OSError("no more sockets")
+        deaths.first = "links", OSError("no more sockets")
 
     hub: Any = SimpleNamespace(wait_for_spec=look)
     with pytest.raises(RuntimeError, match="no more sockets"):
-        _wait_for_env_server(hub, alone(), StopRequest(), lambda: raise_death(service, deaths))
+        _wait_for_env_server(hub, alone(), StopRequest(), deaths.raise_first)
     assert next(looks) is None

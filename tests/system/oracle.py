@@ -11,7 +11,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -25,12 +25,14 @@ from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig
-from seedrl.specs import DiscreteSpec, EnvSpec
+from seedrl.specs import DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
 from tests.system.harness import Outcome, Shard
 
 # Bounds of two real actions: rescaling to them is exact, and takes each of them elsewhere.
 BOX = ((-2.0, 6.0), (0.0, 0.5))
+# How many actions there are of a kind: of one choice, of several at once, or those of BOX if none.
+Actions: TypeAlias = int | tuple[int, ...]
 START = 0x811C_9DC5
 _FACTOR = 0x9E37_79B1
 _MASK = 0xFFFF_FFFF
@@ -51,6 +53,8 @@ class HashingAgent:
         """The agent, for the counting environment."""
         if isinstance(spec.action, DiscreteSpec):
             choose = functools.partial(_choose, spec.action.num_actions)
+        elif isinstance(spec.action, MultiDiscreteSpec):
+            choose = functools.partial(_choose_several, spec.action.counts)
         else:
             choose = _choose_in_box
         update = GradientUpdate(
@@ -83,6 +87,13 @@ def _mix(mixed: Array, field: Array) -> Array:
 def _choose(num_actions: int, mixed: Array) -> tuple[Array, Array]:
     action = (mixed % jnp.uint32(num_actions)).astype(jnp.int32)
     return action, action
+
+
+def _choose_several(counts: tuple[int, ...], mixed: Array) -> tuple[Array, Array]:
+    """Of each count, by 8 bits of its own."""
+    octets = [mixed >> (8 * k) & 0xFF for k in range(len(counts))]
+    parts = [octet % jnp.uint32(count) for octet, count in zip(octets, counts, strict=True)]
+    return jnp.stack(parts, axis=-1).astype(jnp.int32), mixed & 0xFF_FFFF
 
 
 def _choose_in_box(mixed: Array) -> tuple[Array, Array]:
@@ -135,12 +146,13 @@ def _count_and_add(gradients: Tree, state: Tree, params: Tree) -> tuple[Tree, Tr
     return {"version": jnp.ones(()), "seen": gradients["seen"]}, state
 
 
-def counting(lengths: tuple[int, ...], num_actions: int) -> EnvironmentConfig:
-    """The counting environment; if there are 0 actions, that of the plug-in with those of BOX."""
-    if num_actions:
+def counting(lengths: tuple[int, ...], num_actions: Actions) -> EnvironmentConfig:
+    """The counting environment, with those actions."""
+    name, actions = "seedrl_plugin.counting:make_real", {"bounds": BOX}
+    if isinstance(num_actions, tuple):
+        actions = {"counts": num_actions}
+    elif num_actions:
         name, actions = "seedrl_plugin.counting:make", {"num_actions": num_actions}
-    else:
-        name, actions = "seedrl_plugin.counting:make_real", {"bounds": BOX}
     return EnvironmentConfig(id=name, arguments=json.dumps({"lengths": lengths, **actions}))
 
 
@@ -156,11 +168,8 @@ class Prediction(NamedTuple):
     carry: np.ndarray
 
 
-def predict(seed: int, lengths: tuple[int, ...], num_actions: int, num_rows: int) -> Prediction:
-    """The first `num_rows` rows of a counting environment played by a hashing agent.
-
-    With 0 actions it is the one of BOX.
-    """
+def predict(seed: int, lengths: tuple[int, ...], num_actions: Actions, num_rows: int) -> Prediction:
+    """The first `num_rows` rows of a counting environment played by a hashing agent."""
     rows = itertools.islice(rows_of(seed, lengths, num_actions), num_rows)
     columns = zip(*rows, strict=True)
     action = np.int32 if num_actions else np.float32
@@ -170,11 +179,8 @@ def predict(seed: int, lengths: tuple[int, ...], num_actions: int, num_rows: int
     )
 
 
-def rows_of(seed: int, lengths: tuple[int, ...], num_actions: int) -> Iterator[tuple[Any, ...]]:
-    """The rows of a counting environment played by a hashing agent: the fields of `Prediction`.
-
-    With 0 actions it is the one of BOX.
-    """
+def rows_of(seed: int, lengths: tuple[int, ...], num_actions: Actions) -> Iterator[tuple[Any, ...]]:
+    """The rows of a counting environment played by a hashing agent: the fields of `Prediction`."""
     episode, step, received, carry = 0, 0, 0, 0
     while True:
         length = lengths[episode % len(lengths)]
@@ -199,8 +205,11 @@ class Choice(NamedTuple):
     remembered: int
 
 
-def choose(mixed: int, num_actions: int) -> Choice:
-    """What `_choose` does on the device, or `_choose_in_box` if there are 0 actions."""
+def choose(mixed: int, num_actions: Actions) -> Choice:
+    """What `_choose`, `_choose_several` and `_choose_in_box` do on the device."""
+    if isinstance(num_actions, tuple):
+        parts = [(mixed >> 8 * k & 0xFF) % count for k, count in enumerate(num_actions)]
+        return Choice(parts, code_of(parts), mixed & 0xFF_FFFF)
     if num_actions:
         return Choice(*[mixed % num_actions] * 3)
     action = [(mixed & 0xFF) / 128 - 1, (mixed >> 8 & 0xFF) / 128 - 1]
@@ -235,7 +244,7 @@ class Stream(NamedTuple):
 class Oracle:
     """Compares what a run has left with what it must have left."""
 
-    def __init__(self, outcome: Outcome, lengths: tuple[int, ...], num_actions: int) -> None:
+    def __init__(self, outcome: Outcome, lengths: tuple[int, ...], num_actions: Actions) -> None:
         self._outcome = outcome
         self._page_steps = outcome.config.replay.page_steps
         self._window: WindowSpec = outcome.config.agent.window

@@ -79,6 +79,23 @@ def test_every_row_carry_and_sequence_is_what_must_have_happened(experience: Exp
     assert {stream.epoch for stream in streams} == {1, 2}
 
 
+def test_several_actions_at_once_arrive_as_they_are_stored(
+    learner_run: Callable[[Config], LearnerRun],
+) -> None:
+    counts = (3, 4, 5)
+    run = learner_run(dataclasses.replace(CONFIG, environment=counting(LENGTHS, counts)))
+    for num_envs in (4, 2):
+        run.add_env_server(num_envs)
+    run.start()
+    run.run_for(env_steps=900, updates=10)
+    outcome = run.finish()
+    oracle = Oracle(outcome, LENGTHS, counts)
+    assert oracle.check()[:10] == [] and len(oracle.streams) >= TRAINING_SLOTS
+    actions = outcome.shards[0].state.pages.steps.action
+    assert actions.dtype == np.int32 and actions.shape[2:] == (3,)
+    assert len(np.unique(actions.reshape(-1, 3), axis=0)) == 60
+
+
 def test_all_kinds_of_episodes_were_seen(experience: Experience) -> None:
     shard = experience.outcome.shards[0]
     timestep = shard.state.pages.steps.timestep

@@ -104,12 +104,23 @@ make = Counting
 
 
 class RealActions(gymnasium.ActionWrapper[np.ndarray, np.ndarray, np.int64]):
-    """Takes one action of `[n] float32` within `bounds`, and hands its code on as the action."""
+    """Takes one action of `[n] float32` within `bounds`, and hands its code on as the action.
 
-    def __init__(self, environment: Counting, bounds: Sequence[tuple[float, float]]) -> None:
+    With `counts` it takes `[n] int64` of that many actions each.
+    """
+
+    def __init__(
+        self,
+        environment: Counting,
+        bounds: Sequence[tuple[float, float]] = (),
+        counts: Sequence[int] = (),
+    ) -> None:
         super().__init__(environment)
-        low, high = np.array(bounds, np.float32).T
-        self.action_space = gymnasium.spaces.Box(low, high)
+        if counts:
+            self.action_space = gymnasium.spaces.MultiDiscrete(counts)
+        else:
+            low, high = np.array(bounds, np.float32).T
+            self.action_space = gymnasium.spaces.Box(low, high)
 
     def action(self, action: np.ndarray) -> np.int64:
         """See `code_of`."""
@@ -117,7 +128,7 @@ class RealActions(gymnasium.ActionWrapper[np.ndarray, np.ndarray, np.int64]):
 
 
 def code_of(action: Any) -> int:
-    """A number of 32 bits for `[n] float32`: other for any other numbers."""
+    """A number of 32 bits for `[n]` numbers of float32: other for any others."""
     code = 0x811C_9DC5
     # Plus 0: -0 and 0 are the same number.
     for bits in (np.asarray(action, np.float32) + np.float32(0)).view(np.uint32).tolist():
@@ -126,6 +137,6 @@ def code_of(action: Any) -> int:
     return code
 
 
-def make_real(bounds: Sequence[tuple[float, float]], lengths: Sequence[int] = (7,)) -> RealActions:
+def make_real(lengths: Sequence[int] = (7,), **actions: Any) -> RealActions:
     """The factory that a configuration names: `seedrl_plugin.counting:make_real`."""
-    return RealActions(Counting(lengths=lengths), bounds)
+    return RealActions(Counting(lengths=lengths), **actions)

@@ -16,7 +16,7 @@ from seedrl.checkpoints import best_directory
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.spec import encode_spec
 
@@ -286,6 +286,33 @@ def test_actions_of_a_box_are_rescaled_and_never_leave_it() -> None:
             np.testing.assert_allclose(action, expected, rtol=1e-6)
             assert space.contains(action)
         assert carry[0] == StepType.MID and np.asarray(carry[1]).any()
+
+
+def test_several_actions_and_numbers_without_bounds_are_executed_as_they_are_emitted() -> None:
+    """Here, of a batch, and in the exported file."""
+    infinity, numbers = float("inf"), np.array([[-7.0, -7.0, -7.0], [3.0, 3.0, 3.0]], np.float32)
+    half = BoxSpec((3,), (-infinity, 0.0, -infinity), (infinity, infinity, 1.0))
+    bounded = [[-7.0, 0.0, -7.0], [3.0, 3.0, 1.0]]
+    several = MultiDiscreteSpec((3, 1), (4, 4, 4))
+    choices = np.array([[0, 1, 2], [3, 0, 1]], np.int32).reshape(2, 3, 1)
+    for action, emitted, expected in ((half, numbers, bounded), (several, choices, choices)):
+        spec = EnvSpec(ArraySpec((), "float32"), action)
+
+        def act(params: Any, carry: Any, step: TimeStep, exploration: Any, key: Any) -> ActOutput:
+            rows = jnp.asarray(emitted)[step.observation.astype(int)]  # noqa: B023
+            return ActOutput(rows, carry, ())
+
+        agent = _agent()._replace(act=act, initial_carry=lambda size: ())
+        played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
+        exported: Any = jax.export.deserialize(played.export())
+        for row, wanted in enumerate(np.asarray(expected, emitted.dtype)):
+            seen = np.float32(row)
+            called, _ = exported.call(seen, 0.0, [np.uint8(0), np.zeros(2, np.uint32)])
+            for one in (played(seen, played.initial_carry())[0], np.asarray(called)):
+                assert isinstance(one, np.ndarray) and one.dtype == wanted.dtype
+                np.testing.assert_array_equal(one, wanted)
+        batch = played.act_batch(np.float32([0, 1]), played.initial_carry(2)).action
+        np.testing.assert_array_equal(batch, expected)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])

@@ -43,6 +43,13 @@ def test_every_difference_gets_its_line() -> None:
     assert _SPEC.difference(_SPEC) == []
 
 
+def test_several_actions_differ_by_each_count() -> None:
+    one, other = (EnvSpec(_SPEED, MultiDiscreteSpec((2,), (3, last))) for last in (4, 5))
+    (line,) = one.difference(other)
+    assert line.startswith("action: ") and "(3, 4)" in line and "(3, 5)" in line
+    assert one.difference(EnvSpec(_SPEED, MultiDiscreteSpec((2,), (3, 4)))) == []
+
+
 def test_bounds_differ_only_from_other_bounds() -> None:
     one, other, none = (
         EnvSpec(ArraySpec((), "int64", *bounds), DiscreteSpec(2))

@@ -29,7 +29,7 @@ def test_every_bundled_configuration_can_be_checked(name: str) -> None:
     [
         ("default_r2d2", True, False),
         ("default_apex", True, False),
-        ("default_impala", True, False),
+        ("default_impala", True, True),
         ("default_ppo", True, True),
         ("default_sac", False, True),
     ],

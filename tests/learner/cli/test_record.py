@@ -26,11 +26,11 @@ class Pictured(gymnasium.Env[np.ndarray, np.int64]):
     """Episodes of ten steps with reward 1; `picture` is rendered, brighter with each step."""
 
     observation_space = gymnasium.spaces.Box(0, 1, (4,), np.float32)
-    action_space = gymnasium.spaces.Discrete(3, start=5)
+    action_space: Any = gymnasium.spaces.Discrete(3, start=5)
     metadata: dict[str, Any] = {"render_fps": 10}  # noqa: RUF012
     picture: Any = None
     steps = 10
-    actions: list[int] = []  # noqa: RUF012
+    actions: list[tuple[int, ...]] = []  # noqa: RUF012
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
@@ -40,7 +40,7 @@ class Pictured(gymnasium.Env[np.ndarray, np.int64]):
         return np.zeros(4, np.float32), {}
 
     def step(self, action: np.int64) -> Any:
-        self.actions.append(int(action))
+        self.actions.append(tuple(np.ravel(action).tolist()))
         self._count += 1
         return np.zeros(4, np.float32), 1.0, self._count == self.steps, False, {}
 
@@ -69,9 +69,9 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     class Second(SimpleNamespace):
         def __call__(self, observation: Any, carry: Any, *, reward: float) -> Any:
             assert observation.shape == (4,)
-            return 1, carry
+            return self.action, carry
 
-    loaded = Second(spec=spec, initial_carry=lambda: None)
+    loaded = Second(spec=spec, action=1, initial_carry=lambda: None)
     monkeypatch.setattr(policy, "load", lambda *_, **__: loaded)
     monkeypatch.setattr(Pictured, "actions", [])
     return tmp_path
@@ -107,7 +107,24 @@ def test_an_episode_is_a_video_with_a_picture_for_each_step(
         for number in (0, 5, 10):
             seen = frames[number].mean(axis=(0, 1))
             np.testing.assert_allclose(seen, [20 * number, 0, 100], atol=12)
-    assert set(Pictured.actions) == {6}  # its actions begin with 5
+    assert set(Pictured.actions) == {(6,)}  # its actions begin with 5
+
+
+@pytest.mark.parametrize(
+    ("space", "action", "taken"),
+    [
+        (gymnasium.spaces.MultiDiscrete([3, 4], start=[5, 0]), np.array([1, 2], np.int32), (6, 2)),
+        (gymnasium.spaces.MultiBinary(2), np.array([0, 1], np.int32), (0, 1)),
+    ],
+)
+def test_several_actions_are_those_of_the_space(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, space: Any, action: Any, taken: Any
+) -> None:
+    monkeypatch.setattr(Pictured, "action_space", space)
+    monkeypatch.setattr(Pictured, "picture", lambda n: _flat(20 * n))
+    monkeypatch.setattr(policy.load(run_folder), "action", action)
+    assert _record(run_folder, "--episodes", "1") == 0
+    assert set(Pictured.actions) == {taken}
 
 
 def test_an_episode_without_an_end_is_cut_short(

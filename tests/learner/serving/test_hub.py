@@ -17,11 +17,11 @@ from learner.serving.core import Serving
 from learner.serving.hub import IDLE_SECONDS, EndError, Hub
 from learner.serving.leases import Role, SlotTable
 from seedrl.config import EnvironmentConfig
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import contract, seedrl_pb2
 from seedrl.wire.framing import StepPayload
-from seedrl.wire.payload import StepLayout
+from seedrl.wire.payload import ActionLayout, StepLayout
 from seedrl.wire.spec import spec_message
 
 SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(99))
@@ -116,6 +116,19 @@ def test_one_message_may_bring_the_steps_of_several_groups_and_their_metrics() -
     first, second = (item.metrics for item in batch.pending)
     np.testing.assert_array_equal(first, [[0.5, np.nan, 7]])
     np.testing.assert_array_equal(second, [[np.nan, np.nan, 8], [2.5, np.nan, 9]])
+
+
+def test_numbers_without_bounds_are_sent_as_they_are() -> None:
+    spec = EnvSpec(SPEC.observation, BoxSpec((2,), (-np.inf, -3.0), (np.inf, 3.0)))
+    hub = _hub()
+    connection = _greet(hub)
+    assert _ready(connection, spec) and connection.outbox.get_nowait().assign
+    assert connection.receive(_step(0, 4, 0, FIRST))
+    batch = hub.next_batch(["training"], timeout=0.0)
+    assert batch is not None
+    hub.answer(batch, np.full((4, 2), -9, np.float32))
+    _, actions = ActionLayout(spec.action, 4).unpack(connection.outbox.get_nowait())
+    np.testing.assert_array_equal(actions, [[-9, -1]] * 4)
 
 
 def test_what_a_peer_says_of_itself_is_one_short_line() -> None:

@@ -10,6 +10,7 @@ _PPO = "seedrl/agents/ppo.py"
 _PIECES = "seedrl/agents/inputs.py"
 _MEMORY = "seedrl/replay/buffer.py"
 _INDEX = "seedrl/replay/index.py"
+_DISTRIBUTIONS = "seedrl/rl/distributions.py"
 
 MUTANTS = (
     Mutant(
@@ -61,6 +62,27 @@ MUTANTS = (
         "fresh = estimated.advantages + jax.lax.stop_gradient(output.value)\n"
         "    squares = jnp.square(output.value - fresh)",
         "Each minibatch has targets of its own, by the newest critic.",
+    ),
+    Mutant(
+        "choices_that_an_element_lacks_are_likely",
+        _DISTRIBUTIONS,
+        "constant_values=-jnp.inf)",
+        "constant_values=0.0)",
+        "Elements with fewer choices are padded with choices that may be drawn.",
+    ),
+    Mutant(
+        "density_of_the_likeliest_element",
+        _DISTRIBUTIONS,
+        "return jnp.sum(self._parts().log_probability(action), axis=-1)",
+        "return jnp.max(self._parts().log_probability(action), axis=-1)",
+        "The log-probability of several actions is that of one of them.",
+    ),
+    Mutant(
+        "entropy_of_an_average_element",
+        _DISTRIBUTIONS,
+        "return jnp.sum(self._parts().entropy(), axis=-1)",
+        "return jnp.mean(self._parts().entropy(), axis=-1)",
+        "The entropy of several actions is too small by their number.",
     ),
     Mutant(
         "pieces_begin_as_their_sequence",

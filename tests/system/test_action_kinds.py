@@ -1,0 +1,60 @@
+"""Every kind of action is learned: tasks that pay for repeating what they show."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seedrl import policy
+from tests.system.matching_environment import STEPS, Matching
+from tests.system.processes import TRAIN, Programs
+
+pytestmark = [pytest.mark.gate, pytest.mark.timeout(900)]
+_ENVIRONMENT = "tests.system.matching_environment:make"
+# Of at most 8; without bounds of at most 0, where the best of actions that are constant gets -40.
+_TARGETS = {"several": 7.6, "binary": 7.6, "unbounded": -4.0}
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "seed"),
+    [
+        *(("default_ppo", "several", seed) for seed in range(5)),
+        *(("default_impala", "several", seed) for seed in range(5)),
+        ("default_ppo", "binary", 0),
+        ("default_ppo", "unbounded", 0),
+        ("default_impala", "unbounded", 0),
+    ],
+)
+def test_a_kind_of_action_is_learned_and_played(
+    config: str, kind: str, seed: int, programs: Programs, tmp_path: Path
+) -> None:
+    folder, arguments = tmp_path / "run", json.dumps({"kind": kind})
+    run = programs(
+        *(*TRAIN, config, "--workdir", folder, "--seed", seed, "--environment.id", _ENVIRONMENT),
+        *("--environment.arguments", arguments, "--logging.no-learning-curve"),
+        *("--learning.total-steps", 1_000_000, "--evaluation.target-return", _TARGETS[kind]),
+        *("--evaluation.interval-steps", 2_000, "--evaluation.interval-seconds", 0.1),
+    )
+    assert run.end() == 0, run.stderr
+    if seed:
+        return
+    played = programs("learner.cli.main", "evaluate", folder, "--episodes", 20)
+    assert played.end() == 0, played.stderr
+    (shown,) = re.findall(r"-?[0-9.]+", played.stdout)[:1]
+    assert float(shown) >= _TARGETS[kind]
+    assert _return(policy.load(folder), Matching(kind)) >= _TARGETS[kind]
+
+
+def _return(play: policy.Policy, environment: Matching) -> float:
+    total, start = 0.0, getattr(environment.action_space, "start", 0)
+    observation, _ = environment.reset(seed=7)
+    carry, reward = play.initial_carry(), 0.0
+    for _ in range(STEPS):
+        action: Any
+        action, carry = play(observation, carry, reward=reward)
+        observation, reward, *_ = environment.step(np.asarray(action) + start)
+        total += reward
+    return total

@@ -45,6 +45,8 @@ _folders: list[str] = []
 _allowed_names: set[str] = set()
 # Those of the process that saved the configuration read last, which are not trusted here.
 _saved_folders: list[str] = []
+# The files of runs that this process has read; the current folder may be that of one.
+_read_files: list[Path] = []
 
 
 # Files.
@@ -146,6 +148,7 @@ def of_run(folder: Path) -> Config:
 
 
 def _read_saved(path: Path) -> Config:
+    _read_files.append(path)
     try:
         return from_json(run_files.read_regular(path).decode())
     except OSError as error:
@@ -270,6 +273,7 @@ def allow(*allowed: str | Path) -> None:
             import_from(path if path.is_dir() else path.parent)
         else:
             _allowed_names.add(str(each))
+            import_factories([str(each)])
 
 
 def to_allow(text: str) -> list[str]:
@@ -332,9 +336,12 @@ def import_factories(names: Iterable[str]) -> None:
 def path_for_children() -> str:
     """PYTHONPATH of a process that imports from the same folders, then from the current one.
 
-    It has to be started with `python -P`, which puts no folder before it.
+    Not from the current one if this process plays or resumes a run: a `random.py` or
+    `sitecustomize.py` in the run's folder would be run. It has to be started with `python -P`,
+    which puts no folder before it.
     """
-    folders = [*_folders, os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    here = [] if _read_files else [os.getcwd()]
+    folders = [*_folders, *here, *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.pathsep.join(dict.fromkeys(folders))
 
 

@@ -115,6 +115,7 @@ def pytest_runtest_call() -> Generator[None, object, object]:
         os.umask(mask)
         if (config_io := sys.modules.get("seedrl.config_io")) is not None:
             config_io._folders[:] = folders
+            config_io._read_files.clear()
 
 
 def pytest_collection_finish() -> None:

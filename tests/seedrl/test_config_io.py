@@ -262,6 +262,19 @@ def test_a_run_of_somebody_else_runs_no_code(
     assert (tmp_path / "has_run").exists() and not (tmp_path / "here" / "has_run").exists()
 
 
+def test_a_folder_that_may_be_a_runs_is_not_on_the_path_of_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.json").write_text(SAVED)
+    monkeypatch.chdir(tmp_path)
+    assert str(tmp_path) in config_io.path_for_children().split(os.pathsep)
+    config_io.of_run(tmp_path)
+    assert str(tmp_path) not in config_io.path_for_children().split(os.pathsep)
+    (tmp_path / "mine.py").touch()
+    config_io.allow("mine:make")
+    assert str(tmp_path) in config_io.path_for_children().split(os.pathsep)
+
+
 def test_a_link_in_place_of_a_runs_config_runs_no_code(tmp_path: Path) -> None:
     (tmp_path / "evil.py").write_text(MARKER)
     (tmp_path / "config.json").symlink_to("evil.py")

@@ -455,7 +455,8 @@ def test_programs_that_play_or_train_a_hostile_folder_take_it_as_data(
         ["resume", str(folder), "--learning.total-steps", "1100"],
     ):
         program = subprocess.Popen(
-            [sys.executable, "-m", "learner.cli.main", *words],
+            # As the command is installed: not from the current folder.
+            [sys.executable, "-P", "-m", "learner.cli.main", *words],
             env={**os.environ, "JAX_PLATFORMS": "cpu", **variables},
             cwd=folder,
             umask=0o022,
@@ -481,9 +482,10 @@ def test_programs_that_play_or_train_a_hostile_folder_take_it_as_data(
 def _plant(place: Path) -> None:
     """What no program may read, change or run."""
     (place / "secret").write_text(json.dumps({_SECRET: 1}))
-    (place / "run" / "test_evil.py").write_text(
-        f"open({str(place / 'ran')!r}, 'w')\nclass X: pass\n"
-    )
+    for name in ("test_evil", "sitecustomize", "random"):
+        (place / "run" / f"{name}.py").write_text(
+            f"open({str(place / 'ran')!r}, 'w')\nclass X: pass\n"
+        )
 
 
 def _require_harmless(place: Path, shown: str) -> None:

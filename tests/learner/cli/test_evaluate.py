@@ -41,6 +41,7 @@ def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "config.json").write_text(to_json(config_io.load("cartpole_r2d2")))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     # Folders that other tests of this process have imported from would come before the stand-in.
     monkeypatch.setattr("seedrl.config_io._folders", [])

@@ -65,15 +65,14 @@ class ArraySpec:
         pairs = zip(self.low, self.high, strict=False)
         # False for NaN too.
         is_ordered = all(-NO_BOUND < low <= high < NO_BOUND for low, high in pairs)
-        if not has_both or len(self.low) > MOST_BOUNDS or not is_ordered:
+        is_right = has_both and len(self.low) <= MOST_BOUNDS and is_ordered
+        if is_right and self.is_categorical:
+            is_whole = all(bound == int(bound) for bound in bounds)
+            is_right = bool(bounds) and "int" in self.dtype and is_whole
+        if not is_right:
             raise ValueError(
-                f"expected low <= high within {NO_BOUND}, of none, one or each of {size} elements "
-                f"(at most {MOST_BOUNDS}), got {self.low!r:.60} and {self.high!r:.60}"
-            )
-        is_whole = "int" in self.dtype and all(bound == int(bound) for bound in bounds)
-        if self.is_categorical and not (bounds and is_whole):
-            raise ValueError(
-                f"expected categories as integers with bounds, got {self.dtype} of "
+                f"expected low <= high within {NO_BOUND}, of one or each of {size} elements (at "
+                f"most {MOST_BOUNDS}), whole of categories, or none; got {self.dtype} of "
                 f"{self.low!r:.60} to {self.high!r:.60}"
             )
 
@@ -170,21 +169,16 @@ class BoxSpec:
 
     def __post_init__(self) -> None:
         _check_shape(self.shape, MOST_ACTION_ELEMENTS)
-        size = math.prod(self.shape)
-        for name, bound in (("low", self.low), ("high", self.high)):
-            if not isinstance(bound, tuple) or len(bound) != size:
-                raise ValueError(
-                    f"expected {name} as a flat tuple of {size} numbers, one for each element of "
-                    f"shape {list(self.shape)}, got {bound!r:.60}"
-                )
+        size, bounds = math.prod(self.shape), (self.low, self.high)
+        is_right = all(isinstance(bound, tuple) and len(bound) == size for bound in bounds)
+        # NaN fails every comparison.
+        is_right = is_right and all(low < high for low, high in zip(*bounds, strict=True))
         largest = float(np.finfo(np.float32).max)
-        for low, high in zip(self.low, self.high, strict=True):
-            # NaN fails every comparison.
-            is_held = all(math.isinf(bound) or abs(bound) <= largest for bound in (low, high))
-            if not (low < high and is_held):
-                raise ValueError(
-                    f"expected low < high, infinite or finite as float32, got {low} and {high}"
-                )
+        if not is_right or any(largest < abs(each) < math.inf for each in self.low + self.high):
+            raise ValueError(
+                f"expected low < high as flat tuples of {size} numbers each, infinite or finite as "
+                f"float32, got {self.low!r:.60} and {self.high!r:.60}"
+            )
 
     def __str__(self) -> str:
         return f"Box{list(self.shape)}{'' if self.is_bounded.all() else ' without bounds'}"

@@ -1,13 +1,13 @@
 """The configuration of the on-policy queue."""
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
+from seedrl.fields import check_fields
 from seedrl.types import Array, Page, StoredStep
 
 if TYPE_CHECKING:  # imports numpy, which reading a configuration does not wait for
@@ -49,11 +49,8 @@ class QueueConfig:
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
         del training_slots, total_steps
-        if not 1 <= self.ahead_updates < math.inf:
-            raise ConfigError(
-                f"replay.ahead_updates: expected at least 1, got {self.ahead_updates}; with less, "
-                "acting would wait for an update that waits for acting"
-            )
+        # With less, acting would wait for an update that waits for acting.
+        check_fields("replay.", self, at_least_1="ahead_updates")
         if window.stride != window.length:
             raise ConfigError(
                 "replay: a queue hands out each time step once: expected sequences that begin where"

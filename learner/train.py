@@ -53,7 +53,7 @@ from learner.serving.server import Service
 from seedrl.checkpoints import best_return
 from seedrl.config import Config, check
 from seedrl.config_io import to_allow, to_json
-from seedrl.errors import ConfigError, NotFiniteError
+from seedrl.errors import ConfigError, UserError
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
 
@@ -424,7 +424,8 @@ class TrainLoop:
         if self._saver.failure is not None:
             raise self._saver.failure
         if ended is EndOfRun.NOT_FINITE:
-            raise NotFiniteError(
+            # Not a temporary failure: another start would learn from the same parameters and data.
+            raise UserError(
                 f"expected finite updates, got {self.progress.skipped_in_a_row:,} in a row with a "
                 "non-finite loss, gradient, optimizer step or running moment "
                 "(learning.max_skipped_updates). hint: check rewards, observations and the "

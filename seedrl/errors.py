@@ -28,15 +28,6 @@ class CheckpointError(UserError, OSError):
     exit_code = ExitCode.UNREADABLE_CHECKPOINT
 
 
-class NotFiniteError(UserError, ArithmeticError):
-    """Learning that does not become finite again.
-
-    Not a temporary failure: another start would resume from the same parameters, on the same data.
-    """
-
-    exit_code = ExitCode.USAGE
-
-
 class AddressInUseError(UserError, OSError):
     """The address to serve on is taken, or cannot be bound."""
 

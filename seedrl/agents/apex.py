@@ -16,7 +16,7 @@ from seedrl.agents.agent import Agent, no_carry
 from seedrl.agents.check import build_network, num_actions_of, q_values_of
 from seedrl.agents.gradient_update import LossOutput
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
-from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
+from seedrl.agents.normalization import NormalizationConfig, seen_by_agent, with_normalization
 from seedrl.agents.r2d2 import q_learning_agent, q_metrics, td_errors
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
@@ -40,7 +40,7 @@ def feed_forward() -> QNetworkConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApexConfig:
+class ApexConfig(NormalizationConfig):
     """Ape-X DQN. "Paper" is Horgan et al. 2018, appendix C; deviations are named.
 
     Without memory: the observation, or stacked frames, must hold all that matters. In the paper
@@ -54,10 +54,6 @@ class ApexConfig:
         frames. A network of your own that looks at the previous action needs one at least.
       n_steps: n of the n-step return. Paper: 3.
       gamma: discount of one step. Paper: 0.99.
-      normalize_observations: whether floats of an observation are seen with mean 0 and std 1 over
-        the trained time steps so far, clipped to plus or minus 10.
-      normalize_rewards: whether rewards are divided by the std of their discounted sums so far, and
-        clipped to plus or minus 10, before they are seen, scaled and learned from.
       reward_scale: rewards are multiplied by this when they are learned from.
       reward_clip: and then clipped to plus or minus this; 0 clips none. Paper: 1 for Atari.
       optimizer: "rmsprop", centred, or "adam". Paper: "rmsprop".
@@ -79,8 +75,6 @@ class ApexConfig:
     earlier_steps: int = 0
     n_steps: int = 3
     gamma: float = 0.99
-    normalize_observations: bool = False
-    normalize_rewards: bool = False
     reward_scale: float = 1.0
     reward_clip: float = 0.0
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"
@@ -115,7 +109,7 @@ class ApexConfig:
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec. Raises ConfigError for actions or a network that do not fit."""
-        normalization = normalization_of(self, spec)
+        normalization = self.normalization(spec)
         q_values = q_values_of(num_actions_of(spec, "Ape-X"))
         network = build_network(self.network, seen_by_agent(normalization), q_values)
         _require_no_memory(network, self.earlier_steps)

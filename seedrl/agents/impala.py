@@ -18,12 +18,7 @@ from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.check import build_network, policy_and_value_of
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
-from seedrl.agents.normalization import (
-    NormalizationConfig,
-    normalization_of,
-    seen_by_agent,
-    with_normalization,
-)
+from seedrl.agents.normalization import NormalizationConfig, seen_by_agent, with_normalization
 from seedrl.agents.ppo import act, policy_of, schedules_of
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import check_fields
@@ -59,6 +54,8 @@ class ImpalaConfig(NormalizationConfig):
       entropy_cost_end: the weight after `entropy_cost_decay_steps`.
       entropy_cost_decay_steps: environment steps over which `entropy_cost` goes linearly to
         `entropy_cost_end`; 0 keeps it.
+      normalize_images: whether pixels are seen so, too, and not divided by 255: what is small and
+        rare, such as a ball, is seen from the first.
       reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
         about 1, are learned sooner; scale `entropy_cost` with it.
       reward_clip: and then clipped to plus or minus this; 0 clips none. Paper: 1 for Atari.
@@ -83,6 +80,7 @@ class ImpalaConfig(NormalizationConfig):
     entropy_cost: float = 0.01
     entropy_cost_end: float = 0.0
     entropy_cost_decay_steps: int = 0
+    normalize_images: bool = False
     reward_scale: float = 1.0
     reward_clip: float = 0.0
     learning_rate: float = 4.8e-4
@@ -110,7 +108,7 @@ class ImpalaConfig(NormalizationConfig):
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec. Raises ConfigError for a network that does not fit."""
-        normalization = normalization_of(self, spec)
+        normalization = self.normalization(spec)
         output = policy_and_value_of(spec)
         network = build_network(self.network, seen_by_agent(normalization), output)
         update = GradientUpdate(

@@ -36,20 +36,25 @@ _SMALLEST_STD_OF_PIXELS = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class NormalizationConfig:
-    """The inputs that an agent normalizes: part of the configuration of IMPALA and PPO.
+    """The inputs that an agent normalizes: part of the configuration of every agent.
 
     Attributes:
+      gamma: discount of one step.
       normalize_observations: whether floats of an observation are seen with mean 0 and std 1 over
-        all trained time steps so far, clipped to plus or minus 10.
-      normalize_images: whether pixels are seen so, too, and not divided by 255: what is small and
-        rare, such as a ball, is seen from the first.
+        the trained time steps so far, clipped to plus or minus 10.
       normalize_rewards: whether rewards are divided by the std of their discounted sums so far, and
         clipped to plus or minus 10, before they are seen, scaled and learned from.
     """
 
+    gamma: float
     normalize_observations: bool = False
-    normalize_images: bool = False
     normalize_rewards: bool = False
+
+    def normalization(self, spec: EnvSpec) -> "Normalization":
+        """The inputs that are normalized in environments of a spec."""
+        images = getattr(self, "normalize_images", False)
+        observations, rewards = self.normalize_observations, self.normalize_rewards
+        return Normalization(spec, observations, rewards, self.gamma, images)
 
 
 # The arithmetic: statistics of one batch over all devices, and merging them.
@@ -173,12 +178,6 @@ class Normalization(NamedTuple):
         """Arrays of an observation, in wire order, each with True if it is normalized."""
         covered = [self.covers(leaf) for _, leaf in self.spec.leaves()]
         return list(zip(self.spec.flatten(observation), covered, strict=True))
-
-
-def normalization_of(config: Any, spec: EnvSpec) -> Normalization:
-    observations, rewards = config.normalize_observations, config.normalize_rewards
-    images = getattr(config, "normalize_images", False)
-    return Normalization(spec, observations, rewards, config.gamma, images)
 
 
 def seen_by_agent(settings: Normalization) -> EnvSpec:

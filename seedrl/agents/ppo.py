@@ -24,12 +24,7 @@ from seedrl.agents.inputs import (
     inputs_of_sequence,
     inputs_of_step,
 )
-from seedrl.agents.normalization import (
-    NormalizationConfig,
-    normalization_of,
-    seen_by_agent,
-    with_normalization,
-)
+from seedrl.agents.normalization import NormalizationConfig, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import check_fields
 from seedrl.networks.config import ActorCriticConfig
@@ -75,6 +70,8 @@ class PpoConfig(NormalizationConfig):
       entropy_cost_end: the weight after `entropy_cost_decay_steps`.
       entropy_cost_decay_steps: environment steps over which `entropy_cost` goes linearly to
         `entropy_cost_end`; 0 keeps it.
+      normalize_images: whether pixels are seen so, too, and not divided by 255: what is small and
+        rare, such as a ball, is seen from the first.
       reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
         about 1, are learned sooner.
       reward_clip: and then clipped to plus or minus this; 0 clips none.
@@ -98,6 +95,7 @@ class PpoConfig(NormalizationConfig):
     entropy_cost: float = 0.01
     entropy_cost_end: float = 0.0
     entropy_cost_decay_steps: int = 0
+    normalize_images: bool = False
     reward_scale: float = 1.0
     reward_clip: float = 0.0
     learning_rate: float = 2.5e-4
@@ -127,7 +125,7 @@ class PpoConfig(NormalizationConfig):
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec. Raises ConfigError for a network that does not fit."""
-        normalization = normalization_of(self, spec)
+        normalization = self.normalization(spec)
         output = policy_and_value_of(spec)
         network = build_network(self.network, seen_by_agent(normalization), output)
         update = GradientUpdate(

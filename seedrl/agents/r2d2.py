@@ -28,7 +28,7 @@ from seedrl.agents.gradient_update import (
 )
 from seedrl.agents.inputs import AgentCarry, initial_carry, inputs_of_step, unrolled_after_burn_in
 from seedrl.agents.masks import legal_actions
-from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
+from seedrl.agents.normalization import NormalizationConfig, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import check_fields
 from seedrl.networks.config import QNetworkConfig
@@ -44,7 +44,7 @@ from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
-class R2D2Config:
+class R2D2Config(NormalizationConfig):
     """R2D2. "Paper" is Kapturowski et al. 2019, table 2; deviations are named.
 
     Attributes:
@@ -57,10 +57,6 @@ class R2D2Config:
       stride: time steps between the starts of neighbouring sequences. Paper: 40 (they overlap by
         half).
       gamma: discount of one step. Paper: 0.997.
-      normalize_observations: whether floats of an observation are seen with mean 0 and std 1 over
-        the trained time steps so far, clipped to plus or minus 10.
-      normalize_rewards: whether rewards are divided by the std of their discounted sums so far, and
-        clipped to plus or minus 10, before they are seen, scaled and learned from.
       reward_scale: factor of rewards when they are learned from: Q-values that differ by ones are
         learned sooner than those that differ by hundredths. Paper: 1.
       learning_rate: of Adam. Paper: 1e-4.
@@ -86,8 +82,6 @@ class R2D2Config:
     n_steps: int = 5
     stride: int = 40
     gamma: float = 0.997
-    normalize_observations: bool = False
-    normalize_rewards: bool = False
     reward_scale: float = 1.0
     learning_rate: float = 1e-4
     learning_rate_decay_steps: int = 0
@@ -123,7 +117,7 @@ class R2D2Config:
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec. Raises ConfigError for actions or a network that do not fit."""
-        normalization = normalization_of(self, spec)
+        normalization = self.normalization(spec)
         q_values = q_values_of(num_actions_of(spec, "R2D2"))
         network = build_network(self.network, seen_by_agent(normalization), q_values)
         optimizer = optax.adam(self.learning_rate, eps=self.adam_epsilon)

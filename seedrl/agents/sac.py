@@ -18,7 +18,7 @@ import optax
 from seedrl.agents.agent import ActOutput, Agent, no_carry, whole_carry
 from seedrl.agents.gradient_update import GradientUpdate, LinearDecay, LossOutput, copied
 from seedrl.agents.inputs import AgentCarry, initial_carry, inputs_of_step, unrolled_after_burn_in
-from seedrl.agents.normalization import normalization_of, seen_by_agent, with_normalization
+from seedrl.agents.normalization import NormalizationConfig, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.fields import check_fields
@@ -32,7 +32,7 @@ from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
-class SacConfig:
+class SacConfig(NormalizationConfig):
     """SAC, for actions of a box. "Paper" is Haarnoja et al. 2018b, appendix D.
 
     With a recurrent core (`network.core`) sequences start from the recurrent state of acting, and a
@@ -47,10 +47,6 @@ class SacConfig:
       unroll: transitions of a sequence, one after another; sequences share none. More than 1 makes
         storing cheaper, and the transitions of a batch less varied.
       gamma: discount of one step. Paper: 0.99.
-      normalize_observations: whether floats of an observation are seen with mean 0 and std 1 over
-        the trained time steps so far, clipped to plus or minus 10.
-      normalize_rewards: whether rewards are divided by the std of their discounted sums so far, and
-        clipped to plus or minus 10, before they are seen and learned from.
       actor_learning_rate: of Adam, for the actor. Paper: 3e-4.
       critic_learning_rate: of Adam, for both critics. Paper: 3e-4.
       temperature_learning_rate: of Adam, for the logarithm of the temperature; 0 keeps it. Paper:
@@ -67,8 +63,6 @@ class SacConfig:
     burn_in: int = 0
     unroll: int = 1
     gamma: float = 0.99
-    normalize_observations: bool = False
-    normalize_rewards: bool = False
     actor_learning_rate: float = 3e-4
     critic_learning_rate: float = 3e-4
     temperature_learning_rate: float = 3e-4
@@ -99,7 +93,7 @@ class SacConfig:
                 f"{spec.action}; choose IMPALA or PPO"
             )
         shape = spec.action.shape
-        normalization = normalization_of(self, spec)
+        normalization = self.normalization(spec)
         network = self.network.build(seen_by_agent(normalization))
         # The usual guess: one nat less than uniform for each number of an action.
         entropy = -math.prod(shape) if self.target_entropy is None else self.target_entropy

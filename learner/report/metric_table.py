@@ -45,7 +45,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("frames", "count", "balance", "frames",
            "emulator frames of the training steps: `environment.frames_per_step` each"),
     Metric("updates", "count", "balance", "updates",
-           "updates that changed the parameters, in total those of the whole run"),
+           "updates that changed the parameters; the total counts the whole run"),
     Metric("replay_ratio", "gauge", "balance", "steps/step",
            "trained steps (without burn-in) per training environment step, of the whole run; below "
            "the target until the steps from before the first update matter no more"),
@@ -79,7 +79,7 @@ METRICS: tuple[Metric, ...] = (
            "of the agent's configuration; where that decays, or an agent emits it, what updates "
            "took"),
     Metric("exploration_mean", "gauge", "learning", "",
-           "mean over training slots of what they explore with; of R2D2 and Ape-X, their ε"),
+           "mean exploration of training slots; for R2D2 and Ape-X their ε"),
     Metric("exploration_live_mean", "gauge", "learning", "", "the same, over slots that are live"),
     # agent: those of the bundled agents; another one emits its own.
     *(Metric(name, "mean", "agent", "", meaning) for name, meaning in R2D2.items()),

@@ -23,7 +23,7 @@ ACCOUNTS = {
     "sent": "rows that env servers report to have sent, under leases that are reconciled",
     "seen": "rows of these leases that arrived, each once",
     "lost": "rows of their last messages, which never arrived",
-    "disputed": "rows that arrived under leases whose env server reports what cannot be true",
+    "disputed": "time steps that arrived under leases whose env server reports impossible counts",
     "unsettled": "rows that arrived under leases that no env server ever reported",
     "received": "rows that arrived, under any lease",
     "accepted": "rows taken into a queue",

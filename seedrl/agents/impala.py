@@ -54,8 +54,8 @@ class ImpalaConfig(NormalizationConfig):
       entropy_cost_end: the weight after `entropy_cost_decay_steps`.
       entropy_cost_decay_steps: environment steps over which `entropy_cost` goes linearly to
         `entropy_cost_end`; 0 keeps it.
-      normalize_images: whether pixels are seen so, too, and not divided by 255: what is small and
-        rare, such as a ball, is seen from the first.
+      normalize_images: whether pixels are normalized too, instead of divided by 255: small and rare
+        objects, such as a ball, are visible from the start.
       reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
         about 1, are learned sooner; scale `entropy_cost` with it.
       reward_clip: and then clipped to plus or minus this; 0 clips none. Paper: 1 for Atari.

@@ -112,7 +112,8 @@ def _check_flags(flags: str) -> None:
     if {flag.partition("=")[0].lstrip("-") for flag in flags.split()} <= _KNOWN_FLAGS:
         return
     # Alone, and on the CPU: an accelerator may belong to one process only.
-    command = [sys.executable, "-c", "import jax; jax.devices()"]
+    # -P: not from the current folder, which may be a run's, and anybody's.
+    command = [sys.executable, "-P", "-c", "import jax; jax.devices()"]
     others = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     environment = {**others, "JAX_PLATFORMS": "cpu"}
     tried = subprocess.run(command, env=environment, capture_output=True, text=True)

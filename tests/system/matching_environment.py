@@ -11,7 +11,7 @@ COUNTS = (3, 4, 5)
 _SPACES: dict[str, tuple[gymnasium.Space[Any], gymnasium.Space[Any]]] = {
     "several": (MultiDiscrete(COUNTS), MultiDiscrete(COUNTS, start=[1, 0, -2])),
     "binary": (MultiBinary(3), MultiBinary(3)),
-    "unbounded": (Box(-10, 10, (2,), np.float32), Box(-np.inf, np.inf, (2,), np.float32)),
+    "unbounded": (Box(-3, 3, (2,), np.float32), Box(-np.inf, np.inf, (2,), np.float32)),
 }
 
 

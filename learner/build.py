@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -18,11 +18,14 @@ from learner.acting.actor import build_actor, over_slots, page_rows
 from learner.acting.evaluator import Evaluator, evaluation_exploration
 from learner.acting.loop import Acting, Totals
 from learner.checkpoints.restoring import (
+    Resumption,
     fitting_params,
     naming_fields,
     restore_params,
     restore_replay,
     restore_state,
+    resumption,
+    saved_hosts,
 )
 from learner.learning.device_mapping import (
     map_programs,
@@ -61,8 +64,6 @@ from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import Array, Page
 from seedrl.wire.spec import saved_spec
-
-Resumption = Literal["none", "restored", "redistributed", "filled again"]
 
 
 class Geometry(NamedTuple):
@@ -510,27 +511,11 @@ def _share(
     hosts.agenda.take = lambda: learning.snapshot(with_replay=config.checkpoint.replay)
 
 
-def resumption(checkpoint: Checkpoint, geometry: Geometry, config: Config) -> Resumption:
-    """What becomes of the replay of a checkpoint, if it has one.
-
-    Shards stay as they are, whichever host has them. Of several hosts that is possible where there
-    are as many devices in all, each of which has one; else replay begins empty. So does a queue on
-    another number of hosts: each has one of its own, whose size depends on their number.
-    """
-    if "replay_indices" not in checkpoint.meta:
-        return "none"
-    fits = len(checkpoint.meta["replay_indices"]) == len(geometry.everywhere)
-    if saved_hosts(checkpoint) == geometry.topology.process_count:
-        # Alone it is refused if it does not fit, by the field that has changed.
-        return "restored" if fits or geometry.topology.process_count == 1 else "filled again"
-    return "redistributed" if fits and not _is_of_host(config) else "filled again"
-
-
 def replay_text(checkpoint: Checkpoint | None, geometry: Geometry, config: Config) -> str:
     """What becomes of the replay, for a person; empty if it is restored as it was saved."""
     if checkpoint is None:
         return ""
-    found = resumption(checkpoint, geometry, config)
+    found = _resumption(checkpoint, geometry, config)
     if found in ("none", "restored"):
         return ""
     shards = len(checkpoint.meta["replay_indices"])
@@ -540,13 +525,9 @@ def replay_text(checkpoint: Checkpoint | None, geometry: Geometry, config: Confi
     )
 
 
-def _is_of_host(config: Config) -> bool:
-    return bool(getattr(config.replay, "is_of_host", False))
-
-
-def saved_hosts(checkpoint: Checkpoint) -> int:
-    """Number of hosts that wrote it."""
-    return int(checkpoint.meta.get("hosts", 1))
+def _resumption(checkpoint: Checkpoint, geometry: Geometry, config: Config) -> Resumption:
+    hosts, devices = geometry.topology.process_count, len(geometry.everywhere)
+    return resumption(checkpoint, config, num_hosts=hosts, num_devices=devices)
 
 
 def _replay(
@@ -577,7 +558,7 @@ def _replay(
         ),
         starts_in_page=config.agent.window.starts_in_page(geometry.page_steps),
     )
-    if checkpoint is None or resumption(checkpoint, geometry, config) in ("none", "filled again"):
+    if checkpoint is None or _resumption(checkpoint, geometry, config) in ("none", "filled again"):
         return shards
     with naming_fields(checkpoint, config, "agent", "replay", "learning.num_devices"):
         own = _own_shards(geometry)

@@ -475,9 +475,12 @@ class Reports(NamedTuple):
         text = f"learner: {folder}, serving {address}, {devices}"
         self.events.report("started", text, address=address, devices=devices, workdir=str(folder))
 
-    def compiling(self, session: Session, network: Any) -> None:
+    def compiling(self, session: Session, network: Any, *, is_begun_anew: bool) -> None:
         """Reports what is compiled now; status and events show this session from now on."""
-        system = session.system
+        system, steps = session.system, session.acting.training_steps
+        self.metrics.record("session", env_steps=steps, is_begun_anew=is_begun_anew)
+        if system.taken:
+            self.events.report("resumed", system.taken)
         self.live.session, self.live.compiling_since = session, time.monotonic()
         self.events.count_steps = lambda: session.acting.training_steps
         # Of an observation a user's own network makes what it likes.

@@ -153,11 +153,8 @@ def train(
             )
         session = Session(config, system, hub, reports.metrics)
         folder.record_config(config)
-        steps = session.acting.training_steps
-        reports.metrics.record("session", env_steps=steps, is_begun_anew=folder.is_begun_anew)
-        if system.taken:
-            reports.events.report("resumed", system.taken)
-        reports.compiling(session, getattr(config.agent, "network", None))
+        network = getattr(config.agent, "network", None)
+        reports.compiling(session, network, is_begun_anew=folder.is_begun_anew)
         # All hosts save into one folder, the first host's.
         saver = open_saver(
             config,

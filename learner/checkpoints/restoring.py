@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -26,6 +26,8 @@ from seedrl.replay.buffer import ReplayState
 from seedrl.specs import EnvSpec
 from seedrl.types import Tree
 from seedrl.wire.spec import saved_spec
+
+Resumption = Literal["none", "restored", "redistributed", "filled again"]
 
 _MOST_DIFFERENCES = 3
 # The parts of a checkpoint, as the first words of the arrays' names. Only deterministic runs of
@@ -167,6 +169,30 @@ def _misfit(checkpoint: checkpoints.Checkpoint, fields: list[str]) -> ConfigErro
         f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; `seedrl resume {run}` "
         f"takes the run's own, `--init-from {run}` starts a new run with its parameters"
     )
+
+
+def resumption(
+    checkpoint: checkpoints.Checkpoint, config: Config, *, num_hosts: int, num_devices: int
+) -> Resumption:
+    """What becomes of the replay of a checkpoint, if it has one, on as many hosts and devices.
+
+    Shards stay as they are, whichever host has them. Of several hosts that is possible where there
+    are as many devices in all, each of which has one; else replay begins empty. So does a queue on
+    another number of hosts: each has one of its own, whose size depends on their number.
+    """
+    if "replay_indices" not in checkpoint.meta:
+        return "none"
+    fits = len(checkpoint.meta["replay_indices"]) == num_devices
+    if saved_hosts(checkpoint) == num_hosts:
+        # Alone it is refused if it does not fit, by the field that has changed.
+        return "restored" if fits or num_hosts == 1 else "filled again"
+    is_of_host = getattr(config.replay, "is_of_host", False)
+    return "redistributed" if fits and not is_of_host else "filled again"
+
+
+def saved_hosts(checkpoint: checkpoints.Checkpoint) -> int:
+    """Number of hosts that wrote it."""
+    return int(checkpoint.meta.get("hosts", 1))
 
 
 def restore_replay(

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from learner.build import Geometry, _own_shards, resumption
+from learner.build import Geometry, _own_shards
+from learner.checkpoints.restoring import resumption
 from learner.multihost.topology import Topology
 from seedrl import config_io
 from seedrl.checkpoints import Checkpoint
@@ -44,7 +45,8 @@ def test_shards_are_kept_where_each_has_a_device(
     hosts: int, shards: int | None, count: int, devices: int, expected: str
 ) -> None:
     found = checkpoint(hosts, shards)
-    assert resumption(found, geometry(count, devices), REPLAY) == expected
+    sizes = {"num_hosts": count, "num_devices": count * devices}
+    assert resumption(found, REPLAY, **sizes) == expected
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,8 @@ def test_a_queue_is_filled_again_on_another_number_of_hosts(
     hosts: int, count: int, devices: int, expected: str
 ) -> None:
     found = checkpoint(hosts, 2)
-    assert resumption(found, geometry(count, devices), QUEUE) == expected
+    sizes = {"num_hosts": count, "num_devices": count * devices}
+    assert resumption(found, QUEUE, **sizes) == expected
 
 
 def test_each_host_takes_its_own_shards() -> None:

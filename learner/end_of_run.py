@@ -11,6 +11,7 @@ from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest
 from learner.report.events import EventSink
 from learner.report.status import (
     ERROR,
+    NO_IMPROVEMENT,
     NOT_FINITE,
     OUT_OF_TIME,
     STOPPED,
@@ -36,7 +37,12 @@ class EndOfRun(enum.Enum):
     NOT_FINITE = enum.auto()  # too many updates in a row
     CONFIRMED = enum.auto()  # a second evaluation has confirmed `evaluation.target_return`
     OUT_OF_TIME = enum.auto()  # `learning.max_seconds` are over
+    NO_IMPROVEMENT = enum.auto()  # `evaluation.patience_rounds` without a new best
     ALL_STEPS = enum.auto()  # `learning.total_steps` environment steps were taken
+
+
+# Ends of a run that is over as its configuration asks, with or without its target.
+OVER = (EndOfRun.ALL_STEPS, EndOfRun.OUT_OF_TIME, EndOfRun.NO_IMPROVEMENT)
 
 
 def end_of_run(
@@ -48,6 +54,7 @@ def end_of_run(
     elapsed_seconds: float = 0.0,
     has_death: bool = False,
     is_scored: Callable[[], bool] = lambda: True,
+    has_stalled: bool = False,
 ) -> EndOfRun | None:
     """Why the run is over; None as long as it is not.
 
@@ -55,6 +62,7 @@ def end_of_run(
       elapsed_seconds: of the run, over all sessions.
       has_death: a thread outside the session has died.
       is_scored: called once all steps are taken; False while the last parameters are played.
+      has_stalled: `evaluation.patience_rounds` have passed without a new best.
     """
     if session.failed.is_set() and isinstance(session.failure, UserError):
         return EndOfRun.MISTAKE
@@ -70,6 +78,8 @@ def end_of_run(
         return EndOfRun.ALL_STEPS
     if learning.max_seconds is not None and elapsed_seconds >= learning.max_seconds:
         return EndOfRun.OUT_OF_TIME
+    if has_stalled:
+        return EndOfRun.NO_IMPROVEMENT
     return None
 
 
@@ -159,6 +169,7 @@ def why(
     *,
     stopped_by: str = "",
     is_confirming: bool = False,
+    patience_rounds: int = 0,
 ) -> str:
     """Why the run is over, in words for its user; `end` is None if an exception ended it."""
     # `is_confirming`: a confirmation of the target was being played.
@@ -168,10 +179,12 @@ def why(
     if end is EndOfRun.CONFIRMED and confirmed is not None:
         episodes = f"{len(confirmed.returns)} episodes"
         return f"target {target:g} confirmed: {score(confirmed.mean)} over {episodes}"
-    if end in (EndOfRun.ALL_STEPS, EndOfRun.OUT_OF_TIME):
+    if end in OVER:
         missed = "confirmed" if is_confirming else "reached"
         miss = "" if target is None else f", target {target:g} not {missed}"
         over = f"all {total_steps:,} steps taken" if end is EndOfRun.ALL_STEPS else OUT_OF_TIME
+        if end is EndOfRun.NO_IMPROVEMENT:
+            over = f"{NO_IMPROVEMENT} in {patience_rounds} rounds (evaluation.patience_rounds)"
         return f"{over}{miss}"
     if end is EndOfRun.NOT_FINITE:
         return NOT_FINITE

@@ -91,6 +91,8 @@ class ProgressReporter:
         # Rounds of evaluation of the run.
         self.last: EvaluationStatus | None = None
         self.best: EvaluationStatus | None = None
+        self._patience = config.evaluation.patience_rounds
+        self._rounds_since_best = 0  # without confirmations: they play the same parameters again
         for played in earlier:
             self._keep(played)
 
@@ -211,10 +213,16 @@ class ProgressReporter:
             outcome=outcome,
         )
 
+    @property
+    def has_stalled(self) -> bool:
+        """True after `evaluation.patience_rounds` rounds without a new best."""
+        return 0 < self._patience <= self._rounds_since_best
+
     def _keep(self, played: EvaluationStatus) -> None:
         self.last = played
+        self._rounds_since_best += not played.is_confirmation
         if self.best is None or played.mean_return > self.best.mean_return:
-            self.best = played
+            self.best, self._rounds_since_best = played, 0
 
 
 class StatusWriter:

@@ -20,6 +20,7 @@ from learner.checkpoints.run_folder import Resume, RunFolder
 from learner.checkpoints.run_records import played_rounds
 from learner.checkpoints.saver import Saver, open_saver
 from learner.end_of_run import (
+    OVER,
     EndOfRun,
     LastRound,
     SharedEnd,
@@ -346,6 +347,7 @@ class TrainLoop:
             elapsed_seconds=self._reports.events.elapsed_seconds,
             has_death=self._deaths.first is not None,
             is_scored=self._last_round.is_over,
+            has_stalled=self.progress.has_stalled and not self.session.evaluator.is_confirming,
         )
 
     def _is_over(self) -> bool:
@@ -363,6 +365,7 @@ class TrainLoop:
             self._config.learning.total_steps,
             stopped_by=self._stop.by,
             is_confirming=self.session.evaluator.is_confirming,
+            patience_rounds=self._config.evaluation.patience_rounds,
         )
 
     def _report_end(self, ended: EndOfRun | None) -> None:
@@ -396,8 +399,7 @@ class TrainLoop:
                 self._checkpointer.save_the_end()
             self._report()
         finally:
-            over = (EndOfRun.CONFIRMED, EndOfRun.ALL_STEPS, EndOfRun.OUT_OF_TIME)
-            if ended in over and not self._stop.is_set():
+            if ended in (EndOfRun.CONFIRMED, *OVER) and not self._stop.is_set():
                 self._service.finish("training is over")
             else:
                 self._service.stop()

@@ -178,6 +178,8 @@ class EvaluationConfig:
         parameters, which then play `confirm_episodes` fresh episodes: if they reach it again, the
         run ends, else training continues. None never ends the run by score.
       confirm_episodes: episodes of a confirmation; see target_return.
+      patience_rounds: end the run after this many rounds in a row, over all sessions, without a new
+        best mean return; 0 never does.
     """
 
     interval_steps: int = 0
@@ -187,6 +189,7 @@ class EvaluationConfig:
     final_seconds: float = 600.0
     target_return: float | None = None
     confirm_episodes: int = 100
+    patience_rounds: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -297,7 +300,7 @@ _RANGES: dict[str, dict[str, str]] = {
         "at_least_1": "batch_sequences publish_every_updates total_steps max_skipped_updates",
     },
     "evaluation": {
-        "at_least_0": "interval_steps interval_seconds final_seconds",
+        "at_least_0": "interval_steps interval_seconds final_seconds patience_rounds",
         "at_least_1": "episodes confirm_episodes",
     },
     "checkpoint": {"positive": "interval_seconds"},
@@ -398,6 +401,9 @@ def _rules_between(config: Config) -> Iterator[tuple[object, str, str]]:
     target, slots = config.evaluation.target_return, serving.training_slots
     measured = "none without serving.evaluation_slots, which measure it"
     yield target is None or serving.evaluation_slots, "evaluation.target_return", measured
+    patience = config.evaluation.patience_rounds
+    counted = "0 without serving.evaluation_slots, which play the rounds"
+    yield not patience or serving.evaluation_slots, "evaluation.patience_rounds", counted
     offered = launch.env_servers * launch.envs_per_server
     num_slots = slots + serving.evaluation_slots
     shared = f"environments for all {num_slots} slots; 0 shares them out evenly"

@@ -24,6 +24,7 @@ STOPPED = "stopped by"
 THREAD_DIED, ERROR = "a thread of the learner died", "an error"
 NOT_FINITE = "too many updates in a row were not finite"
 OUT_OF_TIME = "learning.max_seconds are over"
+NO_IMPROVEMENT = "no new best"
 FAILED = frozenset({THREAD_DIED, ERROR, NOT_FINITE, ""})
 
 # A status is written, and env servers are looked at, once in this time.

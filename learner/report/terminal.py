@@ -16,7 +16,7 @@ from rich.table import Table
 from learner.report.events import Event
 from learner.report.metric_table import METRICS, PERCENTILES, group
 from learner.report.output import TolerantStream
-from learner.report.status import OUT_OF_TIME, STOPPED, EvaluationStatus, Status
+from learner.report.status import NO_IMPROVEMENT, OUT_OF_TIME, STOPPED, EvaluationStatus, Status
 from seedrl.agents.metric_meanings import TELLING
 
 _MOST_OWN = 3
@@ -278,9 +278,10 @@ class Summary(NamedTuple):
 
     @property
     def has_missed(self) -> bool:
-        """True if all steps were taken, or the time is over, without a confirmed target."""
+        """True if the run is over, by steps, time or patience, without a confirmed target."""
         status = self.status
-        is_over = status.reason.startswith(OUT_OF_TIME) or status.env_steps >= status.total_steps
+        is_over = status.reason.startswith((OUT_OF_TIME, NO_IMPROVEMENT))
+        is_over |= status.env_steps >= status.total_steps
         # A signal while the last parameters are played leaves it undecided.
         is_over &= not status.reason.startswith(STOPPED)
         return status.target_return is not None and self.confirmed_updates is None and is_over
@@ -339,6 +340,13 @@ def resume_command(summary: Summary) -> str:
     if summary.confirmed_updates is not None:
         words = without_flags(words, ["--evaluation.target-return"])
         words += ["--evaluation.target-return", "None"]
+    # As these are, they would end it at once, too.
+    for reason, flag, value in (
+        (OUT_OF_TIME, "--learning.max-seconds", "None"),
+        (NO_IMPROVEMENT, "--evaluation.patience-rounds", "0"),
+    ):
+        if status.reason.startswith(reason):
+            words = [*without_flags(words, [flag]), flag, value]
     return shlex.join(words)
 
 

@@ -51,6 +51,8 @@ def test_the_first_reason_that_holds_ends_a_run() -> None:
         assert found is expected
         late = end_of_run(*own, skipped_in_a_row=skipped, elapsed_seconds=60.0)
         assert late is (expected or EndOfRun.OUT_OF_TIME)
+        stalled = end_of_run(*own, skipped_in_a_row=skipped, has_stalled=True)
+        assert stalled is (expected or EndOfRun.NO_IMPROVEMENT)
 
 
 def test_why_a_run_is_over_is_said_in_words() -> None:
@@ -59,11 +61,13 @@ def test_why_a_run_is_over_is_said_in_words() -> None:
         (EndOfRun.CONFIRMED, 475.0, "target 475 confirmed: 480.5 over 2 episodes"),
         (EndOfRun.ALL_STEPS, 0.95, "all 100 steps taken, target 0.95 not reached"),
         (EndOfRun.OUT_OF_TIME, 0.95, "learning.max_seconds are over, target 0.95 not reached"),
+        (EndOfRun.NO_IMPROVEMENT, None, "no new best in 7 rounds (evaluation.patience_rounds)"),
         (EndOfRun.FAILED, None, "a thread of the learner died"),
         (EndOfRun.NOT_FINITE, None, "too many updates in a row were not finite"),
         (None, None, "an error"),
     ):
-        assert why(end, target, _score(1), _TOTAL_STEPS, stopped_by="SIGINT") == expected
+        given: Any = {"stopped_by": "SIGINT", "patience_rounds": 7}
+        assert why(end, target, _score(1), _TOTAL_STEPS, **given) == expected
 
 
 def test_a_run_that_has_confirmed_its_target_is_over() -> None:

@@ -18,7 +18,10 @@ class Watched:
     """A ProgressReporter of a session of fakes, with a clock of its own."""
 
     def __init__(
-        self, target: float | None = 0.95, earlier: Sequence[EvaluationStatus] = ()
+        self,
+        target: float | None = 0.95,
+        earlier: Sequence[EvaluationStatus] = (),
+        patience_rounds: int = 0,
     ) -> None:
         self.now = 0.0
         self.heard = Heard()
@@ -34,7 +37,9 @@ class Watched:
             learning=self.learning,
         )
         config = load("cartpole_r2d2")
-        evaluation = dataclasses.replace(config.evaluation, target_return=target)
+        evaluation = dataclasses.replace(
+            config.evaluation, target_return=target, patience_rounds=patience_rounds
+        )
         self.reporter = ProgressReporter(
             dataclasses.replace(config, evaluation=evaluation),
             self.session,
@@ -95,6 +100,25 @@ def test_rounds_of_evaluation_are_reported_with_their_outcome(watched: Watched) 
     rounds.append(played(0.96, is_confirmation=True))
     (confirmed,) = watched.look(2.0)
     assert (confirmed.fields["mean_return"], confirmed.fields["outcome"]) == (0.96, "confirmed")
+
+
+def test_patience_counts_rounds_without_a_new_best_over_all_sessions() -> None:
+    earlier = [played(0.1), played(0.5), played(0.4), played(0.5)]
+    watched = Watched(earlier=earlier, patience_rounds=3)
+    rounds = watched.session.acting.rounds
+
+    def has_stalled(*means: float, is_confirmation: bool = False) -> bool:
+        rounds.extend(played(mean, is_confirmation=is_confirmation) for mean in means)
+        watched.reporter.update()
+        return watched.reporter.has_stalled
+
+    assert not has_stalled()
+    assert not has_stalled(0.2, is_confirmation=True)  # no round of its own
+    assert has_stalled(0.3)
+    assert not has_stalled(0.6)
+    assert not has_stalled(0.5, 0.5)
+    assert has_stalled(0.6)
+    assert not Watched(earlier=[*earlier, *earlier]).reporter.has_stalled
 
 
 @pytest.mark.parametrize("name", ["num_skipped", "num_stale"])

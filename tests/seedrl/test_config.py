@@ -140,6 +140,7 @@ def test_a_field_that_breaks_a_rule_is_named(paths: str, values: list[Any]) -> N
     [
         ({"learning.batch_sequences": 32, "learning.num_devices": 5}, VALID),
         ({"evaluation.target_return": 475.0, "serving.evaluation_slots": 0}, VALID),
+        ({"evaluation.patience_rounds": 2, "serving.evaluation_slots": 0}, VALID),
         ({"serving.evaluation_slots": 4}, DETERMINISTIC),
         ({"serving.inference_devices": 2}, DETERMINISTIC),
         ({"learning.batch_sequences": 6}, ROUNDS),

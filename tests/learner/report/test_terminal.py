@@ -202,7 +202,17 @@ def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps() -> None:
     stopped = {"reason": why(EndOfRun.STOPPED, 9.0, stopped_by="SIGTERM")}
     for change in ({"env_steps": 49_999}, {"target_return": None}, stopped):
         assert not with_(change).has_missed
-    assert with_({"env_steps": 49_999, "reason": why(EndOfRun.OUT_OF_TIME, 9.0)}).has_missed
+    for end in (EndOfRun.OUT_OF_TIME, EndOfRun.NO_IMPROVEMENT):
+        assert with_({"env_steps": 49_999, "reason": why(end, 9.0)}).has_missed
+
+
+def test_the_command_that_resumes_lifts_the_limit_that_has_ended_the_run() -> None:
+    for end, flag in (
+        (EndOfRun.OUT_OF_TIME, "--learning.max-seconds None"),
+        (EndOfRun.NO_IMPROVEMENT, "--evaluation.patience-rounds 0"),
+    ):
+        summary = with_({"env_steps": 10, "reason": why(end)}, command="seedrl train x")
+        assert resume_command(summary) == f"seedrl resume /my/run {flag}"
 
 
 def test_the_command_that_resumes_is_the_users_own() -> None:

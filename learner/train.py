@@ -42,6 +42,7 @@ from learner.multihost.joining import (
 from learner.multihost.topology import ALONE, Topology
 from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_process
+from learner.report.profile import Profile
 from learner.report.status import EvaluationStatus, Status
 from learner.report.terminal import Summary
 from learner.reports import ProgressReporter, Reports, open_reports
@@ -51,6 +52,7 @@ from learner.schedule import Session
 from learner.serving.access import with_address
 from learner.serving.hub import Hub, refusal
 from learner.serving.server import Service
+from seedrl import run_files
 from seedrl.checkpoints import best_return
 from seedrl.config import Config, check
 from seedrl.config_io import to_allow, to_json
@@ -69,6 +71,7 @@ def train(
     resume: Resume = "auto",
     init_from: Path | None = None,
     init_from_partial: bool = False,
+    profile_updates: int = 0,
     name: str = "",
     stop: StopRequest | None = None,
     topology: Topology = ALONE,
@@ -80,6 +83,7 @@ def train(
       config, workdir, resume: what, where, and whether from what is there.
       init_from: folder of another run, whose parameters a new one starts with.
       init_from_partial: only those that fit the new run's network, and without an error.
+      profile_updates: updates to trace; see `Profile`.
       name: of the configuration, where the run is shown.
       stop: ends the run when it is set; its `command` is what the user typed.
       topology: of this process among those that share the run. The first one writes the folder, the
@@ -177,6 +181,13 @@ def train(
             deaths=deaths,
             earlier=[] if folder.is_begun_anew else played_rounds(folder.metrics),
         )
+        if profile_updates:
+            loop.profile = Profile(
+                folder.path / run_files.PROFILE,
+                profile_updates,
+                learning=session.learning,
+                listener=reports.events,
+            )
 
         # 5. Until it is over. From `start` on threads use what the stack closes: nothing that may
         # raise comes between it and `try`.
@@ -251,7 +262,10 @@ class TrainLoop:
 
     Attributes:
       progress: what the session has reached.
+      profile: a trace to be made, if any.
     """
+
+    profile: Profile | None = None
 
     def __init__(
         self,
@@ -303,6 +317,8 @@ class TrainLoop:
         while not self._is_over():
             self.session.failed.wait(POLL_SECONDS)
             self.progress.update()
+            if self.profile is not None:
+                self.profile.update()
             if not self._hosts.is_alone and self.session.has_updated:
                 leave_jax()  # not possible before the first update
             now = time.monotonic()
@@ -332,6 +348,8 @@ class TrainLoop:
                 self._stop_and_save(ended)
             finally:
                 self._saver.wait()  # its thread would end with the process
+                if self.profile is not None:
+                    self.profile.close()  # after the save: to write it takes long
         # The threads' last piece of work may have reached the target.
         self.progress.update()
         if ended is EndOfRun.ALL_STEPS and self._outcome() is EndOfRun.CONFIRMED:

@@ -51,6 +51,8 @@ class RunOptions:
       init_from_partial: take from --init-from only the parameters whose place, shape and type are
         those of the new network, such as all but the head; the others begin as in any new run. A
         line lists both.
+      profile_steps: write a trace of that many updates, after a warm-up of ten, into the folder
+        profile of the run; ui.perfetto.dev shows its file trace.json.gz. 0 writes none.
       allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
         factories of environments, package.module:factory.
     """
@@ -58,11 +60,14 @@ class RunOptions:
     resume: Literal["auto", "never", "must"] = "auto"
     init_from: Path | None = None
     init_from_partial: bool = False
+    profile_steps: int = 0
     allow: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.init_from_partial and self.init_from is None:
             raise ConfigError("--init-from-partial: expected --init-from RUN with it, got none")
+        if self.profile_steps < 0:
+            raise ConfigError(f"--profile-steps: expected at least 0, got {self.profile_steps}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,6 +260,7 @@ def _train(
         resume=options.resume,
         init_from=options.init_from,
         init_from_partial=options.init_from_partial,
+        profile_updates=options.profile_steps,
         name=name,
         stop=stop,
         topology=topology,

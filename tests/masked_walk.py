@@ -73,3 +73,33 @@ class Walk(gymnasium.Env[Any, Any]):
 def make(mask: str = "info", is_strict: bool = False, counts: str = "") -> Walk:
     """One walk. `mask`: "info", "observation" or "none"; `counts`: a file, a line an episode."""
     return Walk(mask, is_strict, counts)
+
+
+class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Counts what the masks of its environment's `info` forbid; a line of `counts` an episode."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], counts: str) -> None:
+        super().__init__(env)
+        self._counts, self._mask = counts, np.zeros(0)
+        self._steps = self._forbidden = 0
+
+    def reset(self, **arguments: Any) -> Any:
+        """See gymnasium."""
+        observation, info = self.env.reset(**arguments)
+        self._mask, self._steps, self._forbidden = info["action_mask"], 0, 0
+        return observation, info
+
+    def step(self, action: Any) -> Any:
+        """See gymnasium."""
+        self._steps, self._forbidden = self._steps + 1, self._forbidden + (not self._mask[action])
+        result = self.env.step(action)
+        self._mask = result[-1]["action_mask"]
+        if result[2] or result[3]:
+            with Path(self._counts).open("a") as file:
+                file.write(f"{self._steps} {self._forbidden}\n")
+        return result
+
+
+def taxi(counts: str) -> gymnasium.Env[Any, Any]:
+    """Gymnasium's Taxi with its own masks, in `info`, in episodes of 50 steps at most."""
+    return Counted(gymnasium.make("Taxi-v4", max_episode_steps=50), counts)

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 2602aabb2123423bf54bf0cc4ddb4fc67b07e507ff7b6a449bb58a71e4d74ee9
+# seedrl/wire/seedrl.proto sha256 66aa51148362fad1a8716c166597296ec4436a299f75789872e0cc913af2e9d3
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

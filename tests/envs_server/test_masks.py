@@ -16,7 +16,7 @@ from seedrl.specs import ArraySpec, DiscreteSpec, legal
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import receive_from_env_server
 from seedrl.wire.payload import StepLayout, pack_actions
-from tests.masked_walk import ACTIONS, MASKS, PLACES, make
+from tests.masked_walk import ACTIONS, MASKS, make
 
 _ALL = np.ones(3, np.int8)
 
@@ -200,7 +200,3 @@ def test_a_vector_implementation_has_its_masks_in_the_observation() -> None:
     for bad in ([[1, 0, 1], [0, 0, 0]], [[1, 0, 1], [0, 2, 0]]):
         with pytest.raises(EnvironmentFailedError, match="environment 1 .*action_mask"):
             group(bad, True).first()
-
-
-def test_the_walk_has_two_legal_actions_everywhere() -> None:
-    assert (MASKS.sum(axis=1) == 2).all() and len(MASKS) == PLACES

@@ -77,11 +77,12 @@ mutants: $(STAMP) ## Plant known bugs one by one: do the tests find them? (ARGS=
 chaos: $(STAMP) ## Train while faults happen (ARGS="--minutes 60", or "--list")
 	$(BIN)/python -m tests.tools.chaos $(ARGS)
 
-check: $(STAMP) ## Check formatting, lint, types and the directions of imports
+check: $(STAMP) ## Check formatting, lint, types, directions of imports, and words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.tools.words
 
 format: $(STAMP) ## Format, and repair what lint can repair
 	$(BIN)/ruff check --fix .

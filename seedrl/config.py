@@ -164,9 +164,9 @@ class EvaluationConfig:
     several hosts has none.
 
     Attributes:
-      interval_steps: training environment steps from the parameters of a round to those of the
-        next, which are the first ones beyond a multiple of it, or later if a round takes longer; 0
-        takes a fiftieth of `learning.total_steps`.
+      interval_steps: training environment steps between the parameters of two rounds. A round plays
+        the first parameters beyond a multiple of it, or later ones if a round takes longer; 0 is
+        a fiftieth of `learning.total_steps`.
       interval_seconds: least pause after a round, in addition.
       episodes: episodes of a round.
       actions: `agent`: as the agent wants to be measured (R2D2 and Ape-X with

@@ -11,7 +11,7 @@ class ExitCode(enum.IntEnum):
 
     Attributes:
       OK: done; also after the first SIGTERM, SIGINT or SIGHUP, with everything saved, or, of
-        one host, before a run had begun and had anything to save.
+        one host, before a run had started and had anything to save.
       TARGET_MISSED: a learner took all of its steps or time without `evaluation.target_return`.
         An env server that an environment hangs also ends with 1, all stacks printed.
       USAGE: a bad config or command line, a checkpoint of another config, an environment that is
@@ -30,7 +30,7 @@ class ExitCode(enum.IntEnum):
         server: all of its environments have failed too often.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, a second or more after the first, before
         everything was saved; a first one in the tenth of a second before Python has started,
-        or, of a learner of several hosts, before all had begun together.
+        or, of a learner of several hosts, before all had met.
     """
 
     OK = 0

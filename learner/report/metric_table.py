@@ -76,8 +76,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("replay_fill", "gauge", "learning", "",
            "share of the replay that holds experience, 0 to 1, over all shards"),
     Metric("learning_rate", "gauge", "learning", "",
-           "of the agent's configuration; where that decays, or an agent emits it, what updates "
-           "took"),
+           "configured learning rate; if it decays, or the agent emits it, the one of the updates"),
     Metric("exploration_mean", "gauge", "learning", "",
            "mean exploration of training slots; for R2D2 and Ape-X their ε"),
     Metric("exploration_live_mean", "gauge", "learning", "", "the same, over slots that are live"),

@@ -44,8 +44,8 @@ ACCOUNTS = {
     "have been trained with a policy lag above `max_lag_updates`",
     "requeued": "rows of sequences that were restored into an on-policy queue from a checkpoint",
     "taken": "rows of sequences that an on-policy queue has handed to an update, each once",
-    "waiting": "rows of sequences that wait in an on-policy queue; at the end of a session, what "
-    "only `checkpoint.replay` keeps",
+    "waiting": "time steps of sequences that wait in an on-policy queue; at the end of a session "
+    "only `checkpoint.replay` keeps them",
     "abandoned": "rows of full pages that were on their way to replay when the session ended",
 }
 # In no equation: the number of such rows that were sent is not known.

@@ -17,7 +17,7 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
-    """A torso and a recurrent core: what all bundled networks have.
+    """A torso and a recurrent core, common to all bundled networks.
 
     A core sees the torso's output, the previous executed action (one-hot, or the numbers of a box)
     and the previous reward, both zeros on FIRST. The reward is raw: scale rewards of thousands in
@@ -51,7 +51,7 @@ class NetworkConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class QNetworkConfig(NetworkConfig):
-    """A Q-network. The defaults are those of R2D2 (Kapturowski et al. 2019, table 2, appendix).
+    """A Q-network. The defaults are R2D2's (Kapturowski et al. 2019, table 2, appendix).
 
     Attributes:
       torso_sizes: dense layers after the torso, on all arrays of the observation together.

@@ -23,15 +23,15 @@ class QueueConfig:
 
     Each sequence is trained once, in order of arrival, over all devices. None is ever overwritten:
     acting waits instead. One that an update skips, because something was not finite, is not trained
-    again. What waits when a run ends is saved with `checkpoint.replay`, and else it is lost: the
-    account `waiting` of the ledger's last line says how many time steps.
+    again. Waiting sequences are saved at the end with `checkpoint.replay`, and otherwise lost: the
+    account `waiting` of the ledger's last line counts their time steps.
 
     Attributes:
       ahead_updates: how many updates' worth of complete sequences may wait until acting waits, at
         least 1.
       max_lag_updates: bound of the policy lag of every time step, in updates. A sequence that would
         be trained with a larger one, because its environment took so long to fill it, is dropped
-        when it arrives: `stale` of the ledger. None: what an environment reaches that is eight
+        when it arrives: `stale` of the ledger. None: the lag of an environment that is eight
         times slower than the others, `ahead_updates + learning.publish_every_updates +
         8 * training_slots / batch_sequences`.
     """

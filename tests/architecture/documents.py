@@ -69,8 +69,7 @@ def metrics_page() -> str:
         parts += [f"## {title}", _table(("name", "kind", "unit", "meaning"), rows)]
     parts += [
         "## Ledger",
-        "Gauges of rows of experience. What must be equal at all times is in "
-        "`learner/serving/ledger.py`.",
+        "Gauges of time steps. `learner/serving/ledger.py` lists the sums that must be equal.",
         _table(("name", "meaning"), ((f"`ledger/{n}`", text) for n, text in ACCOUNTS.items())),
         "## Other lines",
     ]
@@ -115,9 +114,9 @@ def config_page() -> str:
     """Every field of every configuration class with type, default and meaning."""
     sections = [_section(kind) for kind in config_classes()]
     introduction = (
-        "A configuration is what `config()` of a Python file gives; `seedrl train CONFIG "
-        "--serving.training-slots 8` overrides a field, `seedrl train CONFIG --help` lists all of "
-        "them with the values that CONFIG gives them. A field without a default must be given."
+        "`config()` of a Python file returns a configuration. `seedrl train CONFIG "
+        "--serving.training-slots 8` overrides a field, and `seedrl train CONFIG --help` lists all "
+        "fields with their values in CONFIG. Fields without a default are required."
     )
     return "\n\n".join([_header("Configuration", "the dataclasses"), introduction, *sections]) + (
         "\n"

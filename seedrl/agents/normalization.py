@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import chex
+import jax
 import jax.numpy as jnp
 
 from seedrl.agents.agent import (
@@ -232,7 +233,7 @@ def with_normalization(agent: Agent, settings: Normalization) -> Agent:
     ) -> tuple[Sequence, Array]:
         # By the statistics before this batch: one that the newest parameters acted is learned from
         # with the very statistics by which it was acted.
-        params = state.params
+        params = _started(agent.window, state.params, sequence)
         timestep = normalized(settings, params, sequence.steps.timestep)
         steps = sequence.steps._replace(timestep=timestep, extras=sequence.steps.extras.agent)
         seen = sequence._replace(steps=steps)
@@ -323,11 +324,30 @@ def _with_batch(
     )
     returns: Any = params.returns
     if settings.rewards:
-        # The reward of a trained step arrives with the next one, and none arrives with FIRST.
-        sums = sequence.steps.extras.discounted_sum[start + 1 : stop + 1]
-        has_reward = timestep.step_type[start + 1 : stop + 1] != StepType.FIRST
-        returns = merged(returns, batch_statistics(sums, has_reward, mean))
+        returns = merged(returns, _returns_of(window, sequence, mean))
     return params._replace(observations=observations, returns=returns)
+
+
+def _started(window: WindowSpec, params: NormalizedParams, sequence: Sequence) -> NormalizedParams:
+    # Before the first batch there are no statistics: rewards of hundreds would set values and
+    # policy far off. So the rewards of the first batch are divided by their own std. Each device
+    # uses that of its part: only gradients, which are averaged, depend on it.
+    if not isinstance(params.returns, RunningStatistics):
+        return params
+    first = _returns_of(window, sequence, mean=lambda tree: tree)
+    is_first = params.returns.count == 0
+    returns = jax.tree.map(lambda new, old: jnp.where(is_first, new, old), first, params.returns)
+    return params._replace(returns=returns)
+
+
+def _returns_of(
+    window: WindowSpec, sequence: Sequence, mean: Callable[[Tree], Tree]
+) -> RunningStatistics:
+    # Of discounted sums. The reward of a trained step arrives with the next one, none with FIRST.
+    rewarded = slice(window.burn_in + 1, window.burn_in + window.unroll + 1)
+    sums = sequence.steps.extras.discounted_sum[rewarded]
+    has_reward = sequence.steps.timestep.step_type[rewarded] != StepType.FIRST
+    return batch_statistics(sums, has_reward, mean)
 
 
 def normalized(settings: Normalization, params: NormalizedParams, timestep: TimeStep) -> TimeStep:

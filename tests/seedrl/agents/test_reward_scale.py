@@ -23,7 +23,7 @@ _AGENTS: dict[str, Any] = {
     "r2d2": R2D2Config(network=_Q, burn_in=2, unroll=6, n_steps=3, stride=2, adam_epsilon=1e-8),
     "apex": ApexConfig(network=dataclasses.replace(_Q, core="none")),
     "impala": ImpalaConfig(network=ActorCriticConfig(**_SIZES, frame_stack=1), unroll=8),
-    "ppo": PpoConfig(network=ActorCriticConfig(**_SIZES, frame_stack=1), unroll=8),
+    "ppo": PpoConfig(network=ActorCriticConfig(**_SIZES, core="none", frame_stack=1), unroll=8),
     "sac": SacConfig(
         network=BoxNetworkConfig(torso="mlp", actor_sizes=(4,), critic_sizes=(4,)), unroll=3
     ),
@@ -32,8 +32,11 @@ _BOX = dataclasses.replace(SPEC, action=BoxSpec((2,), (-1.0, -1.0), (1.0, 1.0)))
 
 
 @functools.cache
-def learned(name: str, scale: float, normalizes: bool = True) -> tuple[Any, Any]:
-    """Parameters after an update, and initial priorities of the experience it learned from."""
+def learned(name: str, scale: float, normalizes: bool = True, batches: int = 2) -> tuple[Any, Any]:
+    """Parameters after an update, and initial priorities of the experience it learned from.
+
+    `batches`: how many have been seen with that of the update.
+    """
     config = dataclasses.replace(_AGENTS[name], normalize_rewards=normalizes)
     agent = config.build(_BOX if name == "sac" else SPEC)
     timesteps = random_timesteps()
@@ -48,7 +51,7 @@ def learned(name: str, scale: float, normalizes: bool = True) -> tuple[Any, Any]
         return agent.update(state, *batch, jax.random.key(3), **mean)[0]
 
     # The statistics of the first batch are those by which the second is acted and learned from.
-    for _ in range(2):
+    for _ in range(batches):
         stream = acted(act, agent.actor_params(state.params), timesteps)
         sequence = window_of(stream, 1, agent.window.length)
         sequence = sequence._replace(carry=agent.stored_carry(sequence.carry))
@@ -66,6 +69,14 @@ def test_an_update_is_the_same_at_any_scale(name: str) -> None:
     for found, expected in zip(learned(name, scale), learned(name, 1.0), strict=True):
         same = functools.partial(np.testing.assert_allclose, rtol=2e-3, atol=2e-5)
         jax.tree.map(same, found, expected)
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac"])
+def test_the_first_update_is_too(name: str) -> None:
+    """They do not see rewards when they act; of Ape-X and R2D2 the first priorities are raw."""
+    found, expected = (learned(name, scale, batches=1)[0] for scale in (100.0, 1.0))
+    same = functools.partial(np.testing.assert_allclose, rtol=2e-3, atol=2e-5)
+    jax.tree.map(same, found, expected)
 
 
 def test_without_normalization_it_is_not() -> None:

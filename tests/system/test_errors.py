@@ -205,7 +205,7 @@ def test_a_first_environment_that_does_not_suit_the_agent_ends_the_run(
     learner = programs(*LEARNER, *flags, "--environment.id", "changed:make")
     command = ("envs_server", "--learner", address, "--num-envs", 3)
     env_server = programs(*command, "--allow-env", "changed:*", SIZE="4", BOX="")
-    expected = "agent: R2D2 chooses among discrete actions, the environment has a box of shape [4]"
+    expected = "agent: R2D2 takes Discrete actions, the environment has Box[4]"
     for program in (learner, env_server):
         assert program.end() == 2, program.stderr
         assert expected in program.stderr

@@ -310,7 +310,7 @@ def test_what_ends_a_lease_is_what_its_connection_ends_with() -> None:
 def test_the_first_spec_stays_and_bounds_need_not_be_declared() -> None:
     hub = _hub()
     specs = [
-        EnvSpec(ArraySpec((), "float32", *bounds), SPEC.action)
+        EnvSpec(ArraySpec((), "int64", *bounds), SPEC.action)  # of a float they do not count
         for bounds in (((0.0,), (1.0,)), (), ((0.0,), (2.0,)))
     ]
     are_taken = []

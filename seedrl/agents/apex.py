@@ -205,8 +205,10 @@ def _loss(
         reward_clip=config.reward_clip,
     )
     mean = jnp.mean(weights * 0.5 * jnp.square(td.errors[0]))
-    metrics = q_metrics(q_start[None], td, is_masked=has_mask(inputs.observation))
-    output = LossOutput(jax.lax.stop_gradient(_priorities(td)), metrics)
+    output = LossOutput(
+        jax.lax.stop_gradient(_priorities(td)),
+        q_metrics(q_start[None], td, is_masked=has_mask(inputs.observation)),
+    )
     return mean, output
 
 

@@ -206,8 +206,10 @@ def _loss(
     mean = jnp.mean(weights * losses)
     # p = η max_t |δ_t| + (1 - η) mean_t |δ_t| (section 2.3).
     priorities = sequence_priority(td.errors, td.is_trained, eta=config.priority_eta)
-    metrics = q_metrics(q_online, td, is_masked=has_mask(steps.timestep.observation))
-    output = LossOutput(jax.lax.stop_gradient(priorities), metrics)
+    is_masked = has_mask(steps.timestep.observation)
+    output = LossOutput(
+        jax.lax.stop_gradient(priorities), q_metrics(q_online, td, is_masked=is_masked)
+    )
     return mean, output
 
 

@@ -20,7 +20,7 @@ from seedrl.types import Sequence, StepType, StoredStep
 from tests.masked_walk import ACTIONS, MASKS, STEPS, make, taxi
 from tests.system.processes import TINY, TRAIN, Programs, records
 
-_GRPC = "--serving.no-local-link"
+_GRPC = "--launch.no-local-link"
 
 
 def _counted(counts: Path) -> tuple[int, int]:

@@ -29,13 +29,14 @@ from learner.report.status import (
     Status,
     write_status,
 )
-from learner.report.terminal import Progress, duration, score
+from learner.report.terminal import Progress, Summary, duration, score
 from learner.runtime.watchdog import exit_deadline
 from learner.schedule import Session
 from learner.serving.hub import Hub
 from learner.serving.leases import Role
 from seedrl.checkpoints import Checkpoint, best_return
 from seedrl.config import Config
+from seedrl.config_io import to_allow, to_json
 from seedrl.errors import UserError
 from seedrl.fields import fields_of
 from seedrl.networks.config import NetworkConfig
@@ -521,6 +522,28 @@ class Reports(NamedTuple):
         )
         if reason:
             self.progress.log(f"cannot draw the learning curve: {reason}")
+
+    def summary(
+        self,
+        config: Config,
+        session: Session,
+        folder: RunFolder,
+        *,
+        seconds: float,
+        command: str,
+    ) -> Summary:
+        """How the run went, at its end, after so many seconds of this session."""
+        confirmed, best = session.evaluator.confirmed, folder.best()
+        return Summary(
+            status=self.live.now(),
+            wall_seconds=seconds,
+            workdir=folder.path,
+            confirmed_updates=None if confirmed is None else confirmed.frozen.version,
+            best_return=None if best is None else best_return(best),
+            best_updates=0 if best is None else best.step,
+            command=command,
+            to_allow=tuple(to_allow(to_json(config))),
+        )
 
 
 @contextlib.contextmanager

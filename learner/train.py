@@ -43,7 +43,7 @@ from learner.multihost.topology import ALONE, Topology
 from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_process
 from learner.report.profile import Profile
-from learner.report.status import EvaluationStatus, Status
+from learner.report.status import EvaluationStatus
 from learner.report.terminal import Summary
 from learner.reports import ProgressReporter, Reports, open_reports
 from learner.runtime.watchdog import exit_deadline
@@ -53,9 +53,7 @@ from learner.serving.access import with_address
 from learner.serving.hub import Hub, refusal
 from learner.serving.server import Service
 from seedrl import run_files
-from seedrl.checkpoints import best_return
 from seedrl.config import Config, check
-from seedrl.config_io import to_allow, to_json
 from seedrl.errors import ConfigError, UserError
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
@@ -201,8 +199,9 @@ def train(
         # 6. The curve and the summary.
         if topology.is_first:
             reports.draw_curve(config, folder, stop.seconds_to_end())
-        status, seconds = reports.live.now(), time.monotonic() - started
-        return _summary(config, session, status, folder, seconds, stop.command)
+        return reports.summary(
+            config, session, folder, seconds=time.monotonic() - started, command=stop.command
+        )
 
 
 def _start_from(
@@ -448,24 +447,3 @@ class TrainLoop:
                 "(learning.max_skipped_updates). hint: check rewards, observations and the "
                 "learning rate; everything learned before is saved"
             )
-
-
-def _summary(
-    config: Config,
-    session: Session,
-    status: Status,
-    folder: RunFolder,
-    wall_seconds: float,
-    command: str,
-) -> Summary:
-    confirmed, best = session.evaluator.confirmed, folder.best()
-    return Summary(
-        status=status,
-        wall_seconds=wall_seconds,
-        workdir=folder.path,
-        confirmed_updates=None if confirmed is None else confirmed.frozen.version,
-        best_return=None if best is None else best_return(best),
-        best_updates=0 if best is None else best.step,
-        command=command,
-        to_allow=tuple(to_allow(to_json(config))),
-    )

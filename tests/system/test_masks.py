@@ -30,6 +30,7 @@ def _counted(counts: Path) -> tuple[int, int]:
     return int(steps), int(forbidden)
 
 
+@pytest.mark.slow
 def test_taxi_gets_no_forbidden_action_in_training_resumed_evaluated_or_loaded(
     programs: Programs, tmp_path: Path
 ) -> None:

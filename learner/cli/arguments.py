@@ -133,13 +133,12 @@ def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:
     names = config_io.bundled_names()
     if argv and argv[0] in ("-h", "--help"):
         print(
-            "CONFIG: a Python file with config(), the config.json of a run, or the name of one of"
+            "CONFIG: a bundled name (seedrl configs), a Python file with config(), or a run's "
+            f"config.json\nExample: {prog} cartpole_r2d2 --learning.total-steps 1e6\n\n"
+            f"Every field of CONFIG is an option, for example {', '.join(_COMMON)}.\n"
+            f"Short names: {', '.join(map(' is '.join, _SHORT.items()))}.\n"
+            f"All fields: {prog} CONFIG --help\n"
         )
-        for name in names:
-            print(f"  {name:<24}{config_io.summary(name)}")
-        print(f"\nEvery field of a configuration is an option too, such as {', '.join(_COMMON)}.")
-        print(f"Short for fields: {', '.join(map(' is '.join, _SHORT.items()))}.")
-        print(f"All of them, explained: {prog} CONFIG --help\n")
         print_help(options, f"{prog} CONFIG")
     found = repr(argv[0]) if argv else "nothing"
     raise ConfigError(

@@ -18,23 +18,24 @@ _ELSEWHERE = {
 # Programs of the env servers, which the learner never imports: this process becomes one of them.
 _CHECKERS = {"check-env": "envs_server.check", "check-env-server": "envs_server.check.server"}
 COMMANDS = {
-    "train": "start a learner and env servers on this machine and supervise them",
-    "resume": "go on with a run, by its own configuration",
+    "train": "train on this machine: a learner and its env servers",
+    "resume": "continue a run with its own configuration",
     "evaluate": "play a checkpoint of a run",
-    "record": "film episodes of a run's policy",
-    "export": "write a policy as one file that needs jax alone",
-    "experiment": "train a grid of configs, options and seeds; resumes",
-    "compare": "compare runs over their seeds, with intervals and learning curves",
-    "runs": "list the runs in a folder",
+    "record": "record videos of a run's policy",
+    "export": "write a policy as one file that needs only jax",
+    "configs": "list the bundled configurations, or describe one",
+    "experiment": "train a grid of configurations, options and seeds",
+    "compare": "compare runs over seeds, with intervals and learning curves",
+    "runs": "list the runs in a directory",
     "launch": "run on a Ray cluster",
-    "certificates": "make a token and certificates for a run on several machines",
-    "check-env": "check an environment of your own before training with it",
-    "check-agent": "check an agent of your own on tiny tasks",
-    "check-env-server": "check an env server, in any language, against the wire's contract",
+    "certificates": "create a token and certificates for several machines",
+    "check-env": "check your own environment before training",
+    "check-agent": "check your own agent on tiny tasks",
+    "check-env-server": "check an env server in any language against the contract",
     "checkpoints": "list and verify the checkpoints of a run",
-    "digest": "print SHA-256 sums of what a run has learned",
-    "watch": "show a run, or several, on a page in the browser",
-    "bench": "measure how well this machine is used",
+    "digest": "print SHA-256 sums of a run's parameters and replay",
+    "watch": "show runs on a dashboard in the browser",
+    "bench": "compare this machine's speed with its limits",
 }
 
 
@@ -54,7 +55,7 @@ def _run(argv: Sequence[str]) -> int:
         print("usage: seedrl COMMAND ...\n")
         for name, purpose in COMMANDS.items():
             print(f"  {name:<16} {purpose}")
-        print("\nEach explains itself: seedrl COMMAND --help; seedrl --version says which this is")
+        print("\nOptions of a command: seedrl COMMAND --help. Version: seedrl --version")
         return 0
     # Imports tyro, which takes longer than a person needs for Ctrl-C.
     from seedrl.programs.command_line import print_version_if_asked

@@ -95,8 +95,7 @@ class LearnerOptions(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeOptions:
-    """Options of a run on this machine beside the fields of its configuration, of which three have
-    short names: --bind, --token-file and --checkpoint-replay.
+    """Train on this machine: a learner and its env servers.
 
     Attributes:
       envs: environments that train, shared out over the env servers; those that evaluate come on

@@ -11,8 +11,6 @@ from io import SEEK_END
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from seedrl.run_files import open_regular, open_to_append, require_few_levels
 
 # No line that a run writes is as long: a longer one is skipped.
@@ -61,7 +59,8 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    if isinstance(value, np.ndarray | np.generic):
+    # Of numpy, which commands that only print a line do not import.
+    if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None

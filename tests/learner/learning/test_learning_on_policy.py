@@ -24,6 +24,7 @@ from learner.runtime.channel import (
 )
 from seedrl.agents.agent import Agent
 from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.normalization import NormalizedExtras
 from seedrl.agents.ppo import Acted, PpoConfig
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.experience import Scale
@@ -59,7 +60,8 @@ PPO = OnPolicy(
         normalize_observations=True,
         normalize_rewards=True,
     ),
-    Acted(LOG_MU, np.float32(0.3)),
+    # Discounted sums of rewards of 1 from the page's first row on.
+    NormalizedExtras(Acted(LOG_MU, np.float32(0.3)), np.float32([1, 1.99, 2.9701]), np.float32(1)),
     EPOCHS,
 )
 LENGTH = IMPALA.config.window.length
@@ -92,7 +94,8 @@ def page_of(on_policy: OnPolicy, number: int, observation: float | None = None) 
     versions = np.full(LENGTH, number, np.int32)
     extras = jax.tree.map(lambda leaf: np.full(LENGTH, leaf), on_policy.extras)
     steps = StoredStep(timestep, np.zeros(LENGTH, np.int32), versions, extras)
-    carry = on_policy.config.build(SPEC).initial_carry(1)
+    agent = on_policy.config.build(SPEC)
+    carry = agent.stored_carry(agent.initial_carry(1))
     return Page(steps, jax.tree.map(lambda leaf: np.asarray(leaf)[0], carry))
 
 

@@ -29,6 +29,13 @@ _SHORT = {
     "--token-file": "--serving.token-file",
     "--checkpoint-replay": "--checkpoint.replay",
 }
+# Options of commands that set a field.
+_SETS = {
+    "--envs": "--serving.training-slots",
+    "--env-servers": "--launch.env-servers",
+    "--envs-per-server": "--launch.envs-per-server",
+    "--groups": "--launch.groups",
+}
 # The fields that most users set, in the order of what they do with them.
 _COMMON = (
     *("--seed", "--environment.id", "--learning.total-steps", "--evaluation.target-return"),
@@ -82,6 +89,9 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Op
     with naming_the_help(prog):
         _require_present_names(words, own | fields)
         values = parse_words(words, own | fields)
+        for name, field in _SETS.items():
+            if name in values and field in values:
+                raise ConfigError(f"{name} and {field}: expected one of them, got both")
         by_path = {
             ".".join(fields[name].path): value for name, value in values.items() if name in fields
         }

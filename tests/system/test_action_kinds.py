@@ -1,4 +1,8 @@
-"""Every kind of action is learned: tasks that pay for repeating what they show."""
+"""Every kind of action is learned: tasks that pay for repeating what they show.
+
+Three choices at once, seeds 0 to 4: PPO reaches 7.6 of 8 in the first 3,616 steps, IMPALA after
+22,848 to 34,000. Two cores that ran 25 to 50 other processes; 2026-11-27, commit af214706.
+"""
 
 import json
 from pathlib import Path

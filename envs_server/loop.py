@@ -87,7 +87,7 @@ class _Loop:
         failed: dict[int, BaseException] = {}
         for row, env in enumerate(self.envs):
             try:
-                self._begin(row, *env.reset(seed=int(seeds[row])))
+                self._begin(row, env.reset(seed=int(seeds[row])))
                 self._failures.has_reset = True
             except BaseException as error:
                 failed[row] = error
@@ -148,9 +148,10 @@ class _Loop:
             except ValueFaultError as error:
                 self._restart(error.row, where, error)
 
-    def _begin(self, row: int, observation: Any, info: Any) -> None:
-        # Takes the first observation of an environment. The very first of all decides whether they
+    def _begin(self, row: int, result: Any) -> None:
+        # Takes what an environment returned from its first reset. The very first decides if all
         # get masks of `info`; the group knows by then that the spaces have a spec.
+        observation, info = result
         if not self._is_allocated:
             spec = env_spec(self.envs[0].observation_space, self.envs[0].action_space)
             self._is_dict, self._has_own_mask = isinstance(spec.observation, Mapping), spec.has_mask
@@ -213,7 +214,7 @@ class _Loop:
                 self._num_restarts += 1
                 sequence = np.random.SeedSequence([int(self._seeds[row]), self._num_restarts])
                 seed = int(sequence.generate_state(1)[0]) >> 1
-                self._begin(row, *self.envs[row].reset(seed=seed))
+                self._begin(row, self.envs[row].reset(seed=seed))
                 self._failures.has_reset = True
                 break
             except EnvironmentFailedError:

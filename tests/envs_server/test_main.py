@@ -26,7 +26,8 @@ def test_a_signal_ends_the_process_cleanly(learner: Any, number: signal.Signals)
             yield answer
 
     learner.serve(endless)
-    process = env_server("--learner", learner.address, "--num-envs", "2")
+    words = ("--learner", learner.address, "--num-envs", "2", "--allow-env", "seedrl_plugin.*")
+    process = env_server(*words)
     assert ready.wait(SECONDS)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=SECONDS)

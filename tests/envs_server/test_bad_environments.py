@@ -73,7 +73,7 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
     "array reward": ({"step": lambda self, _: (ZEROS, ZEROS, False, False, {})}, FIRST + "step: "),
     "shape": (
         {"step": lambda self, _: (np.zeros(5), 1.0, False, False, {})},
-        "got one of (5",
+        "got (5",
     ),
     "sys.exit": ({"step": lambda self, _: sys.exit(0)}, FIRST + "step: SystemExit: 0"),
     "raises when built": ({"__init__": lambda self: 1 / 0}, f"{HERE}:make: ZeroDivisionError"),

@@ -85,6 +85,8 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
             # The files that it takes are copies of the examples.
             named = [Path(word).stem for word in argv if re.search(r"^[^:]+\.(yaml|sbatch)$", word)]
             assert all(list((ROOT / "configs" / "jobs").glob(f"{name}*")) for name in named), argv
+        case ["python", "-c", code, *_]:
+            compile(code, file, "exec")
         case ["node", script, *argv]:
             _require_flags(argv, (ROOT / file).with_name(script).read_text())
         case ["npm", "install", *_]:

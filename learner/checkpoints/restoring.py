@@ -23,7 +23,7 @@ from seedrl.config import OWN_SERVING, Config
 from seedrl.config_io import changes, difference, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.buffer import ReplayState
-from seedrl.specs import EnvSpec
+from seedrl.specs import BoxSpec, EnvSpec
 from seedrl.types import Tree
 from seedrl.wire.spec import saved_spec
 
@@ -114,8 +114,7 @@ def fitting_params(
             f"{'; '.join(differences[:_MOST_DIFFERENCES])}"
         )
     text = f"parameters taken: {', '.join(taken)}; fresh: {', '.join(fresh) or 'none'}"
-    saved = dataclasses.replace(saved_spec(checkpoint.meta["env_spec"]), action=spec.action)
-    return fitted["params"], "; ".join([text, *spec.difference(saved)])
+    return fitted["params"], "; ".join([text, *_other_meanings(checkpoint, spec)])
 
 
 def restore_params(
@@ -123,12 +122,12 @@ def restore_params(
 ) -> Tree:
     """The parameters that another run starts from. Raises ConfigError if they do not fit.
 
-    Nor may observations have had another meaning: the same arrays, scaled by other bounds.
+    Nor may observations or actions have had another meaning: the same arrays, scaled by other
+    bounds, or one action of 6 where there are now two, of 2 and of 4.
     """
-    saved = dataclasses.replace(saved_spec(checkpoint.meta["env_spec"]), action=spec.action)
     differences = [
         *stored_arrays.tree_difference(checkpoint.path, {"params": abstract}),
-        *spec.difference(saved),
+        *_other_meanings(checkpoint, spec),
     ]
     if differences:
         # What else differs in the agent, such as a learning rate, is no obstacle. This run's fields
@@ -141,6 +140,16 @@ def restore_params(
             "takes those that fit"
         )
     return stored_arrays.read_tree(checkpoint.path, {"params": abstract})["params"]
+
+
+def _other_meanings(checkpoint: checkpoints.Checkpoint, spec: EnvSpec) -> list[str]:
+    # How a network's inputs and outputs differ between two environments. It sees no action mask,
+    # and its actions between two bounds are -1 to 1, whatever the bounds.
+    saved, mine = saved_spec(checkpoint.meta["env_spec"]).without_mask(), spec.without_mask()
+    if isinstance(saved.action, BoxSpec) and isinstance(mine.action, BoxSpec):
+        are_bounded_alike = np.array_equal(saved.action.is_bounded, mine.action.is_bounded)
+        saved = dataclasses.replace(saved, action=mine.action) if are_bounded_alike else saved
+    return mine.difference(saved)
 
 
 @contextlib.contextmanager

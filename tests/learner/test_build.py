@@ -157,7 +157,7 @@ def test_only_layers_that_fit_are_taken_of_another_network(tmp_path: Path) -> No
     checkpoints.save(tmp_path / "checkpoints", 9, {"params": before}, meta, keep=2)
     fresh = agent.build(spec).init(jax.random.key(0))
     found, text = fitting_params(initial_checkpoint(tmp_path), fresh, spec)
-    changed, same = text.partition("fresh: ")[2].split(", "), []
+    changed, same = text.partition("; action")[0].partition("fresh: ")[2].split(", "), []
     for (path, leaf), other, old in zip(
         jax.tree_util.tree_leaves_with_path(found),
         jax.tree.leaves(fresh),

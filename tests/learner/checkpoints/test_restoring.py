@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from learner.checkpoints.restoring import (
     changed_fields,
     digests,
+    fitting_params,
     require_fit,
     restore_params,
     restore_replay,
@@ -27,7 +29,7 @@ from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.index import PageIndex
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.wire.spec import encode_spec
 from tests.learner.checkpoints.snapshots import CONFIG, META, abstract_of, replay, state
 
@@ -143,6 +145,41 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
     with pytest.raises(ConfigError) as other:
         restore_params(found, wide.params, _small(16), SPEC)
     assert "core_size: expected 16, got 8" in str(other.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_same"),
+    [
+        (BoxSpec((1,), (-1.0,), (1.0,)), BoxSpec((1,), (0.0,), (9.0,)), True),
+        (BoxSpec((1,), (-1.0,), (1.0,)), BoxSpec((1,), (0.0,), (math.inf,)), False),
+        (DiscreteSpec(6), MultiDiscreteSpec((2,), (2, 4)), False),
+        (MultiDiscreteSpec((2,), (4, 2)), MultiDiscreteSpec((2,), (2, 4)), False),
+        (DiscreteSpec(6), DiscreteSpec(3), False),  # with an action mask, see below
+    ],
+)
+@pytest.mark.parametrize("read", [restore_params, fitting_params])
+def test_parameters_of_actions_of_another_meaning_are_refused_or_named(
+    tmp_path: Path, read: Any, before: Any, now: Any, is_same: bool
+) -> None:
+    """The same arrays: a network of logits does not say which of them belong together."""
+    array = ArraySpec((4,), "float32")
+    saved, mine = EnvSpec(array, before), EnvSpec(array, now)
+    if isinstance(before, DiscreteSpec):
+        mask = ArraySpec((before.num_actions,), "bool")
+        saved = EnvSpec({"observation": array, "action_mask": mask}, before)
+    meta = {"config": to_json(CONFIG), "env_spec": encode_spec(saved)}
+    found = checkpoints.Checkpoint(5, tmp_path, meta)
+    params = {"kernel": np.ones(3, np.float32)}
+    stored_arrays.write_tree(tmp_path, {"params": params})
+    if read is fitting_params:
+        taken, text = fitting_params(found, params, mine)
+        np.testing.assert_array_equal(taken["kernel"], params["kernel"])
+        assert ("action: " in text) == (not is_same)
+    elif is_same:
+        assert restore_params(found, params, CONFIG, mine)
+    else:
+        with pytest.raises(ConfigError, match="action: "):
+            restore_params(found, params, CONFIG, mine)
 
 
 class OtherR2D2Config(R2D2Config):

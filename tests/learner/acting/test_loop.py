@@ -146,6 +146,20 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
         metrics.close()
 
 
+def test_exploration_is_that_of_the_steps_of_the_run_so_far(world: World) -> None:
+    asked: list[int] = []
+
+    def exploration_at(env_steps: int) -> np.ndarray:
+        asked.append(env_steps)
+        return np.zeros(3, np.float32)
+
+    world.acting._actor._exploration_at = exploration_at
+    world.acting.totals.steps[0] = 700  # of earlier sessions
+    for sequence, kind in enumerate((FIRST, MID, LAST, FIRST)):
+        world.play(sequence, kind, {0: 1})
+    assert asked == [700, 700, 701, 702]
+
+
 def test_evaluation_keeps_its_parameters_for_a_round_while_training_takes_the_newest(
     world: World,
 ) -> None:

@@ -19,7 +19,7 @@ from learner.learning.learn_step import (
 )
 from learner.learning.loop import fetched
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
-from seedrl.agents.gradient_update import GradientUpdate, LossOutput
+from seedrl.agents.gradient_update import GradientUpdate, LinearDecay, LossOutput
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
@@ -309,6 +309,17 @@ def test_policy_lag_is_that_of_the_trained_rows(toy: Setting) -> None:
     _, _, metrics = _learn(toy, state, toy.memory(sequence))
     assert metrics["policy_lag_updates"] == 30 - (3 * B - 1) / 2
     assert metrics["policy_lag_updates_max"] == 30
+
+
+def test_an_update_is_told_the_environment_steps_and_its_state_keeps_none(toy: Setting) -> None:
+    decay = TOY_UPDATE._replace(learning_rate=LinearDecay(0.5, decay_steps=1000))
+    decaying = _setting(TOY._replace(update=decay, epochs=2), toy.num_devices)
+    for env_steps, left in ((0, 1.0), (250, 0.75), (4000, 0.0)):
+        memory = toy.memory(_sequence(TOY))
+        state, _, numbers = decaying.programs.learn(toy.state, memory, (), np.float32(env_steps))
+        assert fetched(numbers)["learning_rate"] == pytest.approx(0.5 * left)
+        assert (float(state.params) == float(toy.state.params)) == (not left)
+        assert jax.tree.structure(state) == jax.tree.structure(toy.state)
 
 
 def test_an_infinite_gradient_of_a_finite_loss_is_skipped(toy: Setting) -> None:

@@ -84,7 +84,7 @@ def test_a_copy_shares_no_memory() -> None:
 @pytest.mark.parametrize("env_steps", [0, 1, 333, 999, 1000, 5000, 30_000_001])
 @pytest.mark.parametrize(("start", "end"), [(1.0, 0.0), (0.01, 0.02), (3.0, 1e-4)])
 def test_a_decay_is_a_line_between_its_ends(start: float, end: float, env_steps: int) -> None:
-    for steps in (1000, 50_000_000):
+    for steps in (1000, 50_000_000, 5_000_000_000):  # the last is beyond int32
         expected = np.float64(start) + (np.float64(end) - start) * min(env_steps / steps, 1.0)
         found = jax.jit(LinearDecay(start, end, steps).at)(np.float32(env_steps))
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7 * start)

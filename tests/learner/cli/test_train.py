@@ -77,6 +77,8 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     (tmp_path / "envs_server" / "__init__.py").touch()
     (tmp_path / "envs_server" / "__main__.py").write_text(ENV_SERVERS)
     monkeypatch.chdir(tmp_path)
+    # Env servers of a saved config import nothing from the current folder.
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     # Configurations that other tests have read in this process are none of this user's.
     monkeypatch.setattr(config_io, "_folders", [])
     stage = Stage(tmp_path)

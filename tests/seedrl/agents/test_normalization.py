@@ -198,6 +198,22 @@ def test_discounted_sums_run_on_from_window_to_window_and_stop_at_an_episodes_en
     np.testing.assert_allclose(moments.variance, np.var(counted), rtol=1e-5)
 
 
+def test_rows_of_a_burn_in_and_those_that_only_bootstrap_are_not_counted() -> None:
+    window = WindowSpec(burn_in=2, unroll=4, bootstrap=3, stride=4)
+    agent = with_normalization(within().agent._replace(window=window), SETTINGS)
+    steps, _ = window_of(stream(), 0, window.length)
+    state = agent.init_state(agent.init(KEY))
+    _, (_, (speeds,), returns) = agent.update_statistics(state, Sequence(steps, ()), mean=alone)
+    speed = steps.timestep.observation["speed"].astype(np.float64)[2:6].reshape(-1, 2)
+    np.testing.assert_allclose(speeds.mean, speed.mean(axis=0), rtol=1e-4, atol=1e-6)
+    # The rewards of rows 2 to 5 arrive with the rows after them.
+    sums = np.asarray(steps.extras.discounted_sum, np.float64)[3:7]
+    sums = sums[steps.timestep.step_type[3:7] != FIRST]
+    np.testing.assert_allclose(
+        [returns.mean, returns.variance], [sums.mean(), sums.var()], rtol=1e-4
+    )
+
+
 @pytest.mark.parametrize(
     ("pixel", "variance", "seen"),
     [

@@ -59,3 +59,14 @@ def test_each_row_explores_at_its_own_epsilon_and_uniformly() -> None:
         shares = np.bincount(rows, minlength=num_actions) / len(rows)
         # Half of the explored third each; 0.015 is four standard deviations.
         np.testing.assert_allclose(shares[[0, 2]], expected / num_actions, atol=0.015)
+
+
+def test_a_random_action_is_uniform_over_the_legal_ones() -> None:
+    num_rows, legal = 30_000, np.array([False, True, False, True, True])
+    rows = np.tile(legal, (num_rows, 1))
+    q_values = np.where(rows, np.float32(0), np.float32(-np.inf))
+    actions = _act(jax.random.key(4), q_values, np.ones(num_rows, np.float32), rows)
+    shares = np.bincount(actions, minlength=5) / num_rows
+    # 0.011 is four standard deviations.
+    np.testing.assert_allclose(shares[legal], 1 / 3, atol=0.011)
+    assert shares[~legal].tolist() == [0, 0]

@@ -14,6 +14,7 @@ import numpy as np
 from seedrl import checkpoints, config_io, stored_arrays
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
+from seedrl.agents.normalization import NormalizedExtras
 from seedrl.errors import ConfigError
 from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
@@ -197,7 +198,10 @@ class Policy:
         output = self._agent.act(params, before, timestep, exploration, key)
         action = jax.vmap(functools.partial(_own_action, self.spec))(output.action)
         step_type = jnp.full_like(carry.step_type, StepType.MID)
-        return PolicyStep(action, PolicyCarry(output.carry, step_type, next_key), output.extras)
+        extras = output.extras
+        if isinstance(extras, NormalizedExtras):  # what normalization stores beside is for training
+            extras = extras.agent
+        return PolicyStep(action, PolicyCarry(output.carry, step_type, next_key), extras)
 
     def _step(
         self,

@@ -1,3 +1,4 @@
+import dataclasses
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,6 +77,20 @@ def test_the_best_policy_or_that_of_a_step_is_loaded(workdir: Path, tmp_path: Pa
     with pytest.raises(ConfigError):
         policy.load(tmp_path, best=True, step=5)
     np.testing.assert_array_equal(found[0].extras, found[1].extras)
+
+
+@pytest.mark.parametrize("normalizes", [False, True])
+def test_extras_are_those_of_the_agent_whatever_it_normalizes(normalizes: bool) -> None:
+    config = dataclasses.replace(
+        _CONFIG.agent, normalize_observations=normalizes, normalize_rewards=normalizes
+    )
+    agent = config.build(_SPEC)
+    params = agent.init(jax.random.key(0))
+    found = policy.Policy(agent, params, _SPEC, step=0, seed=0, epsilon=0.0)
+    q_values = found.act(_OBSERVATION, found.initial_carry()).extras
+    assert q_values.shape == (3,)
+    several = {name: leaf[None] for name, leaf in _OBSERVATION.items()}
+    assert found.act_batch(several, found.initial_carry()).extras.shape == (1, 3)
 
 
 def _observation(index: int) -> dict[str, np.ndarray]:

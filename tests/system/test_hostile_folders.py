@@ -449,6 +449,7 @@ def test_programs_that_play_or_train_a_hostile_folder_take_it_as_data(
     kind(folder)
     present = {path for path in tmp_path.rglob("*")}
     variables = {"PYTHONPATH": str(hook), "SECRET": str(tmp_path / "secret")}
+    variables["PYTHONDONTWRITEBYTECODE"] = "1"  # the hook's bytecode is a file outside
     for words in (
         ["evaluate", str(folder), "--episodes", "1", "--save"],
         ["record", str(folder), "--episodes", "1", "--max-episode-steps", "20"],

@@ -55,14 +55,14 @@ def test_a_task_that_there_is_not_is_wrong_usage() -> None:
 def test_an_agent_that_learns_passes_and_one_that_does_not_fails(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    words = ["default_ppo", "--probes", "discrete_observation"]
-    assert run([*words, "--agent.learning-rate", "1e-12", "--seconds", "15"]) == ExitCode.FAULTS
+    words = ["default_apex", "--probes", "discrete_observation"]
+    assert run([*words, "--agent.learning-rate", "1e-12", "--seconds", "3"]) == ExitCode.FAULTS
     printed = capfd.readouterr().out.splitlines()
-    # Discrete actions and, of the same agent, continuous ones.
+    # The continuous twin is for other agents.
     assert [line.split()[:3] for line in printed] == [
         ["discrete_observation", "discrete", "failed"],
-        ["discrete_observation", "continuous", "failed"],
+        ["discrete_observation", "continuous", "skipped"],
     ]
     assert run([*words, "--seconds", "120"]) == ExitCode.OK
     printed = capfd.readouterr().out.splitlines()
-    assert [line.split()[2] for line in printed] == ["passed", "passed"]
+    assert [line.split()[2] for line in printed] == ["passed", "skipped"]

@@ -14,11 +14,11 @@ from typing import TextIO
 import numpy as np
 
 from envs_server.build import build, read_recipe
-from envs_server.check.environment import own_stdout, random_actions
+from envs_server.check.environment import legal, own_stdout, random_actions
 from envs_server.spaces import env_spec, to_own_actions
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import exit_code, leave
-from seedrl.specs import has_mask, legal
+from seedrl.specs import has_mask
 from seedrl.wire.seedrl_pb2 import Environment
 
 _NUM_DRAWN = 64

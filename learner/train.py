@@ -105,8 +105,9 @@ def train(
             )
             start_devices()
             folder = stack.enter_context(contextlib.closing(RunFolder(folder_path, lock)))
-            start = _start_from(config, workdir, folder, hosts, stop, resume, init_from)
-            start = start and start._replace(is_partial=init_from_partial)
+            start = _start_from(
+                config, workdir, folder, hosts, stop, resume, init_from, init_from_partial
+            )
         except StoppedError as error:
             raise StoppedError(f"stopped by {stop.by}{stop.before_start()}") from error
         if start is None:
@@ -169,6 +170,12 @@ def train(
         )
         stuck_seconds = config.logging.stuck_seconds
         session.watchdog.watch(saver.heartbeat, stuck_seconds, saver.report_hang)
+        profile = None
+        if profile_updates:
+            path = folder.path / run_files.PROFILE
+            profile = Profile(
+                path, profile_updates, learning=session.learning, listener=reports.events
+            )
         loop = TrainLoop(
             config,
             session,
@@ -178,14 +185,8 @@ def train(
             stop=stop,
             deaths=deaths,
             earlier=[] if folder.is_begun_anew else played_rounds(folder.metrics),
+            profile=profile,
         )
-        if profile_updates:
-            loop.profile = Profile(
-                folder.path / run_files.PROFILE,
-                profile_updates,
-                learning=session.learning,
-                listener=reports.events,
-            )
 
         # 5. Until it is over. From `start` on threads use what the stack closes: nothing that may
         # raise comes between it and `try`.
@@ -212,6 +213,7 @@ def _start_from(
     stop: StopRequest,
     resume: Resume,
     init_from: Path | None,
+    is_partial: bool,
 ) -> StartFrom | None:
     # None if an earlier session has confirmed the target. The first host reads the folder and the
     # others take what it found, so that all resume from the same checkpoint or none does.
@@ -226,7 +228,7 @@ def _start_from(
     if broadcast_flag("confirmed", is_confirmed, hosts, stop):
         return None
     initial = initial_checkpoint(init_from) if init_from and checkpoint is None else None
-    return StartFrom(checkpoint, initial)
+    return StartFrom(checkpoint, initial, is_partial)
 
 
 def _wait_for_env_server(
@@ -261,10 +263,7 @@ class TrainLoop:
 
     Attributes:
       progress: what the session has reached.
-      profile: a trace to be made, if any.
     """
-
-    profile: Profile | None = None
 
     def __init__(
         self,
@@ -277,6 +276,7 @@ class TrainLoop:
         stop: StopRequest,
         deaths: Deaths,
         earlier: Iterable[EvaluationStatus] = (),
+        profile: Profile | None = None,
     ):
         """Uses what it is given; whoever gave it closes it.
 
@@ -284,8 +284,10 @@ class TrainLoop:
           stop: the run is to end.
           deaths: of threads outside the session.
           earlier: rounds of evaluation of the sessions before this one.
+          profile: a trace to be made, if any.
         """
         self._config = config
+        self._profile = profile
         self.session = session
         self._service = service
         self._saver = saver
@@ -316,8 +318,8 @@ class TrainLoop:
         while not self._is_over():
             self.session.failed.wait(POLL_SECONDS)
             self.progress.update()
-            if self.profile is not None:
-                self.profile.update()
+            if self._profile is not None:
+                self._profile.update()
             if not self._hosts.is_alone and self.session.has_updated:
                 leave_jax()  # not possible before the first update
             now = time.monotonic()
@@ -347,8 +349,8 @@ class TrainLoop:
                 self._stop_and_save(ended)
             finally:
                 self._saver.wait()  # its thread would end with the process
-                if self.profile is not None:
-                    self.profile.close()  # after the save: to write it takes long
+                if self._profile is not None:
+                    self._profile.close()  # after the save: to write it takes long
         # The threads' last piece of work may have reached the target.
         self.progress.update()
         if ended is EndOfRun.ALL_STEPS and self._outcome() is EndOfRun.CONFIRMED:

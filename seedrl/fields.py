@@ -16,8 +16,8 @@ Value = TypeVar("Value", bound=Any)
 # Ranges of numbers. NaN fails every comparison.
 _RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
     "positive": ("a finite number above 0", lambda number: 0 < number < math.inf),
-    "at_least_0": ("at least 0", lambda number: number >= 0),
-    "at_least_1": ("at least 1", lambda number: number >= 1),
+    "at_least_0": ("a finite number of at least 0", lambda number: 0 <= number < math.inf),
+    "at_least_1": ("a finite number of at least 1", lambda number: 1 <= number < math.inf),
     "fractions": ("0 to 1", lambda number: 0 <= number <= 1),
     "below_1": ("at least 0 and less than 1", lambda number: 0 <= number < 1),
 }

@@ -299,20 +299,6 @@ def without_mask(observation: Tree) -> Tree:
     return rest["observation"] if rest.keys() == {"observation"} else rest
 
 
-def legal(actions: np.ndarray, observation: Tree) -> np.ndarray:
-    """`actions [E]`, and in place of those that the observation's mask forbids, others.
-
-    For programs that act at random; `observation [E, ...]` may have no mask.
-    """
-    if not has_mask(observation):
-        return actions
-    mask = observation[ACTION_MASK]
-    kth = actions % np.maximum(mask.sum(axis=-1), 1)
-    others = np.argmax(np.cumsum(mask, axis=-1) > kth[:, None], axis=-1).astype(actions.dtype)
-    is_legal = np.take_along_axis(mask, actions[:, None], axis=-1)[:, 0]
-    return np.where(is_legal, actions, others)
-
-
 def _check_mask(spec: EnvSpec) -> None:
     mask, action, path = spec.observation[ACTION_MASK], spec.action, f"observation.{ACTION_MASK}"
     if not isinstance(action, DiscreteSpec):

@@ -22,8 +22,8 @@ from envs_server.build import Recipe, build, build_one
 from envs_server.check.findings import Findings
 from envs_server.failures import BuildError, EnvironmentFailedError, one_line
 from envs_server.groups import EnvGroup
-from seedrl.specs import ACTION_MASK, ActionSpec, BoxSpec, EnvSpec, legal
-from seedrl.types import StepType, TimeStep
+from seedrl.specs import ACTION_MASK, ActionSpec, BoxSpec, EnvSpec, has_mask
+from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import FramedStep, receive_from_env_server
 from seedrl.wire.payload import StepLayout, pack_actions
 
@@ -243,6 +243,20 @@ def random_actions(action: ActionSpec, num_rows: int, num_envs: int, seed: int) 
     each_once = each_once.reshape(*each_once.shape, *[1] * len(action.array.shape))
     rows[:num_first] = each_once % (action.largest + 1)
     return rows
+
+
+def legal(actions: np.ndarray, observation: Tree) -> np.ndarray:
+    """Random `actions [E]`, with others in place of those that the observation's mask forbids.
+
+    `observation [E, ...]` may have no mask.
+    """
+    if not has_mask(observation):
+        return actions
+    mask = observation[ACTION_MASK]
+    kth = actions % np.maximum(mask.sum(axis=-1), 1)
+    others = np.argmax(np.cumsum(mask, axis=-1) > kth[:, None], axis=-1).astype(actions.dtype)
+    is_legal = np.take_along_axis(mask, actions[:, None], axis=-1)[:, 0]
+    return np.where(is_legal, actions, others)
 
 
 def _play(group: EnvGroup, actions: np.ndarray) -> Play:

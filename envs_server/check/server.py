@@ -26,12 +26,13 @@ import numpy as np
 import tyro
 from grpc import StatusCode
 
+from envs_server.check.environment import legal
 from envs_server.check.findings import Findings
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
 from seedrl.programs.outcome import exit_code
-from seedrl.specs import BoxSpec, legal
+from seedrl.specs import BoxSpec
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import StepType
 from seedrl.wire import contract

@@ -241,20 +241,23 @@ def build_actor(
       rungs: sizes of batches and of pages that it has programs for, at most.
     """
     slots = np.concatenate([np.array(lane.slots, np.int32) for lane in lanes])
+    own_exploration = exploration[slots]
     num_training = sum(lane.size for lane in lanes if lane.role == "training")
     programs = build_act_programs(
         agent,
         page,
         num_training=num_training,
         num_slots=len(slots),
-        exploration=(ends := exploration[slots]),
+        exploration=own_exploration,
     )
     shapes = BatchShapes(
         spec, num_training=num_training, num_evaluation=len(slots) - num_training, rungs=rungs
     )
     state = jax.device_put(programs.init(key), device)
-    starts = np.where(np.arange(len(slots)) < num_training, 1.0, ends)
-    exploration_at = functools.partial(decayed, starts, ends, decay_steps) if decay_steps else None
+    exploration_at = None
+    if decay_steps:
+        starts = np.where(np.arange(len(slots)) < num_training, 1.0, own_exploration)
+        exploration_at = functools.partial(decayed, starts, own_exploration, decay_steps)
     return Actor(programs, shapes, state, slots, lanes[0].device, exploration_at)
 
 

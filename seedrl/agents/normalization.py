@@ -51,9 +51,8 @@ class NormalizationConfig:
     normalize_observations: bool = False
     normalize_rewards: bool = False
 
-    def normalization(self, spec: EnvSpec) -> "Normalization":
-        """The inputs that are normalized in environments of a spec."""
-        images = getattr(self, "normalize_images", False)
+    def normalization(self, spec: EnvSpec, *, images: bool = False) -> "Normalization":
+        """The inputs that are normalized in environments of a spec; `images` too, if asked."""
         observations, rewards = self.normalize_observations, self.normalize_rewards
         return Normalization(spec, observations, rewards, self.gamma, images)
 

@@ -125,7 +125,7 @@ class PpoConfig(NormalizationConfig):
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec. Raises ConfigError for a network that does not fit."""
-        normalization = self.normalization(spec)
+        normalization = self.normalization(spec, images=self.normalize_images)
         output = policy_and_value_of(spec)
         network = build_network(self.network, seen_by_agent(normalization), output)
         update = GradientUpdate(

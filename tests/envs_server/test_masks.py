@@ -9,10 +9,11 @@ import pytest
 from gymnasium import spaces
 
 from envs_server.build import Recipe, build
+from envs_server.check.environment import legal
 from envs_server.failures import Budget, BuildError, EnvironmentFailedError, Failures
 from envs_server.groups import EnvGroup
 from envs_server.loop import build_loop
-from seedrl.specs import ArraySpec, DiscreteSpec, legal
+from seedrl.specs import ArraySpec, DiscreteSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import receive_from_env_server
 from seedrl.wire.payload import StepLayout, pack_actions

@@ -234,10 +234,9 @@ def _start_from(
 def _wait_for_env_server(
     hub: Hub, hosts: Hosts, stop: StopRequest, check_threads: Callable[[], object]
 ) -> EnvSpec | None:
-    # What the environment looks like; None if `stop` is set first. `check_threads` raises if a
-    # thread has died that would bring it. A checkpoint names the spec, but nothing is compiled
-    # before an env server is there. Of several hosts, which wait for each other, one may have none
-    # for long.
+    # None if `stop` is set first. `check_threads` raises if a thread that would bring the spec has
+    # died. A checkpoint has the spec too, but nothing is compiled before an env server is there. Of
+    # several hosts, which wait for each other, one may have none for long.
     while not stop.is_set():
         check_threads()
         spec = common_spec(hub.wait_for_spec, hosts, stop, check_threads, POLL_SECONDS)

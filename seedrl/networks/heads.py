@@ -10,10 +10,12 @@ from seedrl.networks.network import GaussianAndValue, PolicyAndValue
 from seedrl.networks.torsos import MLP
 from seedrl.types import Array
 
-# The last layers of policies and of Q-values begin a hundredth as large as usual. At first all
-# actions are almost equally likely, and means almost 0 (Huang et al. 2022, detail 2). First
-# Q-values as large as the returns would be unlearned slowly, through the target network.
+# The last layer of a policy begins a hundredth as large as usual: at first all actions are almost
+# equally likely, and means almost 0 (Huang et al. 2022, detail 2).
 SMALL_KERNEL = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
+# Those of Q-values begin a tenth as large. First values as large as the returns would be unlearned
+# slowly, through the target network; docs/learning.md compares sizes.
+_Q_KERNEL = nn.initializers.variance_scaling(1e-2, "fan_in", "truncated_normal")
 
 
 class QHead(nn.Module):
@@ -26,7 +28,7 @@ class QHead(nn.Module):
     @nn.compact
     def __call__(self, features: Array) -> Array:
         hidden = MLP(self.hidden_sizes, self.dtype, name="hidden")(features)
-        last = nn.Dense(self.num_actions, dtype=self.dtype, kernel_init=SMALL_KERNEL, name="q")
+        last = nn.Dense(self.num_actions, dtype=self.dtype, kernel_init=_Q_KERNEL, name="q")
         return last(hidden).astype(jnp.float32)
 
 
@@ -43,12 +45,12 @@ class DuelingHead(nn.Module):
     @nn.compact
     def __call__(self, features: Array) -> Array:
         value = MLP(self.hidden_sizes, self.dtype, name="value_hidden")(features)
-        last_value = nn.Dense(1, dtype=self.dtype, kernel_init=SMALL_KERNEL, name="value")
+        last_value = nn.Dense(1, dtype=self.dtype, kernel_init=_Q_KERNEL, name="value")
         value = last_value(value).astype(jnp.float32)
         advantage = MLP(self.hidden_sizes, self.dtype, name="advantage_hidden")(features)
         # No bias in the last layer, as in SEED RL.
         last_advantage = nn.Dense(
-            self.num_actions, False, dtype=self.dtype, kernel_init=SMALL_KERNEL, name="advantage"
+            self.num_actions, False, dtype=self.dtype, kernel_init=_Q_KERNEL, name="advantage"
         )
         advantage = last_advantage(advantage).astype(jnp.float32)
         # Without the mean taken off, a constant could move between V and A.

@@ -251,7 +251,7 @@ class Connection:
             if len(self._columns):
                 metrics = _in_order(layout.metrics(data), self._columns)
         except WireError as error:
-            self._hub.reject(group, sequence)
+            self._hub.reject(group)
             where = f"{self._hub.environment.id}, group {group.number}: {error}"
             if isinstance(error, ValueFaultError) and error.is_absurd:
                 # No breach: only this run's configuration sets the limit.

@@ -8,7 +8,6 @@ import numpy as np
 
 from learner.serving.batching import BatchQueue, BatchRule, Pending
 from learner.serving.leases import Group, Lease, Role, SlotTable
-from learner.serving.ledger import Reconciliation
 from seedrl.types import StepType
 
 # Of the step types of a message, as bytes: every message passes here, and most are so short that
@@ -58,7 +57,6 @@ class Serving:
         self.num_batches = 0  # that were taken
         # Rows by what has happened to them; `accounts` adds those to which something will happen.
         self.ledger: Counter[str] = Counter()
-        self.reconciliation = Reconciliation()
         self._restarted: list[tuple[Lease, int]] = []  # see `take_restarted`
 
     def lanes_of(self, device: int, roles: Collection[Role]) -> list[BatchQueue]:
@@ -113,7 +111,6 @@ class Serving:
             if not group.dispatched:  # else `answered` does this
                 self._let_go(group)
         self.slots.end(lease)
-        self.reconciliation.ended(lease)
 
     def _let_go(self, group: Group) -> None:
         # The group will never fill its open pages.
@@ -130,31 +127,20 @@ class Serving:
         groups = list(self.slots.holding())
         return {
             **self.ledger,
-            **self.reconciliation.accounts,
             "queued": sum(lane.count_rows() for lane in self.lanes),
             "dispatched": sum(len(group.slots) for group in groups if group.dispatched),
             "partial": sum(self._open_rows(group) for group in groups if group.role == "training"),
         }
 
-    def arrived(self, group: Group, sequence: int) -> None:
-        """Counts a step of `group` that has arrived, whether it is valid or not."""
-        self.ledger["received"] += len(group.slots)
-        # The number is its sender's word: a step is seen once, and only in its place.
-        if sequence != group.seen:
-            return
-        group.seen += 1
-        if group.lease.ended:
-            self.reconciliation.late(group)
-
-    def reject(self, group: Group, sequence: int) -> None:
+    def reject(self, group: Group) -> None:
         """Counts a step of `group` that has arrived and cannot be read."""
-        self.arrived(group, sequence)
+        self.ledger["received"] += len(group.slots)
         self.ledger["rejected"] += len(group.slots)
 
     def step(self, step: Pending) -> BatchQueue:
         """Accepts a step; its lane. Raises ProtocolError: then only the ledger has changed."""
         group = step.group
-        self.arrived(group, step.sequence)
+        self.ledger["received"] += len(group.slots)
         for row in self._check(group, step.sequence, step.timestep.step_type):
             self._cut(group, row)
         group.last_step_type = step.timestep.step_type.tobytes()

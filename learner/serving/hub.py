@@ -12,7 +12,7 @@ import numpy as np
 from learner.report.env_servers import EnvServerRegistry, EnvServers, Turn
 from learner.report.status import EnvServerStatus
 from learner.serving.batching import Pending
-from learner.serving.core import Batch, ProtocolError, Serving
+from learner.serving.core import Batch, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, Role
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import EnvSpec
@@ -103,17 +103,14 @@ class Hub:
     def admit(self, connection: HubConnection, peer: str, hello: Hello) -> Lease:
         """Leases slots to an env server for what it offers; each group has its seeds.
 
-        Raises EndError if the learner stops, ProtocolError for a report that cannot be true,
-        NoFreeSlotError.
+        Raises EndError if the learner stops, NoFreeSlotError.
         """
         with self._changed:
             if not self._is_open:
                 raise unavailable("the learner is stopping")
-            # Leases that it reports are over for it, though this side may not have noticed: it
-            # gets the same slots again.
+            # Leases that it reports are over for it, though this side may not have noticed (a lost
+            # network sends no end): it gets the same slots again.
             self._end_superseded({sent.lease for sent in hello.sent})
-            if disputed := self._serving.reconciliation.reported(hello.sent):
-                raise ProtocolError(f"expected a true report of sent steps; {disputed[0]}")
             try:
                 lease = self._serving.lease(
                     hello.num_envs, hello.num_groups, peer, holder=connection
@@ -175,10 +172,10 @@ class Hub:
                 reason = f"that of slot {slot} was restarted in an episode (its log says why)"
                 self._registry.failed(lease.number, reason, self.clock(), leaves=False)
 
-    def reject(self, group: Group, sequence: int) -> None:
+    def reject(self, group: Group) -> None:
         """Counts a step of `group` that has arrived and cannot be read."""
         with self._changed:
-            self._serving.reject(group, sequence)
+            self._serving.reject(group)
 
     def leave(self, lease: Lease, error: EndError | None) -> None:
         """Ends a lease, which cuts its streams, and its connection, unless it has ended."""
@@ -330,7 +327,7 @@ class Hub:
         why, is_refused = (error.details, error.is_refusal) if error else (why, False)
         self._registry.left(lease.number, why, self.clock(), is_refused=is_refused)
         lease.holder.end(error)
-        lease.holder = None  # the lease is kept until it is reported, its connection is not
+        lease.holder = None  # a batch that is being computed keeps the lease, not its connection
         self._notify_all()
 
     def _end_superseded(self, keys: Collection[int]) -> None:

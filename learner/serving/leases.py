@@ -68,7 +68,6 @@ class Group:
     lane: int  # an index of `SlotTable.lanes`
     last_step_type: bytes  # of the E rows that were accepted last
     sequence: int = 0  # the number that its next step must carry
-    seen: int = 0  # one more than the highest number that has arrived
     # Where its one step in flight is. At most one of the two is true.
     queued: bool = False
     dispatched: bool = False
@@ -84,15 +83,17 @@ class Lease:
     """
 
     number: int
-    # Names the lease in an env server's later report. Secret and random, so that only the env
-    # server that was given it can end it, and no two learners ever give the same one.
+    # By which an env server that reconnects names the lease that it had. Secret and random, so that
+    # only the env server that was given it can end it, and no two learners ever give the same one.
     key: int
     peer: str
     num_missing: int  # slots that the env server asked for and did not get
     holder: Any = None  # the connection, which the core keeps and does not look at
     groups: list[Group] = field(default_factory=list)
     is_ready: bool = False  # its environments are built
-    ended: bool = False  # it has left `SlotTable.leases`; kept until an env server reports it
+    ended: bool = (
+        False  # it has left `SlotTable.leases`; steps that are in flight still refer to it
+    )
 
     @property
     def num_slots(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from learner.serving.ledger import ACCOUNTS, APART, AT_REST, QUEUED
+from learner.serving.ledger import ACCOUNTS, AT_REST, QUEUED
 from seedrl import config_io
 from seedrl.config import Config
 from tests.architecture import documents
@@ -33,7 +33,7 @@ def test_every_field_of_a_configuration_has_a_meaning() -> None:
 def test_the_ledger_documents_the_accounts_of_its_equations() -> None:
     equations = [*AT_REST, QUEUED]
     named = {name for equation in equations for side in equation for name in side}
-    assert named == set(ACCOUNTS) - APART
+    assert named == set(ACCOUNTS)
 
 
 # The changelogs name removed files, too.

@@ -1,6 +1,6 @@
 """The parts of a learner that every simulated learner has, and the one without a device."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
@@ -9,7 +9,7 @@ from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import Role, SlotTable, session_seed
-from learner.serving.ledger import ALWAYS, AT_REST, residues
+from learner.serving.ledger import AT_REST, residues
 from seedrl.agents.window import WindowSpec
 from seedrl.replay.index import PageIndex
 from seedrl.types import StepType
@@ -68,31 +68,13 @@ def page_index() -> PageIndex:
     return PageIndex(capacity_pages=CAPACITY_PAGES, window=WINDOW, page_steps=PAGE_STEPS)
 
 
-def settle(learner: Learner, reports: Sequence[Any], *, may_dispute: bool = False) -> list[str]:
-    """The ledger of a learner whose env servers are gone, by what their logs say."""
-    serving = learner.hub._serving
-    disputed = serving.reconciliation.reported(reports)
+def settle(learner: Learner) -> list[str]:
+    """The ledger of a learner whose env servers are gone."""
     broken = residues(learner.accounts(), AT_REST)
-    if not may_dispute:
-        broken += disputed + disputes(learner)
-    if serving.accounts()["queued"] or serving.accounts()["partial"]:
+    accounts = learner.hub._serving.accounts()
+    if accounts["queued"] or accounts["partial"]:
         broken.append("ledger: rows are left although nobody is there")
     return broken
-
-
-def check_ledger(learner: Learner, *, may_dispute: bool = False) -> list[str]:
-    """What must hold at every moment.
-
-    `may_dispute`: an env server may have reported what is not true.
-    """
-    broken = residues(learner.accounts(), ALWAYS)
-    return broken if may_dispute else broken + disputes(learner)
-
-
-def disputes(learner: Learner) -> list[str]:
-    """Of env servers that report what is true, what is disputed is a defect of one side."""
-    rows = learner.hub.ledger().get("disputed", 0)
-    return [f"ledger: {rows} rows are disputed"] if rows else []
 
 
 def check_streams(pages: dict[int, list[tuple[int, int]]], starts: set[int]) -> list[str]:

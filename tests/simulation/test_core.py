@@ -16,8 +16,6 @@ from tests.simulation.world import World
 
 # Everything that can happen to a row.
 _SEEN = (
-    "lost",
-    "disputed",
     "fenced",
     "duplicate",
     "struck",

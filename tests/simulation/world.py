@@ -9,13 +9,13 @@ from typing import Any
 
 from envs_server.client import Offer
 from learner.serving.hub import EndError
+from learner.serving.ledger import ALWAYS, residues
 from tests.simulation import faults
 from tests.simulation.env_server import KEEPALIVE_SECONDS, Process, SimulatedConnection
 from tests.simulation.learner import (
     LENGTHS,
     NUM_SLOTS,
     Learner,
-    check_ledger,
     settle,
 )
 from tests.simulation.oracle import NUM_ACTIONS, Oracle
@@ -154,7 +154,7 @@ class World:
             self._saved = self.learner.save()
 
     def _check_ledger(self) -> None:
-        self.oracle.broken += check_ledger(self.learner, may_dispute=self.drawn.crash > 0)
+        self.oracle.broken += residues(self.learner.accounts(), ALWAYS)
 
     def _strike_again(self, name: str, number: int) -> None:
         mean_seconds = getattr(self.drawn, name)
@@ -238,7 +238,5 @@ class World:
         if self._is_computing:
             self.oracle.broken.append("a batch is never answered")
         self.learner.learn()
-        reports = [sent for process in self._processes for sent in process.sent_log.report()]
-        may_dispute = self.drawn.crash > 0
-        self.oracle.broken += settle(self.learner, reports, may_dispute=may_dispute)
+        self.oracle.broken += settle(self.learner)
         self.oracle.broken += self.learner.check()

@@ -19,7 +19,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from envs_server.sent_log import SentLog
 from learner.build import build, plan_geometry
 from learner.learning.learn_step import LearnerState
 from learner.report.metrics import Metrics
@@ -189,8 +188,6 @@ class LearnerRun:
         if self._num_env_servers % 2 == 0:
             command += ["--no-local-link"]
         name = f"env_server_{self._num_env_servers}"
-        if "--sent-log" not in arguments:
-            command += ["--sent-log", str(self.sent_log(self._num_env_servers))]
         with (self._folder / f"{name}.log").open("wb") as log:
             process = started.start(
                 command,
@@ -201,17 +198,6 @@ class LearnerRun:
             )
         self.env_servers.append(process)
         return process
-
-    def sent_log(self, number: int) -> Path:
-        """Where the n-th env server, counted from 1, counts what it sends."""
-        return self._folder / f"env_server_{number}.sent"
-
-    def _settle(self) -> None:
-        """Reports, in the place of env servers that will not come back, what they have sent."""
-        serving = self.hub._serving
-        for path in self._folder.glob("*.sent"):
-            assert serving.reconciliation.reported(SentLog(path).report()) == []
-        assert not serving.reconciliation.num_unreported, "a lease was never reported"
 
     def start(self) -> None:
         """Waits for an env server, and starts acting and learning; see `Session.start`."""
@@ -322,7 +308,6 @@ class LearnerRun:
             "end of what was owed",
         )
         assert session.stop(SECONDS)
-        self._settle()
         assert session.residues(at_rest=True) == [], session.residues(at_rest=True)
         session.raise_failure()
         session.learning.finish_update()

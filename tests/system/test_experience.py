@@ -59,11 +59,8 @@ def experience(learner_run: Callable[[Config], LearnerRun]) -> Experience:
     run.run_for(env_steps=900)
     run.kill(victim)
     run.run_for(env_steps=300)
-    run.add_env_server(4, "--sent-log", str(run.sent_log(1)))  # the victim's
-    assert "sent" not in run.hub.ledger()
+    run.add_env_server(4)
     run.wait_for_slots(TRAINING_SLOTS + EVALUATION_SLOTS)
-    assert run.hub.ledger()["sent"] > 0  # reconciled with what the victim had counted
-    assert "disputed" not in run.hub.ledger()
     run.run_for(env_steps=900, updates=10)
     outcome = run.finish()
     oracle = Oracle(outcome, LENGTHS, NUM_ACTIONS)
@@ -112,7 +109,7 @@ def test_all_kinds_of_episodes_were_seen(experience: Experience) -> None:
 
 
 def check_accounts(outcome: Outcome, oracle: Oracle) -> None:
-    """Every row that was sent is in exactly one account, and those of replay are there."""
+    """Every row that arrived is in exactly one account, and those of replay are there."""
     ledger = outcome.ledger
     pages = sum(len(stream.pages) for stream in oracle.streams.values())
     assert ledger["stored"] == pages * PAGE_STEPS
@@ -122,14 +119,11 @@ def check_accounts(outcome: Outcome, oracle: Oracle) -> None:
     assert ledger["accepted"] == ledger["answered"] + ledger["struck"]
     # Fenced: steps that came just after a stream had ended for a larger lease.
     assert ledger["received"] == ledger["accepted"] + ledger.get("fenced", 0)
-    assert ledger["sent"] == ledger["received"] + ledger.get("lost", 0)
 
 
-def test_every_row_is_in_exactly_one_account_and_few_are_lost(experience: Experience) -> None:
+def test_every_row_is_in_exactly_one_account(experience: Experience) -> None:
     check_accounts(experience.outcome, experience.oracle)
     assert experience.outcome.ledger["partial"] == 0
-    # One step of each group at most, when an env server is killed or told to stop.
-    assert experience.outcome.ledger.get("lost", 0) <= 3 + (TRAINING_SLOTS + EVALUATION_SLOTS)
 
 
 def test_an_interior_row_is_trained_in_unroll_over_stride_windows(experience: Experience) -> None:
@@ -168,8 +162,6 @@ def test_environments_that_restart_cut_their_own_streams_and_receive_the_stored_
     check_accounts(outcome, oracle)
     epochs = {stream.epoch for stream in oracle.streams.values()}
     assert len(epochs) > 5 and len(oracle.streams) > 10
-    # No lease has ended for it: only the two of the start, and those that grew.
-    assert outcome.ledger.get("lost", 0) <= 6
     actions = outcome.shards[0].state.pages.steps.action
     assert actions.dtype == np.float32 and actions.shape[2:] == (2,)
     # All rows of a batch are answered before it is accounted for: all lengths have been seen.

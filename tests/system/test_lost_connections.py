@@ -72,7 +72,7 @@ def test_a_frozen_env_server_loses_its_lease_and_comes_back(
 @pytest.mark.parametrize(
     "seconds", [0.1, *(pytest.param(seconds, marks=pytest.mark.gate) for seconds in (1, 4, 10))]
 )
-def test_what_a_cut_network_loses_is_counted_and_the_env_server_returns(
+def test_a_cut_network_mixes_nothing_up_and_the_env_server_returns(
     tmp_path: Path, seconds: float, record_property: Record
 ) -> None:
     with (

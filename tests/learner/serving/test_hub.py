@@ -191,12 +191,10 @@ def test_who_comes_back_before_its_end_was_noticed_gets_its_slots_again() -> Non
     _greet(hub, num_envs=2)
     old = _greet(hub)
     key, slots = _assigned(old)
-    report = [seedrl_pb2.Sent(lease=key, num_envs=sum(slot < 4 for slot in slots), steps=1)]
+    report = [seedrl_pb2.Sent(lease=key)]
     assert _assigned(_greet(hub, sent=report))[1] == slots
     assert old.outbox.get_nowait() is None  # ended quietly: nobody reads it
     assert hub.take_ended() != []
-    # It had sent a step that was never seen.
-    assert hub.ledger()["lost"] == hub.ledger()["sent"] == sum(slot < 4 for slot in slots)
 
 
 def test_an_env_server_is_sent_away_for_slots_that_stay_idle() -> None:

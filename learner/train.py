@@ -397,7 +397,7 @@ class TrainLoop:
         self.progress.look_at_episodes()
         self.progress.look_at_learning(values)
         self._reports.live.metrics = self._reports.live.metrics | values
-        self._reports.progress.update(values)
+        self._reports.progress.update(self._reports.live.metrics)
 
     def _stop_and_save(self, ended: EndOfRun | None) -> None:
         # First the threads end, then the state is read (nobody owns it any more), and env servers

@@ -21,7 +21,6 @@ from typing import Any, Literal, NamedTuple
 from learner.checkpoints.run_records import read_final_score, read_run
 from learner.processes.env_servers import Child, child_environment
 from learner.report.status import STOPPED
-from learner.report.terminal import without_flags
 from seedrl import run_files
 from seedrl.config_io import to_allow
 from seedrl.errors import ConfigError
@@ -229,8 +228,7 @@ def check_same(folder: Path, run: PlannedRun) -> None:
     command = command_of(folder)
     if command is None:
         return
-    before, now = (without_flags(each, [_MAY_GROW]) for each in (_words(command), [*run.words]))
-    if before != now:
+    if _without(_words(command), _MAY_GROW) != _without([*run.words], _MAY_GROW):
         raise ConfigError(
             f"{folder}: expected the run `seedrl train {shlex.join(run.words)}`, found "
             f"`{command}`; choose another --workdir, or remove that folder"
@@ -248,7 +246,15 @@ def command_of(folder: Path) -> str | None:
 
 def _words(command: str) -> list[str]:
     # Of `seedrl train`, as a grid plans them.
-    return without_flags(shlex.split(command)[2:], ["--workdir", "--resume"])
+    return _without(_without(shlex.split(command)[2:], "--workdir"), "--resume")
+
+
+def _without(words: list[str], flag: str) -> list[str]:
+    # Each flag of a grid is followed by its value.
+    if flag not in words:
+        return words
+    place = words.index(flag)
+    return words[:place] + words[place + 2 :]
 
 
 def _allowing(run: Path) -> list[str]:

@@ -4,7 +4,7 @@ import math
 import shlex
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, TextIO, cast
 
@@ -14,17 +14,13 @@ from rich.panel import Panel
 from rich.table import Table
 
 from learner.report.events import Event
-from learner.report.metric_table import METRICS, PERCENTILES, group
 from learner.report.output import TolerantStream
 from learner.report.status import NO_IMPROVEMENT, OUT_OF_TIME, STOPPED, EvaluationStatus, Status
-from seedrl.agents.metric_meanings import TELLING
 
-_MOST_OWN = 3
 _SIGNIFICANT = 4
 _LARGE = 1e9
 # Below this share of the time neither side counts as waiting.
 _LEAST_SHARE = 0.05
-_OWN = [*TELLING, *(metric.name for metric in METRICS if metric.group == "agent")]
 
 # Metrics with their formats; a missing one is left out.
 CELLS: dict[str, dict[str, str]] = {
@@ -59,41 +55,19 @@ def rows(status: Status) -> Iterator[tuple[str, str]]:
     yield "updates", updates
     if text := status.reason or _state(status) or binding(metrics):
         yield "now", text
-    frames = metrics.get("frames_per_second", math.nan)
-    if frames != metrics.get("env_steps_per_second") and math.isfinite(frames):
-        yield "frames", f"{frames:,.0f}/s"
     for label in ("pace", "learning"):
-        cells = list(_cells(label, metrics))
-        if label == "learning":
-            cells += [f"{name} {metrics[name]:.3g}" for name in own_numbers(metrics)]
-        if cells:
+        if cells := list(_cells(label, metrics)):
             yield label, "   ".join(cells)
 
 
-def line(metrics: Mapping[str, float], status: Status | None) -> str:
-    """The same, short, if there is no terminal; without a status only the numbers."""
+def line(metrics: Mapping[str, float], status: Status) -> str:
+    """The same, short, if there is no terminal."""
     cells = list(_cells("line", metrics))
-    if status is None:
-        return "  ".join(cells)
     if "env_steps" in metrics:
         cells[0] += f" ({metrics['env_steps'] / status.total_steps:.0%})"
     if text := _state(status):
         cells.append(text)
     return "  ".join((*cells, *_returns(status, metrics, is_short=True)))
-
-
-def own_numbers(metrics: Mapping[str, float]) -> list[str]:
-    """Up to three metrics of the agent: unknown names first, then the most telling ones."""
-    suffixes = ("_per_second", *(f"_p{rank}" for rank in PERCENTILES))
-    own = [
-        name
-        for name, value in metrics.items()
-        if group(name) == "agent"
-        and "/" not in name
-        and not name.endswith(suffixes)
-        and math.isfinite(value)
-    ]
-    return sorted(own, key=lambda name: _OWN.index(name) if name in _OWN else -1)[:_MOST_OWN]
 
 
 def _cells(label: str, metrics: Mapping[str, float]) -> Iterator[str]:
@@ -225,14 +199,11 @@ class Progress:
                 self._live.update(self._panel(), refresh=True)
 
     def update(self, metrics: Mapping[str, float]) -> None:
-        """Takes the metrics of an interval; the panel shows them with the next status."""
+        """Takes the last value of every metric; the panel shows them with the next status."""
         with self._lock:
-            if self._live is not None:
+            if self._live is not None or self._status is None:
                 return
-            # Of an interval without an episode, the returns are those of the one before.
-            known = {} if self._status is None else self._status.metrics
-            stay = {name: value for name, value in known.items() if name == "return/training"}
-            text = line({**stay, **metrics}, self._status)
+            text = line(metrics, self._status)
         self.log(f"{duration(metrics.get('elapsed_seconds', 0.0))}  {text}")
 
     def show(self, event: Event) -> None:
@@ -326,50 +297,32 @@ def _updates(summary: Summary) -> str:
 
 
 def resume_command(summary: Summary) -> str:
-    """The command that goes on with the run, and with more steps if all were taken."""
-    # A confirmed target is left out: it would end the run at once.
+    """The command that continues the run, beyond the limit that has ended it."""
+    status = summary.status
     if summary.command.startswith(("seedrl train ", "seedrl resume ")):
         words = ["seedrl", "resume", str(summary.workdir)]
         words += ["--allow", *summary.to_allow] if summary.to_allow else []
     else:  # `python -m learner`, whose env servers are others' to start
         words = resuming(summary.command, summary.workdir)
-    status = summary.status
-    if status.env_steps >= status.total_steps:
-        words = without_flags(words, ["--learning.total-steps"])
-        words += ["--learning.total-steps", str(2 * status.total_steps)]
-    if summary.confirmed_updates is not None:
-        words = without_flags(words, ["--evaluation.target-return"])
-        words += ["--evaluation.target-return", "None"]
-    # As these are, they would end it at once, too.
-    for reason, flag, value in (
-        (OUT_OF_TIME, "--learning.max-seconds", "None"),
-        (NO_IMPROVEMENT, "--evaluation.patience-rounds", "0"),
+    # With the same limit the run would end at once.
+    for is_reached, flag, value in (
+        (
+            status.env_steps >= status.total_steps,
+            "--learning.total-steps",
+            str(2 * status.total_steps),
+        ),
+        (summary.confirmed_updates is not None, "--evaluation.target-return", "None"),
+        (status.reason.startswith(OUT_OF_TIME), "--learning.max-seconds", "None"),
+        (status.reason.startswith(NO_IMPROVEMENT), "--evaluation.patience-rounds", "0"),
     ):
-        if status.reason.startswith(reason):
-            words = [*without_flags(words, [flag]), flag, value]
+        words += [flag, value] if is_reached else []
     return shlex.join(words)
 
 
 def resuming(command: str, workdir: Path) -> list[str]:
     """The words of the user's command for the same run: with its folder, from its checkpoint."""
-    words = without_flags(shlex.split(command), ["--workdir", "--resume", "--init-from"])
-    partial = ("--init-from-partial", "--init_from_partial")
-    return [*(word for word in words if word not in partial), "--workdir", str(workdir)]
-
-
-def without_flags(words: Sequence[str], flags: Sequence[str]) -> list[str]:
-    """The words of a command line without these flags, and without their values."""
-    kept: list[str] = []
-    is_value = False
-    for word in words:
-        name, equals, _ = word.replace("_", "-").partition("=")
-        if is_value:
-            is_value = False
-        elif name in flags:
-            is_value = not equals
-        else:
-            kept.append(word)
-    return kept
+    # If a flag is given twice, the last one counts.
+    return [*shlex.split(command), "--workdir", str(workdir), "--resume", "auto"]
 
 
 def print_summary(summary: Summary) -> None:

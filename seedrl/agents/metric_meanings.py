@@ -43,7 +43,3 @@ SAC = {
     "temperature_loss": "SAC: ln α times the entropy beyond its target, mean over time steps",
     "temperature": "SAC: α, the weight of the entropy",
 }
-
-# What tells most of an agent where there is room for three numbers, most of all first: what it
-# alone has. Those of R2D2 follow, and then all others.
-TELLING = ("temperature", "explained_variance", "entropy", "behaviour_kl", "value_loss")

@@ -431,7 +431,6 @@ def _acting(
         key = resumed_key(key, config.learning.schedule, channel.params[0].version)
     exploration = _exploration(config, geometry, agent)
     totals = Totals(
-        config.environment.metrics,
         config.learning.total_steps,
         earlier_steps=channel.params[0].env_steps,
         num_devices=len(geometry.inference),

@@ -47,7 +47,7 @@ from seedrl.timing import WARNING_SECONDS
 _STILL_SECONDS = 10.0
 _CLOSE_SECONDS = 60.0
 _MOST_NAMES = 3
-# A metric that none of the first episodes has is taken for a typing error.
+# A metric that none of so many training episodes has is taken for a typing error.
 _EPISODES_WITHOUT = 20
 # Steps without the end of an episode after which that is reported, and then at each doubling.
 _STEPS_WITHOUT = 5_000
@@ -79,7 +79,8 @@ class ProgressReporter:
         self._clock = clock
         self._compiling_since = clock() if compiling_since is None else compiling_since
         self.is_compiling = True
-        self._has_updated = self._has_checked_metrics = False
+        self._has_updated = False
+        self._unseen = set(config.environment.metrics)  # that no training episode has had
         self._signs = LearningSigns(fields_of(config))
         # Of each loss, its count in the last event, and when the next event may be.
         self._warned: dict[str, tuple[int, float]] = {}
@@ -110,7 +111,6 @@ class ProgressReporter:
             steps = session.acting.training_steps
             text = f"first update, at {steps:,} environment steps"
             self._listener.report("learning", text)
-        self._look_at_metrics()
         self._look_at_losses()
         while session.acting.rounds:
             self._take(session.acting.rounds.popleft())
@@ -148,21 +148,6 @@ class ProgressReporter:
         text = text.format(number=number)
         self._listener.report("learning", text, is_problem=True, number=number)
 
-    def _look_at_metrics(self) -> None:
-        totals = self._session.acting.totals
-        if self._has_checked_metrics or totals.measured_episodes < _EPISODES_WITHOUT:
-            return
-        self._has_checked_metrics = True
-        if absent := totals.absent_metrics:
-            names = " or ".join(map(repr, absent))
-            self._listener.report(
-                "learning",
-                f"environment.metrics: none of {totals.measured_episodes} episodes had {names} in "
-                "its last info. hint: `seedrl check-env` lists the numbers that are there",
-                is_problem=True,
-                names=list(absent),
-            )
-
     def look_at_episodes(self) -> None:
         """Reports environments whose episodes do not end: no return is ever known of them."""
         for role, limit in self._unended.items():
@@ -180,8 +165,23 @@ class ProgressReporter:
                 steps=steps,
             )
 
-    def look_at_learning(self, metrics: Mapping[str, float]) -> None:
-        """Reports the signs that the run is not learning; `metrics` of the last interval."""
+    def look_at_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Reports signs that the run is not learning, and metrics that episodes lack.
+
+        `metrics`: of the last interval.
+        """
+        self._unseen -= {name for name in self._unseen if f"episode/{name}" in metrics}
+        # Of a resumed run earlier episodes count too: then an interval with an episode decides.
+        has_enough = metrics.get("episodes/training", 0) >= _EPISODES_WITHOUT
+        if self._unseen and has_enough and "return/training" in metrics:
+            names, self._unseen = sorted(self._unseen), set()
+            self._listener.report(
+                "learning",
+                f"environment.metrics: no training episode had {' or '.join(map(repr, names))} in "
+                "its last info. hint: `seedrl check-env` lists the numbers that are there",
+                is_problem=True,
+                names=names,
+            )
         for sign in self._signs.look(metrics):
             text = f"is not learning: {sign.text}"
             self._listener.report("learning", text, is_problem=True, sign=sign.name)

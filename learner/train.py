@@ -395,7 +395,7 @@ class TrainLoop:
             env_steps=self.session.acting.training_steps, updates=self.session.learning.updates
         )
         self.progress.look_at_episodes()
-        self.progress.look_at_learning(values)
+        self.progress.look_at_metrics(values)
         self._reports.live.metrics = self._reports.live.metrics | values
         self._reports.progress.update(self._reports.live.metrics)
 

@@ -3,7 +3,6 @@
 import collections
 import math
 import threading
-from collections.abc import Collection
 
 import numpy as np
 
@@ -26,14 +25,9 @@ class Totals:
     """Counts of all acting threads together: each adds, any thread reads."""
 
     def __init__(
-        self,
-        metrics: Collection[str] = (),
-        total_steps: float = math.inf,
-        *,
-        earlier_steps: int = 0,
-        num_devices: int = 1,
+        self, total_steps: float = math.inf, *, earlier_steps: int = 0, num_devices: int = 1
     ):
-        """`metrics` are `environment.metrics`; `earlier_steps` those of earlier sessions."""
+        """`earlier_steps`: those of earlier sessions."""
         self._lock = threading.Lock()  # for what more than one thread adds to
         self.total_steps = total_steps  # after which the run ends
         # Environment steps of training slots in the whole run, by inference device; those of
@@ -41,27 +35,16 @@ class Totals:
         # Each acting thread adds to its own, so that no batch waits for a lock.
         self.steps = [earlier_steps] + [0] * (num_devices - 1)
         self.abandoned_rows = 0  # of full pages that were not sent, because the run was ending
-        # Metrics that no episode has reported yet, and the number of episodes that could have.
-        # Rebound, not changed, because another thread reads it.
-        self.absent_metrics = tuple(metrics)
-        self.measured_episodes = 0
 
     @property
     def training_steps(self) -> int:
         """Of all inference devices."""
         return sum(self.steps)
 
-    def add(self, *, abandoned_rows: int = 0, measured_episodes: int = 0) -> None:
-        """Adds to these counts."""
+    def abandon(self, rows: int) -> None:
+        """Counts rows of pages that are not sent any more."""
         with self._lock:
-            self.abandoned_rows += abandoned_rows
-            self.measured_episodes += measured_episodes
-
-    def saw_metric(self, name: str) -> None:
-        """Notes that an episode has reported this metric."""
-        if name in self.absent_metrics:
-            with self._lock:
-                self.absent_metrics = tuple(each for each in self.absent_metrics if each != name)
+            self.abandoned_rows += rows
 
 
 class EpisodeTracker:
@@ -133,7 +116,7 @@ class Acting:
         self._versions = np.zeros(actor.end_slot, np.int64)
         self._next_poll = 0.0
         self.page_rows = actor.page_rows  # numbers of pages that it may send at once
-        self.totals = totals or Totals(hub.environment.metrics)  # of all inference devices
+        self.totals = totals or Totals()  # of all inference devices
         self.best_score: Score | None = None  # of this session, the first of equal ones
         # Of evaluation that have ended; the main thread takes them out.
         self.rounds: collections.deque[EvaluationStatus] = collections.deque()
@@ -238,14 +221,9 @@ class Acting:
 
     def _metrics_of(self, batch: Batch) -> dict[int, tuple[float, ...]]:
         found = metrics_by_slot(batch)
-        if found:
-            self.totals.add(measured_episodes=len(found))
-        for row in found.values():
+        for row in found.values() if batch.role == "training" else ():
             for name, value in zip(self._hub.environment.metrics, row, strict=True):
-                if math.isnan(value):
-                    continue
-                self.totals.saw_metric(name)
-                if batch.role == "training":
+                if not math.isnan(value):
                     self._tally.measured[f"episode/{name}"].append(value)
         return found
 
@@ -290,8 +268,7 @@ class Acting:
         is_sent = False
         while not is_sent:
             if self._channel.is_closed:
-                rows = len(item.streams) * self._actor.page_steps
-                self.totals.add(abandoned_rows=rows)
+                self.totals.abandon(len(item.streams) * self._actor.page_steps)
                 raise ClosedError
             is_sent = self._channel.pages.put(item, timeout=POLL_SECONDS)
         self._waited(self._clock() - start)

@@ -72,7 +72,6 @@ class SupervisedRun:
         self.acting = SimpleNamespace(
             training_steps=0,
             rounds=collections.deque(),
-            totals=SimpleNamespace(measured_episodes=0),
             best_score=None,
             unended_steps=lambda role: 0,
         )

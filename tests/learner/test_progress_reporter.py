@@ -26,22 +26,22 @@ class Watched:
         self.now = 0.0
         self.heard = Heard()
         self.learning = SimpleNamespace(num_applied=0, num_skipped=0, num_stale=0)
-        self.totals = SimpleNamespace(measured_episodes=0, absent_metrics=("sucess", "level"))
         self.has_failed = False
         self.session: Any = SimpleNamespace(
             is_compiling=True,
             failed=SimpleNamespace(is_set=lambda: self.has_failed),
-            acting=SimpleNamespace(
-                training_steps=100, rounds=collections.deque(), totals=self.totals
-            ),
+            acting=SimpleNamespace(training_steps=100, rounds=collections.deque()),
             learning=self.learning,
         )
         config = load("cartpole_r2d2")
         evaluation = dataclasses.replace(
             config.evaluation, target_return=target, patience_rounds=patience_rounds
         )
+        environment = dataclasses.replace(
+            config.environment, metrics=("success", "sucess", "level")
+        )
         self.reporter = ProgressReporter(
-            dataclasses.replace(config, evaluation=evaluation),
+            dataclasses.replace(config, evaluation=evaluation, environment=environment),
             self.session,
             self.heard,
             lambda: self.now,
@@ -143,12 +143,19 @@ def test_skipped_updates_in_a_row_are_counted_until_one_is_finite(watched: Watch
 
 
 def test_metrics_that_no_episode_reports_are_named_once(watched: Watched) -> None:
-    watched.totals.measured_episodes = 19
-    assert watched.look(1.0) == []
-    watched.totals.measured_episodes = 21
-    (event,) = watched.look(2.0)
-    assert event.is_problem and event.fields == {"names": ["sucess", "level"]}
-    assert watched.look(3.0) == []
+    found = []
+    for episodes, more in (
+        (19, {"return/training": 1.0, "episode/success": 0.5}),
+        (21, {}),
+        (22, {"return/training": 1.0}),
+        (23, {"return/training": 1.0}),
+    ):
+        ends = {"return/training_min": 1.0, "return/training_max": 1.0}
+        watched.reporter.look_at_metrics({"episodes/training": episodes, **ends, **more})
+        found.append(watched.heard.take())
+    (event,) = found[2]
+    assert event.is_problem and event.fields == {"names": ["level", "sucess"]}
+    assert found[:2] == [[], []] and found[3] == []
 
 
 def test_environments_whose_episodes_do_not_end_are_reported_at_each_doubling(

@@ -44,19 +44,15 @@ class Checkpointer:
         self._saved: tuple[int, int] | None = None
 
     def save_what_is_due(self) -> None:
-        """Starts a save if one is due, of everything or only of the best parameters."""
-        acting, learning = self._session.acting, self._session.learning
+        """Starts a save if one is due."""
         # A snapshot waits while a save is under way: a save that hangs must not stop this thread.
         if not self._saver.is_busy and (agreed := self._hosts.agenda.taken()) is not None:
             self._start(agreed)
-        elif self._saver.take_turn(has_learned=learning.num_applied > 0):
-            if not self._is_saved():
-                self._save()
-        # At once: what is reported as the best score must outlive a learner that is killed.
-        elif acting.best_score is not None and self._saver.wants(acting.best_score.mean):
-            snapshot = self._snapshot(with_replay=False)
-            if snapshot is not None:
-                self._saver.start_best(self._best_of(snapshot))
+        elif (
+            self._saver.take_turn(has_learned=self._session.learning.num_applied > 0)
+            and not self._is_saved()
+        ):
+            self._save()
 
     def save_the_end(self) -> None:
         """Starts the last save, after the session has stopped."""
@@ -83,20 +79,16 @@ class Checkpointer:
             # All take a snapshot before the same update.
             self._hosts.agenda.wants_save, self._saved = True, counts
             return
-        snapshot = self._snapshot(with_replay=self._config.checkpoint.replay)
-        if snapshot is not None:
-            self._start(snapshot)
-            self._saved = counts
-
-    def _snapshot(self, *, with_replay: bool) -> Snapshot | None:
-        """A copy of the state between two updates; None if the run is over before there is one."""
+        # Between two updates, by the thread that learns.
+        with_replay = self._config.checkpoint.replay
         answer = self._session.learning.request_snapshot(with_replay=with_replay)
         while not answer.done():
             if self._is_over():
                 answer.cancel()
-                return None
+                return
             wait([answer], POLL_SECONDS)
-        return answer.result()
+        self._start(answer.result())
+        self._saved = counts
 
     def _start(self, snapshot: Snapshot) -> None:
         meta: dict[str, Any] = {

@@ -184,7 +184,7 @@ def train(
             reports=reports,
             stop=stop,
             deaths=deaths,
-            earlier=[] if folder.is_begun_anew else played_rounds(folder.metrics),
+            earlier=[each.score for each in played_rounds(folder.metrics)],
             profile=profile,
         )
 

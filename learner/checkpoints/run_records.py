@@ -52,7 +52,7 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     config = config if isinstance(config, dict) else {}
     environment = config.get("environment")
     name = environment.get("id") if isinstance(environment, dict) else ""
-    rounds = played_rounds(folder / run_files.METRICS)
+    rounds = [played.score for played in played_rounds(folder / run_files.METRICS)]
     returns = [played.mean_return for played in rounds]
     # Of a learner that was on this machine its lock shows whether it may still be at work.
     updated = number(shown, "time_seconds") or 0.0
@@ -75,28 +75,38 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     )
 
 
-def played_rounds(path: Path) -> list[EvaluationStatus]:
+class Round(NamedTuple):
+    """A round of evaluation that is part of a run."""
+
+    score: EvaluationStatus
+    seconds: float  # time of the run when its score was known
+
+
+def played_rounds(path: Path) -> list[Round]:
     """The rounds of evaluation of all sessions of a run, oldest first."""
-    # Those count, too, which were played by parameters that a killed session has not saved: the
-    # best ones are saved at once. Rounds before `--resume never` are of another attempt.
-    rounds: list[EvaluationStatus] = []
+    rounds: list[Round] = []
     for line in _lines(path, b"evaluation", b"session"):
         if line["kind"] == "session":
-            rounds = [] if line.get("is_begun_anew") else rounds
+            # A session lacks what the one before it had not saved when it was killed. Rounds before
+            # `--resume never` are of another attempt.
+            steps = -1.0 if line.get("is_begun_anew") else number(line, "env_steps")
+            rounds = [each for each in rounds if steps is None or each.score.env_steps <= steps]
         elif len(rounds) < _MOST_ROUNDS and (played := _round(line)) is not None:
             rounds.append(played)
     return rounds
 
 
-def _round(line: dict[str, Any]) -> EvaluationStatus | None:
+def _round(line: dict[str, Any]) -> Round | None:
+    # An old version's line has no `ended_env_steps`: its `env_steps` are not the parameters'.
     mean_return, counts = number(line, "mean_return"), [number(line, name) for name in _COUNTS]
     if mean_return is None or None in counts:
         return None
-    return EvaluationStatus(
+    score = EvaluationStatus(
         mean_return=mean_return,
         is_confirmation=bool(line.get("is_confirmation")),
         **{name: int(count or 0) for name, count in zip(_COUNTS, counts, strict=True)},
     )
+    return Round(score, number(line, "elapsed_seconds") or 0.0)
 
 
 class FinalScore(NamedTuple):

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from learner.checkpoints.restoring import digests, leaves_by_name
 from learner.learning.loop import Snapshot
@@ -26,8 +26,6 @@ _logger = logging.getLogger(__name__)
 _FIRST_SAVE_SECONDS = 30.0
 _THREAD = "saver"
 
-_Kind = Literal["state", "best"]
-
 
 class Best(NamedTuple):
     """Parameters that scored higher than all before."""
@@ -41,9 +39,8 @@ class Best(NamedTuple):
 class Saver:
     """Decides when to save, and writes snapshots in the background, one at a time."""
 
-    # The main thread owns it. A save's thread alone writes below `checkpoints`, and sets
-    # `_failures` and `_best_return`; the main thread reads them, or joins that thread before it
-    # starts the next.
+    # The main thread owns it. Only a save's thread writes below `checkpoints`, and sets `failure`
+    # and `_best_return`; the main thread reads them, or joins that thread before the next save.
 
     def __init__(
         self,
@@ -65,7 +62,7 @@ class Saver:
         # that has saved, or failed to.
         self._shared, self._after = shared, after
         self._workdir = workdir
-        self._best_return, self._tried_return = best_return, -math.inf
+        self._best_return = best_return
         self._keep = keep
         self._interval_seconds, self._first_seconds = interval_seconds, first_seconds
         self._has_learned = False
@@ -73,13 +70,9 @@ class Saver:
         self._listener = listener
         self._next_save = clock() + interval_seconds
         self._thread: threading.Thread | None = None
-        self._failures: dict[_Kind, Exception | None] = {"state": None, "best": None}
+        # Why the newest state or, else, the best parameters are not saved; None if they are.
+        self.failure: Exception | None = None
         self.heartbeat = Heartbeat(_THREAD)  # beats while a save is under way
-
-    @property
-    def failure(self) -> Exception | None:
-        """Why the newest state or, else, the best parameters are not saved; None if they are."""
-        return self._failures["state"] or self._failures["best"]
 
     @property
     def is_busy(self) -> bool:
@@ -103,49 +96,36 @@ class Saver:
         reason += f"{self._workdir}{others}; until it ends there is no other"
         self._listener.report("save_failed", reason, reason=reason)
 
-    def wants(self, mean_return: float) -> bool:
-        """Whether parameters of this score are to be saved now, for none as good are saved."""
-        # Where that has failed, only the next save that is due tries it again.
-        return mean_return > max(self._best_return, self._tried_return) and not self.is_busy
-
-    def start_best(self, best: Best) -> None:
-        """Starts to save what scored highest, and nothing else."""
-        self._tried_return = best.mean_return
-        self._start("best", self._save_best, best)
-
     def start(self, snapshot: Snapshot, meta: Mapping[str, Any], best: Best | None = None) -> None:
         """Starts a save; waits for the one before it."""
-        # `best` is saved before the rest, if it scored higher than the best checkpoint that there
-        # is. The rest is saved even if that fails.
-        self._start("state", self._save, snapshot, dict(meta), best)
+        self.wait()  # the end of a run has a deadline of its own
+        arguments = (snapshot, dict(meta), best)
+        self._thread = threading.Thread(target=self._run, args=arguments, name=_THREAD, daemon=True)
+        self._thread.start()
 
     def wait(self) -> None:
         """Waits until the save that is under way, if any, is durable or has failed."""
         if self._thread is not None:
             self._thread.join()
 
-    def _start(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
-        self.wait()  # the end of a run has a deadline of its own
-        self._thread = threading.Thread(
-            target=self._run, args=(kind, write, *arguments), name=_THREAD, daemon=True
-        )
-        self._thread.start()
-
-    def _run(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
+    def _run(self, snapshot: Snapshot, meta: dict[str, Any], best: Best | None) -> None:
         self.heartbeat.beat()
-        self._guarded(kind, write, *arguments)
+        # First: what is reported as the best score must not be lost to a state that cannot be
+        # saved. Nor is the state lost to it.
+        best_failure = None
+        if best is not None and best.mean_return > self._best_return:
+            best_failure = self._guarded(self._save_best, best)
+        self.failure = self._guarded(self._save, snapshot, meta) or best_failure
         if self._after is not None:
             self._after()
         self.heartbeat.rest()
 
-    def _guarded(self, kind: _Kind, write: Callable[..., None], *arguments: object) -> None:
+    def _guarded(self, write: Callable[..., None], *arguments: object) -> Exception | None:
         # Training continues: the disk may be freed. The end of the run raises what is missing, and
         # a defect of ours too: this thread must not die unnoticed.
         try:
             write(*arguments)
-            self._failures[kind] = None
         except Exception as error:
-            self._failures[kind] = error
             reason = str(error)
             if not isinstance(error, CheckpointError):
                 _logger.exception("saving failed")
@@ -153,13 +133,13 @@ class Saver:
                     f"cannot save: {type(error).__name__}: {error}; this is a defect, see the log"
                 )
             self._listener.report("save_failed", reason, reason=reason)
+            return error
+        return None
 
-    def _save(self, snapshot: Snapshot, meta: dict[str, Any], best: Best | None) -> None:
+    def _save(self, snapshot: Snapshot, meta: dict[str, Any]) -> None:
         if snapshot.replay:
             meta["replay_indices"] = snapshot.indices
         step, start = int(snapshot.state.updates), time.monotonic()
-        if best is not None and best.mean_return > self._best_return:
-            self._guarded("best", self._save_best, best)
         arrays = snapshot.state._asdict()
         save: Callable[..., Path] = checkpoints.save
         if self._shared is not None:

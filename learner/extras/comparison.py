@@ -21,13 +21,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from learner.checkpoints.run_records import RunRecord, read_final_score, read_run
+from learner.checkpoints.run_records import (
+    Round,
+    RunRecord,
+    played_rounds,
+    read_final_score,
+    read_run,
+)
 from learner.report.history import picture
-from learner.report.json_lines import LineReader, number, parsed, plain
+from learner.report.json_lines import plain
 from learner.report.terminal import score
 from seedrl import run_files
 from seedrl.config import OWN_SERVING
 from seedrl.errors import ConfigError
+from seedrl.programs.command_line import leaves_of
 from seedrl.run_files import read_object
 
 if TYPE_CHECKING:
@@ -48,19 +55,8 @@ img {{ max-width: 100%; }} pre {{ white-space: pre-wrap; line-height: 1.5; }}</s
 <pre>{text}</pre></html>
 """
 # What does not change how a run learns, or must differ between its runs.
-_IGNORED = ("seed", *(f"serving.{name}" for name in OWN_SERVING))
-_MOST_ROUNDS = 100_000  # of a run
+_IGNORED = ("seed", *(f"serving.{name.replace('_', '-')}" for name in OWN_SERVING))
 _IGNORED_SECTIONS = ("logging.", "checkpoint.")
-
-
-class Round(NamedTuple):
-    """A round of evaluation."""
-
-    env_steps: float  # training environment steps of the run when its parameters were made
-    seconds: float  # time of the run when its score was known
-    mean_return: float
-    episodes: int
-    is_confirmation: bool  # played because the one before had reached the target
 
 
 class MeasuredRun(NamedTuple):
@@ -71,7 +67,6 @@ class MeasuredRun(NamedTuple):
     rounds: tuple[Round, ...]  # oldest first, without those that a kill has lost
     final: float
     final_origin: str  # the episodes of the final score, in words
-    seconds: float  # over all sessions
 
     @property
     def curve(self) -> list[Round]:
@@ -79,11 +74,13 @@ class MeasuredRun(NamedTuple):
 
         The last point is the final score, if that is of the same parameters.
         """
-        curve = [played for played in self.rounds if not played.is_confirmation]
+        curve = [played for played in self.rounds if not played.score.is_confirmation]
         last = self.rounds[-1]
-        if last.is_confirmation:
-            # Which scores the parameters afresh that the round before has chosen.
-            curve = [each for each in curve if each.env_steps != last.env_steps] + [last]
+        if last.score.is_confirmation:
+            # It scores the parameters afresh that the round before has chosen: that round's score
+            # is the higher for having been chosen.
+            steps = last.score.env_steps
+            curve = [each for each in curve if each.score.env_steps != steps] + [last]
         return curve
 
     @property
@@ -95,8 +92,8 @@ class MeasuredRun(NamedTuple):
         # If the run itself had this target and asked for confirmation, only confirmations count.
         asked = self.config["evaluation"]
         confirms = asked.get("confirm_episodes") and asked.get("target_return") == threshold
-        rounds = [each for each in self.rounds if each.is_confirmation or not confirms]
-        return next((each for each in rounds if each.mean_return >= threshold), None)
+        rounds = [each for each in self.rounds if each.score.is_confirmation or not confirms]
+        return next((each for each in rounds if each.score.mean_return >= threshold), None)
 
 
 class Group(NamedTuple):
@@ -124,23 +121,22 @@ def measure(folder: Path) -> MeasuredRun:
             f"expected the folder of a run with its {run_files.CONFIG}, got {folder}, whose run "
             "has not begun to train; leave it out"
         ) from None
-    rounds, seconds = _rounds(folder / run_files.METRICS)
+    rounds = played_rounds(folder / run_files.METRICS)
     if not rounds:
         raise ConfigError(
             f"{folder}: expected a round of evaluation in its {run_files.METRICS}, found none; "
             "train it on, or leave it out"
         )
-    last, kept = rounds[-1], read_final_score(folder)
+    last, kept = rounds[-1].score, read_final_score(folder)
     origin = f"{'confirmation' if last.is_confirmation else 'last round'} of {last.episodes}"
     if kept is not None:
         origin = f"{kept.episodes} fresh {'exploring' if kept.exploration else 'greedy'}"
     return MeasuredRun(
         record=read_run(folder),
         config=config,
-        rounds=rounds,
+        rounds=tuple(rounds),
         final=last.mean_return if kept is None else kept.mean,
         final_origin=f"{origin} episodes",
-        seconds=seconds,
     )
 
 
@@ -150,33 +146,6 @@ def _require_fields(config: dict[str, Any]) -> None:
     if not 0 < int(steps) < 2**63 or not (target is None or -1e300 < target < 1e300):
         raise ValueError
     " + ".join([config["environment"]["id"], *config["environment"].get("wrappers", ())])
-
-
-def _rounds(path: Path) -> tuple[tuple[Round, ...], float]:
-    # The rounds that are part of the run, and the seconds that it took.
-    played: list[Round] = []
-    total = 0.0
-    for line in (parsed(text) for texts in LineReader(path).rest() for text in texts):
-        steps, seconds = number(line, "env_steps"), number(line, "elapsed_seconds")
-        if steps is None or seconds is None:
-            continue
-        if line.get("kind") == "session" and line.get("is_begun_anew"):
-            played, total = [], 0.0  # another attempt's
-        total = max(total, seconds)
-        if line.get("kind") == "session":
-            # What a session did not save, the next one lacks.
-            played = [each for each in played if each.env_steps <= steps]
-        elif line.get("kind") == "evaluation":
-            mean_return = number(line, "mean_return")
-            # An old version's line has no step of the parameters, and no `ended_env_steps`.
-            if mean_return is None or number(line, "ended_env_steps") is None:
-                continue
-            episodes = int(number(line, "episodes") or 0)
-            is_confirmation = bool(line.get("is_confirmation"))
-            if len(played) == _MOST_ROUNDS:
-                raise ConfigError(f"{path}: expected at most {_MOST_ROUNDS:,} rounds")
-            played.append(Round(steps, seconds, mean_return, episodes, is_confirmation))
-    return tuple(played), total
 
 
 def group(runs: Iterable[MeasuredRun]) -> list[Group]:
@@ -206,17 +175,9 @@ def _name(run: MeasuredRun, firsts: Iterable[MeasuredRun]) -> str:
 def _fields(run: MeasuredRun) -> dict[str, Any]:
     return {
         path: value
-        for path, value in _leaves("", run.config)
+        for path, value in leaves_of(run.config)
         if path not in _IGNORED and not path.startswith(_IGNORED_SECTIONS)
     }
-
-
-def _leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
-    if not isinstance(tree, dict):
-        yield path, tree
-        return
-    for name, item in tree.items():
-        yield from _leaves(f"{path}.{name}" if path else name, item)
 
 
 def interquartile_mean(scores: ArrayLike, axis: int = -1) -> Floats:
@@ -347,11 +308,11 @@ def numbers(group: Group, threshold: float | None) -> Numbers:
     areas = []
     for run in group.runs:
         # In the order of the steps: confirmed parameters may be older than those played before.
-        curve = sorted((each.env_steps, each.mean_return) for each in run.curve)
+        curve = sorted((each.score.env_steps, each.score.mean_return) for each in run.curve)
         areas.append(area_over(run.budget, *np.transpose(curve)))
     # Where there is no threshold, no run reaches it.
     rounds = [run.reached(math.inf if threshold is None else threshold) for run in group.runs]
-    steps = [math.inf if each is None else each.env_steps for each in rounds]
+    steps = [math.inf if each is None else each.score.env_steps for each in rounds]
     seconds = [math.inf if each is None else each.seconds for each in rounds]
     final = _spread([run.final for run in group.runs])
     area = _spread(areas)
@@ -456,11 +417,11 @@ def png(comparison: Comparison) -> bytes:
         for row, task in enumerate(tasks):
             over_steps = figure.add_subplot(len(tasks), 2, 2 * row + 1)
             over_seconds = figure.add_subplot(len(tasks), 2, 2 * row + 2, sharey=over_steps)
-            for axes, of_run, of_round in (
-                (over_steps, lambda run: run.record.env_steps, lambda each: each.env_steps),
-                (over_seconds, lambda run: run.seconds, lambda each: each.seconds),
+            for axes, position in (
+                (over_steps, lambda each: each.score.env_steps),
+                (over_seconds, lambda each: each.seconds),
             ):
-                _draw(axes, comparison, task, of_run, of_round)
+                _draw(axes, comparison, task, position)
             over_steps.set(xlabel="training environment steps", ylabel="mean return", title=task)
             over_seconds.set(xlabel="seconds since the start of the run, when the score was known")
             over_steps.legend(fontsize="small")
@@ -482,7 +443,6 @@ def _draw(
     axes: "Axes",
     comparison: Comparison,
     task: str,
-    end: Callable[[MeasuredRun], float],
     position: Callable[[Round], float],
 ) -> None:
     for place, (letter, numbers) in enumerate(comparison.groups.items()):
@@ -491,11 +451,11 @@ def _draw(
             continue
         color: dict[str, Any] = {"color": f"C{place % 10}"}
         # Between two rounds a curve is straight; before the first and behind the last it is level.
-        points = np.linspace(0.0, max(map(end, runs)), 60)
         curves = [
-            np.transpose(sorted((position(each), each.mean_return) for each in run.curve))
+            np.transpose(sorted((position(each), each.score.mean_return) for each in run.curve))
             for run in runs
         ]
+        points = np.linspace(0.0, max(curve[0, -1] for curve in curves), 60)
         middle = interquartile_mean([np.interp(points, *curve) for curve in curves], axis=0)
         axes.plot(points, middle, label=f"{letter}  {numbers.name} ({len(runs)})", **color)
         for curve in curves:

@@ -107,8 +107,6 @@ class SupervisedRun:
             failure=None,
             is_busy=False,
             take_turn=lambda has_learned: False,
-            wants=lambda mean_return: mean_return > 4.0,
-            start_best=lambda best: self.calls.append("save the best"),
             start=lambda snapshot, meta, best: self.calls.append(f"save {snapshot.name}"),
             wait=lambda: self.calls.append("saved"),
         )

@@ -4,7 +4,6 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -117,23 +116,28 @@ def test_only_what_scored_higher_replaces_the_best_checkpoint(tmp_path: Path) ->
     assert checkpoints.choose(tmp_path).step == 4  # the newest is another
 
 
-def test_what_scored_highest_is_saved_alone_and_once_even_if_that_fails(
+def test_what_scored_highest_is_saved_even_if_the_state_is_not_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saver = Saver(tmp_path, keep=2, best_return=4.0)
-    assert not saver.wants(4.0)
     meta = {"evaluation": {"mean_return": 5.0}}
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "save", mock.Mock(side_effect=CheckpointError("disk full")))
-        assert saver.wants(5.0)
-        saver.start_best(Best(5.0, 9, {"core": np.zeros(2, np.float32)}, meta))
-        saver.wait()
-    assert isinstance(saver.failure, CheckpointError)
-    assert not saver.wants(5.0)  # not ten times a second on a full disk
-    assert saver.wants(6.0)
-    saver.start_best(Best(6.0, 9, {"core": np.zeros(2, np.float32)}, meta))
+    best = Best(5.0, 9, {"core": np.zeros(2, np.float32)}, meta)
+    snapshot = Snapshot(state(updates=9), [], (), 12, {})
+    save = checkpoints.save
+    for fails, holds in (("best", ["000000000009"]), ("checkpoints", ["best"])):
+        with monkeypatch.context() as patch:
+
+            def refuse(directory: Path, *args: Any, fails: str = fails, **kwargs: Any) -> Path:
+                if directory.name == fails:
+                    raise CheckpointError("disk full")
+                return save(directory, *args, **kwargs)
+
+            patch.setattr(checkpoints, "save", refuse)
+            saver.start(snapshot, META, best)
+            saver.wait()
+        assert isinstance(saver.failure, CheckpointError)
+        assert set(holds) <= {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    saver.start(snapshot._replace(state=state(updates=10)), META, best)
     saver.wait()
     assert saver.failure is None
-    assert not saver.wants(6.0)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["best"]
     assert checkpoints.choose(tmp_path, is_best=True).step == 9

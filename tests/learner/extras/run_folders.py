@@ -65,7 +65,7 @@ def write_metrics(folder: Path, lines: Sequence[dict[str, Any]]) -> None:
 def evaluation(env_steps: int, mean: float) -> dict[str, Any]:
     """The line of a round of 20 episodes."""
     line = {"kind": "evaluation", "elapsed_seconds": env_steps / 50, "env_steps": env_steps}
-    line |= {"ended_env_steps": env_steps + 40}
+    line |= {"ended_env_steps": env_steps + 40, "updates": 7}
     return {**line, "mean_return": mean, "episodes": 20, "is_confirmation": False}
 
 

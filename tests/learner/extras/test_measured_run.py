@@ -12,11 +12,13 @@ from tests.learner.extras.run_folders import evaluation, interval, write_metrics
 
 def test_a_run_is_its_rounds_and_what_it_took(tmp_path: Path) -> None:
     run = measure(write_run(tmp_path / "a", [10.0, 30.0], seed=3))
-    assert [(each.env_steps, each.seconds, each.mean_return) for each in run.rounds] == [
+    assert [
+        (each.score.env_steps, each.seconds, each.score.mean_return) for each in run.rounds
+    ] == [
         (100, 2.0, 10.0),
         (200, 4.0, 30.0),
     ]
-    assert (run.record.seed, run.budget, run.seconds) == (3, 1000, 4.0)
+    assert (run.record.seed, run.budget) == (3, 1000)
 
 
 def test_a_round_belongs_to_the_step_of_its_parameters(tmp_path: Path) -> None:
@@ -25,7 +27,7 @@ def test_a_round_belongs_to_the_step_of_its_parameters(tmp_path: Path) -> None:
     old = {name: value for name, value in late.items() if name != "ended_env_steps"}
     write_metrics(folder, [interval(400), late, old])  # an old version's is of an unknown step
     (found,) = measure(folder).rounds
-    assert found.env_steps == 150
+    assert found.score.env_steps == 150
 
 
 def test_the_last_point_of_a_curve_is_the_final_score(tmp_path: Path) -> None:
@@ -33,8 +35,11 @@ def test_the_last_point_of_a_curve_is_the_final_score(tmp_path: Path) -> None:
     confirmed = {**evaluation(200, 478.0), "episodes": 100, "is_confirmation": True}
     write_metrics(folder, [evaluation(100, 10.0), evaluation(200, 490.0), confirmed])
     run = measure(folder)
-    assert [(each.env_steps, each.mean_return) for each in run.curve] == [(100, 10.0), (200, 478.0)]
-    assert run.curve[-1].mean_return == run.final
+    assert [(each.score.env_steps, each.score.mean_return) for each in run.curve] == [
+        (100, 10.0),
+        (200, 478.0),
+    ]
+    assert run.curve[-1].score.mean_return == run.final
 
 
 def test_what_a_kill_lost_is_not_part_of_the_run(tmp_path: Path) -> None:
@@ -43,7 +48,7 @@ def test_what_a_kill_lost_is_not_part_of_the_run(tmp_path: Path) -> None:
     lost, again = evaluation(200, 90.0), evaluation(150, 20.0)
     lines = [evaluation(100, 10.0), interval(100), lost, interval(250), session, again]
     write_metrics(folder, lines)
-    assert [each.mean_return for each in measure(folder).rounds] == [10.0, 20.0]
+    assert [each.score.mean_return for each in measure(folder).rounds] == [10.0, 20.0]
 
 
 def test_an_earlier_attempt_is_not_part_of_the_run(tmp_path: Path) -> None:
@@ -51,7 +56,7 @@ def test_an_earlier_attempt_is_not_part_of_the_run(tmp_path: Path) -> None:
     anew = {"kind": "session", "env_steps": 0, "elapsed_seconds": 0.0, "is_begun_anew": True}
     write_metrics(folder, [evaluation(0, 1.0), evaluation(900, 90.0), anew, evaluation(50, 2.0)])
     run = measure(folder)
-    assert [each.mean_return for each in run.rounds] == [2.0] and run.seconds == 1.0
+    assert [each.score.mean_return for each in run.rounds] == [2.0]
 
 
 def test_a_final_score_is_of_fresh_episodes_if_there_are_any(tmp_path: Path) -> None:
@@ -68,9 +73,9 @@ def test_a_return_is_reached_by_the_first_round_or_where_the_run_asked_for_it_is
 ) -> None:
     run = measure(write_run(tmp_path / "a", [10.0, 30.0, 40.0], target=25.0, confirmed=26.0))
     found = run.reached(20.0), run.reached(25.0), run.reached(50.0)
-    assert [each and each.env_steps for each in found] == [200, 350, None]
+    assert [each and each.score.env_steps for each in found] == [200, 350, None]
     # The confirmation is of the last parameters: it is the curve's last point.
-    assert [each.mean_return for each in run.curve] == [10.0, 30.0, 40.0, 26.0]
+    assert [each.score.mean_return for each in run.curve] == [10.0, 30.0, 40.0, 26.0]
 
 
 def test_a_folder_may_be_anybodys(tmp_path: Path) -> None:
@@ -79,7 +84,7 @@ def test_a_folder_may_be_anybodys(tmp_path: Path) -> None:
     wrong = ['{"kind": "evaluation"}', "[1]", "x" * 3_000_000, '{"kind": 3, "env_steps": "x"}']
     wrong += ['{"kind": "evaluation", "env_steps": 1, "elapsed_seconds": 1, "mean_return": NaN}']
     (folder / "metrics.jsonl").write_text("\n".join([*wrong, text]))
-    assert [each.mean_return for each in measure(folder).rounds] == [10.0]
+    assert [each.score.mean_return for each in measure(folder).rounds] == [10.0]
     (folder / "metrics.jsonl").unlink()
     os.mkfifo(folder / "metrics.jsonl")
     for config in (None, "[]", '{"config": 3}', '{"config": {"learning": {}}}'):

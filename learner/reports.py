@@ -17,7 +17,7 @@ from learner.checkpoints.run_folder import RunFolder
 from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.report.env_servers import EnvServers
 from learner.report.events import Events, EventSink
-from learner.report.history import draw_within
+from learner.report.history import draw
 from learner.report.learning_signs import LearningSigns
 from learner.report.metrics import Metrics, WeightsAndBiases
 from learner.report.status import (
@@ -508,20 +508,21 @@ class Reports(NamedTuple):
         shown = ENV_SERVERS_FAILED if is_known else f"{reason}{remark}"
         self.events.report("ended", f"the run ends: {shown}", reason=reason)
 
-    def draw_curve(self, config: Config, folder: RunFolder, seconds: float) -> None:
-        """Draws the learning curve, if the run is configured to; that may take `seconds`."""
-        # All is saved by then: a full disk or a busy machine costs the picture only.
+    def draw_curve(self, config: Config, folder: RunFolder) -> None:
+        """Draws the learning curve, if the run is configured to."""
         if not config.logging.learning_curve:
             return
-        reason = draw_within(
-            seconds,
-            folder.metrics,
-            folder.path / "learning_curve.png",
-            title=f"{self.live.name}, seed {config.seed}",
-            target=config.evaluation.target_return,
-        )
-        if reason:
-            self.progress.log(f"cannot draw the learning curve: {reason}")
+        # All is saved by then: a full disk costs the picture only.
+        try:
+            draw(
+                folder.metrics,
+                folder.path / "learning_curve.png",
+                title=f"{self.live.name}, seed {config.seed}",
+                target=config.evaluation.target_return,
+            )
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+            self.progress.log(f"cannot draw the learning curve: {problem}")
 
     def summary(
         self,

@@ -198,8 +198,10 @@ def train(
                 loop.end()
 
         # 6. The curve and the summary.
-        if topology.is_first:
-            reports.draw_curve(config, folder, stop.seconds_to_end())
+        # Whoever has sent a signal may kill this process soon, and the end must look like one.
+        if topology.is_first and not stop.is_set():
+            with exit_deadline(_STOP_SECONDS, "all is saved; the learning curve was not drawn"):
+                reports.draw_curve(config, folder)
         return reports.summary(
             config, session, folder, seconds=time.monotonic() - started, command=stop.command
         )

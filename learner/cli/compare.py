@@ -30,7 +30,6 @@ class CompareOptions:
       against: likewise: each group of `runs` is compared with each of these that plays the same.
       threshold: the return of which is said when it was reached; by default the target of the runs.
       json: print one JSON object.
-      html: file to write a report with learning curves to.
       png: file to write the learning curves to.
       force: replace files that are there.
     """
@@ -39,7 +38,6 @@ class CompareOptions:
     against: tuple[Path, ...] = ()
     threshold: float | None = None
     json: bool = False
-    html: Path | None = None
     png: Path | None = None
     force: bool = False
 
@@ -48,21 +46,16 @@ def run(argv: Sequence[str]) -> int:
     options = read(CompareOptions, argv, prog=PROG)
     if not options.runs:
         raise ConfigError(f"RUNS: expected folders of runs, got none (see {PROG} --help)")
-    require_file("--html", options.html, force=options.force)
     require_file("--png", options.png, force=options.force)
-    if options.html or options.png:
+    if options.png:
         require_extra("learner")
     found = compare(options.runs, options.against, options.threshold)
     if options.json:
         print(json.dumps(comparison.as_json(found), allow_nan=False))
     else:
         print(*comparison.lines(found), sep="\n")
-    if options.png or options.html:
-        picture = comparison.png(found)
-        if options.png:
-            _write("--png", options.png, picture)
-        if options.html:
-            _write("--html", options.html, comparison.page(found, picture).encode())
+    if options.png:
+        _write("--png", options.png, comparison.png(found))
     return ExitCode.OK
 
 

@@ -1,4 +1,4 @@
-"""Groups of runs, each with its numbers, and groups against groups: in words, as JSON, as a page.
+"""Groups of runs, each with its numbers, and groups against groups: as text, JSON, picture.
 
 A run is evidence by its folder alone: its learning curve and its final score. The folder may be
 anybody's: only regular files are read, and wrong lines are left out.
@@ -7,8 +7,6 @@ Source of the statistics: Agarwal et al. 2021, "Deep Reinforcement Learning at t
 Statistical Precipice", https://arxiv.org/abs/2108.13264, section 4.
 """
 
-import base64
-import html
 import json
 import math
 import string
@@ -47,13 +45,6 @@ _CAUTION = (
     "intervals are 95 % percentile bootstrap of the interquartile mean (IQM); with few runs they "
     "are too narrow: 3, 5 and 10 runs hold the true value in about 73 %, 85 % and 90 % of cases"
 )
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{title}</title>
-<style>body {{ font: 15px system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; }}
-img {{ max-width: 100%; }} pre {{ white-space: pre-wrap; line-height: 1.5; }}</style>
-<h1>{title}</h1><img alt="learning curves" src="data:image/png;base64,{picture}">
-<pre>{text}</pre></html>
-"""
 # What does not change how a run learns, or must differ between its runs.
 _IGNORED = ("seed", *(f"serving.{name.replace('_', '-')}" for name in OWN_SERVING))
 _IGNORED_SECTIONS = ("logging.", "checkpoint.")
@@ -427,16 +418,6 @@ def png(comparison: Comparison) -> bytes:
             over_steps.legend(fontsize="small")
 
     return picture((13, 4.8 * len(tasks)), draw)
-
-
-def page(comparison: Comparison, curves: bytes) -> str:
-    """The curves, a PNG, and the text as one HTML file that needs no other."""
-    tasks = dict.fromkeys(each.task for each in comparison.groups.values())
-    return _PAGE.format(
-        title=html.escape(" and ".join(tasks)),
-        picture=base64.b64encode(curves).decode(),
-        text=html.escape("\n".join(lines(comparison))),
-    )
 
 
 def _draw(

@@ -11,7 +11,6 @@ from typing import NoReturn
 
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import ending_signals, leave
-from seedrl.timing import GRACE_SECONDS, WARNING_SECONDS
 
 # How a run's reason to end starts if its env servers cannot continue.
 ENV_SERVERS_FAILED = "the env servers failed"
@@ -44,14 +43,6 @@ class StopRequest:
 
     def before_start(self) -> str:
         return f", before training started; nothing was saved; this starts it again: {self.command}"
-
-    def seconds_to_end(self) -> float:
-        """Seconds left for optional work after everything is saved, such as the learning curve."""
-        if not self._is_set:
-            return WARNING_SECONDS
-        # Whoever has sent the signal may kill this process some time after it.
-        passed = 0.0 if self.first_signal is None else time.monotonic() - self.first_signal
-        return max(0.0, 2 * GRACE_SECONDS - passed)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import io
 import math
 import re
-import threading
 from array import array
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -120,27 +119,6 @@ class History:
 def _numbers(fields: Mapping[str, Any]) -> dict[str, float]:
     found = {name: number(fields, name) for name in fields}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def draw_within(
-    seconds: float, metrics_jsonl: Path, png: Path, *, title: str, target: float | None
-) -> str:
-    """Draws in a thread of its own; why there is no picture, in words, and "" if there is one."""
-    # On a busy machine drawing takes a minute, for which the end of a run must not wait.
-    problems: list[str] = []
-
-    def work() -> None:
-        try:
-            draw(metrics_jsonl, png, title=title, target=target)
-        except Exception as error:
-            problems.append(f"{type(error).__name__}: {error}")
-
-    thread = threading.Thread(target=work, name="learning curve", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        return f"it would take longer than {seconds:.0f} s"
-    return "".join(problems)
 
 
 def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | None = None) -> None:

@@ -284,17 +284,6 @@ class Hub:
         with self._changed:
             return self._spec
 
-    @property
-    def num_free(self) -> int:
-        """Slots that can be leased now."""
-        with self._changed:
-            return self._serving.slots.num_free
-
-    def connections(self) -> list[HubConnection]:
-        """Of all live leases."""
-        with self._changed:
-            return [lease.holder for lease in self._serving.slots.leases.values()]
-
     def live_slots(self, role: Role, device: int | None = None) -> np.ndarray:
         """Slots of this role whose stream is open, `[L] int32`, sorted; of one device, or all."""
         with self._changed:

@@ -3,22 +3,10 @@
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from learner.processes.stop import StopRequest, stop_on_signals
-
-
-def test_an_end_that_was_asked_for_has_ten_seconds_for_what_is_nice_to_have() -> None:
-    stop = StopRequest()
-    assert stop.seconds_to_end() == 60.0
-    stop.set()
-    assert stop.seconds_to_end() == 10.0
-    stop.first_signal = time.monotonic() - 4.0
-    assert 0.0 < stop.seconds_to_end() <= 6.0
-    stop.first_signal -= 10.0
-    assert stop.seconds_to_end() == 0.0
+from learner.processes.stop import stop_on_signals
 
 
 def test_a_signal_counts_again_a_second_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

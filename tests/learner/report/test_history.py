@@ -1,14 +1,11 @@
 import itertools
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from learner.report import history as history_module
-from learner.report.history import MOST_ROWS, History, draw, draw_within
-from tests.patience import SECONDS
+from learner.report.history import MOST_ROWS, History, draw
 
 
 def metrics(steps: float, **fields: Any) -> bytes:
@@ -99,20 +96,3 @@ def test_a_picture_shows_episodes_rounds_and_the_target(
     assert axes.get_title() == "cartpole_r2d2, seed 7" and len(axes.get_legend().get_texts()) == 3
     assert [list(line.get_ydata()) for line in axes.get_lines()][:2] == [[1.5, 1.5], [3.0, 4.0]]
     assert axes.dataLim.ymax < 1000
-
-
-@pytest.mark.parametrize(
-    ("seconds", "folder", "reason"),
-    [(0.0, "", "0 s"), (SECONDS, "missing", "FileNotFoundError"), (SECONDS, "", "")],
-)
-def test_a_picture_that_cannot_be_drawn_in_time_or_saved_is_a_line(
-    tmp_path: Path, seconds: float, folder: str, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    goes_on = threading.Event()
-    if not seconds:
-        monkeypatch.setattr(history_module, "draw", lambda *_, **__: goes_on.wait())
-    png = tmp_path / folder / "curve.png"
-    found = draw_within(seconds, tmp_path / "none.jsonl", png, title="", target=475.0)
-    assert reason in found and bool(reason) == bool(found)
-    assert png.exists() != bool(reason)
-    goes_on.set()

@@ -207,4 +207,4 @@ def wait_for(service: Service, is_reached: Any) -> None:
 
 
 def wait_until_free(service: Service, num_free: int) -> None:
-    wait_for(service, lambda: service.hub.num_free == num_free)
+    wait_for(service, lambda: service.hub._serving.slots.num_free == num_free)

@@ -171,9 +171,9 @@ def test_a_stolen_lease_key_or_a_replayed_hello_is_worth_nothing_without_the_tok
             for token in ("", _token(site, "other"), f"{_token(site, 'own')}x"):
                 code, details = _refused(site.plain, token, None, sent)
                 assert (code, details) == (grpc.StatusCode.UNAUTHENTICATED, _UNAUTHENTICATED)
-        assert len(site.plain.hub.connections()) == 1
+        assert len(site.plain.hub._serving.slots.leases) == 1
         assert str(key) not in "".join(site.said.lines)
-    assert site.plain.hub.wait_until(lambda: site.plain.hub.num_free == 4, SECONDS)
+    assert site.plain.hub.wait_until(lambda: site.plain.hub._serving.slots.num_free == 4, SECONDS)
 
 
 def test_who_has_both_gets_in(site: _Site) -> None:
@@ -181,7 +181,7 @@ def test_who_has_both_gets_in(site: _Site) -> None:
     with _connection(site.tls, _token(site, "own"), credentials) as connection:
         connection.put(_hello())
         assert len(next(connection.messages()).assign.groups) == 1
-    assert site.tls.hub.wait_until(lambda: site.tls.hub.num_free == 4, SECONDS)
+    assert site.tls.hub.wait_until(lambda: site.tls.hub._serving.slots.num_free == 4, SECONDS)
 
 
 def test_an_env_server_names_a_mistake_in_tls_at_its_first_try(
@@ -210,8 +210,8 @@ def _check_refused(code: grpc.StatusCode, details: str, heard: str) -> None:
 
 def _check_nobody_is_there(site: _Site) -> None:
     for service in (site.tls, site.plain):
-        assert service.hub.num_free == 4
-        assert not service.hub.connections()
+        assert service.hub._serving.slots.num_free == 4
+        assert not service.hub._serving.slots.leases
         assert not any(service.hub.ledger().values())
     said = "".join(site.said.lines)
     for name in ("own", "other", "expired"):

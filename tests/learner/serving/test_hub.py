@@ -150,7 +150,7 @@ def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns()
     assert not _say(connection, failure=seedrl_pb2.Failure(reason="no\nlicence"))
     end = connection.outbox.get_nowait()
     assert end.code is grpc.StatusCode.UNAVAILABLE and "no licence" in end.details
-    assert hub.num_free == 4
+    assert hub._serving.slots.num_free == 4
 
 
 def test_an_absurd_reward_is_a_failure_of_its_environment_and_no_breach() -> None:
@@ -163,7 +163,11 @@ def test_an_absurd_reward_is_a_failure_of_its_environment_and_no_breach() -> Non
     end = connection.outbox.get_nowait()
     assert end.code is grpc.StatusCode.UNAVAILABLE
     assert "environment.max_abs_reward" in end.details
-    assert (hub.ledger()["rejected"], hub.env_servers().failures, hub.num_free) == (4, 1, 4)
+    assert (hub.ledger()["rejected"], hub.env_servers().failures, hub._serving.slots.num_free) == (
+        4,
+        1,
+        4,
+    )
 
 
 # --- the hub ---
@@ -291,7 +295,7 @@ def test_a_connection_that_the_hub_ends_while_it_connects_its_link_ends_the_link
     assert link.has_ended
     assert connection.outbox.get_nowait() is None  # what follows it is never sent
     connection.close()
-    assert hub.connections() == [] and hub.num_free == 4
+    assert not hub._serving.slots.leases and hub._serving.slots.num_free == 4
 
 
 def test_what_ends_a_lease_is_what_its_connection_ends_with() -> None:

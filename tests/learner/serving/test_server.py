@@ -325,7 +325,8 @@ def test_a_peer_that_does_not_read_is_cut_off(
     monkeypatch.setattr(server, "GRACE_SECONDS", 0.01)
     monkeypatch.setattr(Client, "offers_link", False)
     with Client(service.address, 2 * SECONDS).shake_hands() as stalled:
-        (connection,) = service.hub.connections()
+        (lease,) = service.hub._serving.slots.leases.values()
+        connection = lease.holder
         assert isinstance(connection, Connection)
         for answer in _UNREAD:
             connection.outbox.put(answer)
@@ -336,7 +337,7 @@ def test_a_peer_that_does_not_read_is_cut_off(
         # No call is open, and no thread reads one.
         wait_until(lambda: not service._calls)
         wait_until(lambda: all(each.name != "reader" for each in threading.enumerate()))
-        assert service.hub.num_free == 6
+        assert service.hub._serving.slots.num_free == 6
         with Client(service.address).shake_hands() as other:
             other.step(0, FIRST)
             assert next_batch(service).slots.tolist() == list(other.groups[0].slots)

@@ -97,7 +97,7 @@ def hear_env_server(data: bytes) -> bool:
     connection.close()
     _act(hub)
     _assert_balanced(hub)
-    assert hub.num_free == _SLOTS, "slots are still taken"
+    assert hub._serving.slots.num_free == _SLOTS, "slots are still taken"
     _take(answers)
     return is_open
 

@@ -14,9 +14,9 @@ GROUPS = 2
 @pytest.mark.parametrize("local_link", [True, False])
 def test_answered_messages_are_those_of_the_ledger(local_link: bool) -> None:
     with ServedFleet(wire.config(TINY, env_servers=1, local_link=local_link)) as served:
-        assert [connection.link is not None for connection in served.hub.connections()] == [
-            local_link
-        ]
+        assert [
+            lease.holder.link is not None for lease in served.hub._serving.slots.leases.values()
+        ] == [local_link]
         answering = Answering(served.hub)
         before = served.hub.ledger()
         assert before["accepted"] == GROUPS * 3 and before.get("answered", 0) == 0

@@ -6,7 +6,6 @@ Reading a configuration imports neither jax nor numpy: a mistake in a command li
 import dataclasses
 import inspect
 import json
-import math
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,7 +13,14 @@ from typing import Any, Literal
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError, naming_own_code
-from seedrl.fields import check_fields, fields_of
+from seedrl.fields import (
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    check_fields,
+    fields_of,
+)
 from seedrl.replay.prioritized import ReplayConfig as ReplayConfig
 from seedrl.wire.contract import (
     LEAST_MESSAGE_BYTES,
@@ -60,11 +66,11 @@ class EnvironmentConfig:
     arguments: str = "{}"
     wrappers: tuple[str, ...] = ()
     vectorization: Vectorization = "auto"
-    frames_per_step: int = 1
+    frames_per_step: PositiveInt = 1
     metrics: tuple[str, ...] = ()
-    max_abs_reward: float = 1e6
-    failures_per_minute: int = 3
-    failures_per_hour: int = 10
+    max_abs_reward: PositiveFloat = 1e6
+    failures_per_minute: PositiveInt = 3
+    failures_per_hour: PositiveInt = 10
 
 
 # Fields of `serving` that differ between the hosts of one run, and between runs of one config.
@@ -102,14 +108,14 @@ class ServingConfig:
         or take the place of one of its hosts. A warning is logged.
     """
 
-    training_slots: int = 32
-    evaluation_slots: int = 20
-    inference_devices: int = 0
+    training_slots: PositiveInt = 32
+    evaluation_slots: NonNegativeInt = 20
+    inference_devices: NonNegativeInt = 0
     bind: str = ""
-    batch_deadline_seconds: float = 0.001
-    max_message_bytes: int = 0
-    ready_deadline_seconds: float = 120.0
-    step_deadline_seconds: float = 60.0
+    batch_deadline_seconds: NonNegativeFloat = 0.001
+    max_message_bytes: NonNegativeInt = 0
+    ready_deadline_seconds: PositiveFloat = 120.0
+    step_deadline_seconds: NonNegativeFloat = 60.0
     token_file: str = ""
     certificate: str = ""
     private_key: str = ""
@@ -142,14 +148,14 @@ class LearningConfig:
         saved and ends with exit code 2. After a tenth of it a line is logged.
     """
 
-    batch_sequences: int = 32
-    publish_every_updates: int = 1
-    total_steps: int = 1_000_000
-    max_seconds: float | None = None
-    num_devices: int = 0
+    batch_sequences: PositiveInt = 32
+    publish_every_updates: PositiveInt = 1
+    total_steps: PositiveInt = 1_000_000
+    max_seconds: PositiveFloat | None = None
+    num_devices: NonNegativeInt = 0
     schedule: Schedule = "asynchronous"
     keep_freed_memory: bool = False
-    max_skipped_updates: int = 1000
+    max_skipped_updates: PositiveInt = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,14 +188,14 @@ class EvaluationConfig:
         best mean return; 0 never does.
     """
 
-    interval_steps: int = 0
-    interval_seconds: float = 0.0
-    episodes: int = 20
+    interval_steps: NonNegativeInt = 0
+    interval_seconds: NonNegativeFloat = 0.0
+    episodes: PositiveInt = 20
     actions: Actions = "agent"
-    final_seconds: float = 600.0
+    final_seconds: NonNegativeFloat = 600.0
     target_return: float | None = None
-    confirm_episodes: int = 100
-    patience_rounds: int = 0
+    confirm_episodes: PositiveInt = 100
+    patience_rounds: NonNegativeInt = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +209,7 @@ class CheckpointConfig:
       replay: save the replay too (large).
     """
 
-    interval_seconds: float = 300.0
+    interval_seconds: PositiveFloat = 300.0
     keep: int = 2
     replay: bool = False
 
@@ -222,7 +228,7 @@ class LoggingConfig:
         password: use 127.0.0.1. Empty for none.
     """
 
-    interval_seconds: float = 5.0
+    interval_seconds: PositiveFloat = 5.0
     stuck_seconds: float = 600.0
     learning_curve: bool = True
     wandb: str | None = None
@@ -247,9 +253,9 @@ class LaunchConfig:
       local_link: whether steps use a socket of the kernel instead of gRPC.
     """
 
-    env_servers: int = 2
-    envs_per_server: int = 0
-    groups: int = 2
+    env_servers: NonNegativeInt = 2
+    envs_per_server: NonNegativeInt = 0
+    groups: PositiveInt = 2
     local_link: bool = True
 
 
@@ -282,33 +288,6 @@ class Config:
     seed: int = 0
 
 
-# See `check_fields`.
-_RANGES: dict[str, dict[str, str]] = {
-    "environment": {
-        "positive": "max_abs_reward",
-        "at_least_1": "frames_per_step failures_per_minute failures_per_hour",
-    },
-    "serving": {
-        "positive": "ready_deadline_seconds",
-        "at_least_0": "evaluation_slots inference_devices batch_deadline_seconds "
-        "step_deadline_seconds max_message_bytes",
-        "at_least_1": "training_slots",
-    },
-    "learning": {
-        "positive": "max_seconds",
-        "at_least_0": "num_devices",
-        "at_least_1": "batch_sequences publish_every_updates total_steps max_skipped_updates",
-    },
-    "evaluation": {
-        "at_least_0": "interval_steps interval_seconds final_seconds patience_rounds",
-        "at_least_1": "episodes confirm_episodes",
-    },
-    "checkpoint": {"positive": "interval_seconds"},
-    "logging": {"positive": "interval_seconds"},
-    "launch": {"at_least_0": "env_servers envs_per_server", "at_least_1": "groups"},
-}
-
-
 def page_steps(config: Config) -> int:
     """K, the steps of a page."""
     steps: int = config.replay.steps_of_page(config.agent.window)
@@ -325,13 +304,8 @@ def check(config: Config) -> None:
 
     Raises ConfigError: the first broken rule, in one line that names the field.
     """
+    check_fields("", config)
     values = fields_of(config)
-    for path, value in values.items():
-        # First: NaN passes through comparisons that are written the other way round.
-        if isinstance(value, int | float) and not math.isfinite(value):
-            raise ConfigError(f"{path}: expected a finite number, got {value}")
-    for section, ranges in _RANGES.items():
-        check_fields(f"{section}.", getattr(config, section), **ranges)
     window = _checked_window(config.agent)
     _require_offered("replay", config.replay, "steps_of_page", "check", "build")
     slots, total_steps = config.serving.training_slots, config.learning.total_steps

@@ -20,7 +20,7 @@ from typing import Any
 from seedrl import run_files
 from seedrl.config import Config
 from seedrl.errors import ConfigError, in_one_line, missing_extra, own_place
-from seedrl.fields import check_types
+from seedrl.fields import check_fields
 
 # Fields of earlier versions, and their names of today.
 RENAMED = {
@@ -72,7 +72,7 @@ def load(name_or_path: str | Path) -> Config:
         config = function()
         if not isinstance(config, Config):
             raise ConfigError(f"expected a Config from config(), got {type(config).__name__}")
-        check_types("", config)
+        check_fields("", config)
     except (Exception, SystemExit) as error:
         raise ConfigError(_with_place(path, error)) from error
     return config
@@ -135,7 +135,7 @@ def from_json(text: str) -> Config:
     config = _decode("config", tree)
     if not isinstance(config, Config):
         raise ConfigError(f"expected a saved Config, got a {type(config).__name__}")
-    check_types("config.", config)
+    check_fields("config.", config)
     return config
 
 

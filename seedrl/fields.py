@@ -6,61 +6,51 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from seedrl.errors import ConfigError
 
 Value = TypeVar("Value", bound=Any)
 
 
-# Ranges of numbers. NaN fails every comparison.
-_RANGES: dict[str, tuple[str, Callable[[float], bool]]] = {
-    "positive": ("a finite number above 0", lambda number: 0 < number < math.inf),
-    "at_least_0": ("a finite number of at least 0", lambda number: 0 <= number < math.inf),
-    "at_least_1": ("a finite number of at least 1", lambda number: 1 <= number < math.inf),
-    "fractions": ("0 to 1", lambda number: 0 <= number <= 1),
-    "below_1": ("at least 0 and less than 1", lambda number: 0 <= number < 1),
-}
+class Range(NamedTuple):
+    """The numbers that a field may hold, as metadata of its type."""
+
+    expected: str  # for messages
+    holds: Callable[[float], bool]
 
 
-def check_fields(path: str, value: Any, **ranges: str) -> None:
-    """Raises ConfigError for the first field of a wrong type, or out of its range.
-
-    `ranges`: `positive`, `at_least_0`, `at_least_1`, `fractions` or `below_1`, each with the names
-    of its fields and spaces between them. A field that is None is in every range; of a tuple every
-    number must be. `path` is the place of `value`, a dataclass, with a dot at its end.
-    """
-    check_types(path, value)  # before anything is compared
-    for kind, names in ranges.items():
-        expected, is_allowed = _RANGES[kind]
-        for name in names.split():
-            found = getattr(value, name)
-            numbers = found if isinstance(found, tuple) else (found,)
-            if not all(number is None or is_allowed(number) for number in numbers):
-                raise ConfigError(f"{path}{name}: expected {expected}, got {found}")
+PositiveInt = Annotated[int, Range("at least 1", lambda number: number >= 1)]
+NonNegativeInt = Annotated[int, Range("at least 0", lambda number: number >= 0)]
+PositiveFloat = Annotated[float, Range("a number above 0", lambda number: number > 0)]
+NonNegativeFloat = Annotated[float, Range("at least 0", lambda number: number >= 0)]
+AtLeastOne = Annotated[float, Range("at least 1", lambda number: number >= 1)]
+Fraction = Annotated[float, Range("0 to 1", lambda number: 0 <= number <= 1)]
+PositiveFraction = Annotated[PositiveFloat, Range("at most 1", lambda number: number <= 1)]
+# Of a moving average: with 1 it would never move.
+Decay = Annotated[float, Range("at least 0 and less than 1", lambda number: 0 <= number < 1)]
 
 
-def check_types(path: str, value: Any) -> None:
-    """Raises ConfigError for the first field, at any depth, that holds a value of another type.
+def check_fields(path: str, value: Any) -> None:
+    """Raises ConfigError for the first field, at any depth, of a wrong type or out of its range.
 
     Dataclasses take any value, and the mistake would show as a traceback of the code that computes
     with it. `path` is the place of `value`, a dataclass, with a dot at its end; "" for the root.
     """
     _check_declared(path.removesuffix("."), type(value))
-    hints = hints_of(type(value))
+    hints = hints_of(type(value), with_ranges=True)
     for each in dataclasses.fields(value):
-        item, hint = getattr(value, each.name), hints.get(each.name, Any)
-        if not _fits(item, hint):
-            name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
-            raise ConfigError(f"{path}{each.name}: expected {name}, got {item!r:.60}")
+        item = getattr(value, each.name)
+        if fault := _fault(item, hints.get(each.name, Any)):
+            raise ConfigError(f"{path}{each.name}: expected {fault}, got {item!r:.60}")
         if dataclasses.is_dataclass(item) and not isinstance(item, type):
-            check_types(f"{path}{each.name}.", item)
+            check_fields(f"{path}{each.name}.", item)
 
 
-def hints_of(kind: type) -> dict[str, Any]:
+def hints_of(kind: type, *, with_ranges: bool = False) -> dict[str, Any]:
     """The types of a dataclass's fields; none if a user's own names are there for checkers only."""
     try:
-        return typing.get_type_hints(kind)
+        return typing.get_type_hints(kind, include_extras=with_ranges)
     except NameError:
         return {}
 
@@ -87,22 +77,37 @@ def _check_declared(path: str, kind: type) -> None:
         fields -= typed.keys()
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _fault(value: Any, hint: Any) -> str | None:
+    # What is expected in place of `value`; None if it fits.
     origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        ranges = [mark for mark in hint.__metadata__ if isinstance(mark, Range)]
+        out_of = (each.expected for each in ranges if not each.holds(value))
+        return _fault(value, arguments[0]) or next(out_of, None)
     if origin is Literal:
-        return value in arguments
+        return None if value in arguments else " or ".join(map(repr, arguments))
     if origin in (Union, types.UnionType):
-        return any(_fits(value, argument) for argument in arguments)
+        faults = [_fault(value, argument) for argument in arguments]
+        return None if None in faults else " or ".join(map(str, faults))
     if origin is tuple and len(arguments) == 2 and arguments[1] is ...:
-        return isinstance(value, tuple | list) and all(_fits(item, arguments[0]) for item in value)
-    if hint in (int, float) and isinstance(value, bool):
-        return False
-    if hint is float:
-        return isinstance(value, int | float)
-    # Other types are for the class itself to check.
-    return (
-        hint is Any or origin is not None or not isinstance(hint, type) or isinstance(value, hint)
-    )
+        if not isinstance(value, tuple | list):
+            return "a tuple"
+        return next(filter(None, (_fault(item, arguments[0]) for item in value)), None)
+    if origin is not None or hint is Any or not isinstance(hint, type):
+        return None  # for the class itself to check
+    return _fault_of_class(value, hint)
+
+
+def _fault_of_class(value: Any, kind: type) -> str | None:
+    if kind in (int, float) and isinstance(value, bool):
+        is_right = False  # an int to Python
+    elif kind is float:
+        # NaN would pass through comparisons that are written the other way round.
+        is_right = isinstance(value, int | float) and math.isfinite(value)
+    else:
+        is_right = isinstance(value, kind)
+    names = {float: "a finite number", int: "a whole number", type(None): "None"}
+    return None if is_right else names.get(kind, kind.__name__)
 
 
 def with_fields(value: Value, fields: Mapping[str, Any]) -> Value:

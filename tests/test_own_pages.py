@@ -36,9 +36,9 @@ def test_what_the_page_shows_is_what_python_answers(page: Path) -> None:
 
 
 def test_every_field_of_ones_own_is_a_flag_and_is_saved(tmp_path: Path) -> None:
-    flags = ["--agent.burn-in", "1", "--agent.network.core", "gru"]
+    flags = ["--agent.burn-in", "1", "--agent.network.core", "none"]
     _, config = parse(train.TrainOptions, [str(tmp_path / "my_config.py"), *flags], prog="train")
-    assert (config.agent.burn_in, config.agent.network.core) == (1, "gru")
+    assert (config.agent.burn_in, config.agent.network.core) == (1, "none")
     saved = json.loads(to_json(config))["config"]["agent"]
     assert {field.name for field in dataclasses.fields(config.agent)} <= set(saved)
     assert config_io.load(tmp_path / "my_config.py").agent.window.length == 17

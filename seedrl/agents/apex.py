@@ -20,7 +20,14 @@ from seedrl.agents.normalization import NormalizationConfig, seen_by_agent, with
 from seedrl.agents.r2d2 import q_learning_agent, q_metrics, td_errors
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.fields import check_fields
+from seedrl.fields import (
+    Decay,
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 from seedrl.networks.build import NetworkCarry
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network, NetworkInput
@@ -72,34 +79,22 @@ class ApexConfig(NormalizationConfig):
     """
 
     network: Any = field(default_factory=feed_forward)
-    earlier_steps: int = 0
-    n_steps: int = 3
-    gamma: float = 0.99
-    reward_scale: float = 1.0
-    reward_clip: float = 0.0
+    earlier_steps: NonNegativeInt = 0
+    n_steps: PositiveInt = 3
+    gamma: Fraction = 0.99
+    reward_scale: PositiveFloat = 1.0
+    reward_clip: NonNegativeFloat = 0.0
     optimizer: Literal["rmsprop", "adam"] = "rmsprop"
-    learning_rate: float = 6.25e-5
-    learning_rate_decay_steps: int = 0
-    rmsprop_decay: float = 0.95
-    optimizer_epsilon: float = 1.5e-7
-    max_gradient_norm: float = 40.0
-    target_update_interval: int = 2500
-    exploration_base: float = 0.4
-    exploration_alpha: float = 7.0
-    epsilon_decay_steps: int = 0
-    evaluation_epsilon: float = 1e-3
-
-    def __post_init__(self) -> None:
-        check_fields(
-            "agent.",
-            self,
-            positive="reward_scale learning_rate optimizer_epsilon max_gradient_norm",
-            at_least_0="earlier_steps reward_clip learning_rate_decay_steps exploration_alpha "
-            "epsilon_decay_steps",
-            at_least_1="n_steps target_update_interval",
-            fractions="gamma exploration_base evaluation_epsilon",
-            below_1="rmsprop_decay",
-        )
+    learning_rate: PositiveFloat = 6.25e-5
+    learning_rate_decay_steps: NonNegativeInt = 0
+    rmsprop_decay: Decay = 0.95
+    optimizer_epsilon: PositiveFloat = 1.5e-7
+    max_gradient_norm: PositiveFloat = 40.0
+    target_update_interval: PositiveInt = 2500
+    exploration_base: Fraction = 0.4
+    exploration_alpha: NonNegativeFloat = 7.0
+    epsilon_decay_steps: NonNegativeInt = 0
+    evaluation_epsilon: Fraction = 1e-3
 
     @property
     def window(self) -> WindowSpec:

@@ -21,7 +21,14 @@ from seedrl.agents.inputs import initial_carry, inputs_of_sequence
 from seedrl.agents.normalization import NormalizationConfig, seen_by_agent, with_normalization
 from seedrl.agents.ppo import act, policy_of, schedules_of
 from seedrl.agents.window import WindowSpec
-from seedrl.fields import check_fields
+from seedrl.fields import (
+    Decay,
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.networks.network import Network
 from seedrl.rl.returns import scaled
@@ -70,37 +77,25 @@ class ImpalaConfig(NormalizationConfig):
     """
 
     network: Any = field(default_factory=ActorCriticConfig)
-    unroll: int = 20
-    gamma: float = 0.99
-    vtrace_lambda: float = 1.0
-    rho_bar: float = 1.0
-    c_bar: float = 1.0
-    pg_rho_bar: float = 1.0
-    value_cost: float = 0.5
-    entropy_cost: float = 0.01
-    entropy_cost_end: float = 0.0
-    entropy_cost_decay_steps: int = 0
+    unroll: PositiveInt = 20
+    gamma: Fraction = 0.99
+    vtrace_lambda: Fraction = 1.0
+    rho_bar: PositiveFloat = 1.0
+    c_bar: NonNegativeFloat = 1.0
+    pg_rho_bar: NonNegativeFloat = 1.0
+    value_cost: NonNegativeFloat = 0.5
+    entropy_cost: NonNegativeFloat = 0.01
+    entropy_cost_end: NonNegativeFloat = 0.0
+    entropy_cost_decay_steps: NonNegativeInt = 0
     normalize_images: bool = False
-    reward_scale: float = 1.0
-    reward_clip: float = 0.0
-    learning_rate: float = 4.8e-4
-    learning_rate_decay_steps: int = 0
-    adam_b1: float = 0.0
-    adam_b2: float = 0.99
-    adam_epsilon: float = 3.1e-7
-    max_gradient_norm: float = 40.0
-
-    def __post_init__(self) -> None:
-        check_fields(
-            "agent.",
-            self,
-            positive="rho_bar reward_scale learning_rate adam_epsilon max_gradient_norm",
-            at_least_0="c_bar pg_rho_bar value_cost entropy_cost entropy_cost_end "
-            "entropy_cost_decay_steps reward_clip learning_rate_decay_steps",
-            at_least_1="unroll",
-            fractions="gamma vtrace_lambda",
-            below_1="adam_b1 adam_b2",
-        )
+    reward_scale: PositiveFloat = 1.0
+    reward_clip: NonNegativeFloat = 0.0
+    learning_rate: PositiveFloat = 4.8e-4
+    learning_rate_decay_steps: NonNegativeInt = 0
+    adam_b1: Decay = 0.0
+    adam_b2: Decay = 0.99
+    adam_epsilon: PositiveFloat = 3.1e-7
+    max_gradient_norm: PositiveFloat = 40.0
 
     @property
     def window(self) -> WindowSpec:

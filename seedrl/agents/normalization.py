@@ -22,6 +22,7 @@ from seedrl.agents.agent import (
 )
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
+from seedrl.fields import Fraction, check_fields
 from seedrl.observations import picture_axes
 from seedrl.specs import ArraySpec, EnvSpec
 from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
@@ -47,9 +48,12 @@ class NormalizationConfig:
         clipped to plus or minus 10, before they are seen, scaled and learned from.
     """
 
-    gamma: float
+    gamma: Fraction
     normalize_observations: bool = False
     normalize_rewards: bool = False
+
+    def __post_init__(self) -> None:
+        check_fields("agent.", self)
 
     def normalization(self, spec: EnvSpec, *, images: bool = False) -> "Normalization":
         """The inputs that are normalized in environments of a spec; `images` too, if asked."""

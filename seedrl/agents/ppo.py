@@ -26,7 +26,7 @@ from seedrl.agents.inputs import (
 )
 from seedrl.agents.normalization import NormalizationConfig, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
-from seedrl.fields import check_fields
+from seedrl.fields import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.networks.network import GaussianAndValue, Network, PolicyAndValue
 from seedrl.rl import surrogate
@@ -83,36 +83,28 @@ class PpoConfig(NormalizationConfig):
     """
 
     network: Any = field(default_factory=ActorCriticConfig)
-    unroll: int = 127
-    epochs: int = 4
-    minibatches: int = 4
-    chunk_steps: int = 0
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-    clip: float = 0.2
-    least_advantage_std: float = 0.0
-    value_cost: float = 1.0
-    entropy_cost: float = 0.01
-    entropy_cost_end: float = 0.0
-    entropy_cost_decay_steps: int = 0
+    unroll: PositiveInt = 127
+    epochs: PositiveInt = 4
+    minibatches: PositiveInt = 4
+    chunk_steps: NonNegativeInt = 0
+    gamma: Fraction = 0.99
+    gae_lambda: Fraction = 0.95
+    clip: PositiveFloat = 0.2
+    least_advantage_std: NonNegativeFloat = 0.0
+    value_cost: NonNegativeFloat = 1.0
+    entropy_cost: NonNegativeFloat = 0.01
+    entropy_cost_end: NonNegativeFloat = 0.0
+    entropy_cost_decay_steps: NonNegativeInt = 0
     normalize_images: bool = False
-    reward_scale: float = 1.0
-    reward_clip: float = 0.0
-    learning_rate: float = 2.5e-4
-    learning_rate_decay_steps: int = 0
-    adam_epsilon: float = 1e-5
-    max_gradient_norm: float = 0.5
+    reward_scale: PositiveFloat = 1.0
+    reward_clip: NonNegativeFloat = 0.0
+    learning_rate: PositiveFloat = 2.5e-4
+    learning_rate_decay_steps: NonNegativeInt = 0
+    adam_epsilon: PositiveFloat = 1e-5
+    max_gradient_norm: PositiveFloat = 0.5
 
     def __post_init__(self) -> None:
-        check_fields(
-            "agent.",
-            self,
-            positive="clip reward_scale learning_rate adam_epsilon max_gradient_norm",
-            at_least_0="chunk_steps least_advantage_std value_cost entropy_cost entropy_cost_end "
-            "entropy_cost_decay_steps reward_clip learning_rate_decay_steps",
-            at_least_1="unroll epochs minibatches",
-            fractions="gamma gae_lambda",
-        )
+        super().__post_init__()
         if self.unroll % (self.chunk_steps or 1):
             raise ValueError(
                 f"agent.chunk_steps: expected a divisor of agent.unroll ({self.unroll}), got "

@@ -30,7 +30,7 @@ from seedrl.agents.inputs import AgentCarry, initial_carry, inputs_of_step, unro
 from seedrl.agents.masks import legal_actions
 from seedrl.agents.normalization import NormalizationConfig, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
-from seedrl.fields import check_fields
+from seedrl.fields import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import Network
 from seedrl.rl.exploration import epsilon_greedy, epsilons
@@ -77,35 +77,24 @@ class R2D2Config(NormalizationConfig):
     """
 
     network: Any = field(default_factory=QNetworkConfig)
-    burn_in: int = 40
-    unroll: int = 80
-    n_steps: int = 5
-    stride: int = 40
-    gamma: float = 0.997
-    reward_scale: float = 1.0
-    learning_rate: float = 1e-4
-    learning_rate_decay_steps: int = 0
-    adam_epsilon: float = 1e-3
-    max_gradient_norm: float = 80.0
-    target_update_interval: int = 2500
+    burn_in: NonNegativeInt = 40
+    unroll: PositiveInt = 80
+    n_steps: PositiveInt = 5
+    stride: PositiveInt = 40
+    gamma: Fraction = 0.997
+    reward_scale: PositiveFloat = 1.0
+    learning_rate: PositiveFloat = 1e-4
+    learning_rate_decay_steps: NonNegativeInt = 0
+    adam_epsilon: PositiveFloat = 1e-3
+    max_gradient_norm: PositiveFloat = 80.0
+    target_update_interval: PositiveInt = 2500
     value_scaling: bool = True
-    value_scaling_epsilon: float = 1e-3
-    priority_eta: float = 0.9
-    exploration_base: float = 0.4
-    exploration_alpha: float = 7.0
-    epsilon_decay_steps: int = 0
-    evaluation_epsilon: float = 1e-3
-
-    def __post_init__(self) -> None:
-        check_fields(
-            "agent.",
-            self,
-            positive="reward_scale learning_rate adam_epsilon max_gradient_norm",
-            at_least_0="burn_in learning_rate_decay_steps value_scaling_epsilon "
-            "exploration_alpha epsilon_decay_steps",
-            at_least_1="unroll n_steps stride target_update_interval",
-            fractions="gamma priority_eta exploration_base evaluation_epsilon",
-        )
+    value_scaling_epsilon: NonNegativeFloat = 1e-3
+    priority_eta: Fraction = 0.9
+    exploration_base: Fraction = 0.4
+    exploration_alpha: NonNegativeFloat = 7.0
+    epsilon_decay_steps: NonNegativeInt = 0
+    evaluation_epsilon: Fraction = 1e-3
 
     @property
     def window(self) -> WindowSpec:

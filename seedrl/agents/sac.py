@@ -21,7 +21,14 @@ from seedrl.agents.inputs import AgentCarry, initial_carry, inputs_of_step, unro
 from seedrl.agents.normalization import NormalizationConfig, seen_by_agent, with_normalization
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.fields import check_fields
+from seedrl.fields import (
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveFraction,
+    PositiveInt,
+)
 from seedrl.networks.config import BoxNetworkConfig
 from seedrl.networks.sac import BoxNetwork, CriticParams
 from seedrl.rl.priorities import sequence_priority
@@ -60,26 +67,16 @@ class SacConfig(NormalizationConfig):
     """
 
     network: BoxNetworkConfig = field(default_factory=BoxNetworkConfig)
-    burn_in: int = 0
-    unroll: int = 1
-    gamma: float = 0.99
-    actor_learning_rate: float = 3e-4
-    critic_learning_rate: float = 3e-4
-    temperature_learning_rate: float = 3e-4
-    learning_rate_decay_steps: int = 0
-    initial_temperature: float = 1.0
+    burn_in: NonNegativeInt = 0
+    unroll: PositiveInt = 1
+    gamma: Fraction = 0.99
+    actor_learning_rate: PositiveFloat = 3e-4
+    critic_learning_rate: PositiveFloat = 3e-4
+    temperature_learning_rate: NonNegativeFloat = 3e-4
+    learning_rate_decay_steps: NonNegativeInt = 0
+    initial_temperature: PositiveFloat = 1.0
     target_entropy: float | None = None
-    tau: float = 0.005
-
-    def __post_init__(self) -> None:
-        check_fields(
-            "agent.",
-            self,
-            positive="actor_learning_rate critic_learning_rate initial_temperature tau",
-            at_least_0="burn_in temperature_learning_rate learning_rate_decay_steps",
-            at_least_1="unroll",
-            fractions="gamma tau",
-        )
+    tau: PositiveFraction = 0.005
 
     @property
     def window(self) -> WindowSpec:

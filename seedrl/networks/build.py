@@ -10,13 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from seedrl.networks.network import Network, NetworkInput
-from seedrl.networks.recurrent import GRU, LSTM, stack_frames
+from seedrl.networks.recurrent import LSTM, stack_frames
 from seedrl.networks.torsos import ObservationTorso
 from seedrl.observations import stacked_arrays, view
 from seedrl.specs import ActionSpec, ArraySpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.types import Array, Tree
-
-_CORES: dict[str, Any] = {"lstm": LSTM, "gru": GRU}
 
 
 class NetworkCarry(NamedTuple):
@@ -47,7 +45,7 @@ class TorsoCoreHead(nn.Module):
         torso = ObservationTorso(self.torso, self.torso_sizes, self.specs, self.dtype)
         features = torso(merged).reshape(num_steps, batch_size, -1)
         if self.core != "none":
-            core = _CORES[self.core](self.core_size, self.dtype)
+            core = LSTM(self.core_size, self.dtype)
             features, carry = core(carry, self._core_inputs(features, inputs), inputs.is_first)
         return self.head()(features), carry
 
@@ -95,7 +93,7 @@ def from_config(config: Any, spec: EnvSpec, *, head: Callable[[], nn.Module]) ->
         frames = [specs[number] for number in stacked_numbers] if is_stacked else []
         before = (batch_size, frame_stack - 1)
         return NetworkCarry(
-            _CORES[config.core].initial_carry(config.core_size, batch_size) if is_recurrent else (),
+            LSTM.initial_carry(config.core_size, batch_size) if is_recurrent else (),
             tuple(zeros_of(leaf, *before) for leaf in frames),
         )
 

@@ -1,17 +1,17 @@
 """The configurations of the bundled networks: torso, recurrent core and heads."""
 
 import functools
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from seedrl.fields import check_fields
+from seedrl.fields import PositiveInt, check_fields
 from seedrl.networks import heads, sac
 from seedrl.networks.build import from_config
 from seedrl.networks.network import Network, num_outputs_of
 from seedrl.specs import BoxSpec, DiscreteSpec, EnvSpec
 
 Torso = Literal["auto", "mlp", "nature", "impala", "minatar"]
-Core = Literal["lstm", "gru", "none"]
+Core = Literal["lstm", "none"]
 Precision = Literal["float32", "bfloat16"]
 
 
@@ -40,13 +40,11 @@ class NetworkConfig:
 
     torso: Torso = "auto"
     core: Core = "lstm"
-    core_size: int = 512
+    core_size: PositiveInt = 512
     dtype: Precision = "float32"
 
     def __post_init__(self) -> None:
-        sizes = {"core_size", "frame_stack", "torso_sizes", "head_sizes"}
-        own = (sizes | {"actor_sizes", "critic_sizes"}) & {each.name for each in fields(self)}
-        check_fields("network.", self, at_least_1=" ".join(sorted(own)))
+        check_fields("network.", self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +60,9 @@ class QNetworkConfig(NetworkConfig):
       dueling: whether value and advantages have streams of their own.
     """
 
-    torso_sizes: tuple[int, ...] = (512,)
-    head_sizes: tuple[int, ...] = (512,)
-    frame_stack: int | None = None
+    torso_sizes: tuple[PositiveInt, ...] = (512,)
+    head_sizes: tuple[PositiveInt, ...] = (512,)
+    frame_stack: PositiveInt | None = None
     dueling: bool = True
 
     def build(self, spec: EnvSpec) -> Network:
@@ -88,10 +86,10 @@ class ActorCriticConfig(NetworkConfig):
         picture that is convolved, else 1.
     """
 
-    core_size: int = 256
-    torso_sizes: tuple[int, ...] = (256,)
-    head_sizes: tuple[int, ...] = ()
-    frame_stack: int | None = None
+    core_size: PositiveInt = 256
+    torso_sizes: tuple[PositiveInt, ...] = (256,)
+    head_sizes: tuple[PositiveInt, ...] = ()
+    frame_stack: PositiveInt | None = None
 
     def build(self, spec: EnvSpec) -> Network:
         """The network for environments of this spec.
@@ -120,9 +118,9 @@ class BoxNetworkConfig(NetworkConfig):
     """
 
     core: Core = "none"
-    core_size: int = 128
-    actor_sizes: tuple[int, ...] = (256, 256)
-    critic_sizes: tuple[int, ...] = (256, 256)
+    core_size: PositiveInt = 128
+    actor_sizes: tuple[PositiveInt, ...] = (256, 256)
+    critic_sizes: tuple[PositiveInt, ...] = (256, 256)
 
     def build(self, spec: EnvSpec) -> sac.BoxNetwork:
         """The networks for environments of this spec, whose actions are a box."""

@@ -74,48 +74,6 @@ class LSTM(nn.Module):
         return LSTMCarry(hidden=zeros, cell=jnp.zeros_like(zeros))
 
 
-class GRU(nn.Module):
-    """A gated recurrent unit whose state is zeroed before a FIRST time step is consumed.
-
-      r, z = σ(W x_t + U h_{t-1} + b),  n = tanh(W' x_t + b' + r ∘ (U' h_{t-1} + b''))
-      h_t = (1 - z) n + z h_{t-1}
-
-    Source: Cho et al. 2014, with the reset gate after the product as in cuDNN.
-    """
-
-    size: int
-    dtype: str = "float32"
-
-    @nn.compact
-    def __call__(self, carry: Array, inputs: Array, is_first: Array) -> tuple[Array, Array]:
-        """`inputs [T, B, D]`, `is_first [T, B] bool` -> outputs `[T, B, H] float32`, carry."""
-        chex.assert_rank([inputs, is_first], [3, 2])
-        projected = nn.Dense(3 * self.size, dtype=self.dtype, name="input")(inputs)
-        shape = (self.size, 3 * self.size)
-        kernel = self.param("recurrent_kernel", _KERNEL_INIT, shape, jnp.float32)
-        kernel = kernel.astype(self.dtype)
-        zeros = nn.initializers.zeros_init()
-        bias = self.param("recurrent_bias", zeros, (1, self.size), jnp.float32)
-
-        def step(carry: Array, inputs: tuple[Array, Array]) -> tuple[Array, Array]:
-            projected_t, is_first_t = inputs
-            hidden = _reset(carry, is_first_t)
-            x_rz, x_n = jnp.split(projected_t.astype(jnp.float32), [2 * self.size], axis=-1)
-            h_rz, h_n = jnp.split(_product(hidden, kernel), [2 * self.size], axis=-1)
-            # σ by tanh, for the reason given in `LSTM`.
-            reset, update = jnp.split(jnp.tanh((x_rz + h_rz) * 0.5) * 0.5 + 0.5, 2, axis=-1)
-            candidate = jnp.tanh(x_n + reset * (h_n + bias))
-            hidden = (1 - update) * candidate + update * hidden
-            return hidden, hidden
-
-        carry, outputs = jax.lax.scan(step, carry, (projected, is_first))
-        return outputs, carry
-
-    @staticmethod
-    def initial_carry(size: int, batch_size: int) -> Array:
-        return jnp.zeros((batch_size, size), jnp.float32)
-
-
 def _forget_gate_of_one(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
     del key
     quarter = (shape[0] // 4,)

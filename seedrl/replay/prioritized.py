@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.fields import check_fields
+from seedrl.fields import AtLeastOne, Fraction, NonNegativeInt, PositiveFloat, PositiveInt
 from seedrl.replay.rate_limiter import RatioLimiter
 from seedrl.types import Array, Page, StoredStep
 
@@ -35,13 +35,15 @@ class ReplayConfig:
       tolerance_updates: how many updates acting may run ahead of learning before it waits.
     """
 
-    capacity_steps: int = 100_000
-    min_steps: int = 10_000
-    page_steps: int = 0
-    priority_exponent: float = 0.9
-    importance_exponent: float = 0.6
-    ratio: float = 1.0
-    tolerance_updates: float = 2.0
+    capacity_steps: PositiveInt = 100_000
+    min_steps: PositiveInt = 10_000
+    page_steps: NonNegativeInt = 0
+    priority_exponent: Fraction = 0.9
+    importance_exponent: Fraction = 0.6
+    ratio: PositiveFloat = 1.0
+    # Learning takes a whole update at a time: with a tolerance of less than one, acting would wait
+    # for an update that waits for acting.
+    tolerance_updates: AtLeastOne = 2.0
 
     def steps_of_page(self, window: WindowSpec) -> int:
         """K: `page_steps`, or the agent's stride if that is 0."""
@@ -64,16 +66,6 @@ class ReplayConfig:
         return max(1, steps // window.stride // num_devices)
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
-        check_fields(
-            "replay.",
-            self,
-            positive="ratio",
-            at_least_0="page_steps",
-            # Learning takes a whole update at a time: with a tolerance of less than one, acting
-            # would wait for an update that waits for acting.
-            at_least_1="capacity_steps min_steps tolerance_updates",
-            fractions="priority_exponent importance_exponent",
-        )
         page = self.steps_of_page(window)
         if window.stride % page and page % window.stride:
             raise ConfigError(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
-from seedrl.fields import check_fields
+from seedrl.fields import PositiveInt
 from seedrl.types import Array, Page, StoredStep
 
 if TYPE_CHECKING:  # imports numpy, which reading a configuration does not wait for
@@ -36,7 +36,8 @@ class QueueConfig:
         8 * training_slots / batch_sequences`.
     """
 
-    ahead_updates: int = 2
+    # With none, acting would wait for an update that waits for acting.
+    ahead_updates: PositiveInt = 2
     max_lag_updates: int | None = None
 
     # Not a field: with as many sequences as slots an update is a round; see `learning.schedule`.
@@ -49,8 +50,6 @@ class QueueConfig:
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
         del training_slots, total_steps
-        # With less, acting would wait for an update that waits for acting.
-        check_fields("replay.", self, at_least_1="ahead_updates")
         if window.stride != window.length:
             raise ConfigError(
                 "replay: a queue hands out each time step once: expected sequences that begin where"

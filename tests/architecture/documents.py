@@ -5,7 +5,9 @@ The references in docs/. A test fails while one differs from what this makes.
 
 import ast
 import dataclasses
+import functools
 import importlib
+import operator
 import types
 import typing
 from collections.abc import Iterator
@@ -174,8 +176,14 @@ def _section(kind: type) -> str:
         for each in reversed(kind.__mro__)
         for parameter in docstring_parser.parse(each.__doc__ or "").params
     }
+    types_of = typing.get_type_hints(kind)  # without ranges
     rows = (
-        (f"`{field.name}`", _type(field.type), _default(field), meanings.get(field.name, ""))
+        (
+            f"`{field.name}`",
+            _type(types_of[field.name]),
+            _default(field),
+            meanings.get(field.name, ""),
+        )
         for field in dataclasses.fields(kind)
         if field.init
     )
@@ -192,6 +200,8 @@ def _section(kind: type) -> str:
 def _type(kind: object) -> str:
     if typing.get_origin(kind) is typing.Literal:
         return " or ".join(f"`{value}`" for value in typing.get_args(kind))
+    if typing.get_origin(kind) is typing.Union:
+        kind = functools.reduce(operator.or_, typing.get_args(kind))
     if isinstance(kind, types.UnionType | types.GenericAlias):
         return f"`{kind}`"
     return f"`{getattr(kind, '__name__', kind)}`"

@@ -44,7 +44,6 @@ CONFIG = Config(
         network=QNetworkConfig(
             torso="mlp",
             torso_sizes=(),
-            core="gru",
             core_size=4,
             head_sizes=(),
             dueling=False,

@@ -43,7 +43,6 @@ CONFIG = Config(
         network=QNetworkConfig(
             torso="mlp",
             torso_sizes=(),
-            core="gru",
             core_size=8,
             head_sizes=(),
             dueling=False,

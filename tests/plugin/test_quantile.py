@@ -14,7 +14,7 @@ from seedrl.types import Sequence, StepType, StoredStep, TimeStep
 
 SPEC = EnvSpec(ArraySpec((2,), "float32"), DiscreteSpec(2))
 CONFIG = QuantileR2D2Config(
-    network=QuantileNetworkConfig(torso_sizes=(), core="gru", core_size=4, num_quantiles=4),
+    network=QuantileNetworkConfig(torso_sizes=(), core_size=4, num_quantiles=4),
     burn_in=1,
     unroll=3,
     n_steps=1,

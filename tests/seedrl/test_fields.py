@@ -1,6 +1,7 @@
 """Fields of configuration dataclasses: their types, and other values for some."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -8,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from seedrl.errors import ConfigError
-from seedrl.fields import check_types, fields_of, with_fields
+from seedrl.fields import PositiveFloat, PositiveInt, check_fields, fields_of, with_fields
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Outer:
     inner: Inner = Inner()
     agent: Any = None
     pair: "tuple[int, str]" = (1, "x")
+    sizes: tuple[PositiveInt, ...] = ()
+    seconds: PositiveFloat | None = None
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,14 @@ def test_values_at_paths_change_together_and_nothing_else_does() -> None:
     [
         {},
         {"limit": 3, "inner": Inner(ratio=2)},  # an int is a number too
+        {"sizes": (1, 2), "seconds": 0.5},
         {"inner": Inner(names=["a"])},  # type: ignore[arg-type]
         {"agent": "whatever"},
         *({"agent": kind()} for kind in (Decorated, Constants)),
     ],
 )
 def test_values_that_fit_their_types_pass(values: dict[str, Any]) -> None:
-    check_types("", dataclasses.replace(Outer(), **values))
+    check_fields("", dataclasses.replace(Outer(), **values))
 
 
 @pytest.mark.parametrize(
@@ -97,6 +101,11 @@ def test_values_that_fit_their_types_pass(values: dict[str, Any]) -> None:
         ({"mode": "c"}, "mode: "),
         ({"folder": "runs"}, "folder: "),
         ({"inner": None}, "inner: "),
+        ({"limit": math.nan}, "limit: "),
+        ({"sizes": (1, 0)}, "sizes: "),
+        ({"sizes": 1}, "sizes: "),
+        ({"seconds": 0.0}, "seconds: "),
+        ({"seconds": math.inf}, "seconds: "),
         ({"inner": Inner(names=("a", 3))}, "inner.names: "),  # type: ignore[arg-type]
         ({"agent": Inner(ratio="r")}, "agent.ratio: "),  # type: ignore[arg-type]
         # Their values would be lost without a word.
@@ -105,7 +114,9 @@ def test_values_that_fit_their_types_pass(values: dict[str, Any]) -> None:
         ({"agent": DecoratedWithoutType()}, "agent: class DecoratedWithoutType sets ratio"),
     ],
 )
-def test_a_value_of_another_type_is_named(values: dict[str, Any], named: str) -> None:
+def test_a_value_of_another_type_or_out_of_its_range_is_named(
+    values: dict[str, Any], named: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_types("", dataclasses.replace(Outer(), **values))
+        check_fields("", dataclasses.replace(Outer(), **values))
     assert str(caught.value).startswith(named) and len(str(caught.value)) < 300

@@ -115,7 +115,7 @@ def test_a_factory_of_the_current_folder_is_found_from_another_one(
         ("--agent.unroll many", "--agent.unroll: expected INT, got 'many' (see"),
         ("--agent.unroll", "--agent.unroll: "),
         ("--agent.network.torso-sizes 64,64", "--agent.network.torso-sizes: expected INT, several"),
-        ("--agent.network.core rnn", "--agent.network.core: expected lstm or gru or none, got 'rn"),
+        ("--agent.network.core rnn", "--agent.network.core: expected lstm or none, got 'rn"),
         ("--agent.network.dueling False --number 1", "unknown option False"),
         ("--checkpoint.no_replay=true", "--checkpoint.no-replay: "),
         ("--agent.network.dueling right", "unknown option right"),

@@ -66,7 +66,7 @@ def test_defaults_are_those_of_r2d2() -> None:
     assert params["LSTM_0"]["input"]["kernel"].shape == (512 + 18 + 1, 4 * 512)
 
 
-@pytest.mark.parametrize("core", ["lstm", "gru", "none"])
+@pytest.mark.parametrize("core", ["lstm", "none"])
 def test_unrolling_row_by_row_equals_unrolling_at_once(core: str) -> None:
     network, params = built(core)
     inputs = random_inputs()

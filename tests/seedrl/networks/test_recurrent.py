@@ -1,15 +1,14 @@
-"""Recurrent cores against loops in float64, and their reset."""
+"""The LSTM against a loop in float64, and its reset."""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seedrl.networks.recurrent import GRU, LSTM, LSTMCarry, stack_frames
+from seedrl.networks.recurrent import LSTM, LSTMCarry, stack_frames
 
 T, B, D, H = 6, 3, 5, 4
 
@@ -17,8 +16,8 @@ T, B, D, H = 6, 3, 5, 4
 jitted_stack = jax.jit(stack_frames)
 
 
-CORES = {"lstm": LSTM(H), "gru": GRU(H)}
-APPLY = {name: jax.jit(core.apply) for name, core in CORES.items()}
+CORE = LSTM(H)
+APPLY = jax.jit(CORE.apply)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -40,56 +39,33 @@ def looped_lstm(params: Any, carry: LSTMCarry, inputs: np.ndarray, is_first: np.
     return outputs
 
 
-def looped_gru(params: Any, carry: np.ndarray, inputs: np.ndarray, is_first: np.ndarray):
-    outputs = np.zeros((T, B, H))
-    for b in range(B):
-        h = np.float64(carry[b])
-        for t in range(T):
-            if is_first[t, b]:
-                h = np.zeros(H)
-            x = inputs[t, b] @ params["input"]["kernel"] + params["input"]["bias"]
-            u = h @ params["recurrent_kernel"]
-            r = sigmoid(x[:H] + u[:H])
-            z = sigmoid(x[H : 2 * H] + u[H : 2 * H])
-            n = np.tanh(x[2 * H :] + r * (u[2 * H :] + params["recurrent_bias"][0]))
-            h = (1 - z) * n + z * h
-            outputs[t, b] = h
-    return outputs
-
-
-LOOPS = {"lstm": looped_lstm, "gru": looped_gru}
-
-
-def random_case(name: str) -> tuple[Any, Any, np.ndarray, np.ndarray]:
+def random_case() -> tuple[Any, Any, np.ndarray, np.ndarray]:
     random = np.random.default_rng(1)
     inputs = random.normal(size=(T, B, D)).astype(np.float32)
     is_first = np.zeros((T, B), bool)
     is_first[[0, 3, 4], [0, 1, 1]] = True
-    carry = CORES[name].initial_carry(H, B)
-    params = jax.eval_shape(CORES[name].init, jax.random.key(0), carry, inputs, is_first)
+    carry = CORE.initial_carry(H, B)
+    params = jax.eval_shape(CORE.init, jax.random.key(0), carry, inputs, is_first)
     # Every parameter random: biases that start at zero would hide a mistake.
     params = jax.tree.map(lambda p: random.normal(size=p.shape).astype(np.float32), params)
     carry = jax.tree.map(lambda c: random.normal(size=c.shape).astype(np.float32), carry)
     return params, carry, inputs, is_first
 
 
-@pytest.mark.parametrize("name", CORES)
-def test_a_core_agrees_with_the_loop(name: str) -> None:
-    params, carry, inputs, is_first = random_case(name)
-    outputs, after = APPLY[name](params, carry, inputs, is_first)
-    expected = LOOPS[name](params["params"], carry, inputs, is_first)
+def test_the_lstm_agrees_with_the_loop() -> None:
+    params, carry, inputs, is_first = random_case()
+    outputs, after = APPLY(params, carry, inputs, is_first)
+    expected = looped_lstm(params["params"], carry, inputs, is_first)
     np.testing.assert_allclose(outputs, expected, atol=1e-5)
-    last = after.hidden if name == "lstm" else after
-    np.testing.assert_array_equal(last, outputs[-1])
+    np.testing.assert_array_equal(after.hidden, outputs[-1])
 
 
-@pytest.mark.parametrize("name", CORES)
-def test_a_reset_forgets_even_what_is_not_finite(name: str) -> None:
-    params, carry, inputs, is_first = random_case(name)
+def test_a_reset_forgets_even_what_is_not_finite() -> None:
+    params, carry, inputs, is_first = random_case()
     is_first[2] = [True, False, True]
-    clean, _ = APPLY[name](params, carry, inputs, is_first)
+    clean, _ = APPLY(params, carry, inputs, is_first)
     poison = jax.tree.map(lambda c: np.where([[True], [False], [True]], np.nan, c), carry)
-    dirty, _ = APPLY[name](params, poison, inputs, is_first)
+    dirty, _ = APPLY(params, poison, inputs, is_first)
     np.testing.assert_array_equal(dirty[2:], clean[2:])
     np.testing.assert_array_equal(dirty[:, 1], clean[:, 1])
     assert np.isnan(dirty[1, 2]).all()  # the poison was there

@@ -1,4 +1,4 @@
-"""Ape-X DQN on Atari with the settings of the paper (Horgan et al. 2018, appendix C).
+"""Ape-X DQN on Atari with the settings of the paper (Horgan et al. 2018, appendix C), by Adam.
 
 Another game: `--environment.id ALE/Breakout-v5`. Not from the paper: its learner runs freely, at 19
 batches a second next to 12,500 steps, from which `ratio` follows; acting uses the newest
@@ -34,8 +34,6 @@ def config() -> Config:
             ),
             earlier_steps=3,
             reward_clip=1.0,
-            # The optimizer and all other fields are the paper's by default.
-            learning_rate=0.00025 / 4,
         ),
         serving=ServingConfig(training_slots=360, evaluation_slots=16),
         replay=ReplayConfig(

@@ -20,9 +20,8 @@ def config() -> Config:
             ),
             normalize_observations=True,
             normalize_rewards=True,
-            optimizer="adam",
             learning_rate=5e-4,
-            optimizer_epsilon=1e-8,
+            adam_epsilon=1e-8,
             # Random actions at first: rewards that are far away are found sooner.
             epsilon_decay_steps=50_000,
             target_update_interval=200,

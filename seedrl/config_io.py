@@ -26,6 +26,12 @@ from seedrl.fields import check_fields
 RENAMED = {
     "agent.earlier_rows": "agent.earlier_steps",
     "agent.learning_rate_decay_updates": "agent.learning_rate_decay_steps (environment steps)",
+    "agent.network.dueling": "gone: Q-networks are dueling (delete the field)",
+    "agent.entropy_cost_end": "gone: the cost stays the same (delete the field)",
+    "agent.entropy_cost_decay_steps": "gone: the cost stays the same (delete the field)",
+    "agent.optimizer": "gone: Ape-X learns by Adam (delete the field)",
+    "agent.optimizer_epsilon": "agent.adam_epsilon",
+    "agent.rmsprop_decay": "gone: Ape-X learns by Adam (delete the field)",
     "agent.piece_rows": "agent.chunk_steps",
     "agent.priority_mix": "agent.priority_eta",
     "agent.target_rate": "agent.tau",

@@ -74,7 +74,7 @@ class LearningSigns:
         )
 
     def _no_gradient(self, values: _Values) -> str:
-        epsilon = self._number("agent.adam_epsilon", self._number("agent.optimizer_epsilon", 1e-8))
+        epsilon = self._number("agent.adam_epsilon", 1e-8)
         norm = values.get("gradient_norm", math.inf)
         if norm >= epsilon * math.sqrt(_PARAMETERS):
             return ""

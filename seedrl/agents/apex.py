@@ -1,27 +1,25 @@
 """Ape-X DQN: Q-learning from n-step transitions of prioritized replay (Horgan et al. 2018).
 
-From top to bottom: the configuration, its optimizer, the loss, priorities. It acts as R2D2 does and
+From top to bottom: the configuration, the loss, priorities. It acts as R2D2 does and
 has the same errors: `seedrl.agents.r2d2.q_learning_agent`, `td_errors`.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import chex
 import jax
 import jax.numpy as jnp
-import optax
 
 from seedrl.agents.agent import Agent, no_carry
 from seedrl.agents.check import build_network, num_actions_of, q_values_of
 from seedrl.agents.gradient_update import LossOutput
 from seedrl.agents.inputs import initial_carry, inputs_of_sequence
-from seedrl.agents.normalization import NormalizationConfig, seen_by_agent, with_normalization
-from seedrl.agents.r2d2 import q_learning_agent, q_metrics, td_errors
+from seedrl.agents.normalization import seen_by_agent, with_normalization
+from seedrl.agents.r2d2 import QLearningConfig, q_learning_agent, q_metrics, td_errors
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.fields import (
-    Decay,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
@@ -47,7 +45,7 @@ def feed_forward() -> QNetworkConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApexConfig(NormalizationConfig):
+class ApexConfig(QLearningConfig):
     """Ape-X DQN. "Paper" is Horgan et al. 2018, appendix C; deviations are named.
 
     Without memory: the observation, or stacked frames, must hold all that matters. In the paper
@@ -61,40 +59,22 @@ class ApexConfig(NormalizationConfig):
         frames. A network of your own that looks at the previous action needs one at least.
       n_steps: n of the n-step return. Paper: 3.
       gamma: discount of one step. Paper: 0.99.
-      reward_scale: rewards are multiplied by this when they are learned from.
-      reward_clip: and then clipped to plus or minus this; 0 clips none. Paper: 1 for Atari.
-      optimizer: "rmsprop", centred, or "adam". Paper: "rmsprop".
-      learning_rate: Paper: 0.00025 / 4.
-      learning_rate_decay_steps: environment steps over which the learning rate falls linearly to
-        0; 0 keeps it, as the paper does.
-      rmsprop_decay: of the mean squared gradient. Paper: 0.95.
-      optimizer_epsilon: of either optimizer. Paper: 1.5e-7.
+      reward_clip: rewards, scaled, are clipped to plus or minus this; 0 clips none. Paper: 1 for
+        Atari.
+      learning_rate: of Adam, where the paper has centred RMSProp. Paper, and Hessel et al. 2018,
+        table 1, with Adam: 6.25e-5.
+      adam_epsilon: Hessel et al. 2018: 1.5e-4.
       max_gradient_norm: gradients are scaled down to this global norm. Paper: 40.
-      target_update_interval: updates between two copies to the target network. Paper: 2500.
-      exploration_base: epsilon of the most exploratory slot. Paper: 0.4.
-      exploration_alpha: exponents of epsilon range from 1 to 1 + alpha. Paper: 7.
-      epsilon_decay_steps: environment steps over which the epsilon of each slot falls linearly from
-        1 to its own, as DQN's does; 0 starts with its own, as the paper does.
-      evaluation_epsilon: epsilon of evaluation slots. As R2D2's.
     """
 
     network: Any = field(default_factory=feed_forward)
     earlier_steps: NonNegativeInt = 0
     n_steps: PositiveInt = 3
     gamma: Fraction = 0.99
-    reward_scale: PositiveFloat = 1.0
     reward_clip: NonNegativeFloat = 0.0
-    optimizer: Literal["rmsprop", "adam"] = "rmsprop"
     learning_rate: PositiveFloat = 6.25e-5
-    learning_rate_decay_steps: NonNegativeInt = 0
-    rmsprop_decay: Decay = 0.95
-    optimizer_epsilon: PositiveFloat = 1.5e-7
+    adam_epsilon: PositiveFloat = 1.5e-4
     max_gradient_norm: PositiveFloat = 40.0
-    target_update_interval: PositiveInt = 2500
-    exploration_base: Fraction = 0.4
-    exploration_alpha: NonNegativeFloat = 7.0
-    epsilon_decay_steps: NonNegativeInt = 0
-    evaluation_epsilon: Fraction = 1e-3
 
     @property
     def window(self) -> WindowSpec:
@@ -108,38 +88,8 @@ class ApexConfig(NormalizationConfig):
         q_values = q_values_of(num_actions_of(spec, "Ape-X"))
         network = build_network(self.network, seen_by_agent(normalization), q_values)
         _require_no_memory(network, self.earlier_steps)
-        agent = q_learning_agent(self, network, _optimizer(self), _loss, _initial_priorities)
+        agent = q_learning_agent(self, network, _loss, _initial_priorities)
         return with_normalization(agent._replace(stored_carry=no_carry), normalization)
-
-
-def _optimizer(config: ApexConfig) -> optax.GradientTransformation:
-    rate = config.learning_rate
-    if config.optimizer == "adam":
-        return optax.adam(rate, eps=config.optimizer_epsilon)
-    return optax.chain(
-        _scale_by_std(config.rmsprop_decay, config.optimizer_epsilon),
-        optax.scale_by_learning_rate(rate),
-    )
-
-
-def _scale_by_std(decay: float, epsilon: float) -> optax.GradientTransformation:
-    # `optax.scale_by_stddev`, g / √(v + ε), for gradients that hardly change as well.
-    moments = optax.scale_by_stddev(decay, epsilon)
-
-    def update(
-        gradients: optax.Updates, state: optax.OptState, params: optax.Params | None = None
-    ) -> tuple[optax.Updates, optax.OptState]:
-        _, state = moments.update(gradients, state, params)
-
-        def scaled_by(gradient: Array, mean: Array, mean_square: Array) -> Array:
-            # Of a gradient that hardly changes this is the difference of nearly equal numbers:
-            # rounding may make it negative, and optax's result NaN. A gradient of 3 did.
-            variance = jnp.maximum(mean_square - jnp.square(mean), 0.0)
-            return gradient * jax.lax.rsqrt(variance + epsilon)
-
-        return jax.tree.map(scaled_by, gradients, state.mu, state.nu), state
-
-    return optax.GradientTransformation(moments.init, update)
 
 
 def _require_no_memory(network: Network, earlier_steps: int) -> None:

@@ -1,8 +1,6 @@
 """Updates by a gradient: loss, optimizer step, target network, schedules."""
 
-import functools
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
@@ -37,36 +35,27 @@ def periodic_copy(interval: int, params: Tree, target: Tree, updates: Array) -> 
     return jax.tree.map(lambda new, old: jnp.where(is_due, new, old), params, target)
 
 
-# Schedules: numbers that depend on the training environment steps of the run.
-
-
 class LinearDecay(NamedTuple):
-    """v(t) = start + (end - start) min(t / T, 1) at environment step t, T = `decay_steps`.
+    """v(t) = start (1 - min(t / T, 1)) at environment step t of the run, T = `decay_steps`.
 
     With T = 0 it is `start` throughout.
     """
 
     start: float
-    end: float = 0.0
     decay_steps: int = 0
 
-    def at(self, env_steps: Array | tuple[()]) -> float | Array:
-        """The value at `env_steps [] float32`; a Python number, and no argument, if it is constant.
-
-        Off by less than 1e-6 of the larger end.
-        """
-        if not self.decay_steps:
-            return self.start
+    def at(self, env_steps: Array | tuple[()]) -> Array:
+        """The value at `env_steps [] float32`, T > 0. Off by less than 1e-6 of `start`."""
         # By a float: whole numbers from 2^31 on are no int32.
         passed = jnp.minimum(jnp.asarray(env_steps) / float(self.decay_steps), 1.0)
-        return self.start + (self.end - self.start) * passed
+        return self.start - self.start * passed
 
 
 class GradientUpdate(NamedTuple):
     """One step down the gradient of a loss, then the target: an `Agent.update`."""
 
-    # `(params, target, sequence, weights, key, **scheduled) -> (loss, LossOutput)`; `sequence` is
-    # `[T, B]` with `T = window.length`, `weights [B] float32`. The scalar is a mean over the batch.
+    # `(params, target, sequence, weights, key) -> (loss, LossOutput)`; `sequence` is `[T, B]` with
+    # `T = window.length`, `weights [B] float32`. The scalar is a mean over the batch.
     loss: Callable[..., tuple[Array, LossOutput]]
     optimizer: optax.GradientTransformation  # of gradients that are means over all devices
     # `params -> target`. Must copy; an agent without a target network has `()`.
@@ -75,8 +64,6 @@ class GradientUpdate(NamedTuple):
     update_target: Callable[[Tree, Tree, Array], Tree] = lambda params, target, updates: target
     # The optimizer's own rate is `start`: each of its steps is scaled by the part that is left.
     learning_rate: LinearDecay = LinearDecay(1.0)
-    # Keyword arguments of `loss`. Those that decay are metrics, as the learning rate is.
-    scheduled: Mapping[str, LinearDecay] = MappingProxyType({})
 
     def init_state(self, params: Tree) -> AgentState:
         """See `Agent.init_state`."""
@@ -95,29 +82,24 @@ class GradientUpdate(NamedTuple):
         key: Array,
         mean: Callable[[Tree], Tree],
     ) -> tuple[AgentState, UpdateOutput]:
-        """See `Agent.update`. Adds the metrics `loss` and `gradient_norm`."""
-        scheduled = {name: decay.at(state.env_steps) for name, decay in self.scheduled.items()}
-        loss_of = functools.partial(self.loss, **scheduled)
-        (loss, output), gradients = jax.value_and_grad(loss_of, has_aux=True)(
+        """See `Agent.update`. Adds `loss`, `gradient_norm`, and `learning_rate` if it decays."""
+        (loss, output), gradients = jax.value_and_grad(self.loss, has_aux=True)(
             state.params, state.target, sequence, weights, key
         )
         # The mean is taken after the gradient: inside the loss pmap would leave it per device.
         gradients, loss = mean(gradients), mean(loss)
         gradient_norm = optax.tree.norm(gradients)
         deltas, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
-        rate = self.learning_rate.at(state.env_steps)
+        metrics = {**output.metrics, "loss": loss, "gradient_norm": gradient_norm}
         if self.learning_rate.decay_steps:
+            metrics["learning_rate"] = rate = self.learning_rate.at(state.env_steps)
             deltas = optax.tree.scale(rate / self.learning_rate.start, deltas)
         # If this is not finite the learn step keeps the old state; nothing is checked here.
         params = optax.apply_updates(state.params, deltas)
         # The learn step raises `updates` after this call; a target counts this update already.
         target = self.update_target(params, state.target, state.updates + 1)
-        values = {**scheduled, "learning_rate": rate}
-        decays = {**self.scheduled, "learning_rate": self.learning_rate}
-        shown = {name: values[name] for name, decay in decays.items() if decay.decay_steps}
-        metrics = {**output.metrics, **shown, "loss": loss, "gradient_norm": gradient_norm}
-        # An optimizer can make a step that is not finite of a gradient that is: see
-        # `optax.scale_by_stddev`.
+        # An optimizer can make a step that is not finite of a gradient that is, as
+        # `optax.scale_by_stddev` does where a gradient hardly changes.
         guarded = (loss, gradient_norm, optax.tree.norm(deltas))
         return (
             state._replace(params=params, target=target, optimizer=optimizer),

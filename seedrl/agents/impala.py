@@ -1,35 +1,33 @@
 """IMPALA: distributed actor-critic with V-trace (Espeholt et al. 2018).
 
-From top to bottom: the configuration, the agent that it builds, acting, the loss, its metrics. The
+From top to bottom: the configuration, the agent that it builds, acting, the loss, its metrics.
+`seedrl.agents.ppo` has what it shares with PPO: some settings, the policy, most of the agent. The
 correction for acting with older parameters is `seedrl.rl.vtrace`.
 """
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.check import build_network, policy_and_value_of
-from seedrl.agents.gradient_update import GradientUpdate, LossOutput
-from seedrl.agents.inputs import initial_carry, inputs_of_sequence
-from seedrl.agents.normalization import NormalizationConfig, seen_by_agent, with_normalization
-from seedrl.agents.ppo import act, policy_of, schedules_of
+from seedrl.agents.gradient_update import LossOutput
+from seedrl.agents.inputs import inputs_of_sequence
+from seedrl.agents.normalization import seen_by_agent, with_normalization
+from seedrl.agents.ppo import OnPolicyConfig, act, actor_critic_agent, policy_of
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import (
     Decay,
     Fraction,
     NonNegativeFloat,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
 )
-from seedrl.networks.config import ActorCriticConfig
 from seedrl.networks.network import Network
 from seedrl.rl.returns import scaled
 from seedrl.rl.surrogate import mean_of
@@ -39,7 +37,7 @@ from seedrl.types import Array, Sequence, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImpalaConfig(NormalizationConfig):
+class ImpalaConfig(OnPolicyConfig):
     """IMPALA. "Paper" is Espeholt et al. 2018, appendix D; deviations are named.
 
     Its `replay` is a `seedrl.replay.queue.QueueConfig`; V-trace corrects for the updates between
@@ -47,28 +45,14 @@ class ImpalaConfig(NormalizationConfig):
     sums: learning rate and gradient norm are of another size than there.
 
     Attributes:
-      network: a frozen dataclass whose `build(spec)` gives a `Network` of a `PolicyAndValue`, or,
-        for a box of actions, of a `GaussianAndValue`.
       unroll: trained time steps of a sequence. Paper: 20 for Atari, 100 for DMLab. One more
         follows, which bootstraps and is not trained; no two sequences share a time step.
-      gamma: discount of one step. Paper: 0.99.
       vtrace_lambda: lambda of V-trace. Paper: 1.
       rho_bar: caps the importance ratio in temporal differences. Paper: 1.
       c_bar: caps it in traces. Paper: 1.
       pg_rho_bar: caps it in the policy gradient. Paper: 1.
       value_cost: weight of half the squared error of the value. Paper: 0.5.
-      entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01 for Atari.
-      entropy_cost_end: the weight after `entropy_cost_decay_steps`.
-      entropy_cost_decay_steps: environment steps over which `entropy_cost` goes linearly to
-        `entropy_cost_end`; 0 keeps it.
-      normalize_images: whether pixels are normalized too, instead of divided by 255: small and rare
-        objects, such as a ball, are visible from the start.
-      reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
-        about 1, are learned sooner; scale `entropy_cost` with it.
-      reward_clip: and then clipped to plus or minus this; 0 clips none. Paper: 1 for Atari.
       learning_rate: of Adam. SEED RL: 4.8e-4.
-      learning_rate_decay_steps: environment steps over which the learning rate falls linearly to
-        0; 0 keeps it. Paper: the length of the run.
       adam_b1: decay of the mean gradient. 0, as in SEED RL and Acme, makes Adam RMSProp, which the
         paper has, with a corrected start; more is a second lag.
       adam_b2: decay of the mean squared gradient. Paper: 0.99, of RMSProp.
@@ -76,22 +60,13 @@ class ImpalaConfig(NormalizationConfig):
       max_gradient_norm: gradients are scaled down to this global norm. Paper: 40, of a sum.
     """
 
-    network: Any = field(default_factory=ActorCriticConfig)
     unroll: PositiveInt = 20
-    gamma: Fraction = 0.99
     vtrace_lambda: Fraction = 1.0
     rho_bar: PositiveFloat = 1.0
     c_bar: NonNegativeFloat = 1.0
     pg_rho_bar: NonNegativeFloat = 1.0
     value_cost: NonNegativeFloat = 0.5
-    entropy_cost: NonNegativeFloat = 0.01
-    entropy_cost_end: NonNegativeFloat = 0.0
-    entropy_cost_decay_steps: NonNegativeInt = 0
-    normalize_images: bool = False
-    reward_scale: PositiveFloat = 1.0
-    reward_clip: NonNegativeFloat = 0.0
     learning_rate: PositiveFloat = 4.8e-4
-    learning_rate_decay_steps: NonNegativeInt = 0
     adam_b1: Decay = 0.0
     adam_b2: Decay = 0.99
     adam_epsilon: PositiveFloat = 3.1e-7
@@ -106,26 +81,11 @@ class ImpalaConfig(NormalizationConfig):
         normalization = self.normalization(spec, images=self.normalize_images)
         output = policy_and_value_of(spec)
         network = build_network(self.network, seen_by_agent(normalization), output)
-        update = GradientUpdate(
-            loss=functools.partial(_loss, self, network, spec.action),
-            optimizer=optax.chain(
-                optax.clip_by_global_norm(self.max_gradient_norm),
-                optax.adam(
-                    self.learning_rate, b1=self.adam_b1, b2=self.adam_b2, eps=self.adam_epsilon
-                ),
-            ),
-            **schedules_of(self),
+        optimizer = optax.adam(
+            self.learning_rate, b1=self.adam_b1, b2=self.adam_b2, eps=self.adam_epsilon
         )
-        agent = Agent(
-            window=self.window,
-            init=network.init,
-            initial_carry=functools.partial(initial_carry, network, action=spec.action.array),
-            act=functools.partial(_act, network, spec.action),
-            exploration=functools.partial(np.ones, dtype=np.float32),
-            evaluation_exploration=0.0,
-            init_state=update.init_state,
-            update=update,
-        )
+        agent = actor_critic_agent(self, network, spec.action, optimizer, _loss)
+        agent = agent._replace(act=functools.partial(_act, network, spec.action))
         return with_normalization(agent, normalization)
 
 
@@ -144,8 +104,6 @@ def _loss(
     sequence: Sequence,
     weights: Array,
     key: Array,
-    *,
-    entropy_cost: float | Array,
 ) -> tuple[Array, LossOutput]:
     """L = -log π(a) A + value_cost ½ (v - V)² - entropy_cost H(π).
 
@@ -180,7 +138,7 @@ def _loss(
     policy_loss = -jnp.mean(trained * log_policy * corrected.advantages)
     value_loss = 0.5 * jnp.mean(trained * jnp.square(errors))
     entropy = jnp.mean(trained * policy.entropy())
-    total = policy_loss + config.value_cost * value_loss - entropy_cost * entropy
+    total = policy_loss + config.value_cost * value_loss - config.entropy_cost * entropy
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,

@@ -5,6 +5,7 @@ epoch (`seedrl.rl.gae`), the loss of a minibatch (`seedrl.rl.surrogate`).
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -38,7 +39,36 @@ from seedrl.types import Array, Sequence, TimeStep, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
-class PpoConfig(NormalizationConfig):
+class OnPolicyConfig(NormalizationConfig):
+    """The settings that PPO and IMPALA share, with the same defaults.
+
+    Attributes:
+      network: a frozen dataclass whose `build(spec)` gives a `Network` of a `PolicyAndValue`, or,
+        for a box of actions, of a `GaussianAndValue`.
+      gamma: discount of one step. Both papers: 0.99.
+      entropy_cost: weight of the entropy of the policy, which is maximised. Both papers: 0.01 for
+        Atari.
+      normalize_images: whether pixels are normalized too, instead of divided by 255: small and rare
+        objects, such as a ball, are visible from the start.
+      reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
+        about 1, are learned sooner; scale `entropy_cost` with it.
+      reward_clip: and then clipped to plus or minus this; 0 clips none. IMPALA's paper: 1 for
+        Atari.
+      learning_rate_decay_steps: environment steps over which the learning rate falls linearly to
+        0; 0 keeps it. Both papers: the length of the run.
+    """
+
+    network: Any = field(default_factory=ActorCriticConfig)
+    gamma: Fraction = 0.99
+    entropy_cost: NonNegativeFloat = 0.01
+    normalize_images: bool = False
+    reward_scale: PositiveFloat = 1.0
+    reward_clip: NonNegativeFloat = 0.0
+    learning_rate_decay_steps: NonNegativeInt = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PpoConfig(OnPolicyConfig):
     """PPO. "Paper" is Schulman et al. 2017, its table 5 for Atari; deviations are named.
 
     Its `replay` is a `seedrl.replay.queue.QueueConfig`. With `learning.schedule` synchronous it is
@@ -46,8 +76,6 @@ class PpoConfig(NormalizationConfig):
     are to the policy that acted.
 
     Attributes:
-      network: a frozen dataclass whose `build(spec)` gives a `Network` of a `PolicyAndValue`, or,
-        for a box of actions, of a `GaussianAndValue`.
       unroll: trained time steps of a sequence. Paper: 128. One more follows, which bootstraps and
         is not trained; no two sequences share a time step.
       epochs: how often a batch is gone through. Paper: 3.
@@ -57,7 +85,6 @@ class PpoConfig(NormalizationConfig):
         divisor of `unroll`. 0 keeps whole sequences; 1 shuffles single steps, as the paper's code
         does without memory: minibatches of a few sequences hold little that differs. See
         `seedrl.agents.inputs.cut_into_chunks`.
-      gamma: discount of one step. Paper: 0.99.
       gae_lambda: lambda of generalized advantage estimation. Paper: 0.95.
       clip: how far from 1 a ratio of probabilities may go and still gain. Paper: 0.1.
       least_advantage_std: advantages of a minibatch are divided by their std, but at least by this.
@@ -66,40 +93,20 @@ class PpoConfig(NormalizationConfig):
         `normalize_rewards`, as the limit of 1 with the returns of DreamerV3 (Hafner et al. 2023,
         equation 7). Paper: 0.
       value_cost: weight of half the squared error of the value. Paper: 1, of the whole square.
-      entropy_cost: weight of the entropy of the policy, which is maximised. Paper: 0.01.
-      entropy_cost_end: the weight after `entropy_cost_decay_steps`.
-      entropy_cost_decay_steps: environment steps over which `entropy_cost` goes linearly to
-        `entropy_cost_end`; 0 keeps it.
-      normalize_images: whether pixels are normalized too, instead of divided by 255: small and rare
-        objects, such as a ball, are visible from the start.
-      reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
-        about 1, are learned sooner.
-      reward_clip: and then clipped to plus or minus this; 0 clips none.
       learning_rate: of Adam. Paper: 2.5e-4.
-      learning_rate_decay_steps: environment steps over which the learning rate falls linearly to
-        0; 0 keeps it. Paper: the length of the run.
       adam_epsilon: the paper's code: 1e-5.
       max_gradient_norm: gradients are scaled down to this global norm. The paper's code: 0.5.
     """
 
-    network: Any = field(default_factory=ActorCriticConfig)
     unroll: PositiveInt = 127
     epochs: PositiveInt = 4
     minibatches: PositiveInt = 4
     chunk_steps: NonNegativeInt = 0
-    gamma: Fraction = 0.99
     gae_lambda: Fraction = 0.95
     clip: PositiveFloat = 0.2
     least_advantage_std: NonNegativeFloat = 0.0
     value_cost: NonNegativeFloat = 1.0
-    entropy_cost: NonNegativeFloat = 0.01
-    entropy_cost_end: NonNegativeFloat = 0.0
-    entropy_cost_decay_steps: NonNegativeInt = 0
-    normalize_images: bool = False
-    reward_scale: PositiveFloat = 1.0
-    reward_clip: NonNegativeFloat = 0.0
     learning_rate: PositiveFloat = 2.5e-4
-    learning_rate_decay_steps: NonNegativeInt = 0
     adam_epsilon: PositiveFloat = 1e-5
     max_gradient_norm: PositiveFloat = 0.5
 
@@ -120,23 +127,9 @@ class PpoConfig(NormalizationConfig):
         normalization = self.normalization(spec, images=self.normalize_images)
         output = policy_and_value_of(spec)
         network = build_network(self.network, seen_by_agent(normalization), output)
-        update = GradientUpdate(
-            loss=functools.partial(_loss, self, network, spec.action),
-            optimizer=optax.chain(
-                optax.clip_by_global_norm(self.max_gradient_norm),
-                optax.adam(self.learning_rate, eps=self.adam_epsilon),
-            ),
-            **schedules_of(self),
-        )
-        agent = Agent(
-            window=self.window,
-            init=network.init,
-            initial_carry=functools.partial(initial_carry, network, action=spec.action.array),
-            act=functools.partial(act, network, spec.action),
-            exploration=functools.partial(np.ones, dtype=np.float32),
-            evaluation_exploration=0.0,
-            init_state=update.init_state,
-            update=update,
+        optimizer = optax.adam(self.learning_rate, eps=self.adam_epsilon)
+        agent = actor_critic_agent(self, network, spec.action, optimizer, _loss)
+        agent = agent._replace(
             epochs=self.epochs,
             minibatches=self.minibatches,
             chunks=self.unroll // (self.chunk_steps or self.unroll),
@@ -145,17 +138,29 @@ class PpoConfig(NormalizationConfig):
         return with_normalization(agent, normalization)
 
 
-def schedules_of(config: Any) -> dict[str, Any]:
-    """Of PPO and IMPALA, the fields of `GradientUpdate` that fall over environment steps."""
-    entropy_cost = LinearDecay(
-        config.entropy_cost, config.entropy_cost_end, config.entropy_cost_decay_steps
+def actor_critic_agent(
+    config: Any,
+    network: Network,
+    action: ActionSpec,
+    optimizer: optax.GradientTransformation,
+    loss: Callable[..., tuple[Array, LossOutput]],
+) -> Agent:
+    """PPO's and IMPALA's agent: draws actions from its policy, and clips gradients."""
+    update = GradientUpdate(
+        loss=functools.partial(loss, config, network, action),
+        optimizer=optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer),
+        learning_rate=LinearDecay(config.learning_rate, config.learning_rate_decay_steps),
     )
-    return {
-        "learning_rate": LinearDecay(
-            config.learning_rate, decay_steps=config.learning_rate_decay_steps
-        ),
-        "scheduled": {"entropy_cost": entropy_cost},
-    }
+    return Agent(
+        window=config.window,
+        init=network.init,
+        initial_carry=functools.partial(initial_carry, network, action=action.array),
+        act=functools.partial(act, network, action),
+        exploration=functools.partial(np.ones, dtype=np.float32),
+        evaluation_exploration=0.0,
+        init_state=update.init_state,
+        update=update,
+    )
 
 
 class Acted(NamedTuple):
@@ -241,8 +246,6 @@ def _loss(
     sequence: Sequence,
     weights: Array,
     key: Array,
-    *,
-    entropy_cost: float | Array,
 ) -> tuple[Array, LossOutput]:
     """L = -min(r A, clip(r, 1 ± ε) A) + value_cost ½ (V - target)² - entropy_cost H(π), r = π / μ.
 
@@ -270,7 +273,7 @@ def _loss(
     policy_loss = -surrogate.mean_of(weights[None] * gained, counts)
     value_loss = 0.5 * surrogate.mean_of(weights[None] * squares, counts)
     entropy = surrogate.mean_of(weights[None] * policy.entropy(), counts)
-    total = policy_loss + config.value_cost * value_loss - entropy_cost * entropy
+    total = policy_loss + config.value_cost * value_loss - config.entropy_cost * entropy
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,

@@ -44,7 +44,33 @@ from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
-class R2D2Config(NormalizationConfig):
+class QLearningConfig(NormalizationConfig):
+    """The settings that R2D2 and Ape-X share, with the same defaults.
+
+    Attributes:
+      reward_scale: factor of rewards when they are learned from: Q-values that differ by ones are
+        learned sooner than those that differ by hundredths. Both papers: 1.
+      learning_rate_decay_steps: environment steps over which the learning rate falls linearly to
+        0; 0 keeps it, as both papers do.
+      target_update_interval: updates between two copies to the target network. Both papers: 2500.
+      exploration_base: epsilon of the most exploratory slot. Both papers: 0.4.
+      exploration_alpha: exponents of epsilon range from 1 to 1 + alpha. Both papers: 7.
+      epsilon_decay_steps: environment steps over which the epsilon of each slot falls linearly from
+        1 to its own, as DQN's does; 0 starts with its own, as both papers do.
+      evaluation_epsilon: epsilon of evaluation slots. SEED RL: 1e-3.
+    """
+
+    reward_scale: PositiveFloat = 1.0
+    learning_rate_decay_steps: NonNegativeInt = 0
+    target_update_interval: PositiveInt = 2500
+    exploration_base: Fraction = 0.4
+    exploration_alpha: NonNegativeFloat = 7.0
+    epsilon_decay_steps: NonNegativeInt = 0
+    evaluation_epsilon: Fraction = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class R2D2Config(QLearningConfig):
     """R2D2. "Paper" is Kapturowski et al. 2019, table 2; deviations are named.
 
     Attributes:
@@ -57,23 +83,13 @@ class R2D2Config(NormalizationConfig):
       stride: time steps between the starts of neighbouring sequences. Paper: 40 (they overlap by
         half).
       gamma: discount of one step. Paper: 0.997.
-      reward_scale: factor of rewards when they are learned from: Q-values that differ by ones are
-        learned sooner than those that differ by hundredths. Paper: 1.
       learning_rate: of Adam. Paper: 1e-4.
-      learning_rate_decay_steps: environment steps over which the learning rate falls linearly to
-        0; 0 keeps it, as the paper does.
       adam_epsilon: Paper: 1e-3.
       max_gradient_norm: gradients are scaled down to this global norm. 80 is SEED RL's Atari recipe
         for 80 steps; the paper names none. It grows with `unroll`: scale both together.
-      target_update_interval: updates between two copies to the target network. Paper: 2500.
       value_scaling: whether Q-values are rescaled by h. Paper: yes.
       value_scaling_epsilon: epsilon of h. Paper: 1e-3.
       priority_eta: weight of the largest error, the rest is the mean's. Paper: 0.9.
-      exploration_base: epsilon of the most exploratory slot. Ape-X and the paper: 0.4.
-      exploration_alpha: exponents of epsilon range from 1 to 1 + alpha. Ape-X and the paper: 7.
-      epsilon_decay_steps: environment steps over which the epsilon of each slot falls linearly from
-        1 to its own, as DQN's does; 0 starts with its own, as the paper does.
-      evaluation_epsilon: epsilon of evaluation slots. SEED RL: 1e-3.
     """
 
     network: Any = field(default_factory=QNetworkConfig)
@@ -82,19 +98,12 @@ class R2D2Config(NormalizationConfig):
     n_steps: PositiveInt = 5
     stride: PositiveInt = 40
     gamma: Fraction = 0.997
-    reward_scale: PositiveFloat = 1.0
     learning_rate: PositiveFloat = 1e-4
-    learning_rate_decay_steps: NonNegativeInt = 0
     adam_epsilon: PositiveFloat = 1e-3
     max_gradient_norm: PositiveFloat = 80.0
-    target_update_interval: PositiveInt = 2500
     value_scaling: bool = True
     value_scaling_epsilon: NonNegativeFloat = 1e-3
     priority_eta: Fraction = 0.9
-    exploration_base: Fraction = 0.4
-    exploration_alpha: NonNegativeFloat = 7.0
-    epsilon_decay_steps: NonNegativeInt = 0
-    evaluation_epsilon: Fraction = 1e-3
 
     @property
     def window(self) -> WindowSpec:
@@ -109,25 +118,22 @@ class R2D2Config(NormalizationConfig):
         normalization = self.normalization(spec)
         q_values = q_values_of(num_actions_of(spec, "R2D2"))
         network = build_network(self.network, seen_by_agent(normalization), q_values)
-        optimizer = optax.adam(self.learning_rate, eps=self.adam_epsilon)
-        agent = q_learning_agent(self, network, optimizer, _loss, _initial_priorities)
+        agent = q_learning_agent(self, network, _loss, _initial_priorities)
         return with_normalization(agent, normalization)
 
 
 def q_learning_agent(
     config: Any,
     network: Network,
-    optimizer: optax.GradientTransformation,
     loss: Callable[..., tuple[Array, LossOutput]],
     initial_priorities: Callable[[Any, StoredStep], Array],
 ) -> Agent:
     """R2D2's and Ape-X's agent: epsilon-greedy, with a target network and clipped gradients."""
+    optimizer = optax.adam(config.learning_rate, eps=config.adam_epsilon)
     update = GradientUpdate(
         loss=functools.partial(loss, config, network),
         optimizer=optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer),
-        learning_rate=LinearDecay(
-            config.learning_rate, decay_steps=config.learning_rate_decay_steps
-        ),
+        learning_rate=LinearDecay(config.learning_rate, config.learning_rate_decay_steps),
         init_target=copied,
         update_target=functools.partial(periodic_copy, config.target_update_interval),
     )

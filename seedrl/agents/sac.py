@@ -104,9 +104,7 @@ class SacConfig(NormalizationConfig):
                 {name: optax.adam(rate) for name, rate in rates._asdict().items()},
                 SacParams(*SacParams._fields),
             ),
-            learning_rate=LinearDecay(
-                self.actor_learning_rate, decay_steps=self.learning_rate_decay_steps
-            ),
+            learning_rate=LinearDecay(self.actor_learning_rate, self.learning_rate_decay_steps),
             # Only the critics have a target, which goes τ of the way to them at every update:
             # θ' + τ (θ - θ') (Lillicrap et al. 2016, section 3).
             init_target=lambda params: copied(params.critics),

@@ -49,28 +49,25 @@ class NetworkConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class QNetworkConfig(NetworkConfig):
-    """A Q-network. The defaults are R2D2's (Kapturowski et al. 2019, table 2, appendix).
+    """A dueling Q-network. The defaults are R2D2's (Kapturowski et al. 2019, table 2, appendix).
 
     Attributes:
       torso_sizes: dense layers after the torso, on all arrays of the observation together.
-      head_sizes: hidden layers of the head.
+      head_sizes: hidden layers of the value and, apart from them, of the advantages.
       frame_stack: frames that the torso sees at once of every picture or, without any, of every
         array, newest first, zeros before an episode's first; None is 4 for a gray or coloured
         picture that is convolved, else 1.
-      dueling: whether value and advantages have streams of their own.
     """
 
     torso_sizes: tuple[PositiveInt, ...] = (512,)
     head_sizes: tuple[PositiveInt, ...] = (512,)
     frame_stack: PositiveInt | None = None
-    dueling: bool = True
 
     def build(self, spec: EnvSpec) -> Network:
         """The network for environments of this spec: `unroll` gives `[T, B, A] float32`."""
         assert isinstance(spec.action, DiscreteSpec), "the agent has refused other actions"
         num_actions = spec.action.num_actions
-        head = heads.DuelingHead if self.dueling else heads.QHead
-        made = functools.partial(head, num_actions, self.head_sizes, self.dtype)
+        made = functools.partial(heads.DuelingHead, num_actions, self.head_sizes, self.dtype)
         return from_config(self, spec, head=made)
 
 

@@ -18,20 +18,6 @@ SMALL_KERNEL = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_norma
 _Q_KERNEL = nn.initializers.variance_scaling(1e-2, "fan_in", "truncated_normal")
 
 
-class QHead(nn.Module):
-    """Q(s, ·) through hidden layers: `[..., D]` -> `[..., A] float32`."""
-
-    num_actions: int
-    hidden_sizes: Sequence[int]
-    dtype: str = "float32"
-
-    @nn.compact
-    def __call__(self, features: Array) -> Array:
-        hidden = MLP(self.hidden_sizes, self.dtype, name="hidden")(features)
-        last = nn.Dense(self.num_actions, dtype=self.dtype, kernel_init=_Q_KERNEL, name="q")
-        return last(hidden).astype(jnp.float32)
-
-
 class DuelingHead(nn.Module):
     """Q(s, a) = V(s) + A(s, a) - mean_a' A(s, a'): `[..., D]` -> `[..., A] float32`.
 

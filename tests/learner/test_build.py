@@ -46,7 +46,6 @@ CONFIG = Config(
             torso_sizes=(),
             core_size=4,
             head_sizes=(),
-            dueling=False,
             frame_stack=1,
         ),
         burn_in=0,

@@ -45,7 +45,6 @@ CONFIG = Config(
             torso_sizes=(),
             core_size=8,
             head_sizes=(),
-            dueling=False,
             frame_stack=1,
         ),
         evaluation_epsilon=0.5,

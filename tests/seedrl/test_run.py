@@ -34,7 +34,6 @@ TINY: dict[str, Any] = {
             "torso_sizes": (8,),
             "core_size": 8,
             "head_sizes": [8],
-            "dueling": False,
         },
     },
     "replay": {"min_steps": 64, "capacity_steps": 256},
@@ -85,7 +84,7 @@ def test_a_run_is_followed_stopped_and_played(tmp_path: Path) -> None:
     for played in (run.policy(), seedrl.load_policy(run.workdir)):
         assert played(np.zeros(4, np.float32), played.initial_carry())[0] in (0, 1)
     config = config_io.of_run(run.workdir)
-    assert config.agent.network.torso_sizes == (8,) and not config.agent.network.dueling
+    assert config.agent.network.torso_sizes == (8,)
     assert config.learning.batch_sequences == 4 and config.evaluation.target_return is None
 
 

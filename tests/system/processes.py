@@ -42,7 +42,6 @@ _TINY = {
 }
 TINY = (
     *(f"--{field}={value}" for field, value in _TINY.items()),
-    "--agent.network.no-dueling",
     "--logging.no-learning-curve",
 )
 # For runs that go on until something has happened.

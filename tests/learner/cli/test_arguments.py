@@ -116,9 +116,9 @@ def test_a_factory_of_the_current_folder_is_found_from_another_one(
         ("--agent.unroll", "--agent.unroll: "),
         ("--agent.network.torso-sizes 64,64", "--agent.network.torso-sizes: expected INT, several"),
         ("--agent.network.core rnn", "--agent.network.core: expected lstm or none, got 'rn"),
-        ("--agent.network.dueling False --number 1", "unknown option False"),
+        ("--agent.value-scaling False --number 1", "unknown option False"),
         ("--checkpoint.no_replay=true", "--checkpoint.no-replay: "),
-        ("--agent.network.dueling right", "unknown option right"),
+        ("--agent.value-scaling right", "unknown option right"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_where_to_look(flags: str, message: str) -> None:

@@ -38,7 +38,6 @@ def _r2d2_agent() -> Agent:
         torso_sizes=(),
         core="none",
         head_sizes=(),
-        dueling=False,
         frame_stack=1,
     )
     return R2D2Config(

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -229,25 +228,6 @@ def test_frames_of_the_rows_before_give_the_acting_q_values() -> None:
         sizes.append(output.priorities)
     assert np.std(sizes) > 0.1
     assert (np.array(sizes) == 0).any()  # some start on LAST
-
-
-def optimizer_of(config: ApexConfig) -> optax.GradientTransformation:
-    update: Any = config.build(SPEC).update
-    return update.optimizer
-
-
-@pytest.mark.parametrize("size", [0.3, 3.0, 30.0])
-def test_centred_rmsprop_stays_finite_where_a_gradient_never_changes(size: float) -> None:
-    """Its variance is a difference of two numbers that are nearly equal then."""
-    optimizer = optimizer_of(ApexConfig(network=TableConfig(), max_gradient_norm=100.0))
-    gradient = jnp.float32(size)
-
-    def step(state: Any, _: None) -> Any:
-        delta, state = optimizer.update(gradient, state)
-        return state, delta
-
-    _, deltas = jax.jit(lambda: jax.lax.scan(step, optimizer.init(gradient), length=2000))()
-    assert np.isfinite(deltas).all()
 
 
 def test_a_transition_without_error_may_be_drawn_again_and_one_from_last_not() -> None:

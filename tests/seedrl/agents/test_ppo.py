@@ -26,7 +26,6 @@ from tests.seedrl.agents.actor_critics import (
     acted,
     jitted,
     log_softmax,
-    loss_at_start,
     poisoned,
     random_timesteps,
     unroll,
@@ -150,7 +149,7 @@ def test_the_loss_of_pieces_is_that_of_their_sequences(chunk_steps: int) -> None
     agent = dataclasses.replace(CONFIG, chunk_steps=chunk_steps).build(SPEC)
     assert agent.chunks == 6 // chunk_steps
     sequence, (_, params) = of_another_policy(window_at(3)), built()
-    loss_of_batch = loss_at_start(agent)
+    loss_of_batch = agent.update.loss
 
     @jax.jit
     def loss_of_pieces(params: Any, sequence: Sequence) -> jax.Array:

@@ -58,7 +58,7 @@ def changed_rows(network: Network, params: Any, inputs: NetworkInput, other: Net
 def test_defaults_are_those_of_r2d2() -> None:
     config = QNetworkConfig()
     assert (config.torso_sizes, config.core, config.core_size) == ((512,), "lstm", 512)
-    assert (config.head_sizes, config.dueling) == ((512,), True)
+    assert config.head_sizes == (512,)
     spec = EnvSpec(ArraySpec((84, 84), "uint8"), DiscreteSpec(18))
     assert view(spec, config.torso, config.frame_stack) == ("nature", 4)
     params = jax.eval_shape(config.build(spec).init, jax.random.key(0))["params"]

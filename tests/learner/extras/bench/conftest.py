@@ -22,9 +22,7 @@ def pace() -> Pace:
 def tiny() -> Workload:
     """CartPole with a network of a few units, of which there is little to compile."""
     return _cartpole(
-        QNetworkConfig(
-            torso="mlp", torso_sizes=(4,), core="none", head_sizes=(), dueling=False, frame_stack=1
-        )
+        QNetworkConfig(torso="mlp", torso_sizes=(4,), core="none", head_sizes=(), frame_stack=1)
     )
 
 

@@ -125,23 +125,13 @@ def view(spec: EnvSpec, torso: str, frame_stack: int | None) -> tuple[str, int]:
 
 
 def stacked_arrays(leaves: list[ArraySpec], torso: str) -> list[int]:
-    """Positions of the arrays that a frame stack stacks: pictures or, without any, all.
+    """Positions of the arrays that a frame stack stacks: what is convolved or, if nothing is, all.
 
     Frames before an episode's first are zeros of the array as it arrives: for categories that is
     the category 0, for a normalized picture its mean.
     """
-    pictures = [n for n, leaf in enumerate(leaves) if _is_stacked_picture(leaf, torso)]
+    pictures = [n for n, leaf in enumerate(leaves) if meaning_of(leaf, torso).kind == "picture"]
     return pictures or list(range(len(leaves)))
-
-
-def _is_stacked_picture(leaf: ArraySpec, torso: str) -> bool:
-    if torso != "mlp":
-        return meaning_of(leaf, torso).kind == "picture"
-    # "mlp" convolves none. A small one is of bytes (float16: normalized); another small matrix may
-    # be anything.
-    smallest = 1 if leaf.dtype in ("uint8", "float16") else _LARGE
-    axes = picture_axes(leaf) or ()
-    return bool(axes) and min(leaf.shape[axis] for axis in axes) >= smallest
 
 
 def describe(spec: EnvSpec, torso: str = "auto", frame_stack: int | None = None) -> str:

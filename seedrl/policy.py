@@ -16,9 +16,9 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.agents.normalization import NormalizedExtras
 from seedrl.errors import ConfigError
-from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, StepType, TimeStep, Tree
-from seedrl.wire.payload import check_rewards, fits
+from seedrl.wire.payload import StepLayout, check_rewards
 from seedrl.wire.spec import saved_spec
 
 __all__ = ["Policy", "PolicyCarry", "PolicyStep", "load"]
@@ -223,10 +223,7 @@ class Policy:
         for name, array in (("reward", rewards), ("is_first", is_first)):
             if array.shape != (size,):
                 raise ValueError(f"{name}: expected shape [{size}], got {list(array.shape)}")
-        try:
-            check_rewards(rewards, self._max_abs_reward)
-        except ValueError as error:
-            raise ValueError(f"reward: {error}") from error
+        check_rewards(rewards, self._max_abs_reward)
         rows = self._rows(observations, (size,) if is_batch else ())
         action, after, extras = self._act(
             self._acting, carry, rows, rewards.astype(np.float32), is_first
@@ -260,10 +257,15 @@ class Policy:
                     f"{path}: expected {spec.dtype}{list(shape)}, got {array.dtype}"
                     f"{list(array.shape)}; {'with' if head else 'without'} a batch axis"
                 )
-            rows.append(_accepted(path, array, spec.dtype).reshape(-1, *spec.shape))
+            with np.errstate(over="ignore", invalid="ignore"):
+                cast = array.astype(spec.dtype).reshape(-1, *spec.shape)
+            # A float may be rounded; an integer that does not fit would become another one.
+            if cast.dtype.kind != "f" and (cast.reshape(shape) != array).any():
+                raise ValueError(f"{path}: expected numbers that fit {spec.dtype}, got another")
+            rows.append(cast)
         tree = self.spec.unflatten(rows)
-        if self.spec.has_mask and not tree[ACTION_MASK].any(axis=-1).all():
-            raise ValueError(f"observation.{ACTION_MASK}: expected an action that may be taken")
+        # As a learner checks what env servers send.
+        StepLayout(self.spec, len(rows[0])).check_observation(tree)
         return tree
 
 
@@ -325,17 +327,3 @@ def _own_action(spec: EnvSpec, action: Array) -> Array:
     first, last = np.where(box.is_bounded, low, -1.0), np.where(box.is_bounded, high, 1.0)
     middle, half = (first + last) / 2, (last - first) / 2
     return jnp.clip(middle + half * jnp.clip(action, -box.largest, box.largest), low, high)
-
-
-def _accepted(path: str, array: np.ndarray, dtype: str) -> np.ndarray:
-    # In that dtype, if an env server could have sent it in training.
-    with np.errstate(over="ignore", invalid="ignore"):
-        cast = array.astype(dtype)
-    # A float may be rounded; an integer that does not fit would become another one.
-    is_taken = fits(cast) & (True if cast.dtype.kind == "f" else cast == array)
-    if not is_taken.all():
-        number = array[~is_taken].flat[0]
-        raise ValueError(
-            f"{path}: expected finite numbers that fit {dtype} and 32 bits, got {number}"
-        )
-    return cast

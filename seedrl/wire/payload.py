@@ -119,11 +119,6 @@ def check_rewards(reward: np.ndarray, most: float = 0.0) -> None:
     )
 
 
-def fits(leaf: np.ndarray) -> np.ndarray:
-    """True for each number of an observation's array that a learner can take."""
-    return _FITS.get(leaf.dtype.name, np.isfinite)(leaf)
-
-
 class StepLayout:
     """Where everything lies in step payloads of `num_envs` environments of `spec`. Immutable."""
 

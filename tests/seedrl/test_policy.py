@@ -153,7 +153,7 @@ def test_a_policy_obeys_the_mask_of_its_observation() -> None:
         assert action == legal
     for bad in (np.zeros(3, np.int8), np.array([1, 2, 0], np.int8), np.ones(4, bool)):
         text = _refused(lambda bad=bad: played({**given, "action_mask": bad}, carry))
-        assert text.startswith("observation.action_mask: ")
+        assert "observation.action_mask" in text
 
 
 def test_random_actions_follow_the_seed(workdir: Path) -> None:
@@ -185,7 +185,7 @@ def _refused(call: Any) -> str:
         ({"position": np.zeros(2), "wall": 0.5}, "observation.wall: "),
         ({"position": np.zeros(2)}, "observation.wall"),
         *(
-            ({"position": np.array([0.0, bad]), "wall": False}, "observation.position: ")
+            ({"position": np.array([0.0, bad]), "wall": False}, "observation.position")
             for bad in (np.nan, np.inf, 1e300)
         ),
         # Finite, but the network overflows.
@@ -221,11 +221,11 @@ def test_a_number_that_the_dtype_or_32_bits_cannot_hold_is_refused(dtype: str, n
     assert played({"cell": np.asarray(7, dtype)}, played.initial_carry())[0] == 0
     bad = np.asarray(number, kind)
     text = _refused(lambda: played({"cell": bad}, played.initial_carry()))
-    assert text.startswith("observation.cell: ")
+    assert "observation.cell" in text
     # One of a batch too.
     cells = np.asarray([np.zeros_like(bad), bad])
     batch = lambda: played.act_batch({"cell": cells}, played.initial_carry(2))  # noqa: E731
-    assert _refused(batch).startswith("observation.cell: ")
+    assert "observation.cell" in _refused(batch)
 
 
 def test_a_reward_that_is_not_finite_and_a_carry_that_is_none_are_refused(

@@ -192,8 +192,9 @@ class EvaluationConfig:
     interval_seconds: NonNegativeFloat = 0.0
     episodes: PositiveInt = 20
     actions: Actions = "agent"
-    final_seconds: NonNegativeFloat = 600.0
+    final_seconds: NonNegativeFloat = 600.0  # a hung environment must not keep the run from ending
     target_return: float | None = None
+    # More than of a round: of many rounds the luckiest nominates itself.
     confirm_episodes: PositiveInt = 100
     patience_rounds: NonNegativeInt = 0
 
@@ -210,7 +211,7 @@ class CheckpointConfig:
     """
 
     interval_seconds: PositiveFloat = 300.0
-    keep: int = 2
+    keep: int = 2  # if the newest is damaged, the one before it is taken
     replay: bool = False
 
 
@@ -237,6 +238,7 @@ class LoggingConfig:
     @property
     def grace_seconds(self) -> float:
         """Longest time for a learner to end when asked to; it gives itself a minute less."""
+        # A thread that is stuck ends the process only after that long.
         return 180.0 + self.stuck_seconds
 
 
@@ -255,7 +257,7 @@ class LaunchConfig:
 
     env_servers: NonNegativeInt = 2
     envs_per_server: NonNegativeInt = 0
-    groups: PositiveInt = 2
+    groups: PositiveInt = 2  # one steps while the actions of the other are computed
     local_link: bool = True
 
 
@@ -290,7 +292,7 @@ class Config:
 
 def page_steps(config: Config) -> int:
     """K, the steps of a page."""
-    steps: int = config.replay.steps_of_page(config.agent.window)
+    steps: int = config.replay.steps_of_page(config.agent.window)  # both may be a user's own
     return steps
 
 
@@ -306,7 +308,7 @@ def check(config: Config) -> None:
     """
     check_fields("", config)
     values = fields_of(config)
-    window = _checked_window(config.agent)
+    window = _checked_window(config.agent)  # before the replay computes with it
     _require_offered("replay", config.replay, "steps_of_page", "check", "build")
     slots, total_steps = config.serving.training_slots, config.learning.total_steps
     config.replay.check(window, training_slots=slots, total_steps=total_steps)
@@ -383,6 +385,7 @@ def _rules_between(config: Config) -> Iterator[tuple[object, str, str]]:
     shared = f"environments for all {num_slots} slots; 0 shares them out evenly"
     yield not offered or offered >= num_slots, "launch.envs_per_server", shared
     schedule = learning.schedule
+    # The other schedules act on all training slots in one batch, which one device computes.
     few = schedule == "asynchronous" or serving.inference_devices <= 1
     one = f"at most 1 with learning.schedule {schedule}, where a batch has all training slots"
     yield few, "serving.inference_devices", one

@@ -113,6 +113,7 @@ def missing_extra(error: BaseException) -> str | None:
         # Of an import only: an environment's own error may have a name of any type.
         name = str(cause.name).partition(".")[0] if isinstance(cause, ImportError) else ""
         if name in EXTRA_OF:
+            # It is installed if something else in it is missing: then its own error says more.
             return None if importlib.util.find_spec(name) else _install(name)
         cause = cause.__cause__ or cause.__context__
     return None

@@ -47,7 +47,7 @@ def meaning_of(spec: ArraySpec, torso: str) -> Meaning:
     """The row of the table for an array. `torso` is one of `SMALLEST_PICTURE`, or "mlp"."""
     if spec.is_categorical:
         return Meaning("one-hot")
-    has_bounds = bool(bounds_of(spec)[0])
+    has_bounds = bool(bounds_of(spec)[0])  # without any there is nothing to scale by
     if torso != "mlp" and len(spec.shape) > 1:
         # Where the sizes do not tell, whoever has named a torso means channels last.
         axes = picture_axes(spec) or (0, 1)

@@ -89,7 +89,7 @@ class Policy:
         self._agent = agent
         self.params = params
         self._epsilon = epsilon
-        self._acting = jax.device_put(agent.actor_params(params))
+        self._acting = jax.device_put(agent.actor_params(params))  # once, not at every step
         self._key = jax.random.key(seed)
         self._episodes = itertools.count()
         self._act = jax.jit(self._computed)
@@ -300,6 +300,7 @@ def load(
     found = checkpoints.choose(folder, step=step, is_best=best, parts=checkpoints.PARAMS)
     spec = saved_spec(found.meta["env_spec"])
     agent = build_agent(config.agent, spec)
+    # Shapes alone: what is computed here would be thrown away.
     abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}
     params = stored_arrays.read_tree(found.path, abstract)["params"]
     updates = checkpoints.updates_of_params(found)

@@ -254,7 +254,7 @@ class EnvSpec:
 
     def unflatten(self, leaves: list[Any]) -> Tree:
         """The observation tree with `leaves`, in wire order, in place of its specs."""
-        iterator = iter(leaves)
+        iterator = iter(leaves)  # taken in the order in which `_walk` gives them
         tree = _rebuild(self.observation, iterator)
         assert next(iterator, None) is None, "more leaves than the spec has"
         return tree

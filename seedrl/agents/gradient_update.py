@@ -93,6 +93,7 @@ class GradientUpdate(NamedTuple):
         metrics = {**output.metrics, "loss": loss, "gradient_norm": gradient_norm}
         if self.learning_rate.decay_steps:
             metrics["learning_rate"] = rate = self.learning_rate.at(state.env_steps)
+            # Adam's steps are proportional to its rate: a scaled step is that of a lower rate.
             deltas = optax.tree.scale(rate / self.learning_rate.start, deltas)
         # If this is not finite the learn step keeps the old state; nothing is checked here.
         params = optax.apply_updates(state.params, deltas)

@@ -74,7 +74,9 @@ class ImpalaConfig(OnPolicyConfig):
 
     @property
     def window(self) -> WindowSpec:
-        return WindowSpec(burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1)
+        return WindowSpec(
+            burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1
+        )  # as PPO's
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec. Raises ConfigError for a network that does not fit."""
@@ -92,6 +94,7 @@ class ImpalaConfig(OnPolicyConfig):
 def _act(*arguments: Any) -> ActOutput:
     """As PPO acts; of what PPO stores only log μ(a), `[B] float32`, as extras."""
     output = act(*arguments)
+    # Not V: V-trace takes it from the present parameters.
     return output._replace(extras=output.extras.log_probability)
 
 
@@ -156,7 +159,9 @@ def _metrics(config: ImpalaConfig, log_ratios: Array, corrected: VTrace) -> dict
     mean = functools.partial(mean_of, is_trained=is_trained)
     return {
         "advantage_size": mean(jnp.abs(corrected.advantages)),
-        "behaviour_kl": mean(ratios - 1.0 - log_ratios),
+        "behaviour_kl": mean(
+            ratios - 1.0 - log_ratios
+        ),  # never negative: see `surrogate.divergence`
         "ratio_max": jnp.max(ratios),
         "ratio_clipped_fraction": mean(ratios > config.rho_bar),
         "ratio_low_fraction": mean(ratios < 0.5),

@@ -120,6 +120,8 @@ class PpoConfig(OnPolicyConfig):
 
     @property
     def window(self) -> WindowSpec:
+        # The bootstrapping time step is not the first of the next sequence: a queue hands out each
+        # time step once.
         return WindowSpec(burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1)
 
     def build(self, spec: EnvSpec) -> Agent:
@@ -156,8 +158,8 @@ def actor_critic_agent(
         init=network.init,
         initial_carry=functools.partial(initial_carry, network, action=action.array),
         act=functools.partial(act, network, action),
-        exploration=functools.partial(np.ones, dtype=np.float32),
-        evaluation_exploration=0.0,
+        exploration=functools.partial(np.ones, dtype=np.float32),  # draws from the policy
+        evaluation_exploration=0.0,  # its likeliest action
         init_state=update.init_state,
         update=update,
     )
@@ -204,7 +206,7 @@ def act(
     """Actions of the policy of PPO and IMPALA, and `Acted` as extras."""
     chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
     output, network_carry = network.unroll(params, carry.network, inputs_of_step(carry, timestep))
-    output = jax.tree.map(lambda leaf: leaf[0], output)
+    output = jax.tree.map(lambda leaf: leaf[0], output)  # of the only time step
     policy = policy_of(action_spec, output)
     # Of a box as they were drawn, beyond [-1, 1] too: the log-probability is that of the draw.
     action = policy.draw(exploration, key).reshape(-1, *action_spec.array.shape)
@@ -296,6 +298,7 @@ def _metrics(
     unexplained = variance(estimated.targets - old_values)
     return {
         "value_mean": mean(old_values),
+        # Targets that are all alike have no variance to explain.
         "explained_variance": 1.0 - unexplained / jnp.maximum(variance(estimated.targets), 1e-8),
         "advantage_size": mean(jnp.abs(estimated.advantages)),
         "behaviour_kl": mean(surrogate.divergence(log_ratios)),

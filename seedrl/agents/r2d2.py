@@ -164,7 +164,7 @@ def _act(
     """Epsilon-greedy actions; the Q-values `[B, A] float32` are stored as extras."""
     chex.assert_rank([timestep.step_type, timestep.reward, exploration], 1)
     q_values, network_carry = network.unroll(params, carry.network, inputs_of_step(carry, timestep))
-    q_values = q_values[0]
+    q_values = q_values[0]  # of the only time step
     legal = legal_actions(timestep.observation)
     action = epsilon_greedy(key, q_values, exploration, legal)
     return ActOutput(action=action, carry=AgentCarry(network_carry, action), extras=q_values)
@@ -217,6 +217,7 @@ def td_errors(
     `steps` is `[T, B]`. By default no reward is clipped: h makes values of any size learnable.
     """
     reward = scaled(steps.timestep.reward, config.reward_scale, reward_clip)
+    # Without what errors do not need: observations are most of a sequence.
     timestep = steps.timestep._replace(reward=reward, observation=())
     after_burn_in: StoredStep = jax.tree.map(
         lambda leaf: leaf[config.window.burn_in :],
@@ -234,6 +235,7 @@ def td_errors(
 
 def q_metrics(q_online: Array, td: TDErrors, *, is_masked: bool) -> dict[str, Array]:
     """Metrics of R2D2 and Ape-X for a batch; `q_online` is `[T, B, A]`."""
+    # The mean would be -inf with forbidden actions in it.
     counts = q_online > -jnp.inf if is_masked else None  # all without a mask
     return {
         "td_error_mean": mean_of(jnp.abs(td.errors), td.is_trained),

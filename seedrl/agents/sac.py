@@ -120,8 +120,8 @@ class SacConfig(NormalizationConfig):
                 initial_carry, network.memory, action=spec.action.array
             ),
             act=functools.partial(_act, network, shape),
-            exploration=functools.partial(np.ones, dtype=np.float32),
-            evaluation_exploration=0.0,
+            exploration=functools.partial(np.ones, dtype=np.float32),  # draws from the policy
+            evaluation_exploration=0.0,  # tanh(μ)
             init_state=update.init_state,
             update=update,
             initial_priorities=functools.partial(_initial_priorities, self.burn_in),

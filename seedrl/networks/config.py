@@ -94,6 +94,7 @@ class ActorCriticConfig(NetworkConfig):
         `unroll` gives a `PolicyAndValue`, or of a box of actions a `GaussianAndValue`, whose std is
         a parameter and begins as 0.5.
         """
+        # Of MultiDiscrete the logits of all elements are one vector, which the agent splits.
         is_box = isinstance(spec.action, BoxSpec)
         head: Any = heads.GaussianAndValueHead if is_box else heads.PolicyAndValueHead
         size = num_outputs_of(spec.action)
@@ -114,7 +115,7 @@ class BoxNetworkConfig(NetworkConfig):
         SAC's authors: 256, 256.
     """
 
-    core: Core = "none"
+    core: Core = "none"  # as the paper
     core_size: PositiveInt = 128
     actor_sizes: tuple[PositiveInt, ...] = (256, 256)
     critic_sizes: tuple[PositiveInt, ...] = (256, 256)

@@ -152,6 +152,7 @@ class StepLayout:
         """Length of the payload with which `data` begins."""
         if not self._num_metrics:
             return self.num_bytes
+        # Only rows that end an episode carry metrics.
         return self.num_bytes + _padded(4 * self._num_last(data) * self._num_metrics)
 
     def pack(
@@ -191,7 +192,7 @@ class StepLayout:
         """
         shape = (self._num_last(data), self._num_metrics)
         section = _section("metrics", ArraySpec((), "float32"), shape, self.num_bytes)
-        metrics = _read(memoryview(data).toreadonly(), section)
+        metrics = _read(memoryview(data).toreadonly(), section)  # nobody may write to gRPC's memory
         if np.isinf(metrics).any():
             raise WireError("expected finite metrics, or NaN for none; got infinity")
         return metrics
@@ -363,7 +364,7 @@ def _check_steps(
     kinds = step_type.tobytes()
     if unknown := kinds.translate(None, _STEP_TYPES):
         raise WireError(f"expected step_type 0, 1 or 2, got {unknown[0]}")
-    if 0 in (np.abs(reward) <= largest).tobytes():
+    if 0 in (np.abs(reward) <= largest).tobytes():  # seldom: the words cost time
         check_rewards(reward, largest)
     if _FIRST in kinds and reward[step_type == _FIRST].any():
         raise WireError("expected reward 0 on FIRST, got another")

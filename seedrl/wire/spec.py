@@ -36,6 +36,7 @@ def spec_of(message: seedrl_pb2.EnvSpec) -> EnvSpec:
 
 def encode_spec(spec: EnvSpec) -> str:
     """A text for checkpoints; equal specs give equal texts."""
+    # Sorted: the keys of a protobuf map have no order.
     return json_format.MessageToJson(spec_message(spec), indent=None, sort_keys=True)
 
 

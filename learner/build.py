@@ -103,6 +103,7 @@ class Geometry(NamedTuple):
 
 def plan_geometry(config: Config, topology: Topology = ALONE) -> Geometry:
     """Derives the sizes. Raises ConfigError if they do not fit the devices of this run."""
+    # Then each host learns on all of its devices, and one program needs as many of each.
     if not config.learning.num_devices:
         require_as_many(topology)
     devices, inference = split_devices(config, jax.local_devices(), topology)
@@ -316,6 +317,7 @@ def build(
     )
     if start.checkpoint is not None:
         with naming_fields(start.checkpoint, config, "replay"):
+            # Else the replay ratio would be of this session only.
             limiter.restore(start.checkpoint.meta["limiter"])
     published = mapped.publish(jax.tree.map(mapped.local_part, state.params))
     steps = 0 if start.checkpoint is None else int(start.checkpoint.meta["env_steps"])
@@ -328,6 +330,7 @@ def build(
     acting = _acting(
         config, geometry, agent, spec, page, hub, channel, metrics, acting_key, start.checkpoint
     )
+    # Afterwards: acting is built with the channel, and counts what the channel asks for.
     channel.count_steps = lambda: acting[0].training_steps
     learning = Learning(
         programs=mapped,
@@ -336,6 +339,7 @@ def build(
         channel=channel,
         metrics=metrics,
         publish_every_updates=config.learning.publish_every_updates,
+        # In one thread learning must not wait for acting, which would wait for it.
         poll_seconds=POLL_SECONDS if config.learning.schedule == "asynchronous" else 0.0,
     )
     _gauge_constants(config, metrics)
@@ -370,6 +374,7 @@ def compile_all(system: System) -> None:
         require_update_memory(system.learning.compile_update(), system.scale, system.pages_bytes)
         system.learning.compile_insertion(system.page, system.page_rows)
 
+    # XLA compiles without the interpreter's lock: both sides are compiled at once.
     with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
         for compiled in (
             *(pool.submit(acting.warm_up) for acting in system.acting),
@@ -410,6 +415,7 @@ def resumed_key(key: Array, schedule: str, version: int) -> Array:
     Neither the checkpoint's session nor another one that resumed from it has the same: they would
     explore alike. In deterministic mode the same bits follow from the same checkpoint.
     """
+    # Random bits of the system: two sessions may resume from the same checkpoint.
     salt = version if schedule == "deterministic" else secrets.randbits(32)
     return jax.random.fold_in(key, salt)
 
@@ -552,6 +558,7 @@ def _replay(
         geometry.page_steps,
         most_pages=geometry.training_slots,
         page_rows=sorted({rows for lane in lanes for rows in page_rows(lane.size, sizes)}),
+        # Only pages that arrive mixed are picked apart, which takes programs of its own.
         is_mixed=any(
             len(set(experience.shard_of(lane.slots, 0, len(indices)))) > 1 for lane in lanes
         ),

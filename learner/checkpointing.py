@@ -86,6 +86,7 @@ class Checkpointer:
             if self._is_over():
                 answer.cancel()
                 return
+            # Not for ever: the thread that would answer may die, and then the run is over.
             wait([answer], POLL_SECONDS)
         self._start(answer.result())
         self._saved = counts

@@ -207,6 +207,7 @@ class SharedEnd:
     def is_over(self, ended: EndOfRun | None, why: Callable[[EndOfRun], str]) -> bool:
         """True if this host stops now; `ended`: what it has come to by itself."""
         agenda = self._hosts.agenda
+        # A failure is not put to the vote: the learning thread, which votes, may be dead.
         if self._hosts.is_alone or ended in _OWN:
             return ended is not None
         if ended is not None and not agenda.wants_end:

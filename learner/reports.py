@@ -272,6 +272,7 @@ class StatusWriter:
         self._is_over.set()
         self._events.wake()
         self._thread.join()
+        # The thread has ended: the last look is this one, at a run that is over.
         self._ending = ("finished", self._ending[1] if self._ending is not None else ERROR)
         _guarded(self._look)
         _guarded(self._events.flush)
@@ -348,7 +349,6 @@ class StatusWriter:
             target_return=config.evaluation.target_return,
             last_evaluation=None if progress is None else progress.last,
             best_evaluation=None if progress is None else progress.best,
-            confirmation=None if session is None else session.evaluator.confirmation,
             waiting_for=waiting_for,
             training_slots=self._env_servers.training,
             evaluation_slots=self._env_servers.evaluation,
@@ -577,6 +577,7 @@ def open_reports(
             # A value at the step of the checkpoint itself still holds.
             purge_step=0 if checkpoint is None else env_steps + 1,
         )
+        # Closed in reverse order: first the status writer, which uses all that was opened before.
         stack.callback(metrics.close)
         events = Events(folder.path, progress.show, elapsed_seconds=elapsed, env_steps=env_steps)
         stack.callback(events.close)

@@ -88,6 +88,7 @@ class Asynchronous:
 
     def end_waits(self) -> None:
         """Wakes both threads for the last time; a compilation that has not started is dropped."""
+        # What has started cannot be cancelled: XLA compiles to its end.
         self._update.cancel()
         channel = self._system.channel
         channel.limiter.close()
@@ -127,6 +128,7 @@ class Asynchronous:
             limiter.holds(self._learning.sequences_of_shards(steps))
             limiter.abstain()
         elif not _is_over(self._update):
+            # Pages leave the queue meanwhile, or acting would soon wait for room in it.
             self._learning.run_without_update()
             limiter.abstain()
         elif self._system.channel.is_complete:
@@ -229,6 +231,7 @@ class Session:
 
     def start(self) -> None:
         """Compiles what must be compiled first, and starts the threads."""
+        # First: compiling may hang, too.
         self.watchdog.start()
         # Looking for garbage in all that is traced would take a tenth of that time.
         gc.disable()
@@ -270,6 +273,7 @@ class Session:
     def stop(self, timeout: float) -> bool:
         """Ends the threads after their present piece of work; True if they ended in time."""
         self._schedule.end_waits()
+        # A list: every worker is asked to end, also after one that has not ended in time.
         has_stopped = all([worker.stop(timeout) for worker in self._workers])
         self.watchdog.stop()
         if has_stopped and not self.failed.is_set():

@@ -103,6 +103,7 @@ def train(
             hosts = stack.enter_context(
                 joined(topology, config, stop, init_from, init_from_partial)
             )
+            # After the hosts have joined: jax looks for devices once, and then finds those of all.
             start_devices()
             folder = stack.enter_context(contextlib.closing(RunFolder(folder_path, lock)))
             start = _start_from(
@@ -114,6 +115,7 @@ def train(
             return None  # an earlier session has confirmed the target
         geometry = plan_geometry(config, topology)
         session_number = folder.record_command(stop.command)
+        # A caller that holds the lock has started the env servers of this host.
         own_host = "" if lock is None else socket.gethostname()
         reports = stack.enter_context(
             open_reports(config, name, folder, start.checkpoint, own_host=own_host)
@@ -156,6 +158,7 @@ def train(
                 hosts=hosts,
             )
         session = Session(config, system, hub, reports.metrics)
+        # Only now: a config that this environment refuses must not replace one that works.
         folder.record_config(config)
         network = getattr(config.agent, "network", None)
         reports.compiling(session, network, is_begun_anew=folder.is_begun_anew)

@@ -137,6 +137,8 @@ class Actor:
         self._state = state
         self._state_shapes: Any = ()  # for the thread that compiles; see `warm_up_largest`
         slots = np.arange(shapes.padding_slot, dtype=np.int32) if slots is None else slots
+        # By the numbers in batches. A slot of another device would be padding here, which writes
+        # nothing.
         self._own = np.full(int(slots.max(initial=-1)) + 1, shapes.padding_slot, np.int32)
         self._own[slots] = np.arange(len(slots))
         self.device = device
@@ -196,6 +198,7 @@ class Actor:
             timestep,
             self._exploration(slots, env_steps),
         )
+        # Waits for the device: env servers get their actions from this very thread.
         actions = np.asarray(action)[: len(batch.slots)]
         if self._shapes.has_mask:
             _require_legal(actions, timestep.observation, batch.slots)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learner.report.status import Confirmation
 from learner.runtime.channel import VersionedParams
 from seedrl.agents.agent import Agent
 from seedrl.config import Actions, EvaluationConfig
@@ -77,7 +76,7 @@ class Round:
         self._missing: dict[int, int] = {}  # episodes that each slot still has to play
         self._streams: dict[int, int] = {}  # of each slot, as it was last seen
         self._counting: set[int] = set()  # slots whose present episode counts
-        # By slot. Rebound where a slot leaves, because the main thread reads it.
+        # By slot, so that those of a slot that leaves can be taken back.
         self._played: list[tuple[int, Episode]] = []
         self.slots = slots  # those that are there; not all may be playing
         self._deal()
@@ -140,13 +139,8 @@ class Round:
 
     @property
     def returns(self) -> tuple[float, ...]:
-        """Of the episodes that count and have ended; for any thread."""
+        """Of the episodes that count and have ended."""
         return tuple(episode.episode_return for _, episode in self._played)
-
-    @property
-    def num_playing(self) -> int:
-        """Slots that play; for any thread."""
-        return len(self._missing)
 
     @property
     def missing_slots(self) -> np.ndarray:
@@ -183,20 +177,6 @@ class Evaluator:
     def _play(self, round_: Round | None) -> None:
         # Acting reads `is_running` at every batch: a plain attribute, no property.
         self._round, self.is_running = round_, round_ is not None
-
-    @property
-    def confirmation(self) -> Confirmation | None:
-        """Progress of the confirmation that is being played, if one is; for any thread."""
-        round_ = self._round
-        if not self.is_confirming or round_ is None:
-            return None
-        returns = round_.returns
-        return Confirmation(
-            ended=len(returns),
-            episodes=self._config.confirm_episodes,
-            slots=round_.num_playing,
-            mean_return=float(np.mean(returns)) if returns else None,
-        )
 
     @property
     def frozen(self) -> VersionedParams:

@@ -173,6 +173,7 @@ class Acting:
             latest = last[self._device] if last else self._params
             self.evaluator.poll(now, latest, live, is_last=bool(last))
         if ended := self._hub.take_ended(self._device):
+            # In the queue of the pages: replay gets all pages of a stream before its end.
             self._send(FilledPages((), (), (), ended, ()))
 
     def _act(self, batch: Batch) -> None:
@@ -193,6 +194,7 @@ class Acting:
             measured["batch_fill"].append(len(batch.slots) / len(timestep.step_type))
             lag = self._channel.learned_version - frozen.version
             measured["serving_lag_updates"].append(lag)
+            # A page is as old as its first row: by that a queue drops what is too old.
             self._versions[batch.slots[batch.positions == 0]] = frozen.version
             self._take_pages(batch, full)
 
@@ -214,6 +216,7 @@ class Acting:
             if result is not None:
                 self._report(*result)
             return
+        # Before the limiter counts them: a thread that it wakes finds them in the totals.
         self.totals.steps[self._device] += steps
         self._channel.limiter.acted(steps, num_pages)
         self._tally.counted["env_steps"] += steps

@@ -189,6 +189,7 @@ class Experiment:
         with self._log(run).open("ab") as log, self._lock:
             if self._is_ending.is_set():
                 return ExitCode.KILLED
+            # A process for each run: one that fails, or whose memory grows, harms no other.
             command = [sys.executable, "-m", "learner.cli.main", *words]
             self._children[run.name] = Child(
                 command, child_environment(), on_exit=ended.put, output=log

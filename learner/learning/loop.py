@@ -184,10 +184,12 @@ class Learning:
         if item.streams:
             rows = jax.tree.leaves(item.pages)[0].shape[0]
             stale = self._shards.experience.stale(item.versions, self._newest, self.num_sequences)
+            # Until the insertion the index is ahead of the memory; only this thread uses them.
             planned = plan_parcels(self._shards, item.streams, item.slots, rows, stale)
             self._replay = insert_parcels(self._programs, self._replay, item.pages, planned)
             if stale:
                 self._drop(len(stale))
+        # After the pages, which may be of the stream that ends.
         for stream in item.ended:
             for index in self._shards.indices:
                 index.end_stream(stream)

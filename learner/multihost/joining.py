@@ -228,6 +228,7 @@ def _common(config: Config) -> dict[str, str]:
         if section == "serving":
             fields = {name: value for name, value in fields.items() if name not in OWN_SERVING}
         text = json.dumps(fields, sort_keys=True)
+        # A digest: a difference is named by its section, and no host shows another its config.
         common[section] = f"SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
     return common
 

@@ -126,6 +126,7 @@ def command(fleet: Fleet, config: Config, *, logs: Path) -> list[str]:
             f"--workdir: cannot write in {logs.parent} ({error.strerror}); choose another folder"
         ) from error
     launch = config.launch
+    # -P: nothing is imported from the current folder, which may be a run's, and anybody's.
     words = [sys.executable, "-P", "-m", "envs_server", "--learner", config.serving.bind]
     words += ["--processes", str(fleet.num_servers), "--num-envs", str(fleet.num_envs)]
     words += ["--groups", str(fleet.num_groups), "--logs", str(logs)]

@@ -157,6 +157,7 @@ class Metrics:
             if math.isfinite(value)
         }
         for writer in self._writers:
+            # In the order of their steps: points belong to steps that are past.
             for step, scalars in [*points, (env_steps, finite)]:
                 writer.add(scalars, step)
         return values

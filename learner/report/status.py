@@ -114,23 +114,6 @@ class Slots:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Confirmation:
-    """A target that is being confirmed.
-
-    Attributes:
-      ended: episodes that have ended.
-      episodes: `evaluation.confirm_episodes`.
-      slots: evaluation slots that play them.
-      mean_return: mean of those that have ended; null before the first.
-    """
-
-    ended: int
-    episodes: int
-    slots: int
-    mean_return: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Status:
     """State of a run.
 
@@ -155,7 +138,6 @@ class Status:
       target_return: `evaluation.target_return`, or null.
       last_evaluation: the newest round, or null.
       best_evaluation: the one with the highest mean, or null.
-      confirmation: the confirmation that is being played, or null.
       waiting_for: reason why no environment steps; empty if they do.
       training_slots: environments whose experience is learned from.
       evaluation_slots: environments that evaluate.
@@ -181,7 +163,6 @@ class Status:
     target_return: float | None
     last_evaluation: EvaluationStatus | None = None
     best_evaluation: EvaluationStatus | None = None
-    confirmation: Confirmation | None = None
     waiting_for: str = ""
     training_slots: Slots
     evaluation_slots: Slots

@@ -130,12 +130,7 @@ def _state(status: Status) -> str:
         return f"compiling for {status.time_seconds - status.state_since_seconds:.0f} s"
     if status.waiting_for:
         return f"waiting: {status.waiting_for}"
-    if (playing := status.confirmation) is None:
-        return ""
-    text = f"confirming the target: {playing.ended} of {playing.episodes} episodes"
-    if playing.mean_return is not None:
-        text += f", mean {score(playing.mean_return)}"
-    return f"{text}, on {playing.slots} slot{'s' * (playing.slots != 1)}"
+    return ""
 
 
 def evaluation_text(played: EvaluationStatus | None) -> str:

@@ -107,6 +107,7 @@ class Serving:
             self.ledger["struck"] += lane.strike(lease)
         for group in lease.groups:
             if lease.is_ready:
+                # Until its env server was ready no batch had counted on it.
                 self.lanes[group.lane].add_live(-len(group.slots))
             if not group.dispatched:  # else `answered` does this
                 self._let_go(group)
@@ -168,6 +169,7 @@ class Serving:
         """The rows whose stream this step cuts: FIRST, although the episode had not ended."""
         where = f"group {group.number} of {group.lease.peer}"
         if group.lease.ended:
+            # Each way out of here counts the rows in one account, so that the sums hold.
             self.ledger["fenced"] += len(group.slots)
             raise ProtocolError(f"{where}: the lease has ended; open a new stream")
         if sequence < group.sequence:
@@ -212,6 +214,7 @@ class Serving:
         if lane.rule.is_aligned:
             rows_before = self._aligned(rows_before)
         positions = (rows_before % self.page_steps).astype(np.int32)
+        # Counted now, not when it is answered: a lease that ends meanwhile has used this row.
         self.slots.rows[slots] = rows_before + 1
         for item in pending:
             item.group.queued, item.group.dispatched = False, True

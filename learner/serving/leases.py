@@ -248,6 +248,7 @@ class SlotTable:
         self._free_group(group)
 
     def _free_group(self, group: Group) -> None:
+        # Ascending: few env servers have the same slots after any order of joining and leaving.
         self._free[group.lane] = sorted([*self._free[group.lane], *map(int, group.slots)])
 
     def take_cut(self, device: int) -> list[int]:

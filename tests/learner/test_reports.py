@@ -15,7 +15,7 @@ from learner.build import StartFrom
 from learner.report.env_servers import EnvServers
 from learner.report.events import Events
 from learner.report.metrics import Metrics
-from learner.report.status import Confirmation, Slots, Status, write_status
+from learner.report.status import Slots, Status, write_status
 from learner.reports import Reports, StandStill, StatusWriter, waited_for
 from seedrl.checkpoints import Checkpoint
 from seedrl.config_io import load, to_json
@@ -49,7 +49,7 @@ class Reported:
         self.is_shown = threading.Event()
         self.metrics = Metrics(folder)
         self.events = Events(folder, lambda event: None)
-        self.evaluator = SimpleNamespace(confirmation=None, is_confirming=False)
+        self.evaluator = SimpleNamespace(is_confirming=False)
         self.session: Any = SimpleNamespace(
             acting=SimpleNamespace(training_steps=0),
             learning=SimpleNamespace(updates=70),
@@ -108,10 +108,7 @@ def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Rep
     live.progress = progress
     note()
     reported.evaluator.is_confirming = True
-    playing = Confirmation(ended=2, episodes=100, slots=3, mean_return=450.0)
-    reported.evaluator.confirmation = playing
     note()
-    assert live.now().confirmation is playing
     live.stopping("all steps taken")
     note()
     ratio = "acting waits for learning, as the replay ratio requires"

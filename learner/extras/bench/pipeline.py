@@ -112,7 +112,9 @@ def measure(
         }
         stepping = stack.enter_context(RawStepping(workload.config))
         learning = systems["learning"]
+        # Until replay is filled nothing is learned: that is no part of what is measured.
         learning.run_until(lambda: learning.parts.learning.updates > 0)
+        # Batches aim at half of the environments, while the other half steps.
         network = bare_forward(workload, learning.served.config.serving.training_slots // 2)
         update = BareUpdate(workload)
         update.learn()

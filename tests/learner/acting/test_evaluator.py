@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from learner.acting.evaluator import Episode, Evaluator, Round, Score
-from learner.report.status import Confirmation
 from learner.runtime.channel import VersionedParams
 from seedrl.config import EvaluationConfig
 from seedrl.types import StepType
@@ -40,10 +39,6 @@ def _observe(
         target.observe(np.array(slots), streams, step_types, episodes)
         return None
     return target.observe(now, np.array(slots), streams, step_types, episodes)
-
-
-def _confirmation(ended: int, mean: float | None) -> Confirmation:
-    return Confirmation(ended=ended, episodes=4, slots=2, mean_return=mean)
 
 
 def _score(frozen: VersionedParams, returns: tuple[float, ...]) -> Score:
@@ -144,7 +139,7 @@ def test_what_a_slot_had_played_that_leaves_is_played_again_by_those_that_stay()
     evaluation.change(SLOTS)
     for slot, episode_return in ((6, 100.0), (4, 2.0), (6, 100.0), (4, 3.0), (4, 4.0)):
         assert evaluation.score is None
-        assert evaluation.num_playing == 1
+        assert len(evaluation.missing_slots) == 1
         _begin(evaluation, [slot])
         _end(evaluation, slot, episode_return)
     assert evaluation.score == _score(OLD, (1.0, 2.0, 3.0, 4.0))
@@ -173,10 +168,8 @@ def test_a_nomination_is_confirmed_over_fresh_episodes_of_the_same_parameters() 
     _observe(evaluator, [4, 6], MID, {})
     assert _end(evaluator, 4, 1e6) is None  # began during the nomination
     assert _end(evaluator, 6, 1e6) is None
-    assert evaluator.confirmation == _confirmation(0, None)
     _begin(evaluator, [4])
     assert _end(evaluator, 4, 5.0) is None
-    assert evaluator.confirmation == _confirmation(1, 5.0)
     for slot, episode_return in ((6, 6.0), (4, 7.0)):
         _begin(evaluator, [slot])
         assert _end(evaluator, slot, episode_return) is None
@@ -185,7 +178,7 @@ def test_a_nomination_is_confirmed_over_fresh_episodes_of_the_same_parameters() 
     assert result is not None
     score, was_confirming = result
     assert (score, was_confirming) == (_score(OLD, (5.0, 6.0, 7.0, 8.0)), True)
-    assert evaluator.confirmation is None
+    assert not evaluator.is_confirming
     assert evaluator.confirmed is score
     evaluator.poll(1e9, NEW, SLOTS)
     assert not evaluator.is_running

@@ -19,7 +19,6 @@ from learner.report.events import KINDS as EVENT_KINDS
 from learner.report.events import Event
 from learner.report.metric_table import KINDS, METRICS, RECORDS, Group
 from learner.report.status import (
-    Confirmation,
     EnvServerStatus,
     EvaluationStatus,
     Slots,
@@ -100,7 +99,7 @@ def events_page() -> str:
         "`finished` and has not been written for some seconds is dead.",
         _table(("field", "meaning"), _attributes(Status)),
     ]
-    for kind in (Slots, EvaluationStatus, Confirmation, EnvServerStatus):
+    for kind in (Slots, EvaluationStatus, EnvServerStatus):
         parts += [f"### {kind.__name__}", _table(("field", "meaning"), _attributes(kind))]
     return "\n\n".join(parts) + "\n"
 

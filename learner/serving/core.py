@@ -167,9 +167,9 @@ class Serving:
 
     def _check(self, group: Group, sequence: int, step_type: np.ndarray) -> list[int]:
         """The rows whose stream this step cuts: FIRST, although the episode had not ended."""
+        # Each way out of here counts the rows in one account, so that the sums hold.
         where = f"group {group.number} of {group.lease.peer}"
         if group.lease.ended:
-            # Each way out of here counts the rows in one account, so that the sums hold.
             self.ledger["fenced"] += len(group.slots)
             raise ProtocolError(f"{where}: the lease has ended; open a new stream")
         if sequence < group.sequence:

@@ -211,18 +211,6 @@ def interval(samples: Sequence[Sequence[float]], statistic: Callable[..., Floats
     return float(found.low), float(found.high)
 
 
-def area_over(budget: float, positions: ArrayLike, values: ArrayLike) -> float:
-    """Mean height of a curve from 0 to `budget`: the area under it, divided by the budget.
-
-    `positions` and `values` are `[n]` each, positions ascending; what is beyond is cut off.
-    """
-    # Between its points the curve is straight; before the first and behind the last it is level.
-    where = np.asarray(positions, np.float64)
-    inside = where[(where > 0) & (where < budget)]
-    points = np.concatenate([[0.0], inside, [budget]])
-    return float(np.trapezoid(np.interp(points, where, np.asarray(values)), points) / budget)
-
-
 class Spread(NamedTuple):
     """A number of each run: mean, interquartile mean with its interval (None of one), and each."""
 
@@ -233,13 +221,12 @@ class Spread(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """A group's final scores, mean returns over the budget, and when it reached a return."""
+    """A group's final scores, and when it reached a return."""
 
     name: str
     task: str
     runs: tuple[MeasuredRun, ...]
     final: Spread
-    area: Spread
     threshold: float | None
     # Until each run reached that return; infinite for one that never did.
     steps: list[float]
@@ -296,18 +283,12 @@ def compare(
 
 def numbers(group: Group, threshold: float | None) -> Numbers:
     """What the group shows; `threshold` is a return."""
-    areas = []
-    for run in group.runs:
-        # In the order of the steps: confirmed parameters may be older than those played before.
-        curve = sorted((each.score.env_steps, each.score.mean_return) for each in run.curve)
-        areas.append(area_over(run.budget, *np.transpose(curve)))
     # Where there is no threshold, no run reaches it.
     rounds = [run.reached(math.inf if threshold is None else threshold) for run in group.runs]
     steps = [math.inf if each is None else each.score.env_steps for each in rounds]
     seconds = [math.inf if each is None else each.seconds for each in rounds]
     final = _spread([run.final for run in group.runs])
-    area = _spread(areas)
-    return Numbers(group.name, group.task, group.runs, final, area, threshold, steps, seconds)
+    return Numbers(group.name, group.task, group.runs, final, threshold, steps, seconds)
 
 
 def target_of(task: str, groups: Sequence[Group]) -> float | None:
@@ -362,7 +343,6 @@ def _rows(each: Numbers) -> Iterator[tuple[str, str]]:
         steps, seconds = _whole(median(each.steps)), _whole(median(each.seconds))
         of_runs = " ".join(map(_whole, each.steps))
         yield f"to {each.threshold:g}", f"median {steps} steps, {seconds} s: {of_runs} steps"
-    yield "area / budget", _spread_text(each.area)
 
 
 def _spread_text(found: Spread) -> str:
@@ -389,7 +369,6 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
             "letter": letter,
             "budget": each.runs[0].budget,
             "final": each.final._asdict(),
-            "area": each.area._asdict(),
             "runs": [str(run.record.folder) for run in each.runs],
             "seeds": [run.record.seed for run in each.runs],
         }

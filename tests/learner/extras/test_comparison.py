@@ -8,7 +8,6 @@ import pytest
 
 from learner.extras.comparison import (
     Group,
-    area_over,
     compare,
     group,
     interquartile_mean,
@@ -55,17 +54,10 @@ def test_an_interval_holds_the_mean_of_normal_scores_about_as_often_as_it_should
     assert 32 <= sum(low <= 0.0 <= high for low, high in bounds) <= 40
 
 
-def test_an_area_is_level_outside_of_its_points() -> None:
-    # 2 until 100, a line to 4 at 300, 4 until 500: (200 + 600 + 800) / 500.
-    assert area_over(500.0, [100.0, 300.0], [2.0, 4.0]) == pytest.approx(3.2)
-    assert area_over(200.0, [100.0, 300.0], [2.0, 4.0]) == pytest.approx((200 + 250) / 200)
-
-
 def test_a_group_is_summed_up(tmp_path: Path) -> None:
     found = numbers(runs_of(tmp_path, 1.0, 2.0, 3.0, 10.0), 2.5)
     assert (found.final.mean, found.final.iqm) == (4.0, 2.5)
     assert found.final.interval is not None and found.final.interval[0] >= 1.0
-    assert found.area.each[3] == pytest.approx((100 * 5 + 100 * 7.5 + 800 * 10) / 1000)
     assert found.steps == [math.inf, math.inf, 200.0, 100.0]
     assert numbers(runs_of(tmp_path, 5.0, ratio=2.0), None).final == (5.0, 5.0, None, [5.0])
 

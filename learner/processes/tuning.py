@@ -1,7 +1,6 @@
 """How the learner's process uses memory, threads and compiled programs."""
 
 import ctypes
-import functools
 import os
 import subprocess
 import sys
@@ -32,6 +31,8 @@ _VARIABLES = {
 _FALSE = ("0", "false", "no", "off", "n", "f")
 # Flags that need no trial: ours, and that of tests with several devices.
 _KNOWN_FLAGS = frozenset({_OPTION, "xla_force_host_platform_device_count"})
+# Variable with the flags that were tried: a process inherits it, and need not try them again.
+TRIED_FLAGS = "SEEDRL_TRIED_XLA_FLAGS"
 
 
 def require_jax(*, starts: bool = True) -> None:
@@ -106,10 +107,14 @@ def start_devices() -> None:
         ) from error
 
 
-@functools.lru_cache  # the flags are read once by a process
 def _check_flags(flags: str) -> None:
-    """Tries XLA's flags in another process: XLA would end this one at a flag that is wrong."""
+    """Tries XLA's flags in another process: XLA would end this one at a flag that is wrong.
+
+    Once for this process and those that it starts.
+    """
     if {flag.partition("=")[0].lstrip("-") for flag in flags.split()} <= _KNOWN_FLAGS:
+        return
+    if flags == os.environ.get(TRIED_FLAGS):
         return
     # Alone, and on the CPU: an accelerator may belong to one process only.
     # -P: not from the current folder, which may be a run's, and anybody's.
@@ -120,6 +125,7 @@ def _check_flags(flags: str) -> None:
     if tried.returncode:
         why = next(iter(tried.stderr.strip().splitlines()[-1:]), f"exit code {tried.returncode}")
         raise ConfigError(f"XLA_FLAGS: expected flags that XLA knows, got {flags!r}: {why}")
+    os.environ[TRIED_FLAGS] = flags
 
 
 def keep_freed_memory() -> None:

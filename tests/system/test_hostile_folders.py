@@ -23,10 +23,12 @@ from learner.cli.main import main
 from learner.extras.watch.feed import Feed
 from seedrl import checkpoints, config_io, policy
 from seedrl.errors import UserError
+from tests import started
+from tests.patience import SECONDS
 
 _SECRET = "secret-of-the-user"
 _SECONDS = 20  # of one command; the slowest takes two
-_PROGRAM_SECONDS = 300  # of one program, on a machine with much other work; alone ten
+_PROGRAM_SECONDS = 300  # of all commands, on a machine with much other work; alone ten
 _MOST_MEMORY = 2**30
 # Python runs it first in each program: a line for each time that the user's secret is opened.
 _HOOK = """
@@ -36,6 +38,13 @@ def seen(event, arguments):
         if os.path.realpath(arguments[0]) == os.environ["SECRET"]:
             sys.stderr.write(f"Traceback: opened {arguments}")
 sys.addaudithook(seen)
+"""
+# One after the other in one process, which imports jax once. The last line has their exit codes.
+_COMMANDS = """
+import json, sys
+from learner.cli.main import main
+codes = [main(words) for words in json.loads(sys.argv[1])]
+print(json.dumps(codes), flush=True)
 """
 _OPTIONS = (
     "--learning.total-steps 1000 --serving.training-slots 2 --serving.evaluation-slots 1 "
@@ -47,14 +56,17 @@ _OPTIONS = (
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile") / "run"
-    words = [sys.executable, "-m", "learner.cli.main", "train", "cartpole_r2d2"]
-    subprocess.run(
-        [*words, "--workdir", str(folder), *_OPTIONS.split()],
-        check=True,
-        timeout=150,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        stdout=subprocess.DEVNULL,
-    )
+    words = ["learner.cli.main", "train", "cartpole_r2d2", "--workdir", str(folder)]
+    log = folder.parent / "train.log"
+    with log.open("wb") as output:
+        program = started.start(
+            [*words, *_OPTIONS.split()],
+            cwd=folder.parent,
+            variables=started.variables(),
+            stdout=output,
+            stderr=output,
+        )
+        assert program.wait(SECONDS) == 0, log.read_text()
     return folder
 
 
@@ -429,7 +441,7 @@ def test_a_hostile_folder_is_data(
     assert grown * 1024 < _MOST_MEMORY
 
 
-# Each starts jax, so that a kind takes up to half a minute.
+# A kind takes up to half a minute: it starts jax and env servers.
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
@@ -450,30 +462,32 @@ def test_programs_that_play_or_train_a_hostile_folder_take_it_as_data(
     present = {path for path in tmp_path.rglob("*")}
     variables = {"PYTHONPATH": str(hook), "SECRET": str(tmp_path / "secret")}
     variables["PYTHONDONTWRITEBYTECODE"] = "1"  # the hook's bytecode is a file outside
-    for words in (
+    commands = (
         ["evaluate", str(folder), "--episodes", "1", "--save"],
         ["record", str(folder), "--episodes", "1", "--max-episode-steps", "20"],
         ["resume", str(folder), "--learning.total-steps", "1100"],
-    ):
-        program = subprocess.Popen(
-            # As the command is installed: not from the current folder.
-            [sys.executable, "-P", "-m", "learner.cli.main", *words],
-            env={**os.environ, "JAX_PLATFORMS": "cpu", **variables},
-            cwd=folder,
-            umask=0o022,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            shown, _ = program.communicate(timeout=_PROGRAM_SECONDS)
-        except subprocess.TimeoutExpired:
-            os.killpg(program.pid, signal.SIGKILL)
-            raise
-        assert program.returncode in (0, 2, 74), (words, shown)
-        _require_harmless(tmp_path, shown)
-        assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 < _MOST_MEMORY, words
+    )
+    program = subprocess.Popen(
+        # As the command is installed: not from the current folder.
+        [sys.executable, "-P", "-c", _COMMANDS, json.dumps(commands)],
+        env={**os.environ, "JAX_PLATFORMS": "cpu", **variables},
+        cwd=folder,
+        umask=0o022,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        shown, _ = program.communicate(timeout=_PROGRAM_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(program.pid, signal.SIGKILL)
+        raise
+    assert program.returncode == 0, shown
+    _require_harmless(tmp_path, shown)
+    codes = json.loads(shown.splitlines()[-1])
+    assert len(codes) == len(commands) and set(codes) <= {0, 2, 74}, shown
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 < _MOST_MEMORY
     made = {path for path in tmp_path.rglob("*")} - present
     assert all(path.is_relative_to(folder) for path in made)
     shared = [path for path in made if not path.is_symlink() and path.stat().st_mode & 0o077]

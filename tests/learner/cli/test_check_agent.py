@@ -55,13 +55,13 @@ def test_a_task_that_there_is_not_is_wrong_usage() -> None:
 def test_an_agent_that_learns_passes_and_one_that_does_not_fails(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    words = ["default_apex", "--probes", "discrete_observation"]
+    words = ["default_apex", "--probes", "one_step"]
     assert run([*words, "--agent.learning-rate", "1e-12", "--seconds", "3"]) == ExitCode.FAULTS
     printed = capfd.readouterr().out.splitlines()
     # The continuous twin is for other agents.
     assert [line.split()[:3] for line in printed] == [
-        ["discrete_observation", "discrete", "failed"],
-        ["discrete_observation", "continuous", "skipped"],
+        ["one_step", "discrete", "failed"],
+        ["one_step", "continuous", "skipped"],
     ]
     assert run([*words, "--seconds", "120"]) == ExitCode.OK
     printed = capfd.readouterr().out.splitlines()

@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from learner.processes.tuning import check_variables
+from learner.processes.tuning import TRIED_FLAGS, check_variables
 from seedrl.errors import ConfigError
 
 # Prints MiB that the kernel had to give anew for the second of two blocks. Not numpy's memory, for
@@ -133,6 +133,18 @@ def test_a_variable_with_which_no_program_works_is_refused(
     with pytest.raises(ConfigError) as caught:
         check_variables()
     assert str(caught.value).startswith(f"{name}: ") and value in str(caught.value)
+
+
+def test_flags_are_tried_once_for_a_process_and_those_that_it_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("XLA_FLAGS", TRIED_FLAGS):
+        monkeypatch.setenv(name, "--xla_nonsense=1")
+    check_variables()
+    monkeypatch.delenv(TRIED_FLAGS)
+    with pytest.raises(ConfigError, match="XLA_FLAGS.*nonsense"):
+        check_variables()
+    assert TRIED_FLAGS not in os.environ
 
 
 # In a process for each, which has imported all but jax.

@@ -48,6 +48,7 @@ def pages() -> dict[str, str]:
         "docs/config.md": config_page(),
         "docs/exit_codes.md": exit_codes_page(),
         "docs/reliability.md": reliability_page(),
+        "docs/fault_matrix.md": fault_matrix_page(),
     }
 
 
@@ -143,10 +144,22 @@ def exit_codes_page() -> str:
 
 
 def reliability_page() -> str:
-    """Every fault with its promise and its tests."""
-    parts = [_header("Reliability", faults.SOURCE), faults.INTRODUCTION]
-    for title, lines in faults.sections():
-        parts += [f"## {title}", _table(faults.HEADER, lines)]
+    """Every fault with its promise and its last figure."""
+    parts = [_header("Guarantees", faults.SOURCE), faults.GUARANTEES]
+    for title, rows in faults.sections():
+        lines = (
+            (name, row.fault, row.promise, row.figure or row.reason) for name, row in rows.items()
+        )
+        parts += [f"## {title}", _table(("row", "fault", "promise", "last figure"), lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def fault_matrix_page() -> str:
+    """Every fault with its tests."""
+    parts = [_header("Fault matrix", faults.SOURCE), faults.TESTS]
+    for title, rows in faults.sections():
+        lines = ((name, row.fault, faults.tests_of(row)) for name, row in rows.items())
+        parts += [f"## {title}", _table(("row", "fault", "tests"), lines)]
     return "\n\n".join(parts) + "\n"
 
 

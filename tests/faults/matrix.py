@@ -1,7 +1,8 @@
 """The fault matrix: every fault that we know of, what is promised, and the tests that inject it.
 
 `matrix.toml` has a table for each row, called by its number: E is for environments, T for what is
-between them and the learner, L for the learner. The page docs/reliability.md shows it.
+between them and the learner, L for the learner. docs/reliability.md shows its promises and figures,
+docs/fault_matrix.md its tests.
 """
 
 import ast
@@ -12,11 +13,18 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 SOURCE = "tests/faults/matrix.toml"
-INTRODUCTION = """\
+GUARANTEES = """\
 Each fault ends in one of three ways. It has no effect on the run; or it is detected, bounded and \
 counted, and everything else continues; or the run stops with [an exit code that names the \
 reason](exit_codes.md) and a checkpoint that is durable. Nothing is silently wrong, and nothing \
 hangs.
+
+"Last figure" is the last measurement, on two CPU cores in November 2026, and its commit. \
+Rows without one have tests that pass or fail in every `make test`. The [fault \
+matrix](fault_matrix.md) has the tests of each row; [the proof of the data path](proof.md) has the \
+accounts of time steps."""
+TESTS = """\
+The tests that inject the faults of the [guarantees](reliability.md).
 
 `python -m tests.faults` runs the tests of all rows, including the slow ones that `make test` \
 leaves out (marked `gate`); `python -m tests.faults L1 L2` runs those rows.
@@ -32,7 +40,6 @@ _TITLES = {
     "T": "Between env servers and learner",
     "L": "The learner",
 }
-HEADER = ("row", "fault", "promise", "tests")
 
 
 class Row(NamedTuple):
@@ -41,12 +48,14 @@ class Row(NamedTuple):
     Attributes:
       fault: what happens.
       promise: what we do about it.
+      figure: what its tests measured last, and the commit.
       tests: node ids of pytest, of tests that inject it; those of a test with parameters are all.
       reason: why no test injects it, if none can.
     """
 
     fault: str
     promise: str
+    figure: str = ""
     tests: tuple[str, ...] = ()
     reason: str = ""
 
@@ -57,18 +66,16 @@ def rows() -> dict[str, Row]:
     return {name: Row(**table) for name, table in tables.items()}
 
 
-def sections() -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-    """The title of each table of the page, and its lines without the header."""
+def sections() -> Iterator[tuple[str, dict[str, Row]]]:
+    """The title of each table of the pages, and its rows by name."""
     for letter, title in _TITLES.items():
-        found = {name: row for name, row in rows().items() if name.startswith(letter)}
-        yield title, [_line(name, row) for name, row in found.items()]
+        yield title, {name: row for name, row in rows().items() if name.startswith(letter)}
 
 
-def _line(name: str, row: Row) -> tuple[str, ...]:
-    tests = [f"`{test.removeprefix('tests/').replace('.py::', '::')}`" for test in row.tests] or [
-        f"not automated: {row.reason}"
-    ]
-    return name, row.fault, row.promise, "<br>".join(tests)
+def tests_of(row: Row) -> str:
+    """A cell of the page of tests."""
+    tests = [f"`{test.removeprefix('tests/').replace('.py::', '::')}`" for test in row.tests]
+    return "<br>".join(tests) or f"not automated: {row.reason}"
 
 
 def unknown_tests(tests: Iterable[str]) -> list[str]:

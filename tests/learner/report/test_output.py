@@ -26,8 +26,7 @@ with tolerating_lost_output():
         print("out and flush", number, flush=True)
         print("err", number, file=sys.stderr)
         logging.info("log %d", number)
-        progress.update({"env_steps": number})
-    progress.close()
+        progress.log(f"line {number}")
 sys.exit(7)
 """
 

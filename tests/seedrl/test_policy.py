@@ -85,7 +85,7 @@ def test_extras_are_those_of_the_agent_whatever_it_normalizes(normalizes: bool) 
         _CONFIG.agent, normalize_observations=normalizes, normalize_rewards=normalizes
     )
     agent = config.build(_SPEC)
-    params = agent.init(jax.random.key(0))
+    params = jax.jit(agent.init)(jax.random.key(0))
     found = policy.Policy(agent, params, _SPEC, step=0, seed=0, epsilon=0.0)
     q_values = found.act(_OBSERVATION, found.initial_carry()).extras
     assert q_values.shape == (3,)
@@ -136,7 +136,7 @@ def test_a_policy_obeys_the_mask_of_its_observation() -> None:
         {"observation": ArraySpec((2,), "float32"), "action_mask": mask}, DiscreteSpec(3)
     )
     agent = _CONFIG.agent.build(spec)
-    params = agent.init(jax.random.key(0))
+    params = jax.jit(agent.init)(jax.random.key(0))
     played = policy.Policy(agent, params, spec, step=1, seed=0, epsilon=0.5)
     exported: Any = jax.export.deserialize(bytearray(played.export()))
     carry = played.initial_carry()

@@ -335,7 +335,7 @@ def test_what_acts_takes_legal_actions_only_and_all_of_them(name: str) -> None:
         np.ones(size, np.float32),
         {"observation": np.zeros((size, 3), np.float32), "action_mask": mask},
     )
-    params = agent.actor_params(agent.init(KEY))
+    params = agent.actor_params(jax.jit(agent.init)(KEY))
     act = jax.jit(agent.act)
     carry, explorations = agent.initial_carry(size), np.float32(np.arange(size) % 3 / 2)
     output = act(params, carry, timestep, explorations, jax.random.key(1))

@@ -2,12 +2,13 @@
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import pytest
 
+from seedrl.agents.agent import Agent
 from seedrl.agents.apex import ApexConfig
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo import PpoConfig
@@ -31,18 +32,18 @@ _AGENTS: dict[str, Any] = {
 _BOX = dataclasses.replace(SPEC, action=BoxSpec((2,), (-1.0, -1.0), (1.0, 1.0)))
 
 
-@functools.cache
-def learned(name: str, scale: float, normalizes: bool = True, batches: int = 2) -> tuple[Any, Any]:
-    """Parameters after an update, and initial priorities of the experience it learned from.
+class Built(NamedTuple):
+    """An agent and what it is tried with, compiled; all on one device."""
 
-    `batches`: how many have been seen with that of the update.
-    """
+    agent: Agent
+    updated: Any
+    with_statistics: Any
+
+
+@functools.cache
+def built(name: str, normalizes: bool) -> Built:
     config = dataclasses.replace(_AGENTS[name], normalize_rewards=normalizes)
     agent = config.build(_BOX if name == "sac" else SPEC)
-    timesteps = random_timesteps()
-    timesteps = timesteps._replace(reward=np.float32(scale) * timesteps.reward)
-    act = agent._replace(act=jax.jit(agent.act))
-    state = agent.init_state(agent.init(jax.random.key(0)))
     mean = {"mean": lambda tree: tree}
 
     @jax.jit
@@ -50,12 +51,32 @@ def learned(name: str, scale: float, normalizes: bool = True, batches: int = 2) 
         batch = agent.preprocess_batch(state, sequence, np.ones(B, np.float32))
         return agent.update(state, *batch, jax.random.key(3), **mean)[0]
 
+    @jax.jit
+    def with_statistics(state: Any, sequence: Any) -> Any:
+        return agent.update_statistics(state, sequence, **mean)[0]
+
+    functions = {
+        name: jax.jit(getattr(agent, name)) for name in ("init", "act", "initial_priorities")
+    }
+    return Built(agent._replace(**functions), updated, with_statistics)
+
+
+@functools.cache
+def learned(name: str, scale: float, normalizes: bool = True, batches: int = 2) -> tuple[Any, Any]:
+    """Parameters after an update, and initial priorities of the experience it learned from.
+
+    `batches`: how many have been seen with that of the update.
+    """
+    agent, updated, with_statistics = built(name, normalizes)
+    timesteps = random_timesteps()
+    timesteps = timesteps._replace(reward=np.float32(scale) * timesteps.reward)
+    state = agent.init_state(agent.init(jax.random.key(0)))
     # The statistics of the first batch are those by which the second is acted and learned from.
     for _ in range(batches):
-        stream = acted(act, agent.actor_params(state.params), timesteps)
+        stream = acted(agent, agent.actor_params(state.params), timesteps)
         sequence = window_of(stream, 1, agent.window.length)
         sequence = sequence._replace(carry=agent.stored_carry(sequence.carry))
-        before, state = state, agent.update_statistics(state, sequence, **mean)[0]
+        before, state = state, with_statistics(state, sequence)
     state = updated(before, sequence)
     steps = sequence.steps._replace(timestep=sequence.steps.timestep._replace(observation=()))
     has_priorities = name in ("r2d2", "apex")

@@ -40,7 +40,7 @@ def test_taxi_gets_no_forbidden_action_in_training_resumed_evaluated_or_loaded(
     for total in (400, 800):  # the second one resumes
         learner = programs(
             *(*TRAIN, "cartpole_r2d2", "--workdir", run, *taxis, *TINY, _GRPC),
-            *("--learning.total-steps", total),
+            *("--learning.total-steps", total, "--env-servers", 1),
         )
         assert learner.end() == 0, learner.stderr
         assert "action mask of 6" in learner.stdout + learner.stderr

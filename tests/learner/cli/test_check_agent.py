@@ -55,7 +55,7 @@ def test_a_task_that_there_is_not_is_wrong_usage() -> None:
 def test_an_agent_that_learns_passes_and_one_that_does_not_fails(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    words = ["default_apex", "--probes", "one_step"]
+    words = ["default_apex", "--probes", "one_step", "--launch.env-servers", "1"]
     assert run([*words, "--agent.learning-rate", "1e-12", "--seconds", "3"]) == ExitCode.FAULTS
     printed = capfd.readouterr().out.splitlines()
     # The continuous twin is for other agents.

@@ -33,7 +33,6 @@ BOX = EnvSpec(ArraySpec((3,), "float32"), BoxSpec((2, 1), (-2.0, 0.0), (2.0, 4.0
         (ApexConfig, {"n_steps": 0}, "agent.n_steps"),
         (ApexConfig, {"earlier_steps": -1}, "agent.earlier_steps"),
         (ApexConfig, {"exploration_base": 1.5}, "agent.exploration_base"),
-        (ApexConfig, {"optimizer": "sgd"}, "agent.optimizer"),
         (ImpalaConfig, {"rho_bar": 0.0}, "agent.rho_bar"),
         (ImpalaConfig, {"adam_b1": 1.0}, "agent.adam_b1"),
         (ImpalaConfig, {"vtrace_lambda": 1.5}, "agent.vtrace_lambda"),

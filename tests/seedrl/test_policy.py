@@ -20,6 +20,7 @@ from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.spec import encode_spec
+from tests.seedrl.random_parameters import random_parameters
 
 _SPEC = EnvSpec(
     {"position": ArraySpec((2,), "float32"), "wall": ArraySpec((), "bool")}, DiscreteSpec(3)
@@ -85,7 +86,7 @@ def test_extras_are_those_of_the_agent_whatever_it_normalizes(normalizes: bool) 
         _CONFIG.agent, normalize_observations=normalizes, normalize_rewards=normalizes
     )
     agent = config.build(_SPEC)
-    params = jax.jit(agent.init)(jax.random.key(0))
+    params = random_parameters(agent.init)
     found = policy.Policy(agent, params, _SPEC, step=0, seed=0, epsilon=0.0)
     q_values = found.act(_OBSERVATION, found.initial_carry()).extras
     assert q_values.shape == (3,)
@@ -136,7 +137,7 @@ def test_a_policy_obeys_the_mask_of_its_observation() -> None:
         {"observation": ArraySpec((2,), "float32"), "action_mask": mask}, DiscreteSpec(3)
     )
     agent = _CONFIG.agent.build(spec)
-    params = jax.jit(agent.init)(jax.random.key(0))
+    params = random_parameters(agent.init)
     played = policy.Policy(agent, params, spec, step=1, seed=0, epsilon=0.5)
     exported: Any = jax.export.deserialize(bytearray(played.export()))
     carry = played.initial_carry()

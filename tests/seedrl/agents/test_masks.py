@@ -26,6 +26,7 @@ from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.networks.network import Network, NetworkInput, PolicyAndValue
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
+from tests.seedrl.random_parameters import random_parameters
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
 KEY = jax.random.key(0)
@@ -335,7 +336,7 @@ def test_what_acts_takes_legal_actions_only_and_all_of_them(name: str) -> None:
         np.ones(size, np.float32),
         {"observation": np.zeros((size, 3), np.float32), "action_mask": mask},
     )
-    params = agent.actor_params(jax.jit(agent.init)(KEY))
+    params = agent.actor_params(random_parameters(agent.init))
     act = jax.jit(agent.act)
     carry, explorations = agent.initial_carry(size), np.float32(np.arange(size) % 3 / 2)
     output = act(params, carry, timestep, explorations, jax.random.key(1))

@@ -101,6 +101,7 @@ def test_the_first_update_is_too(name: str) -> None:
 
 
 def test_without_normalization_it_is_not() -> None:
-    found, expected = learned("apex", 100.0, False)[0], learned("apex", 1.0, False)[0]
+    # Not of Ape-X: the first step of Adam is the same at any scale of all its gradients.
+    found, expected = learned("ppo", 100.0, False)[0], learned("ppo", 1.0, False)[0]
     pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
     assert any(not np.allclose(one, other, rtol=2e-3, atol=2e-5) for one, other in pairs)

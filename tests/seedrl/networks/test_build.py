@@ -195,6 +195,7 @@ def test_without_pictures_a_frame_stack_is_of_all_arrays() -> None:
     inputs = random_inputs()
     seen = (inputs.observation["speed"][0], np.int32([[0, 1]] * T))
     inputs = inputs._replace(observation=seen, is_first=np.zeros((T, B), bool))
+    network = network._replace(unroll=jax.jit(network.unroll))
     changed = seen[0].copy()
     changed[1] += 1.0
     # A row is seen by itself and by the two after it.

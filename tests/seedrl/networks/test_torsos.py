@@ -18,6 +18,7 @@ from seedrl.networks.torsos import (
     convolve,
 )
 from seedrl.specs import ArraySpec
+from tests.seedrl.random_parameters import random_parameters
 
 IMAGE = ArraySpec((6, 6, 3), "uint8")
 VECTOR = ArraySpec((4,), "float32")
@@ -110,11 +111,10 @@ def test_pictures_of_any_layout_are_convolved_by_rows_and_columns(name: str) -> 
     last = np.moveaxis(picture, [1 + axis for axis in order], range(1, 1 + len(order)))
     last = (last.reshape(2, 40, 36, -1) + 1) / 2
     torso = ObservationTorso("nature", (), [ArraySpec(shape, "float32", (-1.0,), (1.0,))])
-    params = torso.init(jax.random.key(0), [picture])
+    params = random_parameters(lambda key: torso.init(key, [picture]))
     encoder = {"params": params["params"]["NatureEncoder_0"]}
-    np.testing.assert_allclose(
-        torso.apply(params, [picture]), NatureEncoder().apply(encoder, last), atol=1e-6
-    )
+    found, expected = (jax.jit(module.apply) for module in (torso, NatureEncoder()))
+    np.testing.assert_allclose(found(params, [picture]), expected(encoder, last), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_biases_learn_from_an_observation_of_zeros(
     module: nn.Module, inputs: tuple[int, ...]
 ) -> None:
     zeros = np.zeros(inputs, np.float32)
-    params = module.init(jax.random.key(0), zeros)
-    gradients = jax.grad(lambda params: jnp.sum(module.apply(params, zeros)))(params)["params"]
-    for layer in gradients.values():
+    params = jax.jit(module.init)(jax.random.key(0), zeros)
+    gradients = jax.jit(jax.grad(lambda params: jnp.sum(module.apply(params, zeros))))(params)
+    for layer in gradients["params"].values():
         np.testing.assert_array_equal(layer["bias"], np.ones_like(layer["bias"]))
 
 

@@ -21,8 +21,7 @@ from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
 _STEPS = 50_000_000
-_UNROLL, _BATCH = 20, 32
-_ROWS = _UNROLL * _BATCH
+_ROWS = 20 * 32  # of a batch
 
 
 def config() -> Config:
@@ -32,7 +31,7 @@ def config() -> Config:
             network=ActorCriticConfig(
                 torso="impala", torso_sizes=(256,), core="none", frame_stack=4
             ),
-            unroll=_UNROLL,
+            unroll=20,
             reward_clip=1.0,
             learning_rate=6e-4,
             # A sequence has one time step more, from which the value is bootstrapped.
@@ -43,7 +42,7 @@ def config() -> Config:
         ),
         serving=ServingConfig(training_slots=192, evaluation_slots=16),
         replay=QueueConfig(),
-        learning=LearningConfig(batch_sequences=_BATCH, total_steps=_STEPS, keep_freed_memory=True),
+        learning=LearningConfig(batch_sequences=32, total_steps=_STEPS, keep_freed_memory=True),
         evaluation=EvaluationConfig(episodes=16),
         launch=LaunchConfig(env_servers=8),
     )

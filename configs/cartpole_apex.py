@@ -14,11 +14,8 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="CartPole-v1"),
         agent=ApexConfig(
-            network=QNetworkConfig(
-                torso="mlp", torso_sizes=(64,), core="none", head_sizes=(64,), frame_stack=1
-            ),
+            network=QNetworkConfig(torso_sizes=(64,), core="none", head_sizes=(64,)),
             n_steps=5,
-            gamma=0.99,
             reward_scale=0.1,
             learning_rate=1e-3,
             adam_epsilon=1e-5,

@@ -17,11 +17,8 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="CartPole-v1"),
         agent=ImpalaConfig(
-            network=ActorCriticConfig(
-                torso="mlp", torso_sizes=(), core="none", head_sizes=(64, 64), frame_stack=1
-            ),
+            network=ActorCriticConfig(torso_sizes=(), core="none", head_sizes=(64, 64)),
             unroll=19,
-            gamma=0.99,
             entropy_cost=1e-3,
             reward_scale=0.01,
             learning_rate=2e-3,

@@ -16,9 +16,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="CartPole-v1"),
         agent=R2D2Config(
-            network=QNetworkConfig(
-                torso="mlp", torso_sizes=(64,), core_size=64, head_sizes=(64,), frame_stack=1
-            ),
+            network=QNetworkConfig(torso_sizes=(64,), core_size=64, head_sizes=(64,)),
             burn_in=4,
             unroll=20,
             n_steps=10,

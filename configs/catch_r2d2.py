@@ -6,7 +6,7 @@ Not measured.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.prioritized import ReplayConfig
 
@@ -15,17 +15,13 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="envs_server.envs.catch:make"),
         agent=R2D2Config(
-            network=QNetworkConfig(
-                torso="mlp", torso_sizes=(64,), core_size=64, head_sizes=(64,), frame_stack=1
-            ),
+            network=QNetworkConfig(torso_sizes=(64,), core_size=64, head_sizes=(64,)),
             burn_in=10,
             unroll=20,
             stride=10,
             learning_rate=1e-3,
             target_update_interval=100,
         ),
-        serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560, ratio=4.0),
-        learning=LearningConfig(batch_sequences=32, total_steps=1_000_000),
         evaluation=EvaluationConfig(interval_steps=5_000, target_return=0.99),
     )

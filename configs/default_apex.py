@@ -6,7 +6,7 @@ Observations and rewards are normalized: neither their scale nor that of returns
 """
 
 from seedrl.agents.apex import ApexConfig
-from seedrl.config import Config, EnvironmentConfig, LearningConfig, ServingConfig
+from seedrl.config import Config, EnvironmentConfig, LearningConfig
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.prioritized import ReplayConfig
 
@@ -26,9 +26,7 @@ def config() -> Config:
             epsilon_decay_steps=50_000,
             target_update_interval=200,
         ),
-        serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=ReplayConfig(
-            capacity_steps=100_000,
             min_steps=2_560,
             page_steps=16,
             priority_exponent=0.6,

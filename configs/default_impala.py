@@ -7,7 +7,7 @@ one observation does not show: --agent.network.core lstm.
 """
 
 from seedrl.agents.impala import ImpalaConfig
-from seedrl.config import Config, EnvironmentConfig, LearningConfig, ServingConfig
+from seedrl.config import Config, EnvironmentConfig, LearningConfig
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
@@ -18,14 +18,12 @@ def config() -> Config:
         agent=ImpalaConfig(
             network=ActorCriticConfig(torso_sizes=(), core="none", head_sizes=(64, 64)),
             unroll=19,
-            entropy_cost=1e-2,
             normalize_observations=True,
             normalize_rewards=True,
             learning_rate=1e-3,
             adam_b2=0.999,
             adam_epsilon=1e-5,
         ),
-        serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=QueueConfig(),
         learning=LearningConfig(batch_sequences=16),
     )

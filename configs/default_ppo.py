@@ -7,7 +7,7 @@ one observation does not show: --agent.network.core lstm --agent.chunk-steps 0.
 """
 
 from seedrl.agents.ppo import PpoConfig
-from seedrl.config import Config, EnvironmentConfig, LearningConfig, ServingConfig
+from seedrl.config import Config, EnvironmentConfig, LearningConfig
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
@@ -26,7 +26,6 @@ def config() -> Config:
             least_advantage_std=0.1,
             learning_rate=1e-3,
         ),
-        serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=QueueConfig(ahead_updates=1),
         learning=LearningConfig(batch_sequences=32, schedule="synchronous"),
     )

@@ -6,7 +6,7 @@ Observations and rewards are normalized: neither their scale nor that of returns
 """
 
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import Config, EnvironmentConfig, LearningConfig, ServingConfig
+from seedrl.config import Config, EnvironmentConfig
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.prioritized import ReplayConfig
 
@@ -18,7 +18,6 @@ def config() -> Config:
             network=QNetworkConfig(torso_sizes=(64,), core_size=64, head_sizes=(64,)),
             burn_in=4,
             unroll=20,
-            n_steps=5,
             stride=10,
             gamma=0.99,
             normalize_observations=True,
@@ -29,7 +28,5 @@ def config() -> Config:
             epsilon_decay_steps=50_000,
             target_update_interval=100,
         ),
-        serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560, ratio=4.0),
-        learning=LearningConfig(batch_sequences=32),
     )

@@ -25,12 +25,6 @@ def config() -> Config:
             tau=0.01,
         ),
         serving=ServingConfig(training_slots=16, evaluation_slots=20),
-        replay=ReplayConfig(
-            capacity_steps=100_000,
-            min_steps=1_000,
-            priority_exponent=0.0,
-            importance_exponent=0.0,
-            ratio=64.0,
-        ),
+        replay=ReplayConfig(min_steps=1_000, priority_exponent=0.0, ratio=64.0),
         learning=LearningConfig(batch_sequences=256),
     )

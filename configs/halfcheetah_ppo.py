@@ -16,13 +16,9 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="HalfCheetah-v5"),
         agent=PpoConfig(
-            network=ActorCriticConfig(
-                torso="mlp", torso_sizes=(), core="none", head_sizes=(64, 64), frame_stack=1
-            ),
-            unroll=127,
+            network=ActorCriticConfig(torso_sizes=(), core="none", head_sizes=(64, 64)),
             epochs=10,
             minibatches=16,
-            gamma=0.99,
             entropy_cost=0.0,
             normalize_observations=True,
             normalize_rewards=True,

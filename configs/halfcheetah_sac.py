@@ -17,15 +17,9 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="HalfCheetah-v5"),
         # All other fields of agent and network are those of Stable-Baselines3 by default.
-        agent=SacConfig(network=BoxNetworkConfig(torso="mlp")),
+        agent=SacConfig(network=BoxNetworkConfig()),
         serving=ServingConfig(training_slots=8, evaluation_slots=10),
-        replay=ReplayConfig(
-            capacity_steps=200_000,
-            min_steps=10_000,
-            priority_exponent=0.0,
-            importance_exponent=0.0,
-            ratio=256.0,
-        ),
+        replay=ReplayConfig(capacity_steps=200_000, priority_exponent=0.0, ratio=256.0),
         learning=LearningConfig(batch_sequences=256, total_steps=200_000),
         evaluation=EvaluationConfig(episodes=10),
     )

@@ -7,7 +7,7 @@ to 240 seconds from start to exit. Two cores of a Xeon at 2.5 GHz; 2026-11-22, c
 """
 
 from seedrl.agents.apex import ApexConfig
-from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.prioritized import ReplayConfig
 
@@ -16,20 +16,14 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="LunarLander-v3"),
         agent=ApexConfig(
-            network=QNetworkConfig(
-                torso="mlp", torso_sizes=(128,), core="none", head_sizes=(128,), frame_stack=1
-            ),
-            n_steps=3,
-            gamma=0.99,
+            network=QNetworkConfig(torso_sizes=(128,), core="none", head_sizes=(128,)),
             reward_scale=0.1,
             learning_rate=5e-4,
             adam_epsilon=1e-5,
             target_update_interval=400,
         ),
-        serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=ReplayConfig(
             capacity_steps=200_000,
-            min_steps=10_000,
             page_steps=16,
             priority_exponent=0.6,
             importance_exponent=0.4,

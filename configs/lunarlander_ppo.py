@@ -8,7 +8,7 @@ GHz; 2026-11-22, commits cffb47c and 45a4281.
 """
 
 from seedrl.agents.ppo import PpoConfig
-from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
@@ -17,19 +17,15 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="LunarLander-v3"),
         agent=PpoConfig(
-            network=ActorCriticConfig(
-                torso="mlp", torso_sizes=(), core="none", head_sizes=(64, 64), frame_stack=1
-            ),
+            network=ActorCriticConfig(torso_sizes=(), core="none", head_sizes=(64, 64)),
             unroll=63,
             epochs=6,
             minibatches=8,
             gamma=0.999,
             gae_lambda=0.98,
-            entropy_cost=0.01,
             reward_scale=0.01,
             learning_rate=6e-4,
         ),
-        serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=QueueConfig(ahead_updates=1),
         learning=LearningConfig(batch_sequences=32, total_steps=2_000_000),
         evaluation=EvaluationConfig(interval_steps=10_000, target_return=200.0),

@@ -22,7 +22,6 @@ def config() -> Config:
                 torso="minatar", torso_sizes=(128,), core="none", head_sizes=(), frame_stack=1
             ),
             unroll=9,
-            gamma=0.99,
             entropy_cost=0.005,
             learning_rate=4e-3,
             learning_rate_decay_steps=1_000_000,

@@ -9,7 +9,7 @@ Seeds 0 to 2 over 100 greedy episodes: Breakout 16.6, 17.4 and 17.6, Space Invad
 """
 
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import Config, EnvironmentConfig, LearningConfig, ServingConfig
+from seedrl.config import Config, EnvironmentConfig, ServingConfig
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.prioritized import ReplayConfig
 
@@ -32,5 +32,4 @@ def config() -> Config:
         ),
         serving=ServingConfig(training_slots=32, evaluation_slots=10),
         replay=ReplayConfig(capacity_steps=100_000, min_steps=5_000, ratio=4.0),
-        learning=LearningConfig(batch_sequences=32, total_steps=1_000_000),
     )

@@ -15,9 +15,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="Pendulum-v1"),
         agent=PpoConfig(
-            network=ActorCriticConfig(
-                torso="mlp", torso_sizes=(), core="none", head_sizes=(64, 64), frame_stack=1
-            ),
+            network=ActorCriticConfig(torso_sizes=(), core="none", head_sizes=(64, 64)),
             unroll=63,
             epochs=10,
             minibatches=8,

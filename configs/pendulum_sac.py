@@ -15,7 +15,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="Pendulum-v1"),
         agent=SacConfig(
-            network=BoxNetworkConfig(torso="mlp", actor_sizes=(64, 64), critic_sizes=(64, 64)),
+            network=BoxNetworkConfig(actor_sizes=(64, 64), critic_sizes=(64, 64)),
             gamma=0.98,
             actor_learning_rate=1e-3,
             critic_learning_rate=2e-3,
@@ -23,13 +23,7 @@ def config() -> Config:
             tau=0.01,
         ),
         serving=ServingConfig(training_slots=16, evaluation_slots=100),
-        replay=ReplayConfig(
-            capacity_steps=100_000,
-            min_steps=1_000,
-            priority_exponent=0.0,
-            importance_exponent=0.0,
-            ratio=64.0,
-        ),
+        replay=ReplayConfig(min_steps=1_000, priority_exponent=0.0, ratio=64.0),
         learning=LearningConfig(batch_sequences=256, total_steps=200_000),
         evaluation=EvaluationConfig(interval_steps=2_000, target_return=-200.0),
     )

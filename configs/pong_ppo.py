@@ -30,7 +30,6 @@ def config() -> Config:
             unroll=128,
             epochs=3,
             chunk_steps=1,
-            gamma=0.99,
             clip=0.1,
             value_cost=2.0,
             normalize_images=True,

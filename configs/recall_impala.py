@@ -9,7 +9,7 @@ GHz; 2026-11-22, commit 45a4281.
 """
 
 from seedrl.agents.impala import ImpalaConfig
-from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
@@ -18,18 +18,12 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="envs_server.envs.delayed_recall:make"),
         agent=ImpalaConfig(
-            network=ActorCriticConfig(
-                torso="mlp", torso_sizes=(64,), core_size=64, head_sizes=(64,), frame_stack=1
-            ),
+            network=ActorCriticConfig(torso_sizes=(64,), core_size=64, head_sizes=(64,)),
             unroll=39,
-            gamma=0.99,
-            entropy_cost=0.01,
             learning_rate=2e-3,
             adam_b2=0.999,
             adam_epsilon=1e-5,
         ),
-        serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=QueueConfig(),
-        learning=LearningConfig(batch_sequences=32, total_steps=1_000_000),
         evaluation=EvaluationConfig(interval_steps=5_000, episodes=100, target_return=0.99),
     )

@@ -9,7 +9,7 @@ GHz; 2026-11-22, commit 45a4281.
 """
 
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
+from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.prioritized import ReplayConfig
 
@@ -18,9 +18,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="envs_server.envs.delayed_recall:make"),
         agent=R2D2Config(
-            network=QNetworkConfig(
-                torso="mlp", torso_sizes=(64,), core_size=64, head_sizes=(64,), frame_stack=1
-            ),
+            network=QNetworkConfig(torso_sizes=(64,), core_size=64, head_sizes=(64,)),
             burn_in=0,
             unroll=40,
             n_steps=1,
@@ -30,7 +28,6 @@ def config() -> Config:
             adam_epsilon=1e-5,
             target_update_interval=100,
         ),
-        serving=ServingConfig(training_slots=32, evaluation_slots=20),
         replay=ReplayConfig(capacity_steps=100_000, min_steps=2_560, ratio=4.0),
         learning=LearningConfig(batch_sequences=32, total_steps=500_000),
         evaluation=EvaluationConfig(interval_steps=5_000, episodes=100, target_return=0.99),

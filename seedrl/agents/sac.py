@@ -44,8 +44,7 @@ class SacConfig(NormalizationConfig):
 
     With a recurrent core (`network.core`) sequences start from the recurrent state of acting, and a
     gradient goes back as far as `unroll` time steps. Replay is uniform in the paper: set
-    `replay.priority_exponent` and `replay.importance_exponent` to 0; with others it is prioritized
-    by the critics' errors.
+    `replay.priority_exponent` to 0; with others it is prioritized by the critics' errors.
 
     Attributes:
       network: the actor, the critics and their memory.

@@ -13,7 +13,6 @@ from learner.end_of_run import (
     SharedEnd,
     confirmed_earlier,
     end_of_run,
-    why,
 )
 from learner.multihost.agreement import Agenda, Hosts, alone
 from learner.multihost.peers import Peers
@@ -55,21 +54,6 @@ def test_the_first_reason_that_holds_ends_a_run() -> None:
         assert stalled is (expected or EndOfRun.NO_IMPROVEMENT)
 
 
-def test_why_a_run_is_over_is_said_in_words() -> None:
-    for end, target, expected in (
-        (EndOfRun.STOPPED, 475.0, "stopped by SIGINT"),
-        (EndOfRun.CONFIRMED, 475.0, "target 475 confirmed: 480.5 over 2 episodes"),
-        (EndOfRun.ALL_STEPS, 0.95, "all 100 steps taken, target 0.95 not reached"),
-        (EndOfRun.OUT_OF_TIME, 0.95, "learning.max_seconds are over, target 0.95 not reached"),
-        (EndOfRun.NO_IMPROVEMENT, None, "no new best in 7 rounds (evaluation.patience_rounds)"),
-        (EndOfRun.FAILED, None, "a thread of the learner died"),
-        (EndOfRun.NOT_FINITE, None, "too many updates in a row were not finite"),
-        (None, None, "an error"),
-    ):
-        given: Any = {"stopped_by": "SIGINT", "patience_rounds": 7}
-        assert why(end, target, _score(1), _TOTAL_STEPS, **given) == expected
-
-
 def test_a_run_that_has_confirmed_its_target_is_over() -> None:
     for is_saved, saved, now, expected in (
         (True, 0.9, 0.9, True),
@@ -87,11 +71,6 @@ def _config(target: float | None) -> Config:
     config = config_io.load("catch_r2d2")
     evaluation = dataclasses.replace(config.evaluation, target_return=target)
     return dataclasses.replace(config, evaluation=evaluation)
-
-
-def _score(updates: int) -> Any:
-    frozen = SimpleNamespace(version=updates)
-    return SimpleNamespace(mean=480.5, returns=(480.5, 480.5), frozen=frozen)
 
 
 def _event(is_set: bool) -> threading.Event:

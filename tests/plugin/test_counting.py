@@ -1,9 +1,6 @@
 """The environment that everything else is checked with."""
 
-from typing import Any
-
 import numpy as np
-import pytest
 from seedrl_plugin.counting import image_of, make, reward_of
 
 
@@ -56,18 +53,3 @@ def test_an_image_carries_the_same_four_numbers() -> None:
     assert image.ravel()[:18].tolist() == [2, 1] + [0] * 14 + [2, 1]
     np.testing.assert_array_equal(image, image_of(np.array([258, 0, 0, 0], np.uint32)))
     assert image.ravel().view("<u4").reshape(-1, 4).tolist() == [[258, 0, 0, 0]] * 441
-
-
-def test_an_image_may_be_smaller() -> None:
-    env = make(image=True, image_side=12)
-    image, _ = env.reset(seed=258)
-    assert env.observation_space.contains(image)
-    assert image.shape == (12, 12)
-    assert image.ravel().view("<u4").reshape(-1, 4).tolist() == [[258, 0, 0, 0]] * 9
-
-
-@pytest.mark.parametrize("wrong", [{"lengths": []}, {"lengths": [3, 0]}, {"image_side": 6}])
-def test_impossible_sizes_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError) as refused:
-        make(**wrong)
-    assert next(iter(wrong)) in str(refused.value)

@@ -275,20 +275,6 @@ def test_a_folder_that_may_be_a_runs_is_not_on_the_path_of_children(
     assert str(tmp_path) in config_io.path_for_children().split(os.pathsep)
 
 
-def test_a_link_in_place_of_a_runs_config_runs_no_code(tmp_path: Path) -> None:
-    (tmp_path / "evil.py").write_text(MARKER)
-    (tmp_path / "config.json").symlink_to("evil.py")
-    with pytest.raises(ConfigError):
-        config_io.load(tmp_path / "config.json")
-    assert not (tmp_path / "has_run").exists()
-
-
-def test_a_config_of_900_levels_is_refused(tmp_path: Path) -> None:
-    text = change("config", "environment", "arguments", to=json.loads("[" * 900 + "]" * 900))
-    with pytest.raises(ConfigError):
-        config_io.from_json(text)
-
-
 NOT_IMPORTED = """
 import sys
 from seedrl import config_io

@@ -15,7 +15,7 @@ from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import best_directory
 from seedrl.config import Config, EnvironmentConfig
-from seedrl.errors import CheckpointError, ConfigError
+from seedrl.errors import ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.types import StepType, TimeStep
@@ -239,15 +239,6 @@ def test_a_reward_that_is_not_finite_and_a_carry_that_is_none_are_refused(
     assert "initial_carry" in _refused(lambda: loaded(_OBSERVATION, ()))  # type: ignore[arg-type]
 
 
-def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        policy.load(tmp_path / "absent")
-    assert "absent" in str(caught.value)
-    (tmp_path / "config.json").write_text(config_io.to_json(_CONFIG))
-    with pytest.raises(CheckpointError):
-        policy.load(tmp_path)
-
-
 def test_a_batch_acts_as_its_environments_do_one_by_one(loaded: policy.Policy) -> None:
     """Three episodes that begin at different times."""
     begins, carries = [0, 1, 3], [loaded.initial_carry() for _ in range(3)]
@@ -329,25 +320,3 @@ def test_several_actions_and_numbers_without_bounds_are_executed_as_they_are_emi
                 np.testing.assert_array_equal(one, wanted)
         batch = played.act_batch(np.float32([0, 1]), played.initial_carry(2)).action
         np.testing.assert_array_equal(batch, expected)
-
-
-@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_an_action_is_in_the_space_whatever_its_shape(shape: tuple[int, ...], dtype: Any) -> None:
-    """Alone, and of a vector of environments; the bounds are no numbers of float32."""
-    space = gymnasium.spaces.Box(-0.1, 0.7, shape, dtype)
-    low, high = (tuple(bound.ravel().tolist()) for bound in (space.low, space.high))
-    spec = EnvSpec(ArraySpec((), "float32"), BoxSpec(shape, low, high))
-
-    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
-        number = timestep.observation.reshape(-1, *[1] * len(shape))
-        return ActOutput(jnp.broadcast_to(number, (len(number), *shape)), carry, ())
-
-    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
-    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
-    seen = np.array([-2.0, -1.0, 0.3, 1.0, 2.0], np.float32)
-    for row in seen:
-        action = played(row, played.initial_carry())[0]
-        assert isinstance(action, np.ndarray) and space.contains(action)
-    actions = played.act_batch(seen, played.initial_carry(5)).action
-    assert gymnasium.vector.utils.batch_space(space, 5).contains(actions)

@@ -1,7 +1,4 @@
-"""A run on two hosts, from its start over a save and a resume to the loss of one: real processes.
-
-Long runs, more hosts and every way to resume are the business of `python -m tests.tools.hosts`.
-"""
+"""A run on two hosts: its start, a save, a resume, and the loss of one; real processes."""
 
 import re
 import signal
@@ -15,7 +12,7 @@ from seedrl import checkpoints, stored_arrays
 from seedrl.checkpoints import Checkpoint
 from seedrl.exit_codes import ExitCode
 from tests.system.processes import Programs
-from tests.tools.hosts.several import RECORDED, SeveralHosts
+from tests.system.several_hosts import RECORDED, SeveralHosts
 
 pytestmark = pytest.mark.slow
 

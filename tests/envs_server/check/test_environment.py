@@ -85,17 +85,6 @@ def test_a_fault_that_may_be_intended_is_a_note(factory: Callable[..., Any]) -> 
     assert {note.rule for note in findings.notes} == {example_envs.NOTES[factory]}
 
 
-def test_a_sound_environment_is_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["example_envs:DictWalk", *_FEW]) == ExitCode.OK
-    out, err = capsys.readouterr()
-    verdict, observation, *lines = out.splitlines()
-    assert verdict == "example_envs:DictWalk passes" and err == ""
-    shown = {name: value for name, _, value in (line.strip().partition("  ") for line in lines)}
-    assert observation == "  observation: left: one of 2, one-hot; place.x: 1 number, dense"
-    assert shown["actions"].strip() == "Discrete(3)"
-    assert shown["played"].strip() == "2 x 40 steps on the sync back end"
-
-
 # In a process of its own: `Chatty` prints past Python, and leaves a thread that is no daemon.
 @pytest.mark.parametrize(
     ("name", "code", "prints"),
@@ -144,21 +133,3 @@ def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert report["episodes"][0] == first
     # Two environments took 40 actions each, of which every fifth starts an episode.
     assert len(report["episodes"]) == 2 * 8 and report["steps_per_second"] > 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["NoSuchGame-v0"], "NoSuchGame-v0"),
-        (["no_such_module:make"], "no_such_module"),
-        (["posixpath:abspath", "--arguments", "7"], "JSON object"),
-        (["example_envs:Walk", "--seed", "-1"], "--seed"),
-    ],
-)
-def test_an_environment_that_cannot_be_built_is_one_line(
-    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(arguments) == ExitCode.USAGE
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1
-    assert err.startswith("seedrl check-env: error: ") and named in err

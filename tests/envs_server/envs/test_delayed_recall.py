@@ -1,7 +1,6 @@
 """Delayed recall, played by hand."""
 
 import numpy as np
-import pytest
 
 from envs_server.envs.delayed_recall import DelayedRecall, make
 
@@ -40,12 +39,6 @@ def test_memory_earns_1_and_a_policy_without_it_one_in_symbols() -> None:
     np.testing.assert_allclose(np.mean(fixed, axis=1), 0.25, atol=0.08)
 
 
-def test_without_a_delay_the_question_follows_the_symbol() -> None:
-    rows, rewards = play(make(delay=0))
-    assert rows.shape == (3, 5) and rewards == [0, 1]
-    assert rows[1, 4] == 1 and rows[2].sum() == 0
-
-
 def test_a_seed_decides_all_symbols() -> None:
     def symbols(seed: int) -> list[int]:
         env = make()
@@ -54,10 +47,3 @@ def test_a_seed_decides_all_symbols() -> None:
 
     assert symbols(1) == symbols(1) != symbols(2)
     assert set(symbols(1)) == {0, 1, 2, 3}
-
-
-@pytest.mark.parametrize("wrong", [{"symbols": 1}, {"delay": -1}])
-def test_impossible_sizes_are_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(ValueError) as refused:
-        make(**wrong)
-    assert next(iter(wrong)) in str(refused.value)

@@ -39,13 +39,6 @@ def test_all_get_what_all_give_in_each_round_under_a_tag(count: int) -> None:
             assert found.pop(0) == expected
 
 
-def test_a_host_alone_waits_for_no_other() -> None:
-    peers = Peers()
-    assert peers.gather("tag", 7) == [7]
-    assert peers.blamed(peers.leave) == peers.leave
-    peers.leave()
-
-
 @pytest.mark.parametrize(
     ("data", "reason"), [(b"", "nothing"), (b"\xff" * 100, "cannot be understood")]
 )

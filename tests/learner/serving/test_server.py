@@ -187,29 +187,6 @@ _DIALOGUES: dict[str, tuple[Script, grpc.StatusCode, Sequence[str]]] = {
     "wire 2": ([hello(major=2)], FAILED, [f"{contract.MAJOR}.x", "2."]),
     "newer wire": ([hello(major=9)], FAILED, [f"{contract.MAJOR}.x", "9."]),
     "no spec": ([hello(), READ, _spec()], INVALID, ["observation"]),
-    "no actions": (
-        [
-            hello(),
-            READ,
-            _spec(
-                action=seedrl_pb2.Action(discrete=0), observation=_array(shape=[4], dtype="float32")
-            ),
-        ],
-        INVALID,
-        ["action"],
-    ),
-    "too many elements": (
-        [
-            hello(),
-            READ,
-            _spec(
-                action=seedrl_pb2.Action(discrete=2),
-                observation=_array(shape=[2**30], dtype="bool"),
-            ),
-        ],
-        INVALID,
-        ["observation", "elements"],
-    ),
     "giant name": (
         [hello(), READ, _spec(observation=_array(shape=[4], dtype="x" * 2**17))],
         INVALID,

@@ -114,15 +114,6 @@ def test_a_compressed_message_is_refused_and_not_read(
     assert seen.empty()
 
 
-def test_a_second_learner_cannot_share_a_port() -> None:
-    servers = [grpc.server(ThreadPoolExecutor(1), options=server_options(_LIMIT)) for _ in range(2)]
-    port = servers[0].add_insecure_port("127.0.0.1:0")
-    with pytest.raises(RuntimeError, match="Failed to bind"):
-        servers[1].add_insecure_port(f"127.0.0.1:{port}")
-    for server in servers:
-        server.stop(None).wait()
-
-
 _HELLO = FromEnvServer(hello=Hello(major=2, num_envs=1))
 
 _FINISH = FromLearner(finish=Finish(reason="enough"))

@@ -8,9 +8,9 @@ from typing import Any
 
 from seedrl import run_files
 from tests.system.processes import Program, Programs, wait_for
-from tests.tools.hosts.recorded_episodes import VARIABLE
+from tests.system.recorded_episodes import VARIABLE
 
-RECORDED = ("--environment.wrappers", "tests.tools.hosts.recorded_episodes:RecordedEpisodes")
+RECORDED = ("--environment.wrappers", "tests.system.recorded_episodes:RecordedEpisodes")
 
 
 class SeveralHosts:

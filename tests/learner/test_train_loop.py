@@ -1,5 +1,6 @@
 """What the main thread does beside a session, and in which order a run ends."""
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -9,6 +10,23 @@ import pytest
 from seedrl.errors import UserError
 from seedrl.exit_codes import ExitCode
 from tests.learner.supervised_run import SupervisedRun, config_of
+
+
+def test_who_is_told_to_stop_saves_and_asks_env_servers_to_come_back() -> None:
+    run = SupervisedRun(config_of())
+    run.at_step[2] = run.stop.set
+    run.loop.run()
+    run.loop.end()
+    assert run.acting.training_steps == 2
+    assert run.calls[-7:] == [
+        "stop threads",
+        "save at the end",
+        "record checkpoint",
+        "report 2",
+        "stop serving",
+        "saved",
+        "record ledger",
+    ]
 
 
 def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> None:
@@ -41,6 +59,29 @@ def test_a_thread_of_the_session_that_died_ends_the_run_and_is_raised() -> None:
         run.loop.end()
     # The state may be half of an update's.
     assert "save at the end" not in run.calls and run.calls[-1] == "saved"
+
+
+def test_a_thread_that_nobody_watches_ends_the_run_saved_and_is_raised(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = SupervisedRun(config_of())
+
+    def die() -> None:
+        raise OSError("a defect")
+
+    def start() -> None:
+        thread = threading.Thread(target=die, name="status")
+        thread.start()
+        thread.join()
+
+    run.at_step[1] = start
+    with run.deaths:
+        run.loop.run()
+    assert run.acting.training_steps == 1
+    with pytest.raises(RuntimeError, match="status"):
+        run.loop.end()
+    assert "save at the end" in run.calls
+    assert "OSError: a defect" in capsys.readouterr().err
 
 
 def test_a_run_that_is_not_finite_any_more_ends_saved_and_with_a_code_of_its_own() -> None:
@@ -90,3 +131,18 @@ def test_a_save_that_waits_for_a_thread_ends_with_the_run(is_stopped: bool) -> N
     run.answer = Unanswered(run.stop.set if is_stopped else dies)
     run.loop.run()
     assert (run.acting.training_steps, run.calls) == (1, [])
+
+
+def test_a_main_thread_that_fails_has_saved_before_it_says_so() -> None:
+    run = SupervisedRun(config_of())
+
+    def fail() -> None:
+        raise ValueError("a defect")
+
+    run.loop.progress.update = fail  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="a defect"):
+        run.loop.run()
+    with pytest.raises(ValueError, match="a defect"):
+        run.loop.end()
+    assert run.calls[:2] == ["stop threads", "save at the end"]
+    assert run.calls[-1] == "saved"

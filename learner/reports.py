@@ -270,6 +270,7 @@ class StatusWriter:
 
     def close(self) -> None:
         self._is_over.set()
+        # Else the thread would sleep until the next second.
         self._events.wake()
         self._thread.join()
         # The thread has ended: the last look is this one, at a run that is over.
@@ -376,6 +377,7 @@ class StatusWriter:
         self._before = (now, env_steps, updates)
         if before is None:
             return 0.0, 0.0
+        # Two looks may be at one tick of a coarse clock.
         seconds = max(now - before[0], 1e-9)
         return (env_steps - before[1]) / seconds, (updates - before[2]) / seconds
 

@@ -321,6 +321,7 @@ class Session:
         Args:
           at_rest: the session has stopped: nothing is on its way any more.
         """
+        # Read once: the equations are of one moment.
         accounts = self.accounts()
         equations = [*AT_REST, *([QUEUED] if self.learning.accounts() else [])]
         broken = residues(accounts, equations if at_rest else ALWAYS)

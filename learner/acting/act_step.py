@@ -38,6 +38,7 @@ class ActPrograms(NamedTuple):
 
 def example_timestep(spec: EnvSpec) -> TimeStep:
     """One unbatched time step of zeros, in the dtypes that the device uses."""
+    # By default jax has no types of 64 bits, which a spec may have.
     leaves = [np.zeros(leaf.shape, leaf.dtype) for _, leaf in spec.leaves()]
     observation = spec.unflatten([jax.dtypes.canonicalize_dtype(leaf.dtype) for leaf in leaves])
     observation = jax.tree.map(

@@ -48,6 +48,7 @@ class Score(NamedTuple):
     def mean_metrics(self, names: Sequence[str]) -> dict[str, float]:
         """Means of `environment.metrics`, called `names`, over the episodes that have each."""
         rows = [each.metrics for each in self.episodes if each.metrics]
+        # An episode may lack some of them; a round may have no episode with any.
         columns = zip(names, np.transpose(rows), strict=False)  # none without rows
         return {name: float(np.nanmean(x)) for name, x in columns if not np.isnan(x).all()}
 
@@ -168,6 +169,7 @@ class Evaluator:
     def __init__(self, config: EvaluationConfig, now: float, *, interval_steps: int = 1):
         """`interval_steps`: see `EvaluationConfig`, but never 0."""
         self._config, self._interval_steps = config, interval_steps
+        # The first round starts at once, so that a curve starts with untrained parameters.
         self._next_start, self._next_step = now, 0
         self.played_version = -1  # of the newest round; for any thread
         self._play(None)

@@ -165,6 +165,7 @@ def naming_fields(
     # What is restored may be anybody's: of any type, without any key.
     except (CheckpointError, ValueError, TypeError, LookupError, AttributeError) as error:
         changed = difference(checkpoint.meta["config"], to_json(config))
+        # What the user has changed explains more than the shapes of arrays.
         if fields := [line for line in changed if line.startswith(sections)]:
             raise _misfit(checkpoint, fields) from error
         if isinstance(error, CheckpointError):

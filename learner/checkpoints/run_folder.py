@@ -38,6 +38,7 @@ class RunFolder:
     def checkpoint(self, resume: Resume) -> Checkpoint | None:
         """What to resume from. Raises CheckpointError if it must be there, or is unsound."""
         self.is_begun_anew = resume == "never"
+        # A damaged one is renamed: no later start reads it again, and a person can look at it.
         found = None if self.is_begun_anew else latest(self.checkpoints, sets_aside=True)
         if found is None and resume == "must":
             raise CheckpointError(
@@ -72,6 +73,8 @@ class RunFolder:
         """Appends a command line to those before; returns the number of this session, from 1."""
         with run_files.open_to_append(self.path / run_files.COMMANDS) as file:
             file.write(command.replace("\n", " ").encode() + b"\n")
+            # Durable before the session starts: its number is in the seeds of its environments, and
+            # no other session may have the same.
             os.fsync(file.fileno())
             file.seek(0)
             return len(file.readlines())

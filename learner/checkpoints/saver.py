@@ -83,6 +83,7 @@ class Saver:
         now = self._clock()
         if has_learned and not self._has_learned:
             self._has_learned = True
+            # Nothing learned, nothing to resume: until then there is no first save.
             self._next_save = min(self._next_save, now + self._first_seconds)
         if now < self._next_save or self.is_busy:
             return False

@@ -190,6 +190,7 @@ def launch(work: Work, *, address: str, resume: str) -> int:
             f"--address: no Ray cluster answers at {address!r} (`ray start --head` starts one on a "
             f"machine): {str(error).splitlines()[0]}"
         ) from error
+    # Signals first: one during the placement must end it, too.
     with stop_on_signals() as stop, contextlib.ExitStack() as stack:
         stack.callback(ray.shutdown)  # ends all actors of this launch; so does the driver's end
         try:

@@ -199,6 +199,7 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
             state, output = agent.update(state, sequence, weights, key, mean=over.mean)
             return state._replace(env_steps=()), output
 
+        # Once for all epochs: what they learn from must not change between them.
         seen, seen_weights = agent.preprocess_batch(state.agent, sequence, weights)
         new, output = run_epochs(
             update,

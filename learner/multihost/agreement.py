@@ -166,6 +166,7 @@ class AgreedLimiter(RateLimiter):
             self._steps -= steps
             self._limiter = self._limiter.acted(decision.steps).holds(decision.sequences)
             self._changed.notify_all()
+        # Schedules decay by this count, which is the same on all hosts at each update.
         self.agreed_steps += decision.steps
         self.on_others(decision.steps - steps)
         if decision.wants_end:

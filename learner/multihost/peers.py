@@ -130,6 +130,7 @@ class Peers:
         # thread only looks.
         self.waiting: set[str] = set()
         self._links = dict(links or {})
+        # Twenty signs of life in that time: a few that are late are no loss.
         self._beat_seconds, self._on_loss = lost_seconds / 20, on_loss
         # One message after the other, as if there were one thread that receives. A host that has
         # its values may leave while others are still being sent theirs: they, and this host, must
@@ -175,6 +176,7 @@ class Peers:
                         return self._gathered.pop(tag)
                     if self._left or self._is_ending:
                         raise ClosedError
+                    # Not for ever: `poll`, below, may have to raise.
                     self._changed.wait(POLL_SECONDS)
                 poll()  # without the lock, which the thread that receives needs
         finally:

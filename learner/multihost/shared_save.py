@@ -77,6 +77,7 @@ class SharedSave:
             return directory / f"{step:012d}"
 
         def save_all() -> str:
+            # Published at its end: what a host that dies before leaves is never read.
             with publishing(directory, step, keep=keep) as folder:
                 (folder / "extra").mkdir()
                 self._give(folder.name)

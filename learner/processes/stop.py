@@ -67,6 +67,7 @@ def stop_on_signals(
             if stop.exit_code is None:
                 stop.set(signal.Signals(number).name)
         elif now - stop.first_signal >= _REPEAT_SECONDS:
+            # At once: whoever asks twice does not want to wait for a save.
             os._exit(ExitCode.KILLED if stop.exit_code is None else stop.exit_code)
 
     numbers = ending_signals()

@@ -132,6 +132,7 @@ class EnvServerRegistry:
             server = self._present[lease]
             number = server.status.failures + 1
             server.status = replace(server.status, failures=number, last_failure=reason)
+            # The end of its connection would say the same again.
             server.is_explained |= leaves
             if number <= _FIRST_FAILURES or now >= server.next_failure:
                 server.next_failure = now + WARNING_SECONDS

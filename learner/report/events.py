@@ -141,6 +141,7 @@ class Events(EventSink):
             env_steps=self.count_steps(),
             kind=kind,
             is_problem=is_problem or kind in _PROBLEMS,
+            # Here, not only where it is shown: other programs print `events.jsonl`.
             text=printable(text, _LONGEST_TEXT),
             fields=fields,
         )

@@ -75,6 +75,7 @@ def replace_file(path: Path, content: str | bytes) -> None:
     try:
         with new.open("xb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
+        # Atomic: a reader finds the old file or the new one, whole.
         os.replace(new, path)
     except OSError:
         new.unlink(missing_ok=True)

@@ -116,6 +116,7 @@ class RateLimiter:
 
     def dropped(self, pages: int) -> None:
         """Takes pages back that acting has filled, and that will never be learned from."""
+        # Then acting may fill others in their place.
         self.acted(0, -pages)
 
     def holds(self, num_sequences: Sequence[int]) -> bool:

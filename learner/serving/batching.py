@@ -109,6 +109,7 @@ class BatchQueue:
     def strike(self, lease: Lease) -> int:
         """Removes what `lease` has queued; returns the number of rows removed."""
         struck = [pending for pending in self._queue if pending.group.lease is lease]
+        # A new queue: a deque cannot drop what is in its middle.
         self._queue = deque(pending for pending in self._queue if pending.group.lease is not lease)
         rows = sum(len(pending.group.slots) for pending in struck)
         self.num_rows -= rows

@@ -91,6 +91,7 @@ class Connection:
         try:
             for message in requests:
                 if self.link is not None:
+                    # Two threads would give this connection messages at once.
                     self.fail(WireError("expected all after Hello over the link"))
                     return
                 is_open = self.receive(message)
@@ -190,6 +191,7 @@ class Connection:
             )
         if hello.num_envs < 1:
             raise ProtocolError("expected num_envs >= 1, got 0")
+        # From here on the hub may end this connection, from any thread.
         self._lease = self._hub.admit(self, self.peer, hello)
         self._expected = ("ready", "refusal")
         assign = assignment(
@@ -240,6 +242,7 @@ class Connection:
             for number, data in split(message, self._layouts):
                 steps.append(self._read(number, data))
         finally:
+            # One call for all groups of a message: the hub's lock is taken once.
             self._hub.deliver(steps)  # also those before one that cannot be read
 
     def _read(self, number: int, data: Buffer) -> Pending:

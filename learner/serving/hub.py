@@ -192,6 +192,7 @@ class Hub:
         with self._changed:
             now, registry = self.clock(), self._registry
             turns = {key: _turns_of(lease) for key, lease in self._serving.slots.leases.items()}
+        # The turns are values: the lock is held only while they are taken.
         registry.look(turns, now)  # takes longer, and has a lock of its own
         return registry.found(now)
 
@@ -300,6 +301,7 @@ class Hub:
             self._is_open = False
             self._registry.closing()
             for lease in self._serving.slots.leases.values():
+                # Leases stay: nothing acts any more, and the ledger counts their open pages.
                 lease.holder.end(error)
             self._notify_all()
 

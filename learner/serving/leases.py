@@ -187,6 +187,7 @@ class SlotTable:
         """
         dealt = deal(self.free, num_envs, self.lanes, num_groups=num_groups)
         taken = [free[:number] for free, number in zip(self._free, dealt, strict=True)]
+        # An env server asks again every second: nothing is changed for one that gets none.
         if not sum(dealt):
             raise NoFreeSlotError(f"all {self.num_slots} slots are leased")
         # There will be more in a moment, and a lease never grows.
@@ -225,6 +226,7 @@ class SlotTable:
     def cut_row(self, group: Group, row: int) -> None:
         """Begins a new stream in a slot of a live lease, as another lease would."""
         slot = group.slots[row]
+        # Reported before the slot has another stream: replay ends this one.
         self.cut.append(int(group.streams[row]))
         self._num_used[slot] += self.rows[slot] > 0
         self.epochs[slot] += 1

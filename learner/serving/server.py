@@ -179,6 +179,7 @@ class Service:
                 yield seedrl_pb2.FromLearner(finish=finish)
         finally:
             connection.end()
+            # Last: until then the watch can cancel a call whose peer does not read.
             del self._calls[connection]
 
     def _look(self) -> None:

@@ -571,7 +571,7 @@ def open_reports(
     if config.logging.wandb is not None:
         mirrors = [WeightsAndBiases(config.logging.wandb, folder.path, fields_of(config))]
     with contextlib.ExitStack() as ending, contextlib.ExitStack() as stack:
-        progress = Progress(own_host=own_host)
+        progress = stack.enter_context(contextlib.closing(Progress(own_host=own_host)))
         metrics = Metrics(
             folder.path,
             mirrors=mirrors,

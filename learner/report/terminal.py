@@ -1,11 +1,17 @@
-"""A run on the terminal: a line for each interval, and its summary."""
+"""A run on the terminal: live, one line for each interval, or its summary."""
 
 import math
 import shlex
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple, TextIO, cast
+
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
 
 from learner.report.events import Event
 from learner.report.output import TolerantStream
@@ -16,44 +22,115 @@ _LARGE = 1e9
 # Below this share of the time neither side counts as waiting.
 _LEAST_SHARE = 0.05
 
-# Metrics of a line with their formats; a missing one is left out.
-_CELLS = {
-    "env_steps": "{:,.0f} steps",
-    "env_steps_per_second": "{:,.0f}/s",
-    "updates": "{:,.0f} updates",
-    "replay_ratio": "ratio {:.2f}",
-    "policy_lag_updates": "lag {:.1f}",
-    "loss": "loss {:.3g}",
-    "skipped_updates": "{:,.0f} skipped",
+# Metrics with their formats; a missing one is left out.
+CELLS: dict[str, dict[str, str]] = {
+    "pace": {
+        "replay_ratio": "ratio {:.2f}",
+        "replay_ratio_target": "of {:g}",
+        "policy_lag_updates": "lag {:.1f} updates",
+        "serving_lag_updates": "of which {:.1f} in serving",
+    },
+    "learning": {"loss": "loss {:.3g}", "gradient_norm": "gradient {:.3g}"},
+    "line": {
+        "env_steps": "{:,.0f} steps",
+        "env_steps_per_second": "{:,.0f}/s",
+        "updates": "{:,.0f} updates",
+        "replay_ratio": "ratio {:.2f}",
+        "policy_lag_updates": "lag {:.1f}",
+        "loss": "loss {:.3g}",
+        "skipped_updates": "{:,.0f} skipped",
+    },
 }
 
 
+def rows(status: Status) -> Iterator[tuple[str, str]]:
+    """The panel's rows: label and text."""
+    metrics = status.metrics
+    yield "progress", _progress(status, metrics)
+    yield "return", "   ".join(_returns(status, metrics))
+    yield "env servers", _env_servers(status)
+    updates = f"{status.updates:,}   {status.updates_per_second:,.1f}/s"
+    if skipped := metrics.get("skipped_updates"):
+        updates += f"   {skipped:,.0f} skipped"
+    yield "updates", updates
+    if text := status.reason or _state(status) or binding(metrics):
+        yield "now", text
+    for label in ("pace", "learning"):
+        if cells := list(_cells(label, metrics)):
+            yield label, "   ".join(cells)
+
+
 def line(metrics: Mapping[str, float], status: Status) -> str:
-    """The state of the run, short."""
-    cells = list(_cells(metrics))
+    """The same, short, if there is no terminal."""
+    cells = list(_cells("line", metrics))
     if "env_steps" in metrics:
         cells[0] += f" ({metrics['env_steps'] / status.total_steps:.0%})"
     if text := _state(status):
         cells.append(text)
-    if "return/training" in metrics:
-        cells.append(f"training {score(metrics['return/training'])}")
-    if status.last_evaluation is not None:
-        cells.append(f"evaluation {score(status.last_evaluation.mean_return)}")
-    return "  ".join(cells)
+    return "  ".join((*cells, *_returns(status, metrics, is_short=True)))
 
 
-def _cells(metrics: Mapping[str, float]) -> Iterator[str]:
-    for name, form in _CELLS.items():
+def _cells(label: str, metrics: Mapping[str, float]) -> Iterator[str]:
+    for name, form in CELLS[label].items():
         value = metrics.get(name, math.nan)
         if math.isfinite(value) and (value or name != "skipped_updates"):
             yield form.format(value)
+
+
+def _progress(status: Status, metrics: Mapping[str, float]) -> str:
+    share = status.env_steps / status.total_steps
+    text = f"{status.env_steps:,} of {status.total_steps:,} steps ({share:.0%})"
+    text += f"   {status.env_steps_per_second:,.0f}/s"
+    # Over an interval of metrics: from one second to the next it would jump.
+    rate = metrics.get("env_steps_per_second", 0.0)
+    left = status.total_steps - status.env_steps
+    if rate > 0 and left > 0 and not status.reason:
+        text += f"   {duration(left / rate)} left"
+    return text
+
+
+def _returns(
+    status: Status, metrics: Mapping[str, float], *, is_short: bool = False
+) -> Iterator[str]:
+    if "return/training" in metrics:
+        yield f"training {score(metrics['return/training'])}"
+    if (last := status.last_evaluation) is not None:
+        yield f"evaluation {score(last.mean_return)}"
+    if is_short:
+        return
+    best = status.best_evaluation
+    if best is not None and last is not None and best.mean_return > last.mean_return:
+        yield f"best {score(best.mean_return)} at {best.env_steps:,} steps"
+    if status.target_return is not None:
+        yield f"target {status.target_return:g}"
+
+
+def _env_servers(status: Status) -> str:
+    present = [server for server in status.env_servers if server.state != "left"]
+    roles = (status.training_slots, status.evaluation_slots)
+    cells = [
+        f"{len(present)} with {sum(server.environments for server in present)} environments",
+        f"{roles[0].live} of {roles[0].total} train",
+        f"{roles[1].live} of {roles[1].total} evaluate",
+    ]
+    for text, number in (
+        ("waited for", sum(slots.waiting for slots in roles)),
+        ("hung", sum(slots.hung for slots in roles)),
+        ("disabled", sum(server.quarantined for server in present)),
+        ("failures", sum(server.failures for server in status.env_servers)),
+    ):
+        if number:
+            cells.append(f"{number} {text}")
+    return "   ".join(cells)
 
 
 def _state(status: Status) -> str:
     """What delays the run at present; empty if nothing does."""
     if status.state == "compiling":
         return f"compiling for {status.time_seconds - status.state_since_seconds:.0f} s"
-    return f"waiting: {status.waiting_for}" if status.waiting_for else ""
+    if status.waiting_for:
+        return f"waiting: {status.waiting_for}"
+    return ""
 
 
 def evaluation_text(played: EvaluationStatus | None) -> str:
@@ -93,26 +170,36 @@ def binding(metrics: Mapping[str, float]) -> str:
 
 
 class Progress:
-    """Shows a run on stderr: one line for each interval of metrics, and one for each event."""
+    """Shows a run: a live panel on a terminal, else one line for each interval of metrics."""
 
-    # The status writer's thread calls `look` and `show`, the main thread `update` and `log`. They
-    # share the status, which is only rebound, and a stream, which takes whole lines.
+    # The status writer's thread calls `look` and `show`, the main thread `update` and `log`.
 
-    def __init__(self, stream: TextIO | None = None, *, own_host: str = ""):
+    def __init__(self, console: Console | None = None, *, own_host: str = ""):
         """`own_host`: of env servers whose refusal ends the run, by an error with the reason."""
         self._own_host = own_host
-        self._stream = TolerantStream(sys.stderr if stream is None else stream)
+        self._console = console if console is not None else _console(sys.stderr)
+        self._lock = threading.Lock()  # guards the two below
         self._status: Status | None = None
+        self._live: Live | None = None
+        if self._console.is_terminal:
+            # Without its own thread that refreshes: it could die unnoticed.
+            self._live = Live(self._panel(), console=self._console, auto_refresh=False)
+            self._live.start()
 
     def look(self, status: Status) -> None:
-        """Takes the state of the run, for the next line."""
-        self._status = status
+        """Takes the state of the run; a terminal shows it at once."""
+        with self._lock:
+            self._status = status
+            if self._live is not None:
+                self._live.update(self._panel(), refresh=True)
 
     def update(self, metrics: Mapping[str, float]) -> None:
-        """Shows the last value of every metric, and the state of the run."""
-        if (status := self._status) is not None:
-            elapsed = duration(metrics.get("elapsed_seconds", 0.0))
-            self.log(f"{elapsed}  {line(metrics, status)}")
+        """Takes the last value of every metric; the panel shows them with the next status."""
+        with self._lock:
+            if self._live is not None or self._status is None:
+                return
+            text = line(metrics, self._status)
+        self.log(f"{duration(metrics.get('elapsed_seconds', 0.0))}  {text}")
 
     def show(self, event: Event) -> None:
         is_refusal = event.kind == "server_refused" and self._own_host
@@ -122,9 +209,25 @@ class Progress:
         self.log(f"{duration(event.elapsed_seconds)}  {warning}{event.text}")
 
     def log(self, line: str) -> None:
-        """Prints a line."""
-        self._stream.write(f"{line}\n")
-        self._stream.flush()
+        """Prints a line, above the panel if there is one."""
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        """Leaves the last panel standing and gives the terminal back. May be called twice."""
+        with self._lock:
+            live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+    def _panel(self) -> Panel:
+        status = self._status
+        if status is None:
+            return Panel("starting", title="seedrl", expand=False)
+        table = Table.grid(padding=(0, 3))
+        for row in rows(status):
+            table.add_row(*row)
+        title = f"{status.config} · {duration(status.elapsed_seconds)} · {status.state}"
+        return Panel(table, title=title, expand=False)
 
 
 class Summary(NamedTuple):
@@ -218,8 +321,11 @@ def resuming(command: str, workdir: Path) -> list[str]:
 
 
 def print_summary(summary: Summary) -> None:
-    # A run ends as it has, also without its reader.
-    out = TolerantStream(sys.stdout)
+    out = _console(sys.stdout)
     for label, value in summary_rows(summary):
-        out.write(f"{label:<18} {value}\n")
-    out.flush()
+        out.print(f"{label:<18} {value}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _console(stream: TextIO) -> Console:
+    # rich ends the process when it cannot write: a run continues without its reader.
+    return Console(file=cast(TextIO, TolerantStream(stream)))

@@ -26,7 +26,8 @@ with tolerating_lost_output():
         print("out and flush", number, flush=True)
         print("err", number, file=sys.stderr)
         logging.info("log %d", number)
-        progress.log(f"line {number}")
+        progress.update({"env_steps": number})
+    progress.close()
 sys.exit(7)
 """
 

@@ -3,7 +3,9 @@
 import dataclasses
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from rich.console import Console
 
 from learner.end_of_run import EndOfRun, why
 from learner.report.events import Event
@@ -13,6 +15,7 @@ from learner.report.terminal import (
     Summary,
     line,
     resume_command,
+    rows,
     score,
     summary_rows,
 )
@@ -69,7 +72,20 @@ STATUS = Status(
 )
 
 
-def test_an_interval_is_one_line() -> None:
+def test_the_panel_shows_pace_returns_env_servers_and_the_bottleneck() -> None:
+    assert dict(rows(STATUS)) == {
+        "progress": "12,345 of 50,000 steps (25%)   700/s   0:00:55 left",
+        "return": "training 0.953   evaluation 0.700   best 1.000 at 9,000 steps   target 0.95",
+        "env servers": "2 with 132 environments   32 of 32 train   100 of 100 evaluate   "
+        "4 waited for   2 hung   2 disabled   3 failures",
+        "updates": "90   5.0/s",
+        "now": "environments wait for learning 25% of the time: learning binds",
+        "pace": "ratio 4.00   of 4   lag 1.2 updates",
+        "learning": "loss 0.0123",
+    }
+
+
+def test_without_a_terminal_it_is_one_line() -> None:
     assert line(METRICS, STATUS) == (
         "12,345 steps (25%)  678/s  90 updates  ratio 4.00  lag 1.2  loss 0.0123  training 0.953  "
         "evaluation 0.700"
@@ -85,29 +101,51 @@ def test_a_return_has_four_digits_that_count() -> None:
     assert [score(value) for value in values] == texts
 
 
-def test_updates_and_events_are_lines() -> None:
-    out = io.StringIO()
+def console(*, terminal: bool) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None)
+
+
+def text(console: Console) -> str:
+    return cast(io.StringIO, console.file).getvalue()
+
+
+def test_updates_and_events_are_lines_without_a_terminal() -> None:
+    out = console(terminal=False)
     progress = Progress(out)
     progress.look(STATUS)
-    assert out.getvalue() == ""
+    assert text(out) == ""
     progress.update({**METRICS, "elapsed_seconds": 3661.5})
     about: dict[str, Any] = {"time_seconds": 0.0, "env_steps": 1, "kind": "ended"}
     text_of_event = "the run [bold]ends"
     progress.show(Event(elapsed_seconds=62.0, is_problem=True, text=text_of_event, **about))
-    update, shown = out.getvalue().splitlines()
+    progress.close()
+    update, shown = text(out).splitlines()
     assert update.startswith("1:01:01  12,345 steps (25%)  678/s  90 updates  ratio 4.00  ")
     assert shown == "0:01:02  warning: the run [bold]ends"
 
 
 def test_a_refusal_that_ends_the_run_by_an_error_is_not_shown_before_it() -> None:
-    out = io.StringIO()
+    out = console(terminal=False)
     progress = Progress(out, own_host="here")
     about: dict[str, Any] = {"time_seconds": 0.0, "elapsed_seconds": 0.0, "env_steps": 1}
     for server in ("here:12", "there:12"):
         text_of_event, fields = f"{server} refused", {"server": server}
         about |= {"kind": "server_refused", "is_problem": True}
         progress.show(Event(**about, text=text_of_event, fields=fields))
-    assert out.getvalue().splitlines() == ["0:00:00  warning: there:12 refused"]
+    progress.close()
+    assert text(out).splitlines() == ["0:00:00  warning: there:12 refused"]
+
+
+def test_a_terminal_shows_a_panel_that_stays_at_the_end() -> None:
+    out = console(terminal=True)
+    progress = Progress(out)
+    progress.look(STATUS)
+    progress.log("a line above")
+    progress.close()
+    progress.close()
+    last = text(out)[text(out).rindex("╭") :]
+    assert "cartpole_r2d2 · 1:01:01 · training" in last and "12,345 of 50,000" in last
+    assert "a line above" in text(out)
 
 
 SUMMARY = Summary(

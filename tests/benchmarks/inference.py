@@ -8,13 +8,14 @@ import numpy as np
 
 from learner.acting.act_step import example_timestep
 from learner.extras.bench import workloads
-from learner.extras.bench.measuring import Pace, Result, apart, conditions, interleave, rate, spread
+from learner.extras.bench.measuring import Pace, Result, apart, interleave, rate, spread
 from learner.extras.bench.workloads import Workload, bare_forward
 from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.leases import SlotTable
 from seedrl.types import TimeStep
 from tests.benchmarks.bare_actor import BareActor
+from tests.benchmarks.conditions import conditions
 
 
 def run(pace: Pace) -> Iterator[Result]:

@@ -7,10 +7,11 @@ import dataclasses
 from collections.abc import Iterator
 
 from learner.extras.bench import workloads
-from learner.extras.bench.measuring import Pace, Result, apart, conditions, interleave, rate, spread
+from learner.extras.bench.measuring import Pace, Result, apart, interleave, rate, spread
 from learner.extras.bench.system import System
 from learner.extras.bench.workloads import BareUpdate, Workload
 from seedrl.config import LaunchConfig
+from tests.benchmarks.conditions import conditions
 
 _LEARNING_BOUND = 1_000.0
 

@@ -7,13 +7,14 @@ import jax
 import numpy as np
 
 from learner.extras.bench import workloads
-from learner.extras.bench.measuring import Pace, Result, conditions, interleave, rate
+from learner.extras.bench.measuring import Pace, Result, interleave, rate
 from learner.extras.bench.workloads import Workload
 from seedrl import config_io
 from seedrl.replay.buffer import Sample
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Array, Sequence, Tree
 from tests.benchmarks.bare_learner import BareLearner
+from tests.benchmarks.conditions import conditions
 from tests.benchmarks.memcpy import copy_into_pool, copy_out_of_pool
 
 _CAPACITY_STEPS = 60_000

@@ -17,7 +17,6 @@ from learner.extras.bench.measuring import (
     Pace,
     Result,
     apart,
-    conditions,
     interleave,
     rate,
     serial,
@@ -81,7 +80,7 @@ def results(
             ours=all_rates[key],
             limits=tuple(_composed(*each) for each in zip(*rates, strict=True)),
             target=target,
-            conditions=described(workload, key),
+            conditions=_conditions(workload, key),
             details={
                 **{f"{part}/s": spread(all_rates[part]).median for part in parts},
                 **{name: metrics[name] for name in _LATENCIES if name in metrics},
@@ -127,15 +126,15 @@ def measure(
         return interleave(measures, pace.rounds), intervals
 
 
-def described(workload: Workload, key: str) -> dict[str, Any]:
+def _conditions(workload: Workload, key: str) -> dict[str, Any]:
     config, launch = workload.config, workload.config.launch
-    batch, ratio = f"{config.learning.batch_sequences} sequences", {"replay_ratio": 0.0}
-    return conditions(
-        config,
-        messages=f"{launch.envs_per_server // launch.groups} environments each",
-        environments=f"{launch.env_servers} x {launch.envs_per_server} {workload.name}",
-        **({"batch": batch} if key == "learning" else ratio),
-    )
+    found = {
+        "messages": f"{launch.envs_per_server // launch.groups} environments each",
+        "environments": f"{launch.env_servers} x {launch.envs_per_server} {workload.name}",
+    }
+    if key == "learning":
+        found["updates"] = f"{config.learning.batch_sequences} sequences, replay ratio 1"
+    return found
 
 
 def _composed(stepping: float, *computing: float) -> float:

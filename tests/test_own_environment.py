@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests import started
 from tests.documented import ROOT, write_files
+from tests.patience import SECONDS
 
 PAGE = ROOT / "docs" / "own_environment.md"
 SHOWN = PAGE.read_text()
@@ -26,14 +28,15 @@ def test_the_snippets_train_together_and_act_in_a_script(
         "--replay.min-steps 100 --learning.batch-sequences 4 --learning.total-steps 300 "
         "--env-servers 1 --evaluation.target-return None"
     )
-    done = subprocess.run(
-        [sys.executable, "-m", "learner.cli.main", "train", "my_config.py", *shlex.split(flags)],
+    run = started.start(
+        ["learner.cli.main", "train", "my_config.py", *shlex.split(flags)],
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
+        variables=started.variables(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
-    assert done.returncode == 0, done.stderr
+    _, said = run.communicate(timeout=SECONDS)
+    assert run.returncode == 0, said
     assert (tmp_path / "run" / "learning_curve.png").stat().st_size > 0
     monkeypatch.syspath_prepend(tmp_path)
     (script,) = re.findall(r"```python\n(import seedrl\n\nact = .*?)```", RUNS, re.DOTALL)

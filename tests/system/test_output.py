@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,9 +20,10 @@ from learner.report.metric_table import METRICS, RECORDS, lines
 from learner.report.status import Status
 from learner.serving.ledger import ACCOUNTS
 from seedrl.checkpoints import latest
+from tests import started
 from tests.patience import SECONDS, wait_until
 from tests.system import processes
-from tests.system.processes import ROOT, TINY, TRAIN, UNHURRIED
+from tests.system.processes import TINY, TRAIN, UNHURRIED
 
 pytestmark = [
     pytest.mark.slow,
@@ -67,16 +67,15 @@ def make():
 @contextmanager
 def running(
     workdir: Path, stdout: int, stderr: int, *flags: object
-) -> Iterator["subprocess.Popen[bytes]"]:
+) -> Iterator["subprocess.Popen[str]"]:
     """A run that writes what it says to these files; killed at the end if it still runs."""
     words = [*TINY, *UNHURRIED, "--env-servers", 1, *flags]
-    with subprocess.Popen(
-        [sys.executable, "-m", *TRAIN, "cartpole_r2d2", "--workdir", *map(str, [workdir, *words])],
-        stdin=subprocess.DEVNULL,
+    with started.start(
+        [*TRAIN, "cartpole_r2d2", "--workdir", *map(str, [workdir, *words])],
         stdout=stdout,
         stderr=stderr,
         cwd=workdir.parent,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        variables=started.variables(),
     ) as run:
         try:
             yield run

@@ -56,7 +56,7 @@ def test_an_agent_that_learns_passes_and_one_that_does_not_fails(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     words = ["default_apex", "--probes", "one_step", "--launch.env-servers", "1"]
-    assert run([*words, "--agent.learning-rate", "1e-12", "--seconds", "3"]) == ExitCode.FAULTS
+    assert run([*words, "--agent.learning-rate", "1e-12", "--seconds", "1"]) == ExitCode.FAULTS
     printed = capfd.readouterr().out.splitlines()
     # The continuous twin is for other agents.
     assert [line.split()[:3] for line in printed] == [

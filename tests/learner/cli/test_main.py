@@ -32,11 +32,11 @@ EXPORT = ("-m", "learner.cli.main", "export")
     ("command", "variable", "value"),
     [
         (LEARNER, "JAX_PLATFORMS", "cuda"),
-        (LEARNER, "XLA_FLAGS", "--xla_nonsense=1"),
-        (LEARNER, "JAX_TRANSFER_GUARD", "disallow"),
+        pytest.param(LEARNER, "XLA_FLAGS", "--xla_nonsense=1", marks=pytest.mark.gate),
+        pytest.param(LEARNER, "JAX_TRANSFER_GUARD", "disallow", marks=pytest.mark.gate),
         (EXPORT, "JAX_PLATFORMS", "CPU"),
         (EXPORT, "XLA_FLAGS", "--xla_nonsense=1"),
-        (EVALUATE, "JAX_PLATFORMS", "cuda"),
+        pytest.param(EVALUATE, "JAX_PLATFORMS", "cuda", marks=pytest.mark.gate),
         (EVALUATE, "JAX_ENABLE_X64", "maybe"),
     ],
 )

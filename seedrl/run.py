@@ -71,7 +71,7 @@ class Run:
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "learner.cli.main", "train", *words],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,  # what is typed is for this program
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
@@ -199,6 +199,7 @@ def start(
     # First: a Config that is refused leaves nothing behind.
     text = _text(config) if isinstance(config, Config) else None
     if workdir is None:
+        # With a random end: a second may begin several runs.
         name = "config" if text else Path(str(config)).stem
         now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         workdir = Path("runs") / f"{name}__{now}-{secrets.token_hex(3)}"

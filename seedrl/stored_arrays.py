@@ -135,7 +135,7 @@ def write_large(root: Path, arrays: Mapping[str, np.ndarray], *, part: int = 0) 
     names = {}
     for position, (name, array) in enumerate(arrays.items()):
         names[name] = (f"{part}-" * (part > 0) + f"{position:03d}.npy", str(array.dtype))
-        np.save(root / names[name][0], array, allow_pickle=False)
+        np.save(root / names[name][0], array, allow_pickle=False)  # objects could be code
     (root / _names_of(part)).write_text(json.dumps(names, indent=1))
     return [root / _names_of(part), *(root / file for file, _ in names.values())]
 

@@ -77,7 +77,7 @@ def _check_acting(agent: Agent, spec: EnvSpec) -> tuple[AgentState, Sequence]:
     _require_batch("act.extras", output.extras)
 
     with naming_own_code("agent.exploration"):
-        explorations = np.asarray(agent.exploration(5))
+        explorations = np.asarray(agent.exploration(5))  # of any number of slots
     _require(explorations.shape == (5,), "exploration", "[5] numbers", explorations)
     state = _traced("init_state", agent.init_state, params)
     _require(isinstance(state, AgentState), "init_state", "an AgentState", state)
@@ -117,7 +117,7 @@ def check_learning(agent: Agent, state: AgentState, sequence: Sequence) -> None:
         _resized(batch.carry, size),
     )
     update = _on_one_device(agent.update)
-    begun = state._replace(env_steps=_array((), "float32"))
+    begun = state._replace(env_steps=_array((), "float32"))  # as the learn step gives it
     result = _traced("update", update, begun, minibatch, _array((size,), "float32"), _KEY)
     new, output = _pair("update", result, AgentState, UpdateOutput)
     _require_like("update.state", state, new._replace(env_steps=()))
@@ -169,7 +169,7 @@ def build_network(config: Any, spec: EnvSpec, output: Tree) -> Network:
     params = _traced("network.init", network.init, _KEY)
     carry = _traced("network.initial_carry", lambda: network.initial_carry(_BATCH))
     _require_batch("network.initial_carry", carry)
-    size = (2, _BATCH)
+    size = (2, _BATCH)  # two time steps: a missing axis of time shows
     timestep, action = _timestep(seen, size), spec.action.array
     previous_action = _array((*size, *action.shape), action.dtype)
     inputs = NetworkInput(

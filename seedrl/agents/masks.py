@@ -49,6 +49,7 @@ def masked(network: Network) -> Network:
         if legal is None:  # taken out already, by a network around this one
             return output, carry
         if isinstance(output, PolicyAndValue):
+            # The value is of the state, whatever may be done in it.
             logits = jnp.where(legal, output.logits, -jnp.inf)
             return output._replace(logits=logits), carry
         return jnp.where(legal, output, -jnp.inf), carry

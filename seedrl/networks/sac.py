@@ -111,7 +111,7 @@ class _MemorySettings(NamedTuple):
 
 def build_network(config: Any, spec: EnvSpec) -> BoxNetwork:
     """The pure functions that a `BoxNetworkConfig` asks for; see its `build`."""
-    torso, _ = view(spec, config.torso, frame_stack=1)
+    torso, _ = view(spec, config.torso, frame_stack=1)  # these networks stack no frames
     num_actions = math.prod(spec.action.array.shape)
     specs = [leaf for _, leaf in spec.leaves()]
     memory = NO_MEMORY

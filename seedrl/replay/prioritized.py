@@ -63,7 +63,7 @@ class ReplayConfig:
         held = self.capacity_pages(window, num_devices) * num_devices * page
         lost = incomplete + 2 * training_slots * max(0, window.stride - page)
         steps = min(self.min_steps, held - lost) - incomplete
-        return max(1, steps // window.stride // num_devices)
+        return max(1, steps // window.stride // num_devices)  # nothing is drawn from an empty one
 
     def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
         page = self.steps_of_page(window)

@@ -72,7 +72,7 @@ class QueueConfig:
         from seedrl.replay.index import QueueIndex, by_turns, stale_pages, tree_bytes
         from seedrl.replay.rate_limiter import QueueLimiter
 
-        del window, initial_priorities
+        del window, initial_priorities  # a page is a sequence, and all count alike
         # Each host fills and empties a queue of its own.
         scale = scale.of_host
         batch = scale.num_devices * scale.batch_per_device

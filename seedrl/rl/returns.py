@@ -8,7 +8,7 @@ from seedrl.types import Array, StepType, TimeStep
 
 def scaled(reward: Array, scale: float, limit: float) -> Array:
     """`reward` times `scale`, clipped to plus or minus `limit`; a limit of 0 clips nothing."""
-    product = scale * reward
+    product = scale * reward  # before the clip, which is of learned rewards
     return jnp.clip(product, -limit, limit) if limit else product
 
 

@@ -25,6 +25,7 @@ _TLS_SIGNS = (
 def read_token(path: Path) -> str:
     """The token in a file. Raises ConfigError, which never quotes it."""
     text = _read(path).decode("latin-1").strip()
+    # It travels as text among the metadata of a call.
     is_plain = text.isascii() and text.isprintable() and " " not in text
     if not is_plain or not LEAST_TOKEN_CHARACTERS <= len(text) <= _MOST_TOKEN_CHARACTERS:
         raise ConfigError(

@@ -145,6 +145,7 @@ def test_a_field_that_breaks_a_rule_is_named(paths: str, values: list[Any]) -> N
         ({"serving.inference_devices": 2}, DETERMINISTIC),
         ({"learning.batch_sequences": 6}, ROUNDS),
         ({"learning.publish_every_updates": 2}, ROUNDS),
+        ({"replay.ahead_updates": 0}, ROUNDS),
     ],
 )
 def test_rules_between_two_fields_name_the_one_to_change(

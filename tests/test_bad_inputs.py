@@ -125,6 +125,7 @@ USAGE: dict[str, str] = {
     f"{TRAIN} --agent.network.core-size 0": "network.core_size",
     f"{TRAIN} --workdir {'x' * 300}": "too long",
     f"{TRAIN} --resume maybe": "--resume",
+    f"{TRAIN} --init-from-partial": "--init-from-partial",
     f"{TRAIN} --environment.arguments '{{gravity: 3}}'": "expected a JSON object such as",
     f"{TRAIN} --environment.arguments [1]": "environment.arguments",
     f"{TRAIN} --environment.id ''": "environment.id",

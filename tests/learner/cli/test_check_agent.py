@@ -66,3 +66,11 @@ def test_an_agent_that_learns_passes_and_one_that_does_not_fails(
     assert run([*words, "--seconds", "120"]) == ExitCode.OK
     printed = capfd.readouterr().out.splitlines()
     assert [line.split()[2] for line in printed] == ["passed", "skipped"]
+
+
+@pytest.mark.gate
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("config", ["default_apex", "default_ppo"])
+def test_what_spaces_declare_is_learned_from(config: str) -> None:
+    names = ["zero_observation", "discrete_observation", "one_hot_bytes", "float_picture"]
+    assert run([config, "--probes", *names]) == ExitCode.OK

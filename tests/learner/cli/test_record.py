@@ -138,29 +138,6 @@ def test_an_episode_without_an_end_is_cut_short(
     assert len(_frames(run_folder / "videos" / "episode_001.mp4")) == 5
 
 
-def test_actions_are_chosen_once(run_folder: Path, capsys: Any) -> None:
-    for flags in (("--stochastic", "--epsilon", "0.1"), ("--deterministic", "--stochastic")):
-        assert _record(run_folder, *flags) == 2
-        assert flags[0] in capsys.readouterr().err
-
-
-def test_actions_are_explored_with_if_that_is_asked_for(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Pictured, "picture", lambda n: _flat(0))
-    given: list[float] = []
-    load = policy.load
-    monkeypatch.setattr(
-        policy, "load", lambda *_, epsilon, **__: given.append(epsilon) or load(run_folder)
-    )
-    found = []
-    for flags in ((), ("--epsilon", "0.25"), ("--stochastic",)):
-        assert _record(run_folder, "--episodes", "1", *flags) == 0
-        found.append(given[-1])
-    # The mean of the epsilons of cartpole_r2d2's training slots.
-    assert found[:2] == [0.0, 0.25] and 0.02 < found[2] < 0.2
-
-
 def test_a_picture_that_changes_its_size_leaves_no_video(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

@@ -158,13 +158,6 @@ def test_an_option_and_the_field_that_it_sets_are_not_given_together(
     assert option in error and (field in error or command == "launch")
 
 
-def test_partial_parameters_need_a_run_to_take_them_from(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["train", "cartpole_ppo", "--init-from-partial"]) == 2
-    assert "--init-from-partial" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("name", ["cartpole_r2d2", "halfcheetah_ppo"])
 def test_envs_and_env_servers_are_all_that_sets_the_size(stage: Stage, name: str) -> None:
     assert main(["train", name, "--workdir", "w", "--envs", "12", "--env-servers", "3"]) == 0

@@ -2,7 +2,7 @@
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import grpc
 import numpy as np
 import pytest
 
-from learner.runtime.worker import Deaths
 from learner.serving import server
 from learner.serving.connection import Connection
 from learner.serving.ledger import ALWAYS, residues
@@ -364,35 +363,6 @@ def test_a_second_learner_on_the_address_is_refused_and_harms_nobody(service: Se
     with Client(service.address) as client:
         client.shake_hands().step(0, FIRST)
         assert service.hub.wait_for_spec(SECONDS) == SPEC
-
-
-@pytest.fixture
-def deaths() -> Iterator[Deaths]:
-    with Deaths() as deaths:
-        yield deaths
-
-
-@pytest.mark.parametrize("target", ["_look", "_links"])
-def test_a_thread_that_fails_can_be_seen(
-    unix_service: Service, monkeypatch: pytest.MonkeyPatch, target: str, deaths: Deaths
-) -> None:
-    def fail(*_: object) -> None:
-        raise KeyError("a defect")
-
-    service = unix_service
-    assert deaths.first is None
-    if target == "_look":
-        monkeypatch.setattr(service, "_calls", None)
-    else:
-        monkeypatch.setattr(Client, "offers_link", True)
-        client = Client(service.address).shake_hands()
-        with monkeypatch.context() as patch:
-            patch.setattr(Connection, "close", fail)
-            client.leave()
-            wait_until(lambda: deaths.first is not None)
-    wait_until(lambda: deaths.first is not None)
-    with pytest.raises(RuntimeError):
-        deaths.raise_first()
 
 
 def test_a_message_may_be_as_long_as_all_slots_need() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from learner.extras.bench import pipeline
 from learner.extras.bench.measuring import Pace
-from learner.extras.bench.system import Interval, ServedFleet, System
+from learner.extras.bench.system import ServedFleet, System
 from learner.extras.bench.workloads import Workload
 from seedrl.config import LaunchConfig, check
 
@@ -25,26 +25,6 @@ def small(tiny: Workload) -> Workload:
 def system(small: Workload) -> Iterator[System]:
     with System(small.config) as system:
         yield system
-
-
-def test_limits_are_composed_of_the_parts(small: Workload, monkeypatch: pytest.MonkeyPatch) -> None:
-    rates = {
-        "stepping": (100.0, 200.0),
-        "network": (100.0, 200.0),
-        "update": (50.0, 100.0),
-        "acting": (40.0, 60.0),
-        "learning": (20.0, 30.0),
-    }
-    intervals = {key: Interval(1, 1, 1.0, {"reply_ms_p99": 3.0}) for key in pipeline.FIGURES}
-    monkeypatch.setattr(pipeline, "measure", lambda *_: (rates, intervals))
-    targets = {"acting": None, "learning": 0.7}
-    acting, learning = pipeline.results(small, Pace(2, 0.0), targets=targets)
-    assert acting.limits == pytest.approx((50.0, 100.0))
-    assert learning.limits == pytest.approx((25.0, 50.0))
-    assert (learning.ours, learning.target) == ((20.0, 30.0), 0.7)
-    assert learning.limit_name == "stepping + network + update"
-    of_learning = {"stepping/s": 150.0, "network/s": 150.0, "update/s": 75.0, "reply_ms_p99": 3.0}
-    assert learning.details == of_learning
 
 
 def test_an_interval_counts_what_went_through_the_system(system: System) -> None:

@@ -18,7 +18,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.fields import with_fields
 from seedrl.run import RunError, _error
 from tests.patience import SECONDS
-from tests.system.processes import ROOT
+from tests.system.processes import ROOT, is_running
 
 # The shapes of the other tests' small runs, which are compiled already.
 TINY: dict[str, Any] = {
@@ -88,8 +88,17 @@ def test_a_run_is_followed_stopped_and_played(tmp_path: Path) -> None:
     assert config.learning.batch_sequences == 4 and config.evaluation.target_return is None
 
 
+def test_a_program_that_ends_leaves_no_process_of_its_run(tmp_path: Path) -> None:
+    code = "import seedrl; print(seedrl.train('cartpole_r2d2', workdir='run')._process.pid)"
+    variables = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pid = subprocess.check_output(
+        [sys.executable, "-c", code], cwd=tmp_path, env=variables, stderr=subprocess.DEVNULL
+    )
+    assert not is_running(int(pid))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("interrupts", [True, False])
+@pytest.mark.parametrize("interrupts", [True, pytest.param(False, marks=pytest.mark.gate)])
 def test_a_program_that_is_interrupted_or_ends_leaves_a_saved_run(
     tmp_path: Path, interrupts: bool
 ) -> None:

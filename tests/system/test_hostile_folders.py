@@ -25,6 +25,7 @@ from seedrl import checkpoints, config_io, policy
 from seedrl.errors import UserError
 from tests import started
 from tests.patience import SECONDS
+from tests.system.processes import TINY
 
 _SECRET = "secret-of-the-user"
 _SECONDS = 20  # of one command; the slowest takes two
@@ -47,9 +48,8 @@ codes = [main(words) for words in json.loads(sys.argv[1])]
 print(json.dumps(codes), flush=True)
 """
 _OPTIONS = (
-    "--learning.total-steps 1000 --serving.training-slots 2 --serving.evaluation-slots 1 "
-    "--evaluation.target-return none --evaluation.episodes 2 --env-servers 1 --groups 1 "
-    "--replay.min-steps 200 --checkpoint-replay"
+    *(flag for flag in TINY if flag != "--logging.no-learning-curve"),
+    *("--learning.total-steps=400", "--env-servers=1", "--groups=1", "--checkpoint-replay"),
 )
 
 
@@ -60,7 +60,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = folder.parent / "train.log"
     with log.open("wb") as output:
         program = started.start(
-            [*words, *_OPTIONS.split()],
+            [*words, *_OPTIONS],
             cwd=folder.parent,
             variables=started.variables(),
             stdout=output,
@@ -465,7 +465,7 @@ def test_programs_that_play_or_train_a_hostile_folder_take_it_as_data(
     commands = (
         ["evaluate", str(folder), "--episodes", "1", "--save"],
         ["record", str(folder), "--episodes", "1", "--max-episode-steps", "20"],
-        ["resume", str(folder), "--learning.total-steps", "1100"],
+        ["resume", str(folder), "--learning.total-steps", "500"],
     )
     program = subprocess.Popen(
         # As the command is installed: not from the current folder.

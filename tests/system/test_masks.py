@@ -11,6 +11,11 @@ from tests.masked_walk import ACTIONS, MASKS, taxi
 from tests.system.processes import TINY, TRAIN, Programs, records
 
 _GRPC = "--launch.no-local-link"
+# One batch shape for both roles and no core: fewer and smaller programs to compile.
+_SMALL = (
+    *TINY,
+    *("--serving.training-slots=1", "--serving.evaluation-slots=1", "--agent.network.core=none"),
+)
 
 
 def _counted(counts: Path) -> tuple[int, int]:
@@ -29,7 +34,7 @@ def test_taxi_gets_no_forbidden_action_in_training_resumed_evaluated_or_loaded(
     taxis = ("--environment.id", "tests.masked_walk:taxi", *given)
     for total in (400, 800):  # the second one resumes
         learner = programs(
-            *(*TRAIN, "cartpole_r2d2", "--workdir", run, *taxis, *TINY, _GRPC),
+            *(*TRAIN, "cartpole_r2d2", "--workdir", run, *taxis, *_SMALL, _GRPC),
             *("--learning.total-steps", total, "--env-servers", 1),
         )
         assert learner.end() == 0, learner.stderr

@@ -40,8 +40,8 @@ class Checkpointer:
         self._config, self._session, self._saver = config, session, saver
         self._metrics, self._is_over = metrics, is_over
         self._hosts = session.system.hosts
-        # Updates and environment steps of the run when it was last saved in this session.
-        self._saved: tuple[int, int] | None = None
+        # What `_counts` gave when the run was last saved in this session.
+        self._saved: tuple[int, int, float | None] | None = None
 
     def save_what_is_due(self) -> None:
         """Starts a save if one is due."""
@@ -65,11 +65,15 @@ class Checkpointer:
         if changes or not self._hosts.is_alone or not self._is_saved():
             self._start(self._last_snapshot())
 
-    def _counts(self) -> tuple[int, int]:
-        return self._session.learning.updates, self._session.acting.training_steps
+    def _counts(self) -> tuple[int, int, float | None]:
+        """Updates, environment steps, and the best score of this session."""
+        # The score too: the last round, after all steps, may be the best.
+        acting = self._session.acting
+        best = None if acting.best_score is None else acting.best_score.mean
+        return self._session.learning.updates, acting.training_steps, best
 
     def _is_saved(self) -> bool:
-        """True if nothing has been acted or learned since the last save."""
+        """True if nothing has been acted, learned or scored higher since the last save."""
         return self._saver.failure is None and self._saved == self._counts()
 
     def _save(self) -> None:

@@ -22,17 +22,6 @@ def _failures(num_envs: int = 3) -> tuple[Failures, Clock]:
     return Failures(num_envs, clock=clock), clock
 
 
-def test_an_environment_that_fails_too_often_in_a_minute_is_left_out_and_no_other() -> None:
-    failures, _ = _failures()
-    for _ in range(3):
-        failures.failed(1, "step", ERROR)
-        failures.failed(0, "step", ERROR)
-    with pytest.raises(EnvironmentFailedError):
-        failures.failed(1, "step", ERROR)
-    assert failures.live == [0, 2]
-    assert "no licence" in failures.reason
-
-
 def test_the_budget_of_an_hour_is_another_and_what_is_older_does_not_count() -> None:
     failures, clock = _failures()
     failures.budget = Budget(per_minute=3, per_hour=4)

@@ -12,11 +12,10 @@ from gymnasium.spaces import Box, Discrete
 
 from envs_server import metrics
 from envs_server.build import Recipe, build
-from envs_server.failures import EnvironmentFailedError
 from envs_server.groups import EnvGroup, VectorEnvironment, VectorStep
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
-from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, receive_from_env_server
+from seedrl.wire.framing import ActionsPayload, FramedStep, receive_from_env_server
 from seedrl.wire.payload import (
     StepHeader,
     StepLayout,
@@ -73,26 +72,6 @@ def test_steps_are_numbered_and_actions_counted_from_the_spaces_start() -> None:
     assert recorder.actions == [[-1, 1], [0, 0]]
     group.close()
     assert recorder.is_closed
-
-
-@pytest.mark.parametrize("sequence", [0, 2])
-def test_actions_for_an_earlier_or_later_step_are_refused(sequence: int) -> None:
-    recorder = Recorder(*(np.full(2, n, np.float32) for n in range(3)))
-    group = EnvGroup(4, recorder.environment(), [1, 2])
-    group.first()
-    group.step(_answer(0, 0, 0))
-    with pytest.raises(WireError):
-        group.step(_answer(sequence, 0, 0))
-    assert len(recorder.actions) == 1
-
-
-def test_an_observation_that_breaks_the_spec_is_the_environments_fault() -> None:
-    recorder = Recorder(np.zeros(2, np.float32), np.zeros(2, np.float64))
-    group = EnvGroup(4, recorder.environment(), [1, 2])
-    group.first()
-    with pytest.raises(EnvironmentFailedError) as fault:
-        group.step(_answer(0, 0, 0))
-    assert "group 4" in str(fault.value) and "float64[2]" in str(fault.value)
 
 
 # Literal sequences of rows, worked by hand, for environments that end in every way.

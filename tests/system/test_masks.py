@@ -60,29 +60,5 @@ def test_taxi_gets_no_forbidden_action_in_training_resumed_evaluated_or_loaded(
     assert _counted(tmp_path / "loaded")[1] == 0
 
 
-# Of each: all of its acting, evaluation included, in 100,000 steps.
-@pytest.mark.gate
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "config", ["cartpole_r2d2", "cartpole_apex", "cartpole_impala", "cartpole_ppo"]
-)
-@pytest.mark.parametrize("mask", ["info", "observation", "taxi"])
-def test_no_action_of_a_hundred_thousand_is_forbidden(
-    config: str, mask: str, programs: Programs, tmp_path: Path
-) -> None:
-    counts = tmp_path / "counts"
-    arguments = {"counts": str(counts)} | ({} if mask == "taxi" else {"mask": mask})
-    name = "taxi" if mask == "taxi" else "make"
-    learner = programs(
-        *(*TRAIN, config, "--workdir", tmp_path / "run", "--learning.total-steps", 100_000),
-        *("--environment.id", f"tests.masked_walk:{name}"),
-        *("--environment.arguments", json.dumps(arguments), _GRPC),
-        *("--evaluation.target-return", None, "--logging.no-learning-curve"),
-    )
-    assert learner.end() == 0, learner.stderr
-    steps, forbidden = _counted(counts)
-    assert steps > 95_000 and forbidden == 0
-
-
 def test_the_walk_forbids_eight_of_ten_actions_everywhere() -> None:
     assert (MASKS.sum(axis=1) == 2).all() and MASKS.shape[1] == ACTIONS == 10

@@ -7,8 +7,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ import pytest
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting.actor import Actor, BatchShapes
 from learner.acting.evaluator import Evaluator
-from learner.acting.loop import Acting, EpisodeTracker, metrics_by_slot
+from learner.acting.loop import Acting, EpisodeTracker
 from learner.report.metrics import Metrics
 from learner.runtime.channel import (
     ActorLearnerChannel,
@@ -210,23 +209,6 @@ def test_the_shortest_episode_under_way_shows_whether_any_has_ended(world: World
     for sequence, kind in enumerate((FIRST, MID)):
         world.play(sequence, kind, {1: 0, 2: 0})
     assert world.acting.unended_steps("training") == world.acting.unended_steps("evaluation") == 1
-
-
-def test_metrics_are_those_of_the_slots_whose_episodes_end() -> None:
-    pending = [
-        SimpleNamespace(
-            group=SimpleNamespace(slots=np.array(slots)),
-            timestep=SimpleNamespace(step_type=np.array(step_types)),
-            metrics=np.float32(metrics).reshape(-1, 1),
-        )
-        for slots, step_types, metrics in (
-            ([4, 5, 6], [LAST, MID, LAST], [0.25, 0.75]),
-            ([2], [FIRST], []),
-            ([9], [LAST], [0.5]),
-        )
-    ]
-    found = metrics_by_slot(cast(Any, SimpleNamespace(pending=pending)))
-    assert found == {4: (0.25,), 6: (0.75,), 9: (0.5,)}
 
 
 def _taken(world: World) -> list[FilledPages]:

@@ -1,13 +1,11 @@
 """Command lines that begin with a CONFIG: what they set, and how mistakes are reported."""
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from learner.cli.arguments import flags_of_fields, parse
+from learner.cli.arguments import parse
 from learner.cli.train import LearnerOptions, TrainOptions
 from seedrl import config_io
 from seedrl.config_io import difference, to_json
@@ -27,24 +25,6 @@ class Options:
 
     workdir: Path | None = None
     number: int = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pair:
-    low: int = 0
-    high: int = 1
-    is_open: bool = False
-
-    def __post_init__(self) -> None:
-        if self.low >= self.high:
-            raise ValueError("low must be below high")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tree:
-    pair: Any = dataclasses.field(default_factory=Pair)
-    folder: Path | None = None
-    names: list[str] = dataclasses.field(default_factory=list)
 
 
 def test_flags_override_fields_at_every_depth() -> None:
@@ -108,8 +88,6 @@ def test_a_factory_of_the_current_folder_is_found_from_another_one(
     ("flags", "message"),
     [
         ("--agent.unrol 40", "unknown option --agent.unrol; did you mean --agent.unroll?"),
-        ("--unroll 40", "unknown option --unroll; did you mean --agent.unroll?"),
-        ("--agent.no-unroll", "unknown option --agent.no-unroll; did you mean --agent.unroll?"),
         ("--agent.priority-mix 1", "agent.priority_mix is now agent.priority_eta"),
         ("--launch.restarts 3", "launch.restarts is now automatic"),
         ("--agent.unroll many", "--agent.unroll: expected INT, got 'many' (see"),
@@ -127,19 +105,6 @@ def test_a_mistake_is_one_line_that_says_where_to_look(flags: str, message: str)
     line = str(caught.value)
     assert message in line and "\n" not in line
     assert line.endswith("(see test cartpole_r2d2 --help)")
-
-
-def test_help_without_a_config_names_options_and_common_fields(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit) as end:
-        parse(Options, ["--help"], prog="test")
-    assert end.value.code == 0
-    out = capsys.readouterr().out
-    assert "usage: test CONFIG" in out and "--number INT" in out and "some folder" in out
-    # Those fields that most users set.
-    common = out.partition("for example ")[2].partition(".\nShort")[0].split(", ")
-    assert len(common) > 5 and set(common) <= set(flags_of_fields(CARTPOLE))
 
 
 @pytest.mark.parametrize("options", [LearnerOptions, TrainOptions])

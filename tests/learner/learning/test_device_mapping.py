@@ -16,7 +16,6 @@ from learner.learning.device_mapping import (
     replicate,
     require_state_memory,
     require_update_memory,
-    shapes_of,
     stack_shards,
     update_bytes,
 )
@@ -31,7 +30,6 @@ from seedrl.replay.buffer import ReplayState, paged_replay, prioritized_memory
 from seedrl.replay.experience import Scale
 from seedrl.replay.index import PageIndex, by_slot
 from seedrl.types import Array, Page, Sequence, StoredStep, TimeStep, Tree
-from tests.compilations import compilations
 
 K, P = 2, 4  # steps of a page, pages of a shard
 WINDOW = WindowSpec(burn_in=0, unroll=2, bootstrap=0, stride=2)
@@ -193,31 +191,6 @@ def test_published_parameters_outlive_the_update_that_consumes_the_original(
     state, replay, _ = setting.programs.learn(state, replay, (), np.float32(0))
     np.testing.assert_array_equal(copy, expected)
     assert (np.asarray(state.params) != expected).any()
-
-
-def test_nothing_is_compiled_after_the_first_updates(
-    setting: Setting, caplog: pytest.LogCaptureFixture
-) -> None:
-    state, replay = setting.state, setting.replay
-    for base in (1.0, 2.0):
-        replay = _insert(setting, replay, _marks(setting, base))
-        state, replay, _ = setting.programs.learn(state, replay, (), np.float32(0))
-    with jax.log_compiles():
-        for number in range(3):
-            replay = _insert(setting, replay, _marks(setting, 3.0 + number))
-            state, replay, _ = setting.programs.learn(state, replay, (), np.float32(0))
-        jax.jit(lambda x: x + number)(1)
-    compiled = [text for text in caplog.messages if text.startswith("Compiling")]
-    assert len(compiled) == 1, compiled  # the last line of the block, which shows that they count
-
-
-def test_what_is_compiled_for_shapes_runs_without_compiling_again() -> None:
-    for array in (jnp.arange(3.0), jax.device_put(jnp.arange(3.0), jax.devices()[1])):
-        program = jax.jit(lambda x: 2 * x)
-        program.lower(shapes_of(array)).compile()
-        with compilations() as names:
-            program(array)
-        assert names == []
 
 
 def test_pages_go_to_the_shard_of_their_slot_padded_to_a_compiled_size() -> None:

@@ -131,18 +131,6 @@ def test_numbers_without_bounds_are_sent_as_they_are() -> None:
     np.testing.assert_array_equal(actions, [[-9, -1]] * 4)
 
 
-def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
-    connection = Connection(_hub(), "peer", queue.SimpleQueue())
-    assert _hello(connection, host="h\n0:00:01  999,999 steps\x1b[2J" + "x" * 10**6, pid=7)
-    assert connection.peer.isprintable() and len(connection.peer) < 210
-    connection.outbox.get()  # Assign
-    reason = "no\nlicence\x1b[2J" + "y" * 10**6
-    assert not _say(connection, refusal=seedrl_pb2.Refusal(reason=reason))
-    end = connection.outbox.get()
-    assert end.code is grpc.StatusCode.FAILED_PRECONDITION
-    assert end.details.isprintable() and len(end.details) == 200
-
-
 def test_an_environment_that_failed_ends_the_stream_and_its_env_server_returns() -> None:
     hub = _hub()
     connection, answer = _join(hub)

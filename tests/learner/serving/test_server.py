@@ -252,15 +252,6 @@ def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(tmp_path: Path)
     assert (left.name, left.state, left.left_because) == ("h:7", "left", details)
 
 
-def test_env_servers_beyond_the_slots_are_sent_away_at_once(unix_service: Service) -> None:
-    with Client(unix_service.address) as first:
-        first.shake_hands(num_envs=100)
-        assert sum(len(group.slots) for group in first.groups) == 6
-        for _ in range(5):
-            with Client(unix_service.address) as client:
-                assert _play(client, [hello()])[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
-
-
 def test_a_stream_without_hello_or_without_ready_ends_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

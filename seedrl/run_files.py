@@ -20,6 +20,7 @@ COMMANDS = "command.txt"  # the command lines of all sessions
 STATUS = "status.json"
 METRICS = "metrics.jsonl"
 EVENTS = "events.jsonl"
+VIDEOS = "videos"  # a folder: what `seedrl record` writes
 LOGS = "logs"  # a folder: output of env servers; in folders below it that of `seedrl evaluate`
 HOSTS = "hosts"  # a folder: reports of other hosts than the first, each in its own
 PROFILE = "profile"  # a folder: what jax.profiler writes

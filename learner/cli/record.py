@@ -23,7 +23,7 @@ from seedrl.config import EnvironmentConfig
 from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
-from seedrl.run_files import make_folder
+from seedrl.run_files import VIDEOS, make_folder
 from seedrl.types import Tree
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def run(argv: Sequence[str]) -> int:
     require_extra("video")
     config = config_of(options)
     require_jax()
-    videos = (options.output or options.workdir / "videos").absolute()
+    videos = (options.output or options.workdir / VIDEOS).absolute()
     try:
         make_folder(videos)
     except OSError as error:

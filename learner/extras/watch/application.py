@@ -9,21 +9,23 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from learner.extras.watch.feed import Feed
+from learner.extras.watch.feed import Feed, named_runs
+from learner.extras.watch.run_reader import recorded
 from learner.report.metric_table import METRICS, lines
 from learner.serving.ledger import ACCOUNTS, AT_REST
 from seedrl.errors import AddressInUseError
+from seedrl.run_files import VIDEOS
 
 _PAGE = Path(__file__).parent / "page"
 # The browser runs and loads only these files, whatever a run's files contain.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; "
+    "img-src 'self' data:; media-src 'self'; connect-src 'self'; frame-ancestors 'none'; "
     "base-uri 'none'; form-action 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -44,6 +46,7 @@ def application(folder: Path, token: str = "") -> Starlette:
                 routes=[
                     Route("/words.json", _words),
                     Route("/stream", _stream),
+                    Route("/video", _video),
                     Mount("/", StaticFiles(directory=_PAGE, html=True)),
                 ],
             )
@@ -103,6 +106,15 @@ async def _stream(request: Request) -> Response:
     feed = Feed(request.app.state.folder, request.query_params.get("run"))
     events = (f"data: {message}\n\n" async for message in feed.messages())
     return StreamingResponse(events, media_type="text/event-stream")
+
+
+def _video(request: Request) -> Response:
+    """One of the videos that the page lists; in parts if the browser asks for a range."""
+    folder = named_runs(request.app.state.folder).get(request.query_params.get("run", ""))
+    name = request.query_params.get("name", "")
+    if folder is None or name not in [video["name"] for video in recorded(folder)]:
+        return PlainTextResponse("no such video", status_code=404)
+    return FileResponse(folder / VIDEOS / name, media_type="video/mp4")
 
 
 def listen(host: str, port: int) -> socket.socket:

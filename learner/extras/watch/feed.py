@@ -15,6 +15,14 @@ from seedrl.timing import POLL_SECONDS
 SEARCH_SECONDS = 2.0
 
 
+def named_runs(folder: Path) -> dict[str, Path]:
+    """Runs in a folder, or the run that it is, by the names that the page shows."""
+    found = {path.relative_to(folder).as_posix(): path for path in find_runs(folder)}
+    if "." in found:  # the folder is a run
+        return {folder.resolve().name: folder}
+    return found
+
+
 class Feed:
     """What one page is sent as long as it is open. Owned by the stream of that page."""
 
@@ -65,12 +73,8 @@ class Feed:
         if self._searched is not None and now - self._searched < SEARCH_SECONDS:
             return None
         self._searched = now
-        found = {
-            path.relative_to(self._folder).as_posix(): path for path in find_runs(self._folder)
-        }
-        if "." in found:  # the folder is a run
-            found = {self._folder.resolve().name: self._folder}
         self._readers = {
-            name: self._readers.get(name) or RunReader(path) for name, path in found.items()
+            name: self._readers.get(name) or RunReader(path)
+            for name, path in named_runs(self._folder).items()
         }
         return list(self._readers)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import stat
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any, NamedTuple
 
 from learner.report.history import History
 from learner.report.json_lines import LineReader, parsed
-from seedrl.run_files import CONFIG, EVENTS, METRICS, STATUS, open_regular
+from seedrl.run_files import CONFIG, EVENTS, METRICS, STATUS, VIDEOS, open_regular
 
 # Nothing that a run writes is larger; a file that is, is not read.
 _MOST_EVENTS = 1000
+_MOST_VIDEOS = 24
 _LONGEST_EVENT_BYTES = 2**15
 _LARGEST_OBJECT_BYTES = 2**24
 
@@ -30,7 +32,7 @@ class View(NamedTuple):
 
     # Of every run: facts, status (without env_servers), curve {name: [...]}, rounds.
     brief: Json
-    # Of the selected run: columns {name: [...]}, latest, events, env_servers, config.
+    # Of the selected run: columns {name: [...]}, latest, events, env_servers, config, videos.
     detail: Json
 
 
@@ -47,6 +49,7 @@ class RunReader:
         self._env_servers: list[Any] = []
         self._config: Json = {}
         self._seen: dict[str, str] = {}
+        self._videos: list[Json] = []
 
     @property
     def changed(self) -> float:
@@ -86,6 +89,8 @@ class RunReader:
         if (config := self._changed(CONFIG)) is not None:
             self._config = config
             brief["facts"], detail["config"] = facts(config), config
+        if (videos := recorded(self.folder)) != self._videos:
+            self._videos = detail["videos"] = videos
         return self.snapshot() if is_rewritten or has_other_events else View(brief, detail)
 
     def snapshot(self) -> View:
@@ -105,6 +110,7 @@ class RunReader:
             "events": list(self._kept_events),
             "env_servers": self._env_servers,
             "config": self._config,
+            "videos": self._videos,
         }
         return View(brief, detail)
 
@@ -119,6 +125,19 @@ class RunReader:
                 self._seen[name] = stamp
                 return value
         return None
+
+
+def recorded(folder: Path) -> list[Json]:
+    """Videos that `seedrl record` wrote into a run's folder, by name: {"name", "changed"}."""
+    videos: list[Json] = []
+    # A link would show a file that is not the run's.
+    with contextlib.suppress(OSError):
+        if not (folder / VIDEOS).is_symlink():
+            for path in sorted((folder / VIDEOS).glob("*.mp4"))[:_MOST_VIDEOS]:
+                found = path.lstat()
+                if stat.S_ISREG(found.st_mode):
+                    videos.append({"name": path.name, "changed": found.st_mtime})
+    return videos
 
 
 def facts(config: Mapping[str, Any]) -> Json:

@@ -5,19 +5,22 @@ const LIVE_SECONDS = 5; // status.json is written every second
 const MOST_EVENTS = 1000;
 const MOST_CURVES = 8;
 const NO_ROWS = { env_steps: [], elapsed_seconds: [] };
+const query = new URLSearchParams(location.search);
 
 const page = {
   words: { metrics: {}, accounts: {}, equations: [], at_rest: null },
   runs: new Map(), // name -> {facts, status, curve, rounds, isShown, colour}
-  selected: new URLSearchParams(location.search).get("run"),
+  selected: query.get("run"),
   detail: emptyDetail(),
   x: "env_steps",
+  zoom: null, // {min, max} on the x axis of all charts
+  smoothing: 0, // weight of the earlier values
   skew: 0, // the server's clock minus this one, in seconds
   heard: 0,
 };
 
 function emptyDetail() {
-  return { columns: { ...NO_ROWS }, latest: {}, events: [], env_servers: [], config: {} };
+  return { columns: { ...NO_ROWS }, latest: {}, events: [], env_servers: [], config: {}, videos: [] };
 }
 
 // --- words and numbers ---
@@ -76,17 +79,26 @@ const format = {
   clock: (time) => new Date(time * 1000).toLocaleTimeString("en-GB"),
 };
 
+// A canvas does not resolve custom properties itself.
 function colour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const probe = get("probe");
+  probe.style.color = `var(--${name})`;
+  return getComputedStyle(probe).color;
+}
+
+// In the address, so that a reload keeps it.
+function remember(name, value) {
+  query.set(name, value);
+  history.replaceState(null, "", `?${query}`);
 }
 
 const now = () => Date.now() / 1000 + page.skew;
 
-// --- what the server sends ---
+// --- messages of the server ---
 
 function connect() {
-  const query = page.selected === null ? "" : `?run=${encodeURIComponent(page.selected)}`;
-  const source = new EventSource(`stream${query}`);
+  const run = page.selected === null ? "" : `?run=${encodeURIComponent(page.selected)}`;
+  const source = new EventSource(`stream${run}`);
   source.onmessage = (event) => {
     take(JSON.parse(event.data));
     render();
@@ -100,7 +112,7 @@ function select(name) {
   page.source.close();
   page.selected = name;
   page.detail = emptyDetail();
-  history.replaceState(null, "", `?run=${encodeURIComponent(name)}`);
+  remember("run", name);
   connect();
 }
 
@@ -134,7 +146,7 @@ function takeDetail(added) {
   const detail = page.detail;
   if (added.columns) detail.columns = appended(detail.columns, added.columns);
   if (added.events) detail.events = detail.events.concat(added.events).slice(-MOST_EVENTS);
-  for (const name of ["latest", "env_servers", "config"]) if (name in added) detail[name] = added[name];
+  for (const name of ["latest", "env_servers", "config", "videos"]) if (name in added) detail[name] = added[name];
 }
 
 // Columns of equal length, of which each may have been unknown to the other.
@@ -153,7 +165,7 @@ function appended(columns, added) {
 // --- charts ---
 
 class Chart {
-  // series: [{label, colour, width, dash, points, fill, isQuiet}]
+  // series: [{label, colour, width, dash, points, fill, isQuiet, isExact}]; what is exact is not smoothed
   constructor(parent, { title, unit = "", help = "", height = 120, value = format.digits, tick = format.short, range, x = null }) {
     this.options = { height, value, tick, range, x };
     this.legend = element("div", { className: "legend" });
@@ -172,13 +184,24 @@ class Chart {
     else if (width) this.build();
   }
 
-  show(series, data) {
-    const isSame = JSON.stringify(series) === JSON.stringify(this.series) && this.x === (this.options.x || page.x);
-    this.data = data;
-    if (isSame && this.chart) return this.chart.setData(data);
-    this.series = series;
-    this.x = this.options.x || page.x;
+  show(series, [xs, ...columns]) {
+    const isSmoothed = (line) => page.smoothing > 0 && !line.isExact;
+    const faint = series.map((line, i) => ({ ...line, isFaint: true, points: false, fill: false, column: columns[i] }))
+      .filter(isSmoothed);
+    this.data = [xs, ...faint.map((line) => line.column),
+      ...columns.map((column, i) => (isSmoothed(series[i]) ? smoothed(column, page.smoothing) : column))];
+    const lines = [...faint.map(({ column, ...line }) => line), ...series];
+    const key = JSON.stringify([lines, this.options.x || page.x]);
+    if (key === this.key && this.chart) return this.draw();
+    [this.key, this.lines, this.series, this.x] = [key, lines, series, this.options.x || page.x];
     this.build();
+  }
+
+  draw() {
+    this.chart.batch(() => {
+      this.chart.setData(this.data, !page.zoom);
+      if (page.zoom) this.chart.setScale("x", page.zoom);
+    });
   }
 
   build() {
@@ -196,39 +219,76 @@ class Chart {
       width, height: this.options.height, padding: [8, 14, 0, 0],
       scales: { x: { time: false }, y: { range: this.options.range || padded } },
       axes: [
-        { ...axis, ...perTick, space: 70, size: 26, gap: 4, values: (u, ticks) => ticks.map(x) },
+        { ...axis, ...perTick, space: 56, size: 26, gap: 4, values: (u, ticks) => ticks.map(x) },
         { ...axis, space: 20, size: axisWidth, gap: 4, values: (u, ticks) => ticks.map(this.options.tick) },
       ],
-      cursor: { points: { size: 6 }, drag: { x: true, y: false } },
+      cursor: { points: { size: 6 }, drag: { x: true, y: false, setScale: false },
+        bind: { dblclick: () => () => setZoom(null) } },
       legend: { live: true },
-      hooks: { setLegend: [(u) => this.fillLegend(u)], setData: [(u) => this.fillLegend(u)] },
-      series: [{}, ...this.series.map((line) => ({
-        label: line.label, stroke: colour(line.colour) + (line.isQuiet ? "73" : ""), width: line.width || 1.5,
-        dash: line.dash, fill: line.fill ? colour("fill") : undefined, spanGaps: true,
+      hooks: { setLegend: [(u) => this.fillLegend(u)], setData: [(u) => this.fillLegend(u)],
+        setSelect: [(u) => zoomTo(u)], ready: [(u) => dragByTouch(u.over)] },
+      series: [{}, ...this.lines.map((line) => ({
+        label: line.label, stroke: colour(line.colour), alpha: line.isFaint ? 0.25 : line.isQuiet ? 0.55 : 1,
+        width: line.width || 1.5, dash: line.dash, fill: line.fill ? colour("fill") : undefined, spanGaps: true,
         points: { show: line.points || ((u, i) => u.data[i].length < 2), size: 5, fill: colour(line.colour) } }))],
     }, this.data, this.plot);
-    this.fillLegend(this.chart);
+    this.draw();
   }
 
   buildLegend() {
     this.values = this.series.map(() => element("b"));
     this.legend.replaceChildren(...this.series.map((line, i) => {
       const swatch = element("i");
-      swatch.style.background = colour(line.colour);
-      swatch.style.opacity = line.isQuiet ? 0.5 : 1;
+      swatch.style.background = `var(--${line.colour})`;
+      swatch.style.opacity = line.isQuiet ? 0.55 : 1;
       return element("span", {}, swatch, line.label, this.values[i]);
     }));
   }
 
   // The values under the cursor, else the newest.
   fillLegend(u) {
+    const first = 1 + this.lines.length - this.series.length; // after the faint ones
     this.series.forEach((line, i) => {
-      const column = u.data[i + 1] || [];
-      let at = u.legend.idxs ? u.legend.idxs[i + 1] : null;
+      const column = u.data[first + i] || [];
+      let at = u.legend.idxs ? u.legend.idxs[first + i] : null;
       if (!isNumber(at)) for (at = column.length - 1; at > 0 && !isNumber(column[at]); at--);
       setText(this.values[i], isNumber(column[at]) ? this.options.value(column[at]) : DASH);
     });
   }
+}
+
+// Exponential moving average, divided by the sum of its weights: it does not start near 0.
+function smoothed(column, weight) {
+  let sum = 0;
+  let weights = 0;
+  return column.map((value) => {
+    if (!isNumber(value)) return value;
+    sum = weight * sum + (1 - weight) * value;
+    weights = weight * weights + (1 - weight);
+    return sum / weights;
+  });
+}
+
+function setZoom(zoom) {
+  page.zoom = zoom;
+  get("reset-zoom").hidden = !zoom;
+  render();
+}
+
+function zoomTo(chart) {
+  const { left, width } = chart.select;
+  if (!width) return;
+  chart.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+  setZoom({ min: chart.posToVal(left, "x"), max: chart.posToVal(left + width, "x") });
+}
+
+// uPlot listens to the mouse only. Vertical swipes scroll the page: touch-action in watch.css.
+function dragByTouch(over) {
+  const asMouse = (event, name) => event.pointerType === "mouse" || over.dispatchEvent(new MouseEvent(name, {
+    bubbles: true, clientX: event.clientX, clientY: event.clientY, movementX: 1 }));
+  over.addEventListener("pointerdown", (event) => { asMouse(event, "mousemove"); asMouse(event, "mousedown"); });
+  over.addEventListener("pointermove", (event) => asMouse(event, "mousemove"));
+  for (const name of ["pointerup", "pointercancel"]) over.addEventListener(name, (event) => asMouse(event, "mouseup"));
 }
 
 // As wide as its longest label.
@@ -262,7 +322,7 @@ function ofColumns(key, parent, options, lines) {
 // --- tables ---
 
 class Table {
-  // columns: [{name, isNumeric, isWide, title}]; rows come as [{key, cells: [{text, className, sort, node}]}]
+  // columns: [{name, isNumeric, isWide, isMinor, title}], the minor ones hidden on a phone; rows come as [{key, cells: [{text, className, sort, node}]}]
   constructor(table, columns, { onRow, sort = null } = {}) {
     this.columns = columns;
     this.onRow = onRow;
@@ -272,7 +332,7 @@ class Table {
     this.heads = columns.map((column, number) => {
       const button = element("button", { type: "button", title: column.title || "" }, column.name);
       button.addEventListener("click", () => this.sortBy(number));
-      return element("th", { className: column.isNumeric ? "num" : "", scope: "col" }, button);
+      return element("th", { className: classes(column), scope: "col" }, button);
     });
     table.replaceChildren(element("thead", {}, element("tr", {}, ...this.heads)), this.body);
   }
@@ -314,18 +374,21 @@ class Table {
   }
 
   fill(td, cell, column) {
-    const names = [column.isNumeric && "num", column.isWide && "wide", cell.className].filter(Boolean).join(" ");
+    const names = classes(column, cell.className);
     if (td.className !== names) td.className = names;
     if (cell.node) { if (td.firstChild !== cell.node) td.replaceChildren(cell.node); } else setText(td, cell.text);
     if ((cell.title || "") !== td.title) td.title = cell.title || "";
   }
 }
 
-// --- what is shown ---
+const classes = (column, more) =>
+  [column.isNumeric && "num", column.isWide && "wide", column.isMinor && "minor", more].filter(Boolean).join(" ");
+
+// --- parts of the page ---
 
 const STATES = {
   starting: ["starting", "warn"], waiting: ["waiting for env servers", "warn"], compiling: ["compiling", "warn"],
-  training: ["training", "good"], evaluating: ["confirming a score", "good"], stopping: ["stopping", "warn"],
+  training: ["training", "good"], evaluating: ["confirming the score", "good"], stopping: ["stopping", "warn"],
   finished: ["finished", "dim"],
 };
 
@@ -335,7 +398,7 @@ function stateOf(run) {
   const [word, tone] = STATES[status.state] || [String(status.state), "dim"];
   const age = now() - status.time_seconds;
   if (status.state !== "finished" && age > LIVE_SECONDS) {
-    return { word: `no sign of life for ${format.wait(age)}`, tone: "bad", isLive: false };
+    return { word: `no report for ${format.wait(age)}`, tone: "bad", isLive: false };
   }
   return { word, tone, isLive: status.state !== "finished" };
 }
@@ -343,7 +406,7 @@ function stateOf(run) {
 function render() {
   const run = page.runs.get(page.selected);
   get("nothing").hidden = page.runs.size > 0;
-  for (const id of ["head", "learning", "balance", "servers", "numbers", "ledger", "config"]) get(id).hidden = !run;
+  for (const id of ["head", "learning", "videos", "balance", "servers", "numbers", "ledger", "config"]) get(id).hidden = !run;
   renderRuns();
   renderLink();
   if (!run) return;
@@ -355,6 +418,7 @@ function render() {
   renderNumbers();
   renderLedger();
   renderConfig();
+  renderVideos();
   document.documentElement.dataset.rendered = String((+document.documentElement.dataset.rendered || 0) + 1);
 }
 
@@ -363,7 +427,7 @@ function renderLink() {
   const isLost = !page.source || page.source.readyState !== EventSource.OPEN;
   const run = page.runs.get(page.selected);
   const state = run && stateOf(run);
-  setText(chip, isLost ? "connection lost, trying again" : state && state.isLive ? "live" : "not running");
+  setText(chip, isLost ? "connection lost, reconnecting" : state && state.isLive ? "live" : "not running");
   chip.className = `chip ${isLost ? "bad" : state && state.isLive ? "good" : "dim"}`;
   setText(get("bar-run"), page.selected || "");
   document.title = page.selected ? `${page.selected} · seedrl watch` : "seedrl watch";
@@ -373,12 +437,13 @@ function renderRuns() {
   get("runs").hidden = page.runs.size < 2;
   if (page.runs.size < 2) return;
   const shown = [...page.runs.values()].filter((run) => run.isShown).length;
-  setText(get("runs-note"), `${page.runs.size}, of which ${shown} in the learning curve`);
+  setText(get("runs-note"), `${shown} of ${page.runs.size} in the learning curve`);
   const table = (page.runsTable = page.runsTable || new Table(get("runs-table"), [
-    { name: "" }, { name: "run" }, { name: "environment" }, { name: "agent" }, { name: "state" },
-    { name: "steps", isNumeric: true }, { name: "done", isNumeric: true },
-    { name: "training return", isNumeric: true }, { name: "evaluation", isNumeric: true },
-    { name: "best", isNumeric: true }, { name: "steps/s", isNumeric: true }, { name: "time", isNumeric: true },
+    { name: "" }, { name: "run" }, { name: "environment", isMinor: true }, { name: "agent", isMinor: true },
+    { name: "state", isMinor: true }, { name: "steps", isNumeric: true, isMinor: true }, { name: "done", isNumeric: true },
+    { name: "training return", isNumeric: true, isMinor: true }, { name: "evaluation", isNumeric: true },
+    { name: "best", isNumeric: true, isMinor: true }, { name: "steps/s", isNumeric: true, isMinor: true },
+    { name: "time", isNumeric: true, isMinor: true },
   ], { onRow: select }));
   table.show([...page.runs].map(([name, run]) => {
     const { status, facts } = run;
@@ -408,15 +473,16 @@ function link(name, run) {
 
 function tick(name, run) {
   if (!run.tick) {
+    // The label is larger than the box, for fingers.
     const box = element("input", { type: "checkbox", "aria-label": `${name} in the learning curve` });
-    box.addEventListener("click", (event) => event.stopPropagation());
     box.addEventListener("change", () => { run.isShown = box.checked; render(); });
     run.swatch = element("span", { className: "swatch" });
-    run.tick = element("span", {}, box, " ", run.swatch);
+    run.tick = element("label", { className: "tick" }, box, run.swatch);
+    run.tick.addEventListener("click", (event) => event.stopPropagation());
     run.box = box;
   }
   run.box.checked = run.isShown;
-  run.swatch.style.background = colour(lineColour(run));
+  run.swatch.style.background = `var(--${lineColour(run)})`;
   return run.tick;
 }
 
@@ -438,7 +504,7 @@ function renderHead(run) {
   const left = (status.total_steps - status.env_steps) / status.env_steps_per_second;
   setText(get("progress-text"), isNumber(done)
     ? `${format.whole(status.env_steps)} of ${format.whole(status.total_steps)} steps, ${format.percent(done)}` +
-      `, ${format.duration(status.elapsed_seconds)} so far` +
+      `, ${format.duration(status.elapsed_seconds)} elapsed` +
       (state.isLive && isNumber(left) && left > 0 ? `, at most ${format.duration(left)} left` : "") : "");
   renderTiles(status, state);
 }
@@ -447,11 +513,11 @@ function renderTiles(status, state) {
   const evaluation = (found) => found && `at ${format.short(found.env_steps)} steps`;
   const last = status.last_evaluation;
   const best = status.best_evaluation;
-  const metrics = status.metrics || {};
-  // A run that has ended has no rate: its totals stand alone.
+  const metrics = { ...page.detail.latest, ...status.metrics };
+  // A run that has ended has no rate.
   const counted = (name, rate, total, note) => (state.isLive
-    ? [name, format.digits(rate), "/s", note || `${format.short(total)} in all`]
-    : [name, format.whole(total), "", note || "in all"]);
+    ? [name, format.digits(rate), "/s", note || `${format.short(total)} in total`]
+    : [name, format.whole(total), "", note || "in total"]);
   const tiles = [
     ["Training return", format.score(metrics["return/training"]), "", "newest episodes"],
     ["Evaluation, last", format.score(last && last.mean_return), "", evaluation(last)],
@@ -483,14 +549,14 @@ function renderCurve() {
   const add = (line, xs, ys) => { series.push(line); tables.push([xs, ys]); };
   for (const [name, run] of shown) {
     const isOnly = shown.length === 1;
-    const label = (what) => (isOnly ? what : `${name} ${what}`);
+    const label = (kind) => (isOnly ? kind : `${name} ${kind}`);
     const hue = lineColour(run);
     const training = run.curve["return/training"] || [];
     if (training.some(isNumber)) {
-      add({ label: label("training"), colour: hue, width: 1.25, isQuiet: true }, run.curve[page.x], training);
+      add({ label: label("training"), colour: hue, width: 1.25, isQuiet: run.rounds.length > 0 }, run.curve[page.x], training);
     }
     if (run.rounds.length) {
-      add({ label: label("evaluation"), colour: hue, width: 2, points: run.rounds.length < 80 },
+      add({ label: label("evaluation"), colour: hue, width: 2, points: run.rounds.length < 80, isExact: true },
         run.rounds.map((round) => round[page.x]), run.rounds.map((round) => round.mean_return));
     }
   }
@@ -501,7 +567,7 @@ function renderCurve() {
   // One that is far away would leave a flat line.
   if (isNumber(target) && xs.length && (Math.abs(target) <= 3 * most || most < 1)) {
     const ends = [xs.reduce((a, b) => Math.min(a, b)), xs.reduce((a, b) => Math.max(a, b))];
-    add({ label: "target", colour: "soft", width: 1, dash: [5, 5] }, ends, [target, target]);
+    add({ label: "target", colour: "soft", width: 1, dash: [5, 5], isExact: true }, ends, [target, target]);
   }
   const made = chart("curve", get("curve"), { height: 330, value: format.score });
   if (series.length) made.show(series, tables.length ? uPlot.join(tables) : [[]]);
@@ -526,24 +592,24 @@ function renderBalance() {
   const meaning = (name) => (page.words.metrics[name] || {}).meaning || "";
   const fromZero = (u, low, high) => [0, 1.1 * high || 1];
   const whole = { value: format.percent, tick: format.percent, range: () => [0, 1] };
-  ofColumns("waits", parent, { title: "Who waits", unit: "share of the time", ...whole }, [
-    { name: "acting_waits_share", label: "acting for learning", colour: "run-1" },
-    { name: "learning_waits_share", label: "learning for acting", colour: "run-0" }]);
+  ofColumns("waits", parent, { title: "Waiting", unit: "share of time", ...whole }, [
+    { name: "acting_waits_share", label: "acting", colour: "run-1" },
+    { name: "learning_waits_share", label: "learning", colour: "run-0" }]);
   ofColumns("lag", parent, { title: "Policy lag", unit: "updates", help: meaning("policy_lag_updates"), range: fromZero }, [
     { name: "policy_lag_updates", label: "mean", colour: "run-0" },
     { name: "policy_lag_updates_max", label: "largest", colour: "run-1" },
     { name: "serving_lag_updates", label: "when acting", colour: "run-2" }]);
   ofColumns("ratio", parent, { title: "Replay ratio", unit: "trained steps per step", help: meaning("replay_ratio"), range: fromZero }, [
     { name: "replay_ratio", label: "measured", colour: "run-0" },
-    { name: "replay_ratio_target", label: "target", colour: "soft", dash: [5, 5], width: 1 }]);
+    { name: "replay_ratio_target", label: "target", colour: "soft", dash: [5, 5], width: 1, isExact: true }]);
   ofColumns("steps", parent, { title: "Acting", unit: "steps/s", value: format.whole, range: fromZero }, [
     { name: "env_steps_per_second", label: "training", colour: "run-0" },
     { name: "evaluation_steps_per_second", label: "evaluation", colour: "run-2" }]);
   ofColumns("updates", parent, { title: "Learning", unit: "updates/s", range: fromZero }, [
     { name: "updates_per_second", label: "applied", colour: "run-0" },
     { name: "skipped_updates_per_second", label: "skipped", colour: "run-1" }]);
-  ofColumns("reply", parent, { title: "Reply to an env server", unit: "ms", help: meaning("reply_ms"), range: fromZero }, [
-    { name: "reply_ms", label: "in all", colour: "run-0" },
+  ofColumns("reply", parent, { title: "Reply time", unit: "ms", help: meaning("reply_ms"), range: fromZero }, [
+    { name: "reply_ms", label: "total", colour: "run-0" },
     { name: "queue_wait_ms", label: "queue", colour: "run-1" },
     { name: "inference_ms", label: "inference", colour: "run-2" }]);
 }
@@ -563,18 +629,19 @@ function renderServers(run) {
     isLive && `${format.whole(total("steps_per_second"))} steps/s`,
     `${format.whole(failures)} failure${failures === 1 ? "" : "s"} of environments`].filter(Boolean).join(" · "));
   const slots = (name, found) => found && `${name}: ${format.whole(found.live)} of ${format.whole(found.total)} live` +
-    (found.waiting ? `, ${format.whole(found.waiting)} waited for` : "") + (found.hung ? `, ${format.whole(found.hung)} hung` : "");
+    (found.waiting ? `, ${format.whole(found.waiting)} delay the learner` : "") + (found.hung ? `, ${format.whole(found.hung)} hung` : "");
   setText(get("slots"), [slots("Training slots", run.status.training_slots),
     slots("evaluation slots", run.status.evaluation_slots)].filter(Boolean).join("; "));
   const table = (page.serversTable = page.serversTable || new Table(get("servers-table"), [
-    { name: "env server" }, { name: "state" }, { name: "for", isNumeric: true, title: "how long it has been in that state" },
-    { name: "groups", isNumeric: true, title: "groups of environments that step together" },
-    { name: "training", isNumeric: true, title: "environments whose experience is learned from" },
-    { name: "evaluation", isNumeric: true, title: "environments that measure" },
+    { name: "env server" }, { name: "state" },
+    { name: "for", isNumeric: true, isMinor: true, title: "time in this state" },
+    { name: "groups", isNumeric: true, isMinor: true, title: "groups of environments that step together" },
+    { name: "training", isNumeric: true, isMinor: true, title: "environments for training" },
+    { name: "evaluation", isNumeric: true, isMinor: true, title: "environments for evaluation" },
     { name: "steps/s", isNumeric: true, title: "over the last second" },
-    { name: "waited for", isNumeric: true, title: "how long the learner has waited for the slowest group's step" },
+    { name: "wait", isNumeric: true, isMinor: true, title: "the learner's wait for the step of the slowest group" },
     { name: "failures", isNumeric: true, title: "exceptions of its environments" },
-    { name: "last failure, or why it left", isWide: true },
+    { name: "last failure or reason for leaving", isWide: true },
   ], { sort: { column: 1, isDown: false } }));
   table.show(servers.map((server) => serverRow(server, isLive, isLive ? now() : run.status.time_seconds)));
 }
@@ -606,7 +673,7 @@ function renderNumbers() {
   get("numbers").hidden = !named.length;
   for (const name of named) {
     const { unit = "", meaning = "" } = page.words.metrics[name] || {};
-    const options = { title: name.replace(/^(agent|episode)\//, ""), unit, help: meaning, height: 92 };
+    const options = { title: name.replace(/^(agent|episode)\//, "").replaceAll("_", "_\u200b"), unit, help: meaning, height: 92 };
     ofColumns(`number ${name}`, get("numbers-charts"), options, [
       { name, label: "", colour: "run-0", fill: !columns[name].some((value) => value < 0) }]);
   }
@@ -627,16 +694,16 @@ function renderLedger() {
   const joined = (names) => names.flatMap((name, i) => (i ? [element("i", {}, "+"), account(name)] : [account(name)]));
   const lines = equations.map((equation, i) => {
     const residue = sum(equation.left) - sum(equation.right);
-    // Full pages may be on their way: this one need not balance before the run is at rest.
+    // Full pages may be in transit: this one need not balance before the run is at rest.
     const isOpen = i === page.words.equations.length && residue > 0;
     const verdict = residue === 0 ? ["balances", "good"] : isOpen
-      ? [`${format.whole(residue)} on their way`, "soft"] : [`residue ${format.whole(residue)} rows`, "bad"];
+      ? [`${format.whole(residue)} in transit`, "soft"] : [`off by ${format.whole(residue)}`, "bad"];
     return { node: element("div", { className: "equation" }, ...joined(equation.left), element("i", {}, "="),
       ...joined(equation.right), element("span", { className: `verdict ${verdict[1]}` }, verdict[0])),
     isBroken: residue !== 0 && !isOpen };
   });
   const broken = lines.filter((line) => line.isBroken).length;
-  setText(get("ledger-note"), `rows of experience: every one that was sent is in exactly one account` +
+  setText(get("ledger-note"), "time steps: each one sent is in exactly one account" +
     (broken ? `; ${broken} do not balance` : ""));
   const text = JSON.stringify(equations.map((equation) => [...equation.left, ...equation.right].map(rows)));
   if (page.ledgerKey === text) return;
@@ -659,20 +726,53 @@ function renderConfig() {
     element("tr", {}, element("td", {}, name), element("td", { className: "wide" }, value)))));
 }
 
+function renderVideos() {
+  const { videos } = page.detail;
+  get("videos").hidden = !videos.length;
+  const key = JSON.stringify([page.selected, videos]);
+  if (page.videosKey === key) return;
+  page.videosKey = key;
+  get("videos-list").replaceChildren(...videos.map(({ name, changed }) => {
+    // `changed`, because a new video may take the name of an old one.
+    const address = `video?${new URLSearchParams({ run: page.selected, name, changed })}`;
+    const video = element("video", { src: address, controls: "", loop: "", muted: "", playsinline: "", preload: "metadata" });
+    return element("figure", {}, video, element("figcaption", {}, name.replace(/\.mp4$/, "").replaceAll("_", " ")));
+  }));
+}
+
 // --- start ---
 
 for (const button of document.querySelectorAll("[data-x]")) {
   button.addEventListener("click", () => {
     page.x = button.dataset.x;
     for (const other of document.querySelectorAll("[data-x]")) other.setAttribute("aria-pressed", String(other === button));
-    render();
+    setZoom(null);
   });
 }
 get("only-problems").addEventListener("change", renderEvents);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  for (const made of Object.values(charts)) made.build();
+get("reset-zoom").addEventListener("click", () => setZoom(null));
+get("smoothing").addEventListener("input", (event) => {
+  page.smoothing = Number(event.target.value);
+  setText(get("smoothing-value"), page.smoothing.toFixed(2));
   render();
 });
+
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+
+function showTheme() {
+  const theme = query.get("theme");
+  const isDark = theme ? theme === "dark" : prefersDark.matches;
+  document.documentElement.dataset.theme = isDark ? "dark" : "light";
+  setText(get("theme"), isDark ? "Light" : "Dark");
+  for (const made of Object.values(charts)) made.build();
+}
+
+get("theme").addEventListener("click", () => {
+  remember("theme", document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+  showTheme();
+});
+prefersDark.addEventListener("change", showTheme);
+showTheme();
 // The state of a run that has died changes without a message.
 setInterval(() => { if (page.heard) render(); }, 1000);
 

@@ -21,6 +21,7 @@ def ask(
     host: str = "127.0.0.1:80",
     until: bytes = b"",
     token: str = "",
+    headers: tuple[tuple[bytes, bytes], ...] = (),
 ) -> Answer:
     """What the application answers; with `until`, the client leaves once it has that."""
 
@@ -47,12 +48,12 @@ def ask(
 
         bare, _, query = path.partition("?")
         scope = {"type": "http", "method": "GET", "path": bare, "query_string": query.encode()}
-        listed = [(b"host", host.encode())]
+        listed = [(b"host", host.encode()), *headers]
         scope |= {"headers": listed, "http_version": "1.1", "scheme": "http"}
         scope |= {"asgi": {"version": "3.0", "spec_version": "2.3"}, "raw_path": bare.encode()}
         await asyncio.wait_for(application(folder, token)(scope, receive, send), SECONDS)
-        headers = {key.decode(): value.decode() for key, value in start["headers"]}
-        return Answer(start["status"], headers, body)
+        answered = {key.decode(): value.decode() for key, value in start["headers"]}
+        return Answer(start["status"], answered, body)
 
     return asyncio.run(call())
 
@@ -84,6 +85,27 @@ def test_a_request_by_a_name_that_may_be_pointed_here_is_refused(tmp_path: Path)
         assert not is_allowed_host(header)
     for path in ("/", "/stream", "/words.json"):
         assert ask(tmp_path, path, host="evil.example").status == 421
+
+
+def test_only_videos_of_the_run_itself_are_served(tmp_path: Path) -> None:
+    SimulatedRun(tmp_path / "runs" / "a").advance(5)
+    videos = tmp_path / "runs" / "a" / "videos"
+    videos.mkdir()
+    (videos / "episode_000.mp4").write_bytes(b"0123456789")
+    (tmp_path / "secret.mp4").write_bytes(b"secret")
+    (videos / "link.mp4").symlink_to(tmp_path / "secret.mp4")
+    (videos / "notes.txt").write_text("no video")
+    runs, part = tmp_path / "runs", ((b"range", b"bytes=2-4"),)
+    whole = ask(runs, "/video?run=a&name=episode_000.mp4")
+    assert (whole.status, whole.body) == (200, b"0123456789")
+    assert "media-src 'self'" in whole.headers["content-security-policy"]
+    assert ask(runs, "/video?run=a&name=episode_000.mp4", headers=part)[::2] == (206, b"234")
+    for query in ("run=a&name=link.mp4", "run=a&name=notes.txt", "run=a&name=../../secret.mp4",
+                  "run=..&name=episode_000.mp4", "run=a", ""):  # fmt: skip
+        assert ask(runs, f"/video?{query}").status == 404
+    videos.rename(tmp_path / "elsewhere")
+    videos.symlink_to(tmp_path / "elsewhere")
+    assert ask(runs, "/video?run=a&name=episode_000.mp4").status == 404
 
 
 def test_without_the_secret_nothing_is_found(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """The page in a browser, of runs that `SimulatedRun` writes."""
 
+import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tests.learner.extras.watch import browser as chromium
 from tests.learner.extras.watch.browser import Browser
 from tests.learner.extras.watch.simulated_run import SimulatedRun
 from tests.patience import SECONDS
+
+ROOT = Path(__file__).parents[4]
 
 pytestmark = [
     pytest.mark.slow,
@@ -39,11 +42,153 @@ def url(browser: Browser, tmp_path: Path) -> Iterator[str]:
         server = web_server(tmp_path)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
+        browser.show()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
         browser.open("about:blank")
         server.should_exit = True
         thread.join(SECONDS)
         assert not thread.is_alive()
+
+
+# Each visible element with a text of its own: the text, its colour, the backgrounds from its own to
+# the page's, and True if it is large.
+TEXTS = """
+[...document.querySelectorAll('body *')].filter((node) => node.checkVisibility()
+  && [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim()))
+.map((node) => {
+  const numbers = (css) => css.match(/[0-9.]+/g).map(Number);
+  const layers = [];
+  for (let at = node; at; at = at.parentElement)
+    layers.push(numbers(getComputedStyle(at).backgroundColor));
+  const {color, fontSize, fontWeight} = getComputedStyle(node);
+  const size = parseFloat(fontSize);
+  const isLarge = size >= 24 || (size >= 18.66 && fontWeight >= 700);
+  return [node.textContent, numbers(color), layers, isLarge];
+})
+"""
+
+
+def over(top: Sequence[float], below: Sequence[float]) -> list[float]:
+    """One colour, red, green, blue and perhaps alpha, on an opaque one."""
+    alpha = top[3] if len(top) == 4 else 1.0
+    return [alpha * a + (1 - alpha) * b for a, b in zip(top[:3], below[:3], strict=True)]
+
+
+def contrast(one: Sequence[float], other: Sequence[float]) -> float:
+    """The ratio of WCAG 2.2, of colours from 0 to 255."""
+
+    def luminance(colour: Sequence[float]) -> float:
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+                  for c in (value / 255 for value in colour)]  # fmt: skip
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_the_contrast_of_known_colours() -> None:
+    assert contrast((0, 0, 0), (255, 255, 255)) == pytest.approx(21)
+    assert contrast((118, 118, 118), (255, 255, 255)) == pytest.approx(4.54, abs=0.01)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 390])
+def test_the_page_fits_the_screen_and_can_be_read(
+    browser: Browser, url: str, tmp_path: Path, width: int, scheme: str
+) -> None:
+    for name in ("cartpole_r2d2__0__a_long_name_of_a_run", "cartpole_r2d2__1"):
+        run = SimulatedRun(tmp_path / name, env_servers=50, now=ALIVE)
+        run.say("hung", "/".join(["a_folder_without_any_space"] * 8), is_problem=True)
+        for _ in range(10):
+            run.advance(5)
+    browser.show(width, 844, scheme)
+    browser.open(url)
+    browser.wait("document.querySelectorAll('#servers-table tbody tr').length === 50")
+    browser.value("document.querySelector('summary').click()")
+    browser.wait("document.querySelectorAll('#config-table tr').length > 3")
+    assert browser.value("document.documentElement.scrollWidth") == width
+    page = [20, 23, 26] if scheme == "dark" else [246, 246, 244]
+    faults = []
+    texts = browser.value(TEXTS)
+    assert len(texts) > 200
+    for text, colour, layers, is_large in texts:
+        background: Sequence[float] = page
+        for layer in reversed(layers):
+            background = over(layer, background)
+        ratio = contrast(over(colour, background), background)
+        if ratio < (3 if is_large else 4.5):
+            faults.append(f"{text}: {ratio:.2f}")
+    assert faults == []
+    panel = [27, 31, 36] if scheme == "dark" else [255, 255, 255]
+    for number in range(8):
+        line = browser.value(f"colour('run-{number}').match(/[0-9]+/g).map(Number)")
+        assert contrast(line, panel) >= 3, f"run {number}"
+    if width == 390:
+        # Cells too: a row of a table is not wider than the screen.
+        outside = "document.querySelectorAll('.scroll *')"
+        assert (
+            browser.value(f"[...{outside}].filter((e) => e.getBoundingClientRect().right > 390)")
+            == []
+        )
+        small = "[...document.querySelectorAll('button, .option, .tick, summary')]"
+        small += (
+            ".map((e) => e.getBoundingClientRect()).filter((r) => r.width && r.height < 32).length"
+        )
+        assert browser.value(small) == 0
+    assert browser.errors == []
+
+
+def test_zoom_smoothing_and_colours(browser: Browser, url: str, tmp_path: Path) -> None:
+    run = SimulatedRun(tmp_path / "run")
+    for _ in range(20):
+        run.advance(5)
+    for width, drag in ((1400, browser.drag), (390, browser.swipe)):
+        browser.show(width)
+        browser.open(url)
+        browser.wait("Boolean(charts.curve && charts.curve.chart)")
+        browser.value("document.querySelector('#curve').scrollIntoView({block: 'center'})")
+        scale = "(({min, max}) => [min, max])(charts['number loss'].chart.scales.x)"
+        whole = browser.value(scale)
+        left, top, wide, high = browser.value(
+            "(({x, y, width, height}) => [x, y, width, height])"
+            "(document.querySelector('#curve .u-over').getBoundingClientRect())"
+        )
+        drag(*((left + wide * share, top + high / 2) for share in (0.25, 0.4, 0.6, 0.75)))
+        browser.wait("document.querySelector('#reset-zoom').checkVisibility()")
+        low, high = browser.value(scale)
+        # All charts, and new rows leave it as it is.
+        assert whole[0] < low < high < whole[1]
+        run.advance(5)
+        browser.wait(f"page.detail.columns.env_steps.at(-1) === {run.steps}")
+        assert browser.value(scale) == [low, high]
+        browser.value("document.querySelector('#reset-zoom').click()")
+        assert browser.value(scale)[1] == run.steps
+    assert browser.value("smoothed([0, 1, null, 1], 0.5)") == pytest.approx([0, 2 / 3, None, 6 / 7])
+    lines = "charts.curve.chart.series.length"
+    before = browser.value(lines)
+    browser.value("Object.assign(document.querySelector('#smoothing'), {value: 0.5})"
+                  ".dispatchEvent(new Event('input'))")  # fmt: skip
+    assert browser.value(lines) == before + 1  # the raw training returns; evaluations are exact
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert browser.value(background) == "rgb(246, 246, 244)"
+    browser.value("document.querySelector('#theme').click()")
+    assert browser.value(background) == "rgb(20, 23, 26)"
+    browser.open(browser.value("location.href"))
+    assert browser.value(background) == "rgb(20, 23, 26)"
+    assert browser.errors == []
+
+
+def test_a_recorded_video_is_played(browser: Browser, url: str, tmp_path: Path) -> None:
+    SimulatedRun(tmp_path / "run").advance(5)
+    browser.open(url)
+    browser.wait(f"{text_of('#run-name')} === 'run'")
+    assert not browser.value("document.querySelector('#videos').checkVisibility()")
+    (tmp_path / "run" / "videos").mkdir()
+    recorded = ROOT / "docs" / "results" / "learning" / "pong_ppo.mp4"
+    shutil.copy(recorded, tmp_path / "run" / "videos" / "episode_000.mp4")
+    browser.wait("Boolean(document.querySelector('video')?.videoWidth)")
+    assert browser.value(text_of("figcaption")) == "episode 000"
+    assert browser.errors == []
 
 
 def text_of(selector: str) -> str:
@@ -91,7 +236,7 @@ def test_a_run_that_was_killed_gives_no_sign_of_life(
 ) -> None:
     SimulatedRun(tmp_path / "killed", now=time.time() - 3600).advance(5)
     browser.open(url)
-    browser.wait(f"{text_of('#state')}.startsWith('no sign of life for 0:59:')")
+    browser.wait(f"{text_of('#state')}.startsWith('no report for 0:59:')")
     assert browser.errors == []
 
 

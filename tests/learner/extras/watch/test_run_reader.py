@@ -24,6 +24,10 @@ def test_a_poll_finds_what_is_new_and_only_that(tmp_path: Path) -> None:
     assert set(second.brief) == {"status"}
     assert set(second.detail) == {"env_servers", "events"}
     assert [event["text"] for event in second.detail["events"]] == ["a group hangs"]
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / "episode_000.mp4").touch()
+    assert [video["name"] for video in reader.poll().detail["videos"]] == ["episode_000.mp4"]
+    assert reader.poll() == View({}, {})
 
 
 def test_files_that_hold_anything_are_read_without_an_error(tmp_path: Path) -> None:

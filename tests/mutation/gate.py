@@ -111,6 +111,11 @@ class Copy:
             return _Run(Verdict.KILLED, output)
         raise BrokenHarnessError(f"pytest ended with {code}:\n{output[-3000:]}")
 
+    def give_programs(self, cache: Path) -> None:
+        """Adds what was compiled here to another cache, while nothing runs here."""
+        if self._cache.exists():
+            shutil.copytree(self._cache, cache, dirs_exist_ok=True)
+
     def try_mutant(self, mutant: Mutant, tests: Sequence[str], timeout_seconds: float) -> Result:
         """Runs tests with the mutant's bug in this copy until it is killed; takes it out again."""
         file = self.tree / mutant.file

@@ -20,10 +20,10 @@ from seedrl.run import RunError, _error
 from tests.patience import SECONDS
 from tests.system.processes import ROOT, is_running
 
-# The shapes of the other tests' small runs, which are compiled already.
+# As `SMALLEST` of the system tests, whose programs are compiled already.
 TINY: dict[str, Any] = {
     "env_servers": 1,
-    "serving": {"training_slots": 4, "evaluation_slots": 2},
+    "serving": {"training_slots": 1, "evaluation_slots": 1},
     "agent": {
         "burn_in": 2,
         "unroll": 12,
@@ -32,7 +32,7 @@ TINY: dict[str, Any] = {
         "target_update_interval": 7,
         "network": {
             "torso_sizes": (8,),
-            "core_size": 8,
+            "core": "none",
             "head_sizes": [8],
         },
     },

@@ -44,6 +44,12 @@ TINY = (
     *(f"--{field}={value}" for field, value in _TINY.items()),
     "--logging.no-learning-curve",
 )
+# For tests to which the number of streams and memory do not matter: one batch shape for both roles
+# and no core are fewer and smaller programs, whose tracing is most of what a short run costs.
+SMALLEST = (
+    *TINY,
+    *("--serving.training-slots=1", "--serving.evaluation-slots=1", "--agent.network.core=none"),
+)
 # For runs that go on until something has happened.
 UNHURRIED = ("--environment.wrappers=tests.system.unhurried:Unhurried",)
 

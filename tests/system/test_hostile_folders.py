@@ -25,7 +25,7 @@ from seedrl import checkpoints, config_io, policy
 from seedrl.errors import UserError
 from tests import started
 from tests.patience import SECONDS
-from tests.system.processes import TINY
+from tests.system.processes import SMALLEST
 
 _SECRET = "secret-of-the-user"
 _SECONDS = 20  # of one command; the slowest takes two
@@ -48,7 +48,7 @@ codes = [main(words) for words in json.loads(sys.argv[1])]
 print(json.dumps(codes), flush=True)
 """
 _OPTIONS = (
-    *(flag for flag in TINY if flag != "--logging.no-learning-curve"),
+    *(flag for flag in SMALLEST if flag != "--logging.no-learning-curve"),
     *("--learning.total-steps=400", "--env-servers=1", "--groups=1", "--checkpoint-replay"),
 )
 

@@ -8,14 +8,9 @@ import pytest
 
 from seedrl import policy
 from tests.masked_walk import ACTIONS, MASKS, taxi
-from tests.system.processes import TINY, TRAIN, Programs, records
+from tests.system.processes import SMALLEST, TRAIN, Programs, records
 
 _GRPC = "--launch.no-local-link"
-# One batch shape for both roles and no core: fewer and smaller programs to compile.
-_SMALL = (
-    *TINY,
-    *("--serving.training-slots=1", "--serving.evaluation-slots=1", "--agent.network.core=none"),
-)
 
 
 def _counted(counts: Path) -> tuple[int, int]:
@@ -34,7 +29,7 @@ def test_taxi_gets_no_forbidden_action_in_training_resumed_evaluated_or_loaded(
     taxis = ("--environment.id", "tests.masked_walk:taxi", *given)
     for total in (400, 800):  # the second one resumes
         learner = programs(
-            *(*TRAIN, "cartpole_r2d2", "--workdir", run, *taxis, *_SMALL, _GRPC),
+            *(*TRAIN, "cartpole_r2d2", "--workdir", run, *taxis, *SMALLEST, _GRPC),
             *("--learning.total-steps", total, "--env-servers", 1),
         )
         assert learner.end() == 0, learner.stderr

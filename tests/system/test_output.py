@@ -23,7 +23,7 @@ from seedrl.checkpoints import latest
 from tests import started
 from tests.patience import SECONDS, wait_until
 from tests.system import processes
-from tests.system.processes import TINY, TRAIN, UNHURRIED
+from tests.system.processes import SMALLEST, TRAIN, UNHURRIED
 
 pytestmark = [
     pytest.mark.slow,
@@ -69,7 +69,7 @@ def running(
     workdir: Path, stdout: int, stderr: int, *flags: object
 ) -> Iterator["subprocess.Popen[str]"]:
     """A run that writes what it says to these files; killed at the end if it still runs."""
-    words = [*TINY, *UNHURRIED, "--env-servers", 1, *flags]
+    words = [*SMALLEST, *UNHURRIED, "--env-servers", 1, *flags]
     with started.start(
         [*TRAIN, "cartpole_r2d2", "--workdir", *map(str, [workdir, *words])],
         stdout=stdout,
@@ -106,9 +106,6 @@ def unlogged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "apart.py").write_text(DICT)
     workdir = folder / "run"
     flags = ("--environment.id=apart:make", "--environment.vectorization=sync")
-    # One batch shape for both roles and no core: fewer and smaller programs to compile.
-    flags = (*flags, "--serving.training-slots=1", "--serving.evaluation-slots=1")
-    flags = (*flags, "--agent.network.core=none")
     flags = (*flags, "--checkpoint.interval-seconds=0.5")
     read_end, write_end = os.pipe()
     os.close(read_end)

@@ -97,6 +97,27 @@ def window_of(stream: tuple[StoredStep, list[Any]], start: int, length: int) -> 
     return Sequence(jax.tree.map(lambda leaf: leaf[start : start + length], steps), carries[start])
 
 
+@functools.cache
+def built(config: Any) -> tuple[Agent, Any]:
+    return jitted(config.build(SPEC))
+
+
+@functools.cache
+def stream(config: Any) -> tuple[StoredStep, list[Any]]:
+    return acted(*built(config))
+
+
+def window_at(config: Any, start: int) -> Sequence:
+    return window_of(stream(config), start, config.window.length)
+
+
+@functools.cache
+def outputs_at(config: Any, start: int) -> Any:
+    """What the network says of all rows of a window, float64."""
+    output = unroll()(built(config)[1], window_at(config, start))
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), output)
+
+
 def log_softmax(logits: np.ndarray) -> np.ndarray:
     """In the precision of `logits`."""
     shifted = logits - logits.max(axis=-1, keepdims=True)

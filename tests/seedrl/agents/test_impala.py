@@ -1,27 +1,21 @@
 """IMPALA: the loss sees what acting did, is that of the paper, and values what it should."""
 
-import functools
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
 
-from seedrl.agents.agent import Agent
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.types import Sequence
 from tests.seedrl.agents.actor_critics import (
     LAST,
     NETWORK,
     ROWS,
-    SPEC,
     B,
-    acted,
-    jitted,
+    built,
     log_softmax,
+    outputs_at,
     random_timesteps,
-    unroll,
-    window_of,
+    window_at,
 )
 
 CONFIG = ImpalaConfig(
@@ -38,33 +32,11 @@ KEY = jax.random.key(9)
 WEIGHTS = np.array([1.0, 0.25, 0.5], np.float32)
 
 
-@functools.cache
-def built() -> tuple[Agent, Any]:
-    return jitted(CONFIG.build(SPEC))
-
-
-@functools.cache
-def stream() -> Any:
-    return acted(*built())
-
-
-def window_at(start: int) -> Sequence:
-    return window_of(stream(), start, CONFIG.window.length)
-
-
-@functools.cache
-def outputs_at(start: int) -> Any:
-    """What the network says of all rows of a window, float64."""
-    _, params = built()
-    output = unroll()(params, window_at(start))
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), output)
-
-
 STARTS = range(0, ROWS - CONFIG.window.length + 1, 3)
 
 
 def test_exploration_of_one_draws_from_the_policy_and_of_none_takes_the_likeliest() -> None:
-    agent, params = built()
+    agent, params = built(CONFIG)
     timestep = jax.tree.map(lambda leaf: leaf[2], random_timesteps())
     carry, acts = agent.initial_carry(B), jax.vmap(agent.act, (None, None, None, None, 0))
     keys = jax.random.split(jax.random.key(1), 4000)
@@ -87,7 +59,7 @@ def test_exploration_of_one_draws_from_the_policy_and_of_none_takes_the_likelies
 
 def looped_loss(start: int, sequence: Sequence) -> float:
     """The loss written out in float64 from the network's outputs, row by row."""
-    logits, value = outputs_at(start)
+    logits, value = outputs_at(CONFIG, start)
     log_policy, steps, c = log_softmax(logits), sequence.steps, CONFIG
     total = 0.0
     step_type, reward, discount, _ = steps.timestep
@@ -119,8 +91,8 @@ def of_another_policy(sequence: Sequence) -> Sequence:
 
 @pytest.mark.parametrize("start", STARTS)
 def test_the_loss_agrees_with_the_loop(start: int) -> None:
-    agent, params = built()
-    sequence = of_another_policy(window_at(start))
+    agent, params = built(CONFIG)
+    sequence = of_another_policy(window_at(CONFIG, start))
     (loss, output), _ = agent.update.loss(params, (), sequence, WEIGHTS, KEY)
     np.testing.assert_allclose(loss, looped_loss(start, sequence), rtol=1e-4)
     assert all(np.isfinite(value) for value in output.metrics.values())

@@ -1,7 +1,6 @@
 """PPO: the loss sees what acting did, is that of the paper, and values what it should."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -24,11 +23,13 @@ from tests.seedrl.agents.actor_critics import (
     SPEC,
     B,
     acted,
+    built,
     jitted,
     log_softmax,
+    outputs_at,
     poisoned,
     random_timesteps,
-    unroll,
+    window_at,
     window_of,
 )
 
@@ -46,20 +47,6 @@ WEIGHTS = np.array([1.0, 0.25, 0.5], np.float32)
 STARTS = range(0, ROWS - CONFIG.window.length + 1, 3)
 
 
-@functools.cache
-def built() -> tuple[Agent, Any]:
-    return jitted(CONFIG.build(SPEC))
-
-
-@functools.cache
-def stream() -> Any:
-    return acted(*built())
-
-
-def window_at(start: int) -> Sequence:
-    return window_of(stream(), start, CONFIG.window.length)
-
-
 def of_another_policy(sequence: Sequence) -> Sequence:
     """As if a policy had acted that thought otherwise of each action and row."""
     random = np.random.default_rng(2)
@@ -72,7 +59,7 @@ def of_another_policy(sequence: Sequence) -> Sequence:
 
 def loss_of(sequence: Sequence, params: Any = None) -> Any:
     """Of a batch that was made ready before anything was learned from it."""
-    agent, own = built()
+    agent, own = built(CONFIG)
     update: Any = agent.update
     batch = agent.preprocess_batch(_state_of(own), sequence, WEIGHTS)
     return update.loss(own if params is None else params, (), *batch, KEY)
@@ -81,12 +68,12 @@ def loss_of(sequence: Sequence, params: Any = None) -> Any:
 @pytest.mark.parametrize("start", STARTS)
 def test_with_unchanged_parameters_every_ratio_is_one_and_every_value_as_stored(start: int) -> None:
     """Recurrent, with stacked frames, across resets, from the stored carry."""
-    sequence = window_at(start)
+    sequence = window_at(CONFIG, start)
     (_, output), _ = loss_of(sequence)
     assert float(output.metrics["ratio_max"]) == pytest.approx(1, abs=1e-5)
     assert float(output.metrics["behaviour_kl"]) == pytest.approx(0, abs=1e-6)
     assert float(output.metrics["clip_fraction"]) == 0
-    logits, values = outputs_at(start)
+    logits, values = outputs_at(CONFIG, start)
     log_policy = log_softmax(logits)
     expected = np.take_along_axis(log_policy, sequence.steps.action[..., None], -1)[..., 0]
     np.testing.assert_allclose(
@@ -95,17 +82,9 @@ def test_with_unchanged_parameters_every_ratio_is_one_and_every_value_as_stored(
     np.testing.assert_allclose(sequence.steps.extras.value, values, atol=1e-5)
 
 
-@functools.cache
-def outputs_at(start: int) -> Any:
-    """What the network says of all rows of a window, float64."""
-    _, params = built()
-    output = unroll()(params, window_at(start))
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), output)
-
-
 def looped_loss(start: int, sequence: Sequence) -> float:
     """The loss written out in float64 from the network's outputs, row by row."""
-    logits, values = outputs_at(start)
+    logits, values = outputs_at(CONFIG, start)
     log_policy, steps, c = log_softmax(logits), sequence.steps, CONFIG
     step_type, reward, discount, _ = steps.timestep
     reward = np.clip(2.0 * reward.astype(np.float64), -1, 1)
@@ -134,7 +113,7 @@ def looped_loss(start: int, sequence: Sequence) -> float:
 
 @pytest.mark.parametrize("start", STARTS)
 def test_the_loss_agrees_with_the_loop(start: int) -> None:
-    sequence = of_another_policy(window_at(start))
+    sequence = of_another_policy(window_at(CONFIG, start))
     (loss, output), _ = loss_of(sequence)
     np.testing.assert_allclose(loss, looped_loss(start, sequence), rtol=1e-4)
     assert all(np.isfinite(value) for value in output.metrics.values())
@@ -148,7 +127,7 @@ def test_the_loss_of_pieces_is_that_of_their_sequences(chunk_steps: int) -> None
     """With memory, stacked frames and resets: their advantages, and their carry at each piece."""
     agent = dataclasses.replace(CONFIG, chunk_steps=chunk_steps).build(SPEC)
     assert agent.chunks == 6 // chunk_steps
-    sequence, (_, params) = of_another_policy(window_at(3)), built()
+    sequence, (_, params) = of_another_policy(window_at(CONFIG, 3)), built(CONFIG)
     loss_of_batch = agent.update.loss
 
     @jax.jit
@@ -163,7 +142,7 @@ def test_the_loss_of_pieces_is_that_of_their_sequences(chunk_steps: int) -> None
 
 def test_what_must_be_ignored_may_be_anything() -> None:
     """Rewards of FIRST rows; the action and its probability on LAST rows and on the last row."""
-    sequence = window_at(3)
+    sequence = window_at(CONFIG, 3)
     assert (sequence.steps.timestep.step_type[: CONFIG.unroll] == LAST).any()
 
     def extras(stored: Acted, ignored: np.ndarray) -> Acted:

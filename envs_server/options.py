@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from seedrl.errors import ConfigError
 from seedrl.wire.contract import MOST_GROUPS, address_fault, is_local
@@ -12,13 +12,15 @@ from seedrl.wire.contract import MOST_GROUPS, address_fault, is_local
 PROG = "python -m envs_server"
 _ABOUT = """Step environments on this machine's CPUs for a learner.
 
-The learner chooses environment and seeds; this side only decides which factories may be built. It
-reconnects until training is over.
+The learner chooses environment and seeds; --allow-env decides which factories may be built. The
+env server reconnects until training is over.
+
+Example: python -m envs_server --learner 127.0.0.1:8686 --num-envs 32 --token-file token
 
 Exit codes: 0 training is over, or SIGTERM or SIGINT; 1 an environment hangs, all stacks are
 printed; 2 wrong arguments, the learner refused this env server, or the environment cannot be built
 here; 75 the environments failed too often. With --processes, only 0 and 2: a process that ends
-otherwise is started again."""
+otherwise is restarted."""
 
 Options = argparse.Namespace
 
@@ -35,47 +37,56 @@ def read_options(words: Sequence[str] | None = None) -> Options:
     """
     parser = _Parser(
         PROG,
+        usage=f"{PROG} --learner ADDRESS --num-envs N [options]",
         description=_ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,  # a new option would change what an abbreviation in a script means
     )
-    add = parser.add_argument
-    add("--learner", required=True, help="address of the learner: host:port or unix:/path")
-    add("--num-envs", type=int, required=True, help="environments on offer, over all groups")
-    add("--processes", type=int, default=1, help="env servers to start and restart; default 1")
+    add: Any = parser.add_argument
+    number = {"type": int, "metavar": "N"}
+    file = {"type": Path, "metavar": "PATH"}
+    add(
+        "--learner",
+        required=True,
+        metavar="ADDRESS",
+        help="address of the learner: host:port or unix:/path (required)",
+    )
+    add("--num-envs", required=True, **number, help="environments, over all groups (required)")
+    add("--processes", default=1, **number, help="env servers to start and restart (default: 1)")
     add(
         "--logs",
-        type=Path,
-        help="folder for their output (4 MiB each) and counts; with it a single env server is "
-        "restarted too",
+        **file,
+        help="directory for the output of the env servers (4 MiB each) and their counts; with it a "
+        "single env server is restarted too",
     )
-    add("--groups", type=int, default=2, help="one is stepped while others wait; default 2")
+    add("--groups", default=2, **number, help="groups that are stepped alternately (default: 2)")
     add(
         "--allow-env",
         action="extend",
         nargs="+",
         default=[],
         metavar="PATTERN",
-        help="shell patterns of factories (package.module:factory), for environments and wrappers, "
-        "that the learner may name beside envs_server.envs.*; registered gymnasium ids are always "
-        "allowed. What a module has only imported from elsewhere needs its own name, no pattern",
+        help="shell patterns of the factories (package.module:factory) of environments and "
+        "wrappers that the learner may name, in addition to envs_server.envs.*; registered "
+        "gymnasium ids are always allowed. A name that a module imports from elsewhere must be "
+        "given in full",
     )
     add(
         "--sent-log",
-        type=Path,
-        help="file that counts the steps sent, and outlives a kill; with --processes a.sent "
+        **file,
+        help="file that counts the steps sent and survives a kill; with --processes a.sent "
         "becomes a_0.sent, a_1.sent, ...",
     )
-    add("--token-file", type=Path, help="file with the token that the learner asks for")
-    add("--authority", type=Path, help="PEM file of the authority of the learner's certificate")
-    add("--certificate", type=Path, help="PEM file of this env server's own certificate")
-    add("--private-key", type=Path, help="PEM file of its key")
+    add("--token-file", **file, help="file with the learner's token")
+    add("--authority", **file, help="PEM file of the authority of the learner's certificate")
+    add("--certificate", **file, help="PEM file of this env server's certificate")
+    add("--private-key", **file, help="PEM file of its key")
     add("--insecure", action="store_true", help="send a token to another machine without TLS")
     add(
         "--local-link",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="steps take a socket of the kernel to a learner of this host",
+        help="use a Unix socket instead of gRPC if the learner runs on this host (default)",
     )
     options = parser.parse_args(words)
     if fault := _fault(options):

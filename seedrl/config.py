@@ -43,9 +43,9 @@ class EnvironmentConfig:
     """The environments that env servers build.
 
     Attributes:
-      id: a registered gymnasium id (ALE's too), or `package.module:factory`, which env servers must
-        admit with `--allow-env`. If importing a package registers the id, name a factory that
-        imports it and returns `gymnasium.make(...)`.
+      id: registered gymnasium id, such as ALE/Pong-v5, or `package.module:factory`. Env servers
+        must admit a factory with `--allow-env`. If importing a package registers the id, name a
+        factory that imports it and returns `gymnasium.make(...)`.
       arguments: keyword arguments of the environment, as a JSON object.
       wrappers: `package.module:factory` of each, innermost first; called as `factory(env)`.
       vectorization: `sync` steps gymnasium environments one after another, `native` uses the
@@ -128,11 +128,11 @@ class LearningConfig:
     """The learning step and its pace.
 
     Attributes:
-      batch_sequences: sequences of one update, over all devices.
+      batch_sequences: sequences of one update, over all learning devices.
       publish_every_updates: updates between two copies of the parameters for acting; 1 if
         synchronous.
-      total_steps: training environment steps after which the run ends.
-      max_seconds: wall time, over all sessions, after which the run ends too; None for no limit.
+      total_steps: training environment steps of the run.
+      max_seconds: wall time after which the run ends, over all its sessions. None for no limit.
       num_devices: devices that learn; 0 takes all, but for `serving.inference_devices`.
       schedule: `asynchronous`: acting and learning at once, whichever is ahead waits.
         `synchronous`, for queues: act one sequence of every training slot by the same parameters,
@@ -174,7 +174,7 @@ class EvaluationConfig:
         the first parameters beyond a multiple of it, or later ones if a round takes longer; 0 is
         a fiftieth of `learning.total_steps`.
       interval_seconds: least pause after a round, in addition.
-      episodes: episodes of a round.
+      episodes: episodes of each evaluation round.
       actions: `agent`: as the agent wants to be measured (R2D2 and Ape-X with
         `agent.evaluation_epsilon`, the others the likeliest action); `deterministic`: the likeliest
         or best action; `stochastic`: as training slots act, with their mean exploration.
@@ -201,12 +201,12 @@ class EvaluationConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointConfig:
-    """Saving.
+    """Checkpoints.
 
     Attributes:
-      interval_seconds: between two saves; also on SIGTERM and at the end, and for the first time at
+      interval_seconds: seconds between two saves. A run also saves on SIGTERM, at its end, and at
         most 30 s after the first update.
-      keep: how many to keep, at least 2.
+      keep: number of checkpoints to keep, at least 2.
       replay: save the replay too (large).
     """
 
@@ -217,14 +217,15 @@ class CheckpointConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LoggingConfig:
-    """Reporting.
+    """Metrics and health.
 
     Attributes:
-      interval_seconds: between two lines of metrics.
+      interval_seconds: seconds between two lines of metrics.
       stuck_seconds: a thread that takes longer for a batch, an update or an insertion ends the run,
         with all stacks on stderr and exit code 75. A save that takes longer is reported.
       learning_curve: whether the end of a run draws learning_curve.png, which takes about a second.
-      wandb: project of Weights & Biases to which the scalars go too (extra `wandb`); None for none.
+      wandb: Weights & Biases project that also gets the metrics. Needs the extra `wandb`; None for
+        none.
       health_bind: `host:port` of /healthz, for probes, and /metrics, for Prometheus, without a
         password: use 127.0.0.1. Empty for none.
     """
@@ -275,7 +276,7 @@ class Config:
       checkpoint: saving.
       logging: reporting.
       launch: the env servers that `seedrl train` and `seedrl launch` start.
-      seed: of parameters, exploration, sampling and environments; at least 0.
+      seed: seed of parameters, exploration, sampling and environments; at least 0.
     """
 
     environment: EnvironmentConfig

@@ -19,7 +19,7 @@ from typing import Any
 
 from seedrl import run_files
 from seedrl.config import Config
-from seedrl.errors import ConfigError, in_one_line, missing_extra, own_place
+from seedrl.errors import ConfigError, did_you_mean, in_one_line, missing_extra, own_place
 from seedrl.fields import check_fields
 
 # Fields of earlier versions, and their names of today.
@@ -109,8 +109,9 @@ def _resolve(name_or_path: str) -> Path:
     names = bundled_names()
     if name_or_path not in names:
         raise ConfigError(
-            f"unknown config {name_or_path!r:.200}: expected the path of a .py or .json file (of a "
-            f"run {name_or_path:.200}/{run_files.CONFIG}), or one of {', '.join(names)}"
+            f"unknown config {name_or_path!r:.200}{did_you_mean(name_or_path, names)} Expected a "
+            "name that `seedrl configs` lists, or the path of a .py or .json file (of a run "
+            f"{name_or_path:.200}/{run_files.CONFIG})"
         )
     return bundled_folder() / f"{name_or_path}.py"
 

@@ -7,7 +7,7 @@ import contextlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from seedrl.exit_codes import ExitCode
 
@@ -47,11 +47,23 @@ def in_one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:500]
 
 
+def did_you_mean(word: str, known: Collection[str], likely: Sequence[str] = ()) -> str:
+    """`; did you mean X?` at the end of an error about a misspelt word, "" if none is close.
+
+    X are up to three of `likely`, else the known words that start with it, else the closest.
+    """
+    import difflib  # here: an env server has no use for it
+
+    close = [*likely, *(name for name in known if name.startswith(word))][:3]
+    close = close or difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {' or '.join(dict.fromkeys(close))}?" if close else ""
+
+
 # Packages whose frames may lie between a mistake in a user's code and the place where it shows.
 _LIBRARIES = frozenset(
     (
         *("chex", "distrax", "einops", "equinox", "flax", "haiku", "jax", "jaxlib", "jaxtyping"),
-        *("learner", "numpy", "optax", "rlax", "seedrl", "tyro"),
+        *("learner", "numpy", "optax", "rlax", "seedrl"),
     )
 )
 

@@ -169,7 +169,6 @@ def _import() -> None:
     """What learners and env servers import sooner or later."""
     import gymnasium.vector  # noqa: F401
     import orbax.checkpoint  # noqa: F401
-    import typeguard  # noqa: F401
     from jax._src import xla_bridge
 
     import envs_server.client  # noqa: F401

@@ -71,6 +71,7 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
         case ["seedrl", "check-env-server", *argv]:
             read(check_env_server.Options, argv, prog="check-env-server")
         case ["seedrl", "experiment", grid, *argv]:
+            write_files(ROOT / "docs" / "experiments.md", folder)
             checked_runs(folder / grid)
             _require_flags(argv, _help(lambda: main.main(["experiment", "--help"])))
         case ["seedrl", "launch", *argv]:

@@ -5,11 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import tyro
-
 from seedrl.exit_codes import ExitCode
 from seedrl.observations import describe
-from seedrl.programs.command_line import read
+from seedrl.programs.command_line import APPENDED, POSITIONAL, Mark, read
 from seedrl.programs.outcome import exit_code, leave
 from seedrl.wire.spec import encode_spec
 
@@ -23,40 +21,38 @@ PROG = "seedrl check-env"
 class Options:
     """Check an environment before training with it.
 
-    Builds and plays the environment by the code of an env server, with random actions, and prints
-    each rule that it breaks with how to fix it. Errors would stop training or spoil what is
-    learned; notes may be intended.
+    Builds the environment as an env server does, plays random actions, and prints each rule that it
+    breaks, with how to fix it. Errors would stop training or spoil what is learned; notes may be
+    intended.
 
-    Exit codes: 0 it passes, maybe with notes; 2 wrong arguments, or the environment cannot be built
-    here; 3 it breaks a rule.
+    Example: seedrl check-env CartPole-v1 --num-envs 8
+
+    Exit codes: 0 no errors, maybe notes; 2 wrong arguments, or the environment cannot be built
+    here; 3 the environment breaks a rule.
+
+    Attributes:
+      environment: registered gymnasium id, or package.module:factory.
+      arguments: keyword arguments of the environment, as a JSON object.
+      wrappers: wrappers (package.module:factory), innermost first.
+      vectorization: back end, as `environment.vectorization` of a configuration; auto takes the one
+        that training would use.
+      num_envs: environments that are played together.
+      steps: steps of each environment; some are played several times.
+      seed: seed of the first environment and of the random actions; the others count on from it.
+      max_abs_reward: largest allowed absolute reward, as `environment.max_abs_reward` of a
+        configuration; 0 allows any finite reward.
+      json: print one JSON object instead of text.
     """
 
-    environment: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENVIRONMENT")]
-    """A registered gymnasium id, or package.module:factory."""
-
-    arguments: Annotated[str, tyro.conf.arg(metavar="JSON")] = "{}"
-    """Keyword arguments of the environment, as a JSON object."""
-
-    wrappers: tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]] = ()
-    """Wrappers (package.module:factory), innermost first."""
-
+    environment: Annotated[str, POSITIONAL]
+    arguments: Annotated[str, Mark("JSON")] = "{}"
+    wrappers: Annotated[tuple[tuple[str, ...], ...], APPENDED] = ()
     vectorization: Literal["auto", "seeded", "sync", "native", "atari"] = "auto"
-    """Back end, as in environment.vectorization of a config; auto takes the one of training."""
-
     num_envs: int = 4
-    """Environments that are played together."""
-
     steps: int = 1_000
-    """Steps of each environment; some are played several times."""
-
     seed: int = 0
-    """Seed of the first environment and of the random actions; the others count on from it."""
-
     max_abs_reward: float = 1e6
-    """Largest reward, either way, as environment.max_abs_reward of a config; 0: any finite one."""
-
     json: bool = False
-    """Print one JSON object instead of lines."""
 
     def __post_init__(self) -> None:
         if self.num_envs < 1 or self.steps < 1:

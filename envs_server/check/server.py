@@ -23,14 +23,13 @@ from typing import Annotated, Any
 
 import grpc
 import numpy as np
-import tyro
 from grpc import StatusCode
 
 from envs_server.check.environment import legal
 from envs_server.check.findings import Findings
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import read
+from seedrl.programs.command_line import Mark, read
 from seedrl.programs.outcome import exit_code
 from seedrl.specs import BoxSpec
 from seedrl.timing import POLL_SECONDS
@@ -60,34 +59,33 @@ _STEPS = "STEPS AND ACTIONS"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Check an env server, in whatever language, against proto/seedrl/wire/seedrl.proto.
+    """Check an env server, in any language, against proto/seedrl/wire/seedrl.proto.
 
-    Starts it, again and again, and plays the learner: handshakes, steps, several groups, refusals,
-    and ends of all kinds. Each rule that it breaks is one line: expected, got, where to read on.
+    Starts the env server several times and plays the learner: handshakes, steps, several groups,
+    refusals, and ends of all kinds. Each broken rule is one line: expected, got, where to read on.
 
-    Exit codes: 0 it passes, maybe with notes; 2 wrong arguments, or the command cannot be started;
-    3 it breaks a rule.
+    Example: seedrl check-env-server --command "node server.js" --environment Catch
+
+    Exit codes: 0 no errors, maybe notes; 2 wrong arguments, or the command cannot be started; 3 the
+    env server breaks a rule.
+
+    Attributes:
+      command: command that starts the env server; no shell reads it. {learner} and {num_envs} stand
+        for the learner's address and the number of environments to offer. Without {learner},
+        `--learner ADDRESS --num-envs N` is added at the end.
+      environment: environment to build: a gymnasium id, or any name that the env server knows.
+      arguments: keyword arguments of the environment, as a JSON object.
+      num_envs: environments that the env server is to offer; at least 4 to test three groups.
+      steps: rounds of random actions in the first dialogue.
+      patience_seconds: longest wait for an answer, building included.
     """
 
     command: str
-    """How the env server is started, e.g. "node server.js"; no shell reads it. {learner} and
-    {num_envs} stand for the learner's address and the environments to offer; without {learner}, the
-    options `--learner ADDRESS --num-envs N` are added at its end."""
-
     environment: str = "CartPole-v1"
-    """The environment to build: a gymnasium id, or any name that the env server knows."""
-
-    arguments: Annotated[str, tyro.conf.arg(metavar="JSON")] = "{}"
-    """Keyword arguments of the environment, as a JSON object."""
-
+    arguments: Annotated[str, Mark("JSON")] = "{}"
     num_envs: int = 4
-    """Environments that it is to offer; three groups take four at least."""
-
     steps: int = 200
-    """Rounds of random actions in the first dialogue."""
-
     patience_seconds: float = 30.0
-    """The longest wait for an answer, building included."""
 
     def __post_init__(self) -> None:
         if self.num_envs < 1 or self.steps < 1 or not self.patience_seconds > 0:

@@ -1,18 +1,21 @@
 """Command lines of the form `CONFIG [options] [overrides]`, made from dataclasses."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeVar
-
-import tyro
+from typing import Any, NoReturn, TypeVar
 
 from seedrl import config_io
-from seedrl.config import Config
+from seedrl.config import Config, EnvironmentConfig
 from seedrl.errors import ConfigError
 from seedrl.fields import hints_of, with_fields
 from seedrl.programs.command_line import (
+    HELP,
     Flag,
+    Group,
+    Mark,
+    documented,
     flag_of,
     flags_of,
     name_of,
@@ -36,11 +39,28 @@ _SETS = {
     "--envs-per-server": "--launch.envs-per-server",
     "--groups": "--launch.groups",
 }
-# The fields that most users set, in the order of what they do with them.
+# The fields that most users set, which `--help` lists; `--help-all` lists all.
 _COMMON = (
-    *("--seed", "--environment.id", "--learning.total-steps", "--evaluation.target-return"),
-    *("--serving.training-slots", "--replay.ratio", "--agent.learning-rate"),
+    *("--seed", "--environment.id", "--environment.arguments"),
+    *("--learning.total-steps", "--learning.max-seconds", "--learning.batch-sequences"),
+    *("--agent.learning-rate", "--agent.gamma", "--agent.unroll", "--replay.ratio"),
+    *("--evaluation.target-return", "--evaluation.episodes"),
+    *("--checkpoint.interval-seconds", "--checkpoint.replay", "--logging.wandb"),
 )
+CONFIG = Flag(
+    ("config",),
+    str,
+    meaning="bundled name (seedrl configs), Python file with config(), or a run's config.json",
+    mark=Mark("CONFIG", is_positional=True),
+)
+
+
+@dataclass(frozen=True)
+class _Unknown:
+    """Fields that only a CONFIG has: the agent's and the replay's."""
+
+
+_NO_CONFIG = Config(environment=EnvironmentConfig(id=""), agent=_Unknown(), replay=_Unknown())
 
 
 def require_file(flag: str, path: Path | None, *, force: bool) -> None:
@@ -71,19 +91,26 @@ def require_at_least(options: Any, **least: int) -> None:
 def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Options, Config]:
     """Loads the CONFIG that `argv` begins with, and applies the flags that follow.
 
-    `--help` after the CONFIG prints every flag with its type, unit and default, and raises
-    SystemExit. Raises ConfigError without a CONFIG, for an unknown flag, or a value that does not
-    fit. `options` is a frozen dataclass: the flags of the command itself, by name.
+    `--help` prints the command's options and the common fields, `--help-all` all fields; after a
+    CONFIG with its values. Both raise SystemExit. Raises ConfigError without a CONFIG, for an
+    unknown flag, or a value that does not fit. `options` is a frozen dataclass: the flags of the
+    command itself, by name.
 
     Returns the command's own options, and the configuration with overrides.
     """
     if not argv or argv[0].startswith("-"):
-        _explain(options, argv, prog)
+        if set(HELP) & set(argv):
+            help_of(options, argv, prog=prog)
+        found = repr(argv[0]) if argv else "nothing"
+        raise ConfigError(
+            f"expected a CONFIG first, got {found}: a name that `seedrl configs` lists, or the "
+            f"path of a .py or .json file (see {prog} --help)"
+        )
     config_io.allow(*_allowed(argv))
     loaded = config_io.load(argv[0])
     prog, words = f"{prog} {argv[0]}", argv[1:]
-    if "-h" in words or "--help" in words:
-        _print_help(options, loaded, prog)
+    if set(HELP) & set(words):
+        help_of(options, words, prog=prog, config=loaded)
     own, fields = flags_of(options), flags_of_fields(loaded)
     fields |= {short: fields[name] for short, name in _SHORT.items()}
     with naming_the_help(prog):
@@ -104,18 +131,26 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Op
     return own_options, config
 
 
-def flags_of_fields(value: Any, path: tuple[str, ...] = ()) -> dict[str, Flag]:
+def flags_of_fields(value: Any) -> dict[str, Flag]:
     """The flags of all fields in a tree of dataclasses: `--agent.network.core-size`."""
-    hints = hints_of(type(value))
-    found: dict[str, Flag] = {}
+    return {name: flag for group in _sections(value) for name, flag in group.flags.items()}
+
+
+def _sections(value: Any, path: tuple[str, ...] = ()) -> Iterator[Group]:
+    """The fields of each dataclass in a tree, those of the root first."""
+    hints, (about, meanings) = hints_of(type(value)), documented(type(value))
+    flags: dict[str, Flag] = {}
+    below: list[Group] = []
     for field in dataclasses.fields(value):
         item, place = getattr(value, field.name), (*path, field.name)
         if dataclasses.is_dataclass(item):
-            found |= flags_of_fields(item, place)
+            below += _sections(item, place)
         elif field.init:
-            kind = hints.get(field.name, Any)
-            found[name_of(".".join(place))] = Flag(place, type(item) if kind is Any else kind, item)
-    return found
+            kind, meaning = hints.get(field.name, Any), meanings.get(field.name, "")
+            kind = type(item) if kind is Any else kind
+            flags[name_of(".".join(place))] = Flag(place, kind, item, meaning)
+    yield Group(".".join(path) or "run", flags, about.partition("\n\n")[0])
+    yield from below
 
 
 def _allowed(argv: Sequence[str]) -> Iterator[str]:
@@ -139,29 +174,37 @@ def _require_present_names(words: Sequence[str], known: Mapping[str, Flag]) -> N
             raise ConfigError(f"unknown option {word}: {old} is now {config_io.RENAMED[old]}")
 
 
-def _explain(options: type, argv: Sequence[str], prog: str) -> NoReturn:
-    names = config_io.bundled_names()
-    if argv and argv[0] in ("-h", "--help"):
-        print(
-            "CONFIG: a bundled name (seedrl configs), a Python file with config(), or a run's "
-            f"config.json\nExample: {prog} cartpole_r2d2 --learning.total-steps 1e6\n\n"
-            f"Every field of CONFIG is an option, for example {', '.join(_COMMON)}.\n"
-            f"Short names: {', '.join(map(' is '.join, _SHORT.items()))}.\n"
-            f"All fields: {prog} CONFIG --help\n"
-        )
-        print_help(options, f"{prog} CONFIG")
-    found = repr(argv[0]) if argv else "nothing"
-    raise ConfigError(
-        f"expected a CONFIG first, got {found}: the path of a .py or .json file or one of "
-        f"{', '.join(names)} (see {prog} --help)"
-    )
+def help_of(
+    options: type,
+    words: Sequence[str],
+    *,
+    prog: str,
+    config: Config | None = None,
+    argument: Flag = CONFIG,
+) -> NoReturn:
+    """Prints the help of a command with a CONFIG, or another `argument`. Raises SystemExit."""
+    own, sections = Group("options", flags_of(options)), list(_sections(config or _NO_CONFIG))
+    more = f"All fields of the configuration: {prog} --help-all"
+    if "--help-all" not in words:
+        fields = {name: flag for section in sections for name, flag in section.flags.items()}
+        common = {name: fields[name] for name in _COMMON if name in fields}
+        sections = [_each(Group("common fields of the configuration", common), _in_short)]
+        own = _each(own, _in_short)
+    groups, about = [own], ""
+    if config is None:
+        about, name = documented(options)[0], argument.mark.metavar
+        more = f"All fields of the configuration, with their values: {prog} {name} --help-all"
+        groups.insert(0, Group("arguments", {name: argument}))
+        # Each configuration has values of its own.
+        sections = [
+            _each(section, lambda flag: flag._replace(default=None)) for section in sections
+        ]
+    print_help(prog, about, [*groups, *(each for each in sections if each.flags)], more)
 
 
-def _print_help(options: type, config: Config, prog: str) -> NoReturn:
-    # Without a prefix of their own: all flags are on one page.
-    here = tyro.conf.arg(name="")
-    parts: Any = [
-        ("options", Annotated[options, here]),
-        ("config", Annotated[Config, here], dataclasses.field(default=config)),
-    ]
-    print_help(dataclasses.make_dataclass("CommandLine", parts), prog)
+def _each(group: Group, change: Callable[[Flag], Flag]) -> Group:
+    return group._replace(flags={name: change(flag) for name, flag in group.flags.items()})
+
+
+def _in_short(flag: Flag) -> Flag:
+    return flag._replace(meaning=flag.meaning.partition(". ")[0])

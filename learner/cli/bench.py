@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
-
 from learner.cli.arguments import require_at_least, require_file
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import read
+from seedrl.programs.command_line import POSITIONAL, read
 
 if TYPE_CHECKING:  # imports jax
     from rich.console import Console
@@ -30,19 +28,25 @@ BENCHMARKS = {
 
 @dataclass(frozen=True, kw_only=True)
 class BenchOptions:
-    """Measures how well this machine is used. Every figure stands beside a limit of the machine
-    itself, and both are measured interleaved: what counts is their ratio.
+    """Compare this machine's speed with its limits.
+
+    Each figure and its limit, a measurement of the same machine, are measured alternately. Their
+    ratio is the result.
+
+    Example: seedrl bench wire --seconds 5 --output bench.json
 
     Attributes:
-      names: benchmarks to run; by default all.
-      json: file for all numbers, with machine, versions and commit.
-      force: replace a file that is there.
-      seconds: of each single measurement.
-      rounds: times that each thing is measured.
+      names: benchmarks to run: pipeline, wire; by default all.
+      json: print one JSON object instead of a table.
+      output: JSON file to write all numbers to, with machine, versions and commit.
+      force: replace an existing output file.
+      seconds: duration of each measurement.
+      rounds: repetitions of each measurement.
     """
 
-    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    json: Path | None = None
+    names: Annotated[tuple[str, ...], POSITIONAL] = ()
+    json: bool = False
+    output: Path | None = None
     force: bool = False
     seconds: float = 1.0
     rounds: int = 5
@@ -63,7 +67,7 @@ def run_benchmarks(
     require_at_least(options, rounds=1)
     if not options.seconds > 0:
         raise ConfigError(f"--seconds: expected more than 0, got {options.seconds:g}")
-    require_file("--json", options.json, force=options.force)
+    require_file("--output", options.output, force=options.force)
     # After the check: what they import takes seconds.
     from rich.console import Console
 
@@ -77,9 +81,12 @@ def run_benchmarks(
     for name in options.names or benchmarks:
         with Console(stderr=True).status(f"{name}: {benchmarks[name]}"):
             results += importlib.import_module(f"{package}.{name}").run(pace)
-    print_results(results, Console())
-    if options.json is not None:
-        write(options.json, results, machine(), pace)
+    if options.json:
+        print(as_json(results, machine(), pace))
+    else:
+        print_results(results, Console())
+    if options.output is not None:
+        write(options.output, results, machine(), pace)
     return ExitCode.OK
 
 
@@ -97,8 +104,12 @@ def print_results(results: "Sequence[Result]", console: "Console") -> None:
     console.print("Measured with", *notes, sep="\n", highlight=False)
 
 
+def as_json(results: "Sequence[Result]", machine: dict[str, Any], pace: "Pace") -> str:
+    """All numbers as one JSON object."""
+    rows = [result.to_json() for result in results]
+    return json.dumps({"machine": machine, "pace": pace._asdict(), "rows": rows}, indent=2)
+
+
 def write(path: Path, results: "Sequence[Result]", machine: dict[str, Any], pace: "Pace") -> None:
     """Writes all numbers as JSON."""
-    rows = [result.to_json() for result in results]
-    document = {"machine": machine, "pace": pace._asdict(), "rows": rows}
-    path.write_text(json.dumps(document, indent=2) + "\n")
+    path.write_text(as_json(results, machine, pace) + "\n")

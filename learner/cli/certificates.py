@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import tyro
-
 from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import read
+from seedrl.programs.command_line import POSITIONAL, Mark, read
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -41,18 +39,23 @@ _BEFORE = datetime.timedelta(hours=1)
 
 @dataclass(frozen=True, kw_only=True)
 class CertificatesOptions:
-    """Makes what a learner and env servers on several machines know each other by: ca.pem with
-    ca.key, learner.pem with learner.key, env_server.pem with env_server.key, and a token. In a
-    folder that has a ca.key already, certificates are made again from it, and the token stays.
+    """Create a token and certificates for a run on several machines.
+
+    Writes ca.pem with ca.key, learner.pem with learner.key, env_server.pem with env_server.key, and
+    token. If the directory already has a ca.key, new certificates are signed with it and the token
+    is kept.
+
+    Example: seedrl certificates certs --host learner.example.org
 
     Attributes:
-      folder: where; made if it is not there.
-      host: names and addresses by which env servers reach the learner; localhost always is one.
-      days: how long the certificates are valid.
+      folder: directory to write to; created if missing.
+      host: name or address by which env servers reach the learner; may be repeated. localhost is
+        always included.
+      days: validity of the certificates in days.
     """
 
-    folder: Annotated[Path, tyro.conf.Positional]
-    host: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    folder: Annotated[Path, POSITIONAL]
+    host: Annotated[tuple[str, ...], Mark("HOST", appends=True)] = ()
     days: int = 365
 
 

@@ -48,13 +48,17 @@ _STEPS = 10**8
 
 @dataclass(frozen=True, kw_only=True)
 class CheckAgentOptions:
-    """Trains the agent of CONFIG, by `seedrl train`, on each task of envs_server.envs.probes:
-    passed or failed, with the best mean return over 20 episodes. A task that does not fit the agent
-    is skipped. Exit code 3 if one has failed.
+    """Check your own agent on tiny tasks.
+
+    Trains the agent of CONFIG on each task of envs_server.envs.probes and prints passed or failed,
+    with the best mean return over 20 episodes. A task that does not fit the agent is skipped.
+    Exit code 3 if a task failed.
+
+    Example: seedrl check-agent cartpole_ppo --probes one_step two_steps --seconds 20
 
     Attributes:
       probes: names of tasks; by default all.
-      seconds: for each task, from the start of its process.
+      seconds: time limit of each task, including the start of its processes.
       allow: code that CONFIG may name, as for `seedrl train`.
     """
 

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from learner.cli.arguments import require_file
 from learner.extras import comparison
 from learner.extras.comparison import Comparison, Group, MeasuredRun, group, measure
 from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import read
+from seedrl.programs.command_line import RUN, Mark, read
 from seedrl.run_files import find_runs
 
 PROG = "seedrl compare"
@@ -22,40 +20,45 @@ PROG = "seedrl compare"
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """Compares runs from their files alone. Runs that differ in their seed alone are one group; of
-    each: final scores, when a return was reached, area under the learning curve, and pace.
+    """Compare runs over seeds, with confidence intervals and learning curves.
+
+    Runs that differ only in their seed form one group. For each group: final scores, when a return
+    was reached, and speed. Only the files of the runs are read.
+
+    Example: seedrl compare runs --against runs/old --output curves.png
 
     Attributes:
-      runs: folders of runs, or of several runs each.
-      against: likewise: each group of `runs` is compared with each of these that plays the same.
-      threshold: the return of which is said when it was reached; by default the target of the runs.
-      json: print one JSON object.
-      png: file to write the learning curves to.
-      force: replace files that are there.
+      runs: directories of runs, or of several runs each.
+      against: likewise; each group of RUNS is compared with each of these groups of the same
+        environment.
+      threshold: report when each run first reached this return; by default the runs' target.
+      json: print one JSON object instead of text.
+      output: PNG file to write the learning curves to.
+      force: replace an existing output file.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    against: tuple[Path, ...] = ()
+    runs: Annotated[tuple[Path, ...], RUN]
+    against: Annotated[tuple[Path, ...], Mark("RUN")] = ()
     threshold: float | None = None
     json: bool = False
-    png: Path | None = None
+    output: Path | None = None
     force: bool = False
 
 
 def run(argv: Sequence[str]) -> int:
     options = read(CompareOptions, argv, prog=PROG)
     if not options.runs:
-        raise ConfigError(f"RUNS: expected folders of runs, got none (see {PROG} --help)")
-    require_file("--png", options.png, force=options.force)
-    if options.png:
+        raise ConfigError(f"RUN: expected folders of runs, got none (see {PROG} --help)")
+    require_file("--output", options.output, force=options.force)
+    if options.output:
         require_extra("learner")
     found = compare(options.runs, options.against, options.threshold)
     if options.json:
         print(json.dumps(comparison.as_json(found), allow_nan=False))
     else:
         print(*comparison.lines(found), sep="\n")
-    if options.png:
-        _write("--png", options.png, comparison.png(found))
+    if options.output:
+        _write(options.output, comparison.png(found))
     return ExitCode.OK
 
 
@@ -101,9 +104,9 @@ def _measured(folders: Sequence[Path]) -> dict[Path, MeasuredRun]:
     return found
 
 
-def _write(flag: str, path: Path, content: bytes) -> None:
+def _write(path: Path, content: bytes) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:
-        raise ConfigError(f"{flag}: cannot write {path}: {error.strerror}") from error
+        raise ConfigError(f"--output: cannot write {path}: {error.strerror}") from error
     print(f"wrote {path}", file=sys.stderr)

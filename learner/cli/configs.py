@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-import tyro
-
 from learner.cli.arguments import table
 from seedrl import config_io
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, did_you_mean
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import read
+from seedrl.programs.command_line import Mark, read
 
 PROG = "seedrl configs"
 
@@ -20,11 +18,13 @@ PROG = "seedrl configs"
 class ConfigsOptions:
     """List the bundled configurations, or describe one: agent, environment, results, command.
 
+    Example: seedrl configs pong_ppo
+
     Attributes:
       name: one of the listed names; by default all are listed.
     """
 
-    name: Annotated[str | None, tyro.conf.Positional] = None
+    name: Annotated[str | None, Mark("CONFIG", is_positional=True)] = None
 
 
 def run(argv: Sequence[str]) -> int:
@@ -36,10 +36,11 @@ def run(argv: Sequence[str]) -> int:
         print("\nDescribe one: seedrl configs NAME. Train one: seedrl train NAME")
         return ExitCode.OK
     if options.name not in names:
-        raise ConfigError(f"name: expected one of {', '.join(names)}, got {options.name!r:.200}")
+        hint = did_you_mean(options.name, names)
+        raise ConfigError(f"unknown config {options.name!r:.200}{hint} (see {PROG})")
     source = config_io.bundled_folder() / f"{options.name}.py"
     print(ast.get_docstring(ast.parse(source.read_text())))
     print(f"\nTrain it:     seedrl train {options.name}")
-    print(f"Its fields:   seedrl train {options.name} --help")
+    print(f"Its fields:   seedrl train {options.name} --help-all")
     print(f"Its file:     {source}")
     return ExitCode.OK

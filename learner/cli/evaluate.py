@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import tyro
-
 from learner.cli.arguments import require_at_least
 from learner.processes import env_servers
 from learner.processes.tuning import require_jax
@@ -23,7 +21,7 @@ from seedrl.config import MOST_EPISODE_STEPS, Actions, Config, check
 from seedrl.config_io import of_run, require_factories
 from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import read
+from seedrl.programs.command_line import RUN, read
 from seedrl.run_files import LOGS, make_folder
 
 if TYPE_CHECKING:  # imports jax
@@ -34,30 +32,30 @@ PROG = "seedrl evaluate"
 
 @dataclass(frozen=True, kw_only=True)
 class PlayOptions:
-    """What is played of a run.
+    """Options of the commands that play a run.
 
     Attributes:
-      workdir: folder of the run.
+      workdir: directory of the run.
       episodes: number of episodes to play.
-      step: play the checkpoint of that many updates.
-      best: play the checkpoint that scored highest in the evaluations of the run.
-      seed: of environments and random actions; by default the run's.
-      deterministic: take the likeliest or best actions only.
-      stochastic: act as training slots do, with their mean exploration. By default the actions are
-        those of the run's `evaluation.actions`.
-      max_episode_steps: cut an episode short after so many steps, if it has not ended by itself.
-      allow: code that the run may name: folders of Python files, and factories of environments,
-        package.module:factory; by default only what is installed, and environments by their id.
+      update: play the checkpoint of this update; by default the newest.
+      best: play the checkpoint with the highest score in the run's evaluations.
+      seed: seed of environments and random actions; by default the run's.
+      deterministic: always take the most likely or highest-valued action.
+      stochastic: explore as the training slots do on average. By default actions are chosen as in
+        the run's evaluations (`evaluation.actions`).
+      max_episode_steps: cut an episode short after this many steps.
+      allow: code that the run may name: directories of Python files, and environment factories
+        (package.module:factory); by default only installed code and registered gymnasium ids.
     """
 
-    workdir: Annotated[Path, tyro.conf.Positional]
+    workdir: Annotated[Path, RUN]
     episodes: int
-    step: int | None = None
+    update: int | None = None
     best: bool = False
     seed: int | None = None
     deterministic: bool = False
     stochastic: bool = False
-    max_episode_steps: Annotated[int, tyro.conf.arg(metavar="STEPS")] = MOST_EPISODE_STEPS
+    max_episode_steps: int = MOST_EPISODE_STEPS
     allow: tuple[str, ...] = ()
 
     @property
@@ -71,8 +69,8 @@ class PlayOptions:
         require_at_least(self, episodes=1, seed=0, max_episode_steps=1)
         if self.deterministic and self.stochastic:
             raise ConfigError("--deterministic and --stochastic: expected one of them, got both")
-        if self.best and self.step is not None:
-            raise ConfigError("--step and --best: expected one of them, got both")
+        if self.best and self.update is not None:
+            raise ConfigError("--update and --best: expected one of them, got both")
 
 
 def config_of(options: PlayOptions) -> Config:
@@ -90,14 +88,16 @@ def config_of(options: PlayOptions) -> Config:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(PlayOptions):
-    """Plays a checkpoint of a run, with learning off; by default the newest.
+    """Play a checkpoint of a run, with learning off.
+
+    Example: seedrl evaluate runs/pong --best --episodes 50
 
     Attributes:
-      seed: of environments and random actions; by default the run's. The same seed gives the same
-        result, with any number of env servers, unless one is lost, which is said.
+      seed: seed of environments and random actions; by default the run's. The same seed gives the
+        same result with any number of env servers, unless an env server is lost, which is reported.
       env_servers: number of env-server processes; by default as in the run.
-      json: print one JSON object instead of a line.
-      save: keep the result in the folder of the run, as its final score for `seedrl compare`.
+      json: print one JSON object instead of text.
+      save: store the result in the run as its final score, for `seedrl compare`.
     """
 
     episodes: int = 100
@@ -107,10 +107,10 @@ class EvaluateOptions(PlayOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.save and (self.best or self.step is not None):
+        if self.save and (self.best or self.update is not None):
             raise ConfigError(
                 "--save: expected the newest checkpoint, whose score is the run's final one, got "
-                f"{'--best' if self.best else '--step'}"
+                f"{'--best' if self.best else '--update'}"
             )
 
 
@@ -166,7 +166,7 @@ def _play(words: Sequence[str], config: Config, options: EvaluateOptions) -> "Ev
         from seedrl import checkpoints
 
         checkpoint = checkpoints.choose(
-            options.workdir, step=options.step, is_best=options.best, parts=checkpoints.PARAMS
+            options.workdir, step=options.update, is_best=options.best, parts=checkpoints.PARAMS
         )
         return evaluate(
             config,

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from learner.checkpoints.folder_lock import lock
 from learner.checkpoints.run_records import read_final_score, read_run
 from learner.cli import train
@@ -20,26 +18,30 @@ from learner.report.output import tolerating_lost_output
 from learner.report.terminal import score
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import read
+from seedrl.programs.command_line import POSITIONAL, read
 
 PROG = "seedrl experiment"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentOptions:
-    """Trains each run of a grid as `seedrl train` does, and plays its final score afterwards. The
-    same command again resumes: finished runs are skipped, others go on from their checkpoints, and
-    what has failed is tried again. Ctrl-C saves all runs.
+    """Train a grid of configurations, options and seeds on this machine.
+
+    Each run is trained as by `seedrl train`, then evaluated for its final score. The same command
+    again resumes: it skips finished runs, resumes unfinished runs, and retries failed ones. Ctrl-C
+    saves all runs.
+
+    Example: seedrl experiment my_grid.toml --workers 2
 
     Attributes:
-      grid: a TOML file, see docs/experiments.md.
-      workers: how many runs at a time.
-      workdir: folder of the experiment, with one for each run in it; by default runs/GRID.
-      episodes: of each run's final score.
-      dry_run: print what would be trained, one command a line, and end.
+      grid: TOML file with the grid; docs/experiments.md describes it.
+      workers: number of runs at a time.
+      workdir: directory of the experiment, with a subdirectory for each run; by default runs/GRID.
+      episodes: number of episodes for each final score.
+      dry_run: print the commands of the runs, one a line, without training.
     """
 
-    grid: Annotated[Path, tyro.conf.Positional]
+    grid: Annotated[Path, POSITIONAL]
     workers: int = 1
     workdir: Path | None = None
     episodes: int = 100

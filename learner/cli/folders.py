@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from learner.checkpoints.run_records import RunRecord, read_run
 from learner.cli.arguments import require_file, table
 from learner.processes.tuning import require_jax
 from learner.report.json_lines import replace_file
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import read
+from seedrl.programs.command_line import POSITIONAL, RUN, read
 from seedrl.run_files import find_runs
 
 _COLUMNS = ("run", "config", "seed", "state", "steps", "last", "best", "why")
@@ -22,62 +20,76 @@ _COLUMNS = ("run", "config", "seed", "state", "steps", "last", "best", "why")
 
 @dataclass(frozen=True, kw_only=True)
 class RunsOptions:
-    """Lists the runs in a folder, at most three folders deep, from their files alone:
-    configuration, seed, state (running, finished, interrupted or failed, and why), training
-    environment steps, and the mean returns of the last and of the best round of evaluation.
+    """List the runs in a directory, at most three levels deep.
+
+    For each run: configuration, seed, state (running, finished, interrupted or failed, with the
+    reason), training environment steps, and the mean returns of the last and of the best
+    evaluation. Only the files of the runs are read.
+
+    Example: seedrl runs runs --json
 
     Attributes:
-      folder: where to look.
-      json: print one JSON object a line.
+      folder: directory to search.
+      json: print one JSON object instead of text.
     """
 
-    folder: Annotated[Path, tyro.conf.Positional] = Path("runs")
+    folder: Annotated[Path, POSITIONAL] = Path("runs")
     json: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointsOptions:
-    """Lists the checkpoints of a run and reads every byte of them: updates, environment steps,
-    size, and the damage if there is any; ends with 74 if one is damaged.
+    """List and verify the checkpoints of a run.
+
+    Reads every byte and prints updates, environment steps, size, and any damage. Exit code 74 if a
+    checkpoint is damaged.
+
+    Example: seedrl checkpoints runs/pong
 
     Attributes:
-      workdir: folder of the run.
+      workdir: directory of the run.
     """
 
-    workdir: Annotated[Path, tyro.conf.Positional]
+    workdir: Annotated[Path, RUN]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DigestOptions:
-    """Prints the SHA-256 of each part of a run's newest checkpoint, and of all of it. Two runs of
-    equal digests have learned the same, to the last bit.
+    """Print SHA-256 sums of a run's newest checkpoint, for each part and in total.
+
+    Two runs with equal sums have learned exactly the same parameters.
+
+    Example: seedrl digest runs/pong
 
     Attributes:
-      workdir: folder of the run.
+      workdir: directory of the run.
     """
 
-    workdir: Annotated[Path, tyro.conf.Positional]
+    workdir: Annotated[Path, RUN]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions:
-    """Writes the policy of a run as one file of jax.export, parameters included, for programs that
-    have jax but not seedrl; docs/exported_policy.md has its loader of ten lines.
+    """Write a policy, with its parameters, as one file that needs only jax.
+
+    Programs load the file by jax.export; docs/exported_policy.md shows how in ten lines.
+
+    Example: seedrl export runs/pong --best --output pong.jax
 
     Attributes:
-      workdir: folder of the run.
-      output: the file; by default policy.jax in the folder of the run, which is replaced.
-      force: replace an output that is there.
-      step: take the checkpoint of that many updates instead of the newest.
-      best: take the checkpoint that scored highest in the evaluations of the run.
-      epsilon: the agent's exploration; 0 is greedy.
-      allow: folders of Python files that the run may name; by default only what is installed.
+      workdir: directory of the run.
+      output: file to write; by default policy.jax in the run's directory, which is replaced.
+      force: replace an existing output file.
+      update: export the checkpoint of this update; by default the newest.
+      best: export the checkpoint with the highest score in the run's evaluations.
+      epsilon: exploration rate; 0 is greedy.
+      allow: directories of Python files that the run may name; by default only installed code.
     """
 
-    workdir: Annotated[Path, tyro.conf.Positional]
+    workdir: Annotated[Path, RUN]
     output: Path | None = None
     force: bool = False
-    step: int | None = None
+    update: int | None = None
     best: bool = False
     epsilon: float = 0.0
     allow: tuple[str, ...] = ()
@@ -89,8 +101,8 @@ def runs(argv: Sequence[str]) -> int:
         raise ConfigError(f"expected a folder with runs, got {options.folder}")
     records = [read_run(folder) for folder in find_runs(options.folder)]
     if options.json:
-        for record in records:
-            print(json.dumps({**record._asdict(), "folder": str(record.folder)}))
+        rows = [{**record._asdict(), "folder": str(record.folder)} for record in records]
+        print(json.dumps({"runs": rows}, indent=2))
     else:
         cells = (_cells(record, options.folder) for record in records)
         print(*table([_COLUMNS, *cells]), sep="\n")
@@ -158,8 +170,8 @@ def digest(argv: Sequence[str]) -> int:
 
 def export(argv: Sequence[str]) -> int:
     options = read(ExportOptions, argv, prog="seedrl export")
-    if options.best and options.step is not None:
-        raise ConfigError("--step and --best: expected one of them, got both")
+    if options.best and options.update is not None:
+        raise ConfigError("--update and --best: expected one of them, got both")
     require_file("--output", options.output, force=options.force)
     output = options.output or options.workdir / "policy.jax"
     require_jax()
@@ -168,7 +180,7 @@ def export(argv: Sequence[str]) -> int:
 
     loaded = policy.load(
         options.workdir,
-        step=options.step,
+        step=options.update,
         best=options.best,
         epsilon=options.epsilon,
         allow=options.allow,

@@ -30,23 +30,28 @@ _PORTS = range(20_000, 30_000)
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchOptions:
-    """Options of a run on a Ray cluster beside the fields of its configuration. For Kubernetes,
-    Slurm, SkyPilot and docker compose adapt a file of configs/jobs.
+    """Run on a Ray cluster.
+
+    Places the learner and the env servers on the nodes of the cluster. For Kubernetes, Slurm,
+    SkyPilot and docker compose adapt a file of configs/jobs.
+
+    Example: seedrl launch pong_ppo --on ray --learner-gpus 1 --workdir /shared/pong
 
     Attributes:
-      on: ray, the only engine so far.
-      envs: environments that train; by default `--serving.training-slots`.
-      env_servers: processes; by default CONFIG's `launch.env_servers`.
-      workdir: folder of the run, as all nodes see it; by default a new one below runs/ here.
-      address: of the cluster: `HOST:6379` on one of its machines, `ray://HOST:10001` from outside;
-        by default RAY_ADDRESS, or the cluster that this machine belongs to.
-      learner_cpus: CPUs of the learner, as Ray counts them; fractions are possible.
+      on: cluster scheduler; only ray so far.
+      envs: number of training environments; by default `--serving.training-slots`.
+      env_servers: number of env-server processes; by default `--launch.env-servers`.
+      workdir: directory of the run, as all nodes see it; by default a new one in runs/ here.
+      address: address of the cluster: HOST:6379 on one of its machines, ray://HOST:10001 from
+        outside; by default RAY_ADDRESS, or the cluster of this machine.
+      learner_cpus: CPUs of the learner, as Ray counts them; may be fractional.
       learner_gpus: GPUs of the learner.
       learner_tpus: TPU chips of the learner.
-      env_server_cpus: CPUs of an env server, likewise; 1 makes a cluster that grows start as many.
-      wait_seconds: how long to wait until the cluster has room, which may have to start machines.
-      allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
-        factories of environments, package.module:factory.
+      env_server_cpus: CPUs of each env server, as Ray counts them; 1 makes an autoscaling cluster
+        start a CPU for each.
+      wait_seconds: longest wait for free resources; an autoscaling cluster needs minutes.
+      allow: code that CONFIG may name if it is a run's config.json: directories of Python files,
+        and environment factories (package.module:factory).
     """
 
     on: Literal["ray"]

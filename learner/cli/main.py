@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from learner.processes.stop import end_with
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, did_you_mean
 from seedrl.programs.outcome import exit_code
 
 # Each is a module of this package with `run(argv)`, which returns the exit code and is imported
@@ -17,26 +17,37 @@ _ELSEWHERE = {
 }
 # Programs of the env servers, which the learner never imports: this process becomes one of them.
 _CHECKERS = {"check-env": "envs_server.check", "check-env-server": "envs_server.check.server"}
-COMMANDS = {
-    "train": "train on this machine: a learner and its env servers",
-    "resume": "continue a run with its own configuration",
-    "evaluate": "play a checkpoint of a run",
-    "record": "record videos of a run's policy",
-    "export": "write a policy as one file that needs only jax",
-    "configs": "list the bundled configurations, or describe one",
-    "experiment": "train a grid of configurations, options and seeds",
-    "compare": "compare runs over seeds, with intervals and learning curves",
-    "runs": "list the runs in a directory",
-    "launch": "run on a Ray cluster",
-    "certificates": "create a token and certificates for several machines",
-    "check-env": "check your own environment before training",
-    "check-agent": "check your own agent on tiny tasks",
-    "check-env-server": "check an env server in any language against the contract",
-    "checkpoints": "list and verify the checkpoints of a run",
-    "digest": "print SHA-256 sums of a run's parameters and replay",
-    "watch": "show runs on a dashboard in the browser",
-    "bench": "compare this machine's speed with its limits",
+GROUPS = {
+    "Train": {
+        "train": "train on this machine: a learner and its env servers",
+        "resume": "continue a run with its own configuration",
+        "configs": "list the bundled configurations, or describe one",
+        "experiment": "train a grid of configurations, options and seeds",
+    },
+    "Look at runs": {
+        "watch": "show runs on a dashboard in the browser",
+        "runs": "list the runs in a directory",
+        "compare": "compare runs over seeds, with intervals and learning curves",
+        "checkpoints": "list and verify the checkpoints of a run",
+        "digest": "print SHA-256 sums of a run's parameters and replay",
+    },
+    "Use a trained policy": {
+        "evaluate": "play a checkpoint of a run",
+        "record": "record videos of a run's policy",
+        "export": "write a policy as one file that needs only jax",
+    },
+    "Bring your own": {
+        "check-env": "check your own environment before training",
+        "check-agent": "check your own agent on tiny tasks",
+        "check-env-server": "check an env server in any language against the contract",
+    },
+    "Several machines": {
+        "launch": "run on a Ray cluster",
+        "certificates": "create a token and certificates for several machines",
+        "bench": "compare this machine's speed with its limits",
+    },
 }
+COMMANDS = {name: purpose for group in GROUPS.values() for name, purpose in group.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,22 +63,22 @@ def _run(argv: Sequence[str]) -> int:
     if argv[:1] == ["help"]:  # of a command: `seedrl help train`
         argv = [*argv[1:2], "--help"]
     if not argv or argv[0] in ("-h", "--help"):
-        print("usage: seedrl COMMAND ...\n")
-        for name, purpose in COMMANDS.items():
-            print(f"  {name:<16} {purpose}")
-        print("\nOptions of a command: seedrl COMMAND --help. Version: seedrl --version")
+        print("usage: seedrl COMMAND ...")
+        for title, commands in GROUPS.items():
+            print(f"\n{title}:")
+            for name, purpose in commands.items():
+                print(f"  {name:<16}  {purpose}")
+        print("\nFirst run:   seedrl train cartpole_r2d2")
+        print("One command: seedrl COMMAND --help. Version: seedrl --version")
         return 0
-    # Imports tyro, which takes longer than a person needs for Ctrl-C.
+    # Imports argparse and more, which `seedrl --help` needs not wait for.
     from seedrl.programs.command_line import print_version_if_asked
 
     print_version_if_asked(argv)
     name = argv[0]
     if name not in COMMANDS:
-        import difflib
-
-        close = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise ConfigError(f"unknown command {name!r}: {hint}expected {', '.join(COMMANDS)}")
+        hint = did_you_mean(name, COMMANDS)
+        raise ConfigError(f"unknown command {name!r:.200}{hint} (see seedrl --help)")
     if name in _CHECKERS:
         os.execv(sys.executable, [sys.executable, "-m", _CHECKERS[name], *argv[1:]])
     module = _ELSEWHERE.get(name, name.replace("-", "_"))

@@ -48,14 +48,19 @@ class VideoError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions(PlayOptions):
-    """Writes videos of a run's policy, one for each episode, as the environment renders itself with
-    render_mode rgb_array; of an ALE game, the frames that the agent sees.
+    """Record videos of a run's policy, one for each episode.
+
+    The environment renders itself (render_mode rgb_array); for ALE games the videos show the frames
+    that the agent sees.
+
+    Example: seedrl record runs/pong --best --episodes 1
 
     Attributes:
-      deterministic: as it is by default.
-      epsilon: the agent's exploration, in place of --deterministic or --stochastic; 0 is greedy.
-      output: folder of the videos; by default videos/ in the folder of the run. Videos of earlier
-        commands are replaced.
+      deterministic: always take the most likely or highest-valued action; the default.
+      stochastic: explore as the training slots do on average.
+      epsilon: exploration rate, instead of --deterministic or --stochastic; 0 is greedy.
+      output: directory of the videos; by default videos/ in the run's directory. Existing videos
+        of the same name are replaced.
     """
 
     episodes: int = 3
@@ -84,7 +89,12 @@ def run(argv: Sequence[str]) -> int:
     from seedrl.policy import load
 
     loaded = functools.partial(
-        load, options.workdir, seed=seed, step=options.step, best=options.best, allow=options.allow
+        load,
+        options.workdir,
+        seed=seed,
+        step=options.update,
+        best=options.best,
+        allow=options.allow,
     )
     policy = loaded(epsilon=options.epsilon or 0.0)
     if options.stochastic:

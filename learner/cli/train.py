@@ -16,10 +16,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from learner.checkpoints.folder_lock import lock
-from learner.cli.arguments import parse
+from learner.cli.arguments import help_of, parse
 from learner.multihost.topology import ALONE, Topology, topology_of
 from learner.processes import env_servers
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
@@ -29,60 +29,60 @@ from seedrl import config_io, run_files
 from seedrl.config import Config, ServingConfig, check
 from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import print_help, print_version_if_asked
+from seedrl.programs.command_line import HELP, RUN, Flag, Mark, print_version_if_asked
 from seedrl.programs.outcome import exit_code
 
 PROG = "seedrl train"
 RESUME_PROG = "seedrl resume"
 LEARNER_PROG = "python -m learner"
 _TOKEN = "token"
+_RUN = Flag(("run",), str, meaning="directory of a run", mark=RUN)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What `seedrl train` and a learner know beside the fields of a configuration.
+    """Options of `seedrl train` and of a learner, in addition to the configuration's fields.
 
     Attributes:
-      resume: whether to resume from the newest checkpoint in the folder: if there is one (auto),
-        not at all (never), or it is an error if there is none (must).
-      init_from: folder of another run, whose newest parameters a new run begins with, or the best
-        if only these are saved; its checkpoints/best for those. Where there is something to resume
-        from, they are not looked at.
-      init_from_partial: take from --init-from only the parameters whose place, shape and type are
-        those of the new network, such as all but the head; the others begin as in any new run. A
-        line lists both.
-      profile_steps: write a trace of that many updates, after a warm-up of ten, into the folder
-        profile of the run; ui.perfetto.dev shows its file trace.json.gz. 0 writes none.
-      allow: what CONFIG may name if it is the config.json of a run: folders of Python files, and
-        factories of environments, package.module:factory.
+      resume: resume from the newest checkpoint of the run. auto: if there is one; never: train
+        anew; must: fail without one.
+      init_from: start from the newest parameters of this run. If only its best ones are saved,
+        those; RUN/checkpoints/best always means the best. Ignored when resuming.
+      init_from_partial: copy from --init-from only the parameters that fit. Path, shape and type
+        must match; the others, for example the head, are initialized as usual. A line lists both.
+      profile_updates: trace this many updates. Starts after a warm-up of ten and writes into the
+        run's directory profile; open its trace.json.gz at ui.perfetto.dev.
+      allow: code that CONFIG may name if it is a run's config.json. Directories of Python files,
+        and environment factories (package.module:factory).
     """
 
     resume: Literal["auto", "never", "must"] = "auto"
-    init_from: Path | None = None
+    init_from: Annotated[Path | None, Mark("RUN")] = None
     init_from_partial: bool = False
-    profile_steps: int = 0
+    profile_updates: int = 0
     allow: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.init_from_partial and self.init_from is None:
             raise ConfigError("--init-from-partial: expected --init-from RUN with it, got none")
-        if self.profile_steps < 0:
-            raise ConfigError(f"--profile-steps: expected at least 0, got {self.profile_steps}")
+        if self.profile_updates < 0:
+            raise ConfigError(f"--profile-updates: expected at least 0, got {self.profile_updates}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerOptions(RunOptions):
-    """Options of a learner beside the fields of its configuration, of which three have short
-    names: --bind, --token-file and --checkpoint-replay.
+    """Run only the learner; env servers connect to it from this or other machines.
+
+    Example: python -m learner pong_ppo --workdir runs/pong --bind 127.0.0.1:8686 --token-file token
 
     Attributes:
-      workdir: folder of the run: configuration, metrics, checkpoints.
-      name: what the run's configuration is called where it is shown; by default as CONFIG.
-      user_command: the command line to write into the folder's command.txt; by default this one.
-      process_count: learner processes that share the run, each on the devices of its host, with
-        env servers of its own; all are started with the same CONFIG, --workdir and overrides.
-      coordinator: HOST:PORT, where the first of them is reached by the others.
-      process_index: which one this is, from 0. The first one evaluates, saves and reports.
+      workdir: directory of the run: configuration, metrics, checkpoints.
+      name: name of the configuration in reports; by default as CONFIG.
+      user_command: command line to write into the directory's command.txt; by default this one.
+      process_count: number of learner processes that share the run, each with the devices of its
+        host and its own env servers; all need the same CONFIG, --workdir and fields.
+      coordinator: HOST:PORT of the first learner process, as the others reach it.
+      process_index: index of this learner process, from 0. Process 0 evaluates, saves and reports.
     """
 
     workdir: Path
@@ -95,18 +95,20 @@ class LearnerOptions(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ResumeOptions:
-    """Train on this machine: a learner and its env servers.
+    """Continue a run with its own configuration.
+
+    Example: seedrl resume runs/pong
 
     Attributes:
-      envs: environments that train, shared out over the env servers; those that evaluate come on
-        top. By default `--serving.training-slots`.
-      env_servers: number of env-server processes; by default `--launch.env-servers`.
-      envs_per_server: environments of each, in place of `--envs`: all but the evaluation slots then
-        train; by default as `--launch.envs-per-server`.
-      groups: groups of environments that an env server steps interleaved; by default as
+      envs: number of training environments over all env servers. By default
+        `--serving.training-slots`; evaluation environments are not counted.
+      env_servers: number of env-server processes. By default `--launch.env-servers`.
+      envs_per_server: environments of each env server, instead of `--envs`. All but the evaluation
+        slots then train. By default `--launch.envs-per-server`.
+      groups: groups of environments of each env server, stepped alternately. By default
         `--launch.groups`.
-      allow: code that the run may name: folders of Python files, and factories of environments,
-        package.module:factory.
+      allow: code that the run may name. Directories of Python files, and environment factories
+        (package.module:factory).
     """
 
     envs: int | None = None
@@ -118,11 +120,12 @@ class ResumeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(RunOptions, ResumeOptions):
-    """Options of a run on this machine beside the fields of its configuration, of which three have
-    short names: --bind, --token-file and --checkpoint-replay.
+    """Train on this machine: a learner and its env servers.
+
+    Example: seedrl train cartpole_r2d2 --seed 1 --learning.total-steps 1e6
 
     Attributes:
-      workdir: folder of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
+      workdir: directory of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
     """
 
     workdir: Path | None = None
@@ -142,9 +145,12 @@ def run(argv: Sequence[str]) -> int:
 
 def resume(argv: Sequence[str]) -> int:
     """`seedrl resume RUN`: goes on by the run's own configuration; returns its exit code."""
-    if not argv or argv[0] in ("-h", "--help"):
-        print("RUN: the folder of a run. Its config.json has the fields that no option changes.\n")
-        print_help(ResumeOptions, f"{RESUME_PROG} RUN")
+    if set(HELP) & set(argv[:1]):
+        help_of(ResumeOptions, argv, prog=RESUME_PROG, argument=_RUN)
+    if not argv:
+        raise ConfigError(
+            f"expected the directory of a run, got nothing (see {RESUME_PROG} --help)"
+        )
     run = Path(argv[0].removesuffix(f"/{run_files.CONFIG}"))
     if not (run / run_files.CONFIG).is_file():
         raise ConfigError(f"expected the folder of a run that has begun to train, got {run}")
@@ -259,7 +265,7 @@ def _train(
         resume=options.resume,
         init_from=options.init_from,
         init_from_partial=options.init_from_partial,
-        profile_updates=options.profile_steps,
+        profile_updates=options.profile_updates,
         name=name,
         stop=stop,
         topology=topology,

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from seedrl.errors import ConfigError, require_extra
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import read
+from seedrl.programs.command_line import POSITIONAL, read
 
 PROG = "seedrl watch"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -19,20 +17,23 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True, kw_only=True)
 class WatchOptions:
-    """Serves a page that shows a run, live or finished, or all runs of a folder beside each other.
-    It reads the files of the run's folder, and works where they can be read. Ctrl-C ends it. The
-    address has a secret, without which nobody else on this machine can look.
+    """Show runs on a dashboard in the browser, while they train or later.
+
+    Serves a web page from the files of the runs until Ctrl-C. The page's address contains a secret,
+    so that other users of this machine cannot open it.
+
+    Example: seedrl watch runs --port 8000
 
     Attributes:
-      folder: folder of a run, or a folder of such folders.
-      port: of the page; 0 takes a free one.
+      folder: directory of a run, or of several runs.
+      port: port of the page; 0 takes a free one.
       bind: address to serve on.
-      insecure: serve beyond this machine without encryption or authentication: anybody who reaches
-        the port can then look at the runs. Needed for any `bind` but loopback.
+      insecure: allow an address that other machines reach, without encryption or authentication:
+        anyone who reaches the port can view the runs.
       no_token: leave the secret out of the address.
     """
 
-    folder: Annotated[Path, tyro.conf.Positional]
+    folder: Annotated[Path, POSITIONAL]
     port: int = 0
     bind: str = "127.0.0.1"
     insecure: bool = False

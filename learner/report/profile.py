@@ -1,4 +1,4 @@
-"""A trace of a run's updates by jax.profiler (`seedrl train --profile-steps`)."""
+"""A trace of a run's updates by jax.profiler (`seedrl train --profile-updates`)."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,18 +1,19 @@
 """Command lines made from dataclasses: a mistake is one line with the flag and the value.
 
-Help is printed by tyro. Values are read by argparse: tyro reports a mistake in a box for people,
-while a program's error is one line, and making its parser of a hundred fields takes longer than all
-else.
+argparse reads the values and prints the help; both know only the fields of a dataclass, and their
+meanings in its docstring.
 """
 
 import argparse
 import contextlib
 import dataclasses
-import difflib
 import functools
+import inspect
 import platform
 import re
+import shutil
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,9 +21,7 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
-import tyro
-
-from seedrl.errors import ConfigError, naming_own_code
+from seedrl.errors import ConfigError, did_you_mean, naming_own_code
 from seedrl.wire.contract import MAJOR, MINOR
 
 Options = TypeVar("Options")
@@ -30,6 +29,21 @@ Options = TypeVar("Options")
 # A number that argparse would take for a flag, such as -1e-3.
 _SMALL_NEGATIVE = re.compile(r"-\.?\d[\d.]*[eE]")
 _NAMES = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
+_METAVARS = {**_NAMES, int: "N", float: "X"}
+HELP = ("-h", "--help", "--help-all")
+
+
+class Mark(NamedTuple):
+    """How a field is written, if not as `--name VALUE`; an annotation: `Annotated[Path, RUN]`."""
+
+    metavar: str = ""  # by default from the type, and of a positional argument the name
+    is_positional: bool = False
+    appends: bool = False  # each occurrence adds to the tuple
+
+
+POSITIONAL = Mark(is_positional=True)
+RUN = Mark("RUN", is_positional=True)
+APPENDED = Mark(appends=True)
 
 
 class Flag(NamedTuple):
@@ -38,8 +52,16 @@ class Flag(NamedTuple):
     path: tuple[str, ...]  # names of fields, from the root of a tree of dataclasses to this one
     kind: Any  # the field's type, without annotations
     default: Any = MISSING  # if it is required
-    is_positional: bool = False
-    appends: bool = False  # each occurrence adds to the tuple
+    meaning: str = ""
+    mark: Mark = Mark()
+
+
+class Group(NamedTuple):
+    """Flags under one title of a help."""
+
+    title: str
+    flags: Mapping[str, Flag]
+    about: str = ""
 
 
 def read(kind: type[Options], argv: Sequence[str] | None, *, prog: str) -> Options:
@@ -49,31 +71,80 @@ def read(kind: type[Options], argv: Sequence[str] | None, *, prog: str) -> Optio
     not fit, or one that is missing; SystemExit if help was printed.
     """
     words = sys.argv[1:] if argv is None else list(argv)
-    if "-h" in words or "--help" in words:
-        print_help(kind, prog)
     known = flags_of(kind)
+    if set(HELP) & set(words):
+        positional = {name: flag for name, flag in known.items() if flag.mark.is_positional}
+        others = {name: flag for name, flag in known.items() if name not in positional}
+        groups = [Group("arguments", positional), Group("options", others)]
+        print_help(prog, documented(kind)[0], groups)
     with naming_the_help(prog):
         values = parse_words(words, known)
         return kind(**{known[name].path[-1]: value for name, value in values.items()})
 
 
-def print_help(kind: type, prog: str) -> typing.NoReturn:
-    """Prints the help of a dataclass's flags. Raises SystemExit."""
-    tyro.cli(kind, args=["--help"], prog=prog)
-    raise SystemExit(0)  # tyro has done so
+def documented(kind: type) -> tuple[str, dict[str, str]]:
+    """What a dataclass is, and the meanings of its fields, from its docstring and its bases'."""
+    meanings: dict[str, str] = {}
+    about = ""
+    for each in reversed(kind.__mro__):
+        text = inspect.cleandoc(each.__dict__.get("__doc__") or "")
+        about, _, attributes = text.partition("\nAttributes:\n")
+        entries = r"^( +)(\w+)(?: \([^)]*\))?: (.*(?:\n(?:\1 +.*)?)*)"
+        for _, name, meaning in re.findall(entries, attributes, re.MULTILINE):
+            meanings[name] = " ".join(meaning.split())
+    # A dataclass without a docstring has its signature as one.
+    return "" if about.startswith(f"{kind.__name__}(") else about.strip(), meanings
+
+
+def print_help(prog: str, about: str, groups: Sequence[Group], more: str = "") -> typing.NoReturn:
+    """Prints help: usage, `about`, the groups and `more`. Raises SystemExit."""
+    flags = {name: flag for group in groups for name, flag in group.flags.items()}
+    usage = [prog.replace("%", "%%")]
+    for name, flag in flags.items():
+        if flag.mark.is_positional:
+            is_many, metavar = _parts(flag.kind)[1], _metavar(name, flag)
+            word = f"{metavar} ..." if is_many else metavar
+            usage.append(word if flag.default is MISSING else f"[{word}]")
+        elif flag.default is MISSING:
+            usage.append(f"{name} {_metavar(name, flag)}")
+    parser = _Parser(
+        usage=" ".join([*usage, "[options]"]),
+        description=_filled(about),
+        epilog=_filled(more),
+        add_help=False,
+        formatter_class=functools.partial(
+            argparse.RawDescriptionHelpFormatter, max_help_position=30
+        ),
+    )
+    for group in groups:
+        section = parser.add_argument_group(group.title, _filled(group.about) or None)
+        for name, flag in group.flags.items():
+            _add(section, name, flag)
+    parser.print_help()
+    raise SystemExit(0)
+
+
+def _filled(text: str) -> str:
+    # An example stays one line, to be copied.
+    width = shutil.get_terminal_size().columns - 2
+    return "\n\n".join(
+        each if each.startswith("Example") else textwrap.fill(" ".join(each.split()), width)
+        for each in text.split("\n\n")
+    )
 
 
 def flags_of(options: type) -> dict[str, Flag]:
     """The flags of a command's own options, a dataclass: `--workdir`."""
     hints = typing.get_type_hints(options, include_extras=True)
+    _, meanings = documented(options)
     flags = {}
     for field in dataclasses.fields(options):
         hint = hints[field.name]
-        marks = getattr(hint, "__metadata__", ())
+        marks = [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Mark)]
         kind = get_args(hint)[0] if marks else hint
         default = field.default if field.default_factory is MISSING else field.default_factory()
-        is_positional, appends = tyro.conf.Positional in marks, tyro.conf.UseAppendAction in marks
-        flags[name_of(field.name)] = Flag((field.name,), kind, default, is_positional, appends)
+        meaning = meanings.get(field.name, "")
+        flags[name_of(field.name)] = Flag((field.name,), kind, default, meaning, *marks)
     return flags
 
 
@@ -135,26 +206,59 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(message.removeprefix("argument "))
 
 
-def _add(parser: _Parser, name: str, flag: Flag) -> None:
+def _add(parser: Any, name: str, flag: Flag) -> None:
+    # To a parser, or to a group of one.
+    help_text = _help_text(name, flag)
     if flag.kind is bool:
-        # Its opposite is `--checkpoint.no-replay`.
-        section, dot, last = name.removeprefix("--").rpartition(".")
-        parser.add_argument(name, dest=name, action="store_true")
-        parser.add_argument(f"--{section}{dot}no-{last}", dest=name, action="store_false")
+        parser.add_argument(name, dest=name, action="store_true", help=help_text)
+        hidden = argparse.SUPPRESS
+        parser.add_argument(_opposite(name), dest=name, action="store_false", help=hidden)
         return
-    kind, is_many, is_optional = _parts(get_args(flag.kind)[0] if flag.appends else flag.kind)
+    kind, is_many, is_optional = _parts(_kind_of_word(flag))
     convert = functools.partial(_converted, kind, is_many, is_optional)
     is_required = flag.default is MISSING
-    options: dict[str, Any] = {"dest": name, "type": convert, "nargs": "*" if is_many else None}
-    if not flag.is_positional:
-        action = "append" if flag.appends else "store"
-        parser.add_argument(name, action=action, required=is_required, **options)
+    options: dict[str, Any] = {"type": convert, "nargs": "*" if is_many else None}
+    options |= {"metavar": _metavar(name, flag), "help": help_text}
+    if not flag.mark.is_positional:
+        action = "append" if flag.mark.appends else "store"
+        parser.add_argument(name, dest=name, action=action, required=is_required, **options)
         return
     if is_required and is_many:
         options["default"] = ()  # the dataclass itself refuses none if it needs one
     elif not is_many and not is_required:
         options["nargs"] = "?"
-    parser.add_argument(metavar=name[2:].upper(), **options)
+    parser.add_argument(dest=name, **options)
+
+
+def _opposite(name: str) -> str:
+    # That of `--checkpoint.replay` is `--checkpoint.no-replay`.
+    section, dot, last = name.removeprefix("--").rpartition(".")
+    return f"--{section}{dot}no-{last}"
+
+
+def _kind_of_word(flag: Flag) -> Any:
+    return get_args(flag.kind)[0] if flag.mark.appends else flag.kind
+
+
+def _metavar(name: str, flag: Flag) -> str:
+    if flag.mark.metavar or flag.mark.is_positional:
+        return flag.mark.metavar or name.removeprefix("--").upper()
+    kind = _parts(_kind_of_word(flag))[0]
+    if get_origin(kind) is Literal:
+        return "{" + ",".join(map(str, get_args(kind))) + "}"
+    return _METAVARS.get(kind, "VALUE")
+
+
+def _help_text(name: str, flag: Flag) -> str:
+    default, note = flag.default, ""
+    if default is MISSING:
+        note = "" if flag.mark.is_positional else "(required)"
+    elif default is True:
+        note = f"(default; turned off by {_opposite(name)})"
+    elif default is not None and default is not False and default not in ("", ()):
+        shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
+        note = f"(default: {shown})"
+    return f"{flag.meaning.removesuffix('.')} {note}".strip().replace("%", "%%")
 
 
 def _as_tuples(value: Any) -> Any:
@@ -193,13 +297,14 @@ def print_version_if_asked(argv: Sequence[str]) -> None:
 
 
 def _unknown(word: str, known: Collection[str]) -> str:
-    name = flag_of(word)
-    # A field whose section was forgotten is as likely as a slip of the finger.
-    close = difflib.get_close_matches(name, known, n=1) or [
-        flag for flag in known if flag.rpartition(".")[2] == name.removeprefix("--")
-    ]
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"unknown option {word}{hint}"
+    section, _, short = flag_of(word).removeprefix("--").rpartition(".")
+    likely = []
+    for flag in known:
+        path, _, last = flag.removeprefix("--").rpartition(".")
+        initials = "".join(part[:1] for part in last.split("-"))
+        if path.startswith(section) and (last.startswith(short) or initials == short):
+            likely.append(flag)
+    return f"unknown option {word}{did_you_mean(flag_of(word), known, likely)}"
 
 
 def _parts(hint: Any) -> tuple[Any, bool, bool]:

@@ -4,17 +4,23 @@ The references in docs/. A test fails while one differs from what this makes.
 """
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import importlib
+import io
 import operator
+import os
+import re
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import docstring_parser
-
+import envs_server.check.__main__ as check_env
+from envs_server.check import server as check_env_server
+from envs_server.options import read_options
+from learner.cli import main, train
 from learner.report.events import KINDS as EVENT_KINDS
 from learner.report.events import Event
 from learner.report.metric_table import KINDS, METRICS, RECORDS, Group
@@ -27,6 +33,7 @@ from learner.report.status import (
 from learner.serving.ledger import ACCOUNTS
 from seedrl.config import Config
 from seedrl.exit_codes import ExitCode
+from seedrl.programs.command_line import documented
 from tests.faults import matrix as faults
 
 ROOT = Path(__file__).parents[2]
@@ -46,6 +53,7 @@ def pages() -> dict[str, str]:
         "docs/metrics.md": metrics_page(),
         "docs/events.md": events_page(),
         "docs/config.md": config_page(),
+        "docs/command_line.md": command_line_page(),
         "docs/exit_codes.md": exit_codes_page(),
         "docs/reliability.md": reliability_page(),
         "docs/fault_matrix.md": fault_matrix_page(),
@@ -106,10 +114,9 @@ def events_page() -> str:
 
 
 def _attributes(kind: type) -> Iterator[tuple[str, str]]:
-    documented = docstring_parser.parse(kind.__doc__ or "")
-    meanings = {item.arg_name: item.description or "" for item in documented.params}
+    _, meanings = documented(kind)
     for field in dataclasses.fields(kind):
-        yield f"`{field.name}`", " ".join(meanings[field.name].split())
+        yield f"`{field.name}`", meanings[field.name]
 
 
 def config_page() -> str:
@@ -125,19 +132,64 @@ def config_page() -> str:
     )
 
 
+def command_line_page() -> str:
+    """The help of every command, and its example as a command to be typed."""
+    parts = [
+        _header("Command line", "the help of the programs"),
+        "`seedrl` lists the commands, and `seedrl COMMAND --help` shows this page's text. Commands "
+        "with a CONFIG also take every field of the [configuration](config.md) as an option: "
+        "`seedrl train CONFIG --help-all` lists them with their values. Wrong usage ends with "
+        "[exit code 2](exit_codes.md) and one line; a misspelt command, configuration or option is "
+        "answered with the closest ones.",
+    ]
+    for title, commands in main.GROUPS.items():
+        parts.append(f"## {title}")
+        for name in commands:
+            parts += _command(f"seedrl {name}", help_of(name))
+    parts.append("## Programs of several machines")
+    parts += _command("python -m learner", shown_by(lambda: train.main(["--help"])))
+    parts += _command("python -m envs_server", shown_by(lambda: read_options(["--help"])))
+    return "\n\n".join(parts) + "\n"
+
+
+def _command(name: str, text: str) -> Iterator[str]:
+    (example,) = re.findall(r"^Example: (.*)$", text, re.MULTILINE)
+    yield f"### {name}"
+    yield f"```sh\n{example}\n```"
+    yield f"```text\n{text.replace(f'Example: {example}', '').strip()}\n```".replace("\n\n\n", "\n")
+
+
+def help_of(command: str) -> str:
+    """The help of a command of `seedrl`."""
+    match command:
+        case "check-env":  # these two become another program
+            return shown_by(lambda: check_env.main(["--help"]))
+        case "check-env-server":
+            return shown_by(lambda: check_env_server.main(["--help"]))
+        case _:
+            return shown_by(lambda: main.main([command, "--help"]))
+
+
+def shown_by(show: Callable[[], object]) -> str:
+    """What a program prints on a terminal of 100 columns."""
+    text, columns = io.StringIO(), os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "100"
+    try:
+        with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+            show()
+    finally:
+        os.environ.pop("COLUMNS") if columns is None else os.environ.update(COLUMNS=columns)
+    return text.getvalue()
+
+
 def exit_codes_page() -> str:
     """Every exit code of every program with its meaning."""
-    documented = docstring_parser.parse(ExitCode.__doc__ or "")
-    meanings = {parameter.arg_name: parameter.description or "" for parameter in documented.params}
-    rows = (
-        (str(code.value), f"`{code.name}`", " ".join(meanings[code.name].split()))
-        for code in ExitCode
-    )
-    text = [documented.short_description, documented.long_description]
+    about, meanings = documented(ExitCode)
+    rows = ((str(code.value), f"`{code.name}`", meanings[code.name]) for code in ExitCode)
     return "\n\n".join(
         [
             _header("Exit codes", "seedrl/exit_codes.py"),
-            " ".join(" ".join(part.split()) for part in text if part),
+            " ".join(about.split()),
             _table(("code", "name", "meaning"), rows) + "\n",
         ]
     )
@@ -181,14 +233,8 @@ def config_classes() -> list[type]:
 def _section(kind: type) -> str:
     path = next((f.name for f in dataclasses.fields(Config) if f.type is kind), None)
     title = kind.__name__ if path is None else f"{path}: {kind.__name__}"
-    documented = docstring_parser.parse(kind.__doc__ or "")
-    # A field of a base class is explained there.
-    meanings = {
-        parameter.arg_name: " ".join((parameter.description or "").split())
-        for each in reversed(kind.__mro__)
-        for parameter in docstring_parser.parse(each.__doc__ or "").params
-    }
     types_of = typing.get_type_hints(kind)  # without ranges
+    about, meanings = documented(kind)
     rows = (
         (
             f"`{field.name}`",
@@ -199,11 +245,10 @@ def _section(kind: type) -> str:
         for field in dataclasses.fields(kind)
         if field.init
     )
-    text = [documented.short_description, documented.long_description]
     return "\n\n".join(
         [
             f"## {title}",
-            f"`{kind.__module__}`. " + " ".join(" ".join(part.split()) for part in text if part),
+            f"`{kind.__module__}`. {' '.join(about.split())}",
             _table(("field", "type", "default", "meaning"), rows),
         ]
     )

@@ -13,12 +13,12 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from learner.extras.bench.measuring import ratios, spread
+from seedrl.programs.command_line import POSITIONAL, read
 
 Rounds = Mapping[str, Sequence[float]]
 
@@ -35,10 +35,13 @@ def measured(tree: Path, name: str, seconds: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="seedrl-pairs-") as folder:
         path = Path(folder) / "bench.json"
         words = [*command(tree, name), "--rounds", "1", "--seconds", str(seconds)]
+        # Trees of before 0.1.0 call it otherwise.
+        bench = (tree / "learner" / "cli" / "bench.py").read_text()
+        output = "--output" if "options.output" in bench else "--json"
         # The path of the tree comes before an editable install's.
         environment = {**os.environ, "PYTHONPATH": str(tree)}
         subprocess.run(
-            [*words, "--json", str(path)],
+            [*words, output, str(path)],
             cwd=tree,
             env=environment,
             stdout=subprocess.DEVNULL,
@@ -57,23 +60,35 @@ def table(old: Rounds, new: Rounds) -> list[str]:
     return lines
 
 
-def main(
-    old: Annotated[Path, tyro.conf.Positional],
-    new: Annotated[Path, tyro.conf.Positional],
-    names: Annotated[tuple[str, ...], tyro.conf.Positional],
-    *,
-    rounds: int = 5,
-    seconds: float = 2.0,
-) -> None:
-    """Measures benchmarks of two trees in turn and prints the ratios."""
+@dataclass(frozen=True, kw_only=True)
+class PairsOptions:
+    """Measure benchmarks of two trees in turn and print the ratios.
+
+    Attributes:
+      old: a checkout.
+      new: another one.
+      names: benchmarks.
+      rounds: repetitions.
+      seconds: duration of each measurement.
+    """
+
+    old: Annotated[Path, POSITIONAL]
+    new: Annotated[Path, POSITIONAL]
+    names: Annotated[tuple[str, ...], POSITIONAL]
+    rounds: int = 5
+    seconds: float = 2.0
+
+
+def main(options: PairsOptions) -> None:
+    old, new, rounds = options.old, options.new, options.rounds
     found: dict[Path, dict[str, list[float]]] = {tree: defaultdict(list) for tree in (old, new)}
     for number in range(rounds):
         for tree in (old, new) if number % 2 == 0 else (new, old):
-            for name in names:
-                for row, value in measured(tree.resolve(), name, seconds).items():
+            for name in options.names:
+                for row, value in measured(tree.resolve(), name, options.seconds).items():
                     found[tree][row].append(value)
         print(*table(found[old], found[new]), f"after {number + 1} of {rounds} rounds", sep="\n")
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    main(read(PairsOptions, None, prog="python -m tests.benchmarks.pairs"))

@@ -419,7 +419,7 @@ def test_a_hostile_folder_is_data(
     out = str(tmp_path / "out")
     for words in (
         ["runs", str(tmp_path)],
-        ["compare", str(folder), "--png", f"{out}.c.png", "--force"],
+        ["compare", str(folder), "--output", f"{out}.c.png", "--force"],
         ["checkpoints", str(folder)],
         ["digest", str(folder)],
         ["export", str(folder)],

@@ -107,17 +107,72 @@ def test_a_mistake_is_one_line_that_says_where_to_look(flags: str, message: str)
     assert line.endswith("(see test cartpole_r2d2 --help)")
 
 
-@pytest.mark.parametrize("options", [LearnerOptions, TrainOptions])
-def test_every_flag_has_a_help_text(
-    options: type, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def _help(options: type, words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    with pytest.raises(SystemExit) as end:
+        parse(options, words.split(), prog="test")
+    assert end.value.code == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_help_without_a_config_has_the_options_and_the_common_fields(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    with pytest.raises(SystemExit):
-        parse(options, ["cartpole_r2d2", "--help"], prog="test")
-    lines = [line.strip("│ ") for line in capsys.readouterr().out.splitlines()]
-    flags = [index for index, line in enumerate(lines) if line.startswith("--")]
-    assert len(flags) > 50
-    assert [lines[index] for index in flags if lines[index + 1].startswith("(")] == []
+    lines = _help(Options, "--help", capsys)
+    assert lines[0] == "usage: test CONFIG [options]"
+    (own,) = (line for line in lines if line.startswith("  --number N"))
+    assert own.endswith("some number (default: 3)")
+    # The values of fields are a configuration's own.
+    (field,) = (line for line in lines if line.startswith("  --learning.total-steps N"))
+    assert "default" not in field
+    assert not any("--agent." in line or "--logging.health-bind" in line for line in lines)
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_help_of_train_fits_60_lines(
+    columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert 30 < len(_help(TrainOptions, "--help", capsys)) <= 60
+    assert len(_help(TrainOptions, "cartpole_r2d2 --help", capsys)) <= 70
+
+
+@pytest.mark.parametrize(
+    "name", [f"default_{agent}" for agent in ("r2d2", "apex", "impala", "ppo", "sac")]
+)
+def test_the_whole_help_has_each_field_with_its_meaning_and_value(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "5000")
+    config = config_io.load(name)
+    lines = _help(LearnerOptions, f"{name} --help-all", capsys)
+    shown = {line.split()[0]: line for line in lines if line.startswith("  --")}
+    fields = flags_of_fields(config)
+    assert fields.keys() <= shown.keys() and "--process-count" in shown
+    assert [name for name, flag in fields.items() if not flag.meaning] == []
+    assert shown["--agent.gamma"].endswith(f"(default: {config.agent.gamma})")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("--agent.lr", "--agent.learning-rate"),
+        ("--lr", "--agent.learning-rate"),
+        ("--learn.total", "--learning.total-steps"),
+        ("--max-sec", "--learning.max-seconds"),
+        ("--numbr", "--number"),
+    ],
+)
+def test_a_misspelt_option_suggests_by_prefix_initials_and_likeness(word: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(Options, ["cartpole_r2d2", word, "1"], prog="test")
+    assert f"unknown option {word}; did you mean {meant}?" in str(caught.value)
+
+
+@pytest.mark.parametrize("config", ["cartpole_r2", "cartpol_r2d2"])
+def test_a_misspelt_config_suggests_one(config: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(Options, [config], prog="test")
+    assert "did you mean cartpole_r2d2?" in str(caught.value)
 
 
 def test_three_fields_have_short_flags() -> None:

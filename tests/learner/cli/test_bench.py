@@ -29,7 +29,7 @@ def test_named_benchmarks_are_printed_and_written(
     monkeypatch.setattr(bench, "PACKAGE", __package__)
     monkeypatch.setattr(bench, "BENCHMARKS", {"test_bench": "a figure"})
     file = tmp_path / "bench.json"
-    flags = ["--seconds", "0.5", "--rounds", "3", "--json", str(file)]
+    flags = ["--seconds", "0.5", "--rounds", "3", "--output", str(file)]
     assert main(["bench", "test_bench", *flags]) == 0
     out = capsys.readouterr().out
     assert "0.50" in out and "(0.25..0.75)" in out and "rounds 3" in out

@@ -56,7 +56,7 @@ def test_the_curves_are_drawn(
     folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     png = tmp_path / "curves.png"
-    assert main(["compare", str(tmp_path), "--png", str(png)]) == 0
+    assert main(["compare", str(tmp_path), "--output", str(png)]) == 0
     assert png.read_bytes().startswith(PNG)
     assert str(png) in capsys.readouterr().err
 
@@ -73,7 +73,7 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
         ("a --against catch", "same environments"),
         ("a --against a", "--against"),
         ("unplayed", "metrics.jsonl"),
-        ("a --png no/folder.png", "--png"),
+        ("a --output no/folder.png", "--output"),
     ):
         assert main(["compare", *words.split()]) == 2
         said = capsys.readouterr().err

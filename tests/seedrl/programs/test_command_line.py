@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
-import tyro
 
 from seedrl.errors import ConfigError
-from seedrl.programs.command_line import print_version_if_asked, read
+from seedrl.programs.command_line import APPENDED, POSITIONAL, print_version_if_asked, read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,15 +19,15 @@ class Options:
       max_size: some number.
     """
 
-    folder: Annotated[Path, tyro.conf.Positional]
+    folder: Annotated[Path, POSITIONAL]
     max_size: int = 3
     rate: float = 0.5
     is_on: bool = True
     mode: Literal["a", "b"] = "a"
     limit: float | None = None
     names: tuple[str, ...] | None = None
-    host: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    allow: tyro.conf.UseAppendAction[tuple[tuple[str, ...], ...]] = ()
+    host: Annotated[tuple[str, ...], APPENDED] = ()
+    allow: Annotated[tuple[tuple[str, ...], ...], APPENDED] = ()
     table: dict[str, int] | None = None
 
     def __post_init__(self) -> None:

@@ -57,7 +57,7 @@ class CheckAgentOptions:
     Example: seedrl check-agent cartpole_ppo --probes one_step two_steps --seconds 20
 
     Attributes:
-      probes: names of tasks; by default all.
+      probes: names of tasks.
       seconds: time limit of each task, including the start of its processes.
       allow: code that CONFIG may name, as for `seedrl train`.
     """

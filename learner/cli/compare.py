@@ -29,7 +29,7 @@ class CompareOptions:
 
     Attributes:
       runs: directories of runs, or of several runs each.
-      against: likewise; each group of RUNS is compared with each of these groups of the same
+      against: likewise; each group of RUN is compared with each of these groups of the same
         environment.
       threshold: report when each run first reached this return; by default the runs' target.
       json: print one JSON object instead of text.

@@ -108,7 +108,9 @@ def print_help(prog: str, about: str, groups: Sequence[Group], more: str = "") -
         elif flag.default is MISSING:
             usage.append(f"{name} {_metavar(name, flag)}")
     parser = _Parser(
-        usage=" ".join([*usage, "[options]"]),
+        usage=" ".join(
+            usage + ["[options]"] * any(not f.mark.is_positional for f in flags.values())
+        ),
         description=_filled(about),
         epilog=_filled(more),
         add_help=False,

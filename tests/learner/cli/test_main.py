@@ -100,6 +100,30 @@ def test_help_and_mistakes_import_neither_jax_nor_numpy() -> None:
     assert found == [f"after {command}: {code} []" for command, code in HELP_AND_MISTAKES.items()]
 
 
+@pytest.mark.parametrize(
+    ("line", "expected", "others"),
+    [
+        ("seedrl ", {"train", "check-env"}, {"pong_ppo"}),
+        ("seedrl ch", {"check-env", "checkpoints"}, {"train"}),
+        ("seedrl train pong", {"pong_ppo", "pong_r2d2"}, {"atari_apex"}),
+        ("seedrl train pong_ppo --agent.", {"--agent.gae-lambda"}, {"--seed", "--agent.burn-in"}),
+        ("seedrl check-env CartPole-v1 --", {"--num-envs"}, {"--seeds"}),
+        ("seedrl evaluate ru", set(), {"runs", "evaluate"}),  # a path: the shell's own
+    ],
+)
+def test_a_shell_completes_commands_configurations_and_options(
+    line: str, expected: set[str], others: set[str]
+) -> None:
+    code, out, _ = run("-m", "learner.cli.main", "complete", COMP_LINE=line)
+    found = set(out.split())
+    assert code == 0 and expected <= found and not others & found
+
+
+def test_a_misspelt_command_suggests_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trian"]) == 2
+    assert "'trian'; did you mean train?" in capsys.readouterr().err
+
+
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == main([]) == main(["help"]) == 0
     out = capsys.readouterr().out

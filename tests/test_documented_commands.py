@@ -27,7 +27,14 @@ from tests.documented import (
 )
 
 # What stands for something of the reader's, and an example of it.
-_PLACEHOLDERS = {"CONFIG": "cartpole_r2d2", "S": "1", "N": "1", "FOLDER": "runs", "RUN": "runs/a"}
+_PLACEHOLDERS = {
+    "COMMAND": "runs",
+    "CONFIG": "cartpole_r2d2",
+    "S": "1",
+    "N": "1",
+    "FOLDER": "runs",
+    "RUN": "runs/a",
+}
 
 
 @pytest.mark.parametrize("command", sorted(set(commands())), ids=lambda command: command.words)

@@ -31,6 +31,8 @@ _SMALL_NEGATIVE = re.compile(r"-\.?\d[\d.]*[eE]")
 _NAMES = {int: "INT", float: "FLOAT", str: "TEXT", Path: "PATH"}
 _METAVARS = {**_NAMES, int: "N", float: "X"}
 HELP = ("-h", "--help", "--help-all")
+# Stands for a hyphen while argparse breaks lines: the names of flags are not to be broken.
+_HYPHEN = "\N{NON-BREAKING HYPHEN}"
 
 
 class Mark(NamedTuple):
@@ -122,7 +124,7 @@ def print_help(prog: str, about: str, groups: Sequence[Group], more: str = "") -
         section = parser.add_argument_group(group.title, _filled(group.about) or None)
         for name, flag in group.flags.items():
             _add(section, name, flag)
-    parser.print_help()
+    print(parser.format_help().replace(_HYPHEN, "-"), end="")
     raise SystemExit(0)
 
 
@@ -130,7 +132,9 @@ def _filled(text: str) -> str:
     # An example stays one line, to be copied.
     width = shutil.get_terminal_size().columns - 2
     return "\n\n".join(
-        each if each.startswith("Example") else textwrap.fill(" ".join(each.split()), width)
+        each
+        if each.startswith("Example")
+        else textwrap.fill(" ".join(each.split()), width, break_on_hyphens=False)
         for each in text.split("\n\n")
     )
 
@@ -260,7 +264,8 @@ def _help_text(name: str, flag: Flag) -> str:
     elif default is not None and default is not False and default not in ("", ()):
         shown = " ".join(map(str, default)) if isinstance(default, tuple) else default
         note = f"(default: {shown})"
-    return f"{flag.meaning.removesuffix('.')} {note}".strip().replace("%", "%%")
+    text = f"{flag.meaning.removesuffix('.')} {note}".strip().replace("%", "%%")
+    return text.replace("-", _HYPHEN)
 
 
 def _as_tuples(value: Any) -> Any:

@@ -22,7 +22,7 @@ def test_runs_are_listed_as_text_or_as_json(
     assert main(["runs", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["one", "–", "–"]
     assert main(["runs", str(tmp_path), "--json"]) == 0
-    line = json.loads(capsys.readouterr().out)
+    (line,) = json.loads(capsys.readouterr().out)["runs"]
     assert (line["folder"], line["state"], line["best"]) == (str(folder), "interrupted", None)
 
 

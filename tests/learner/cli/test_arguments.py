@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.cli.arguments import parse
+from learner.cli.arguments import flags_of_fields, parse
 from learner.cli.train import LearnerOptions, TrainOptions
 from seedrl import config_io
 from seedrl.config_io import difference, to_json

@@ -134,15 +134,15 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: MutableSequence[pytest.Item]
 ) -> None:
-    """Gates only if they are asked for; then files with slow tests first: at the end, one process
-    would work while the others wait.
+    """Gates only if they are asked for; then files with slow tests first, and those of whole runs:
+    at the end, one process would work while the others wait.
     """
     if "gate" not in config.option.markexpr:
         gates = [item for item in items if item.get_closest_marker("gate")]
         config.hook.pytest_deselected(items=gates)
         items[:] = [item for item in items if item not in gates]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items[:] = sorted(items, key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (item.path not in slow, "system" not in item.path.parts))
 
 
 @pytest.hookimpl(trylast=True)

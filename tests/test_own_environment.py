@@ -19,6 +19,7 @@ SHOWN = PAGE.read_text()
 RUNS = (ROOT / "docs" / "runs.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_snippets_train_together_and_act_in_a_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,9 +2,7 @@
 
 Another game: `--environment.id ALE/Breakout-v5`. Not from the paper: its learner runs freely, at 19
 batches a second next to 12,500 steps, from which `ratio` follows; acting uses the newest
-parameters; the oldest transition goes when replay is full. Replay takes 14 GB on the accelerator.
-
-Not measured.
+parameters; the oldest transition goes when replay is full, which takes 14 GB. Not measured.
 """
 
 from seedrl.agents.apex import ApexConfig

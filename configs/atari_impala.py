@@ -3,9 +3,7 @@
 Another game: `--environment.id ALE/Breakout-v5`; less work: `--agent.network.torso nature`. The
 paper sums the loss over the 640 steps of a batch, ours is a mean: its gradient norm of 40 and its
 epsilon, 0.01 inside the root, are divided accordingly. Not from the paper: an episode ends with the
-game and not with a life; 192 environments.
-
-Not measured.
+game and not with a life; 192 environments. Not measured.
 """
 
 from seedrl.agents.impala import ImpalaConfig
@@ -21,7 +19,7 @@ from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
 _STEPS = 50_000_000
-_ROWS = 20 * 32  # of a batch
+_ROWS = 20 * 32  # trained of a batch; a sequence has one more, to bootstrap from
 
 
 def config() -> Config:
@@ -34,7 +32,6 @@ def config() -> Config:
             unroll=20,
             reward_clip=1.0,
             learning_rate=6e-4,
-            # A sequence has one time step more, from which the value is bootstrapped.
             learning_rate_decay_steps=_STEPS,
             # Costs and the decays of Adam are the paper's by default.
             adam_epsilon=0.01**0.5 / _ROWS,

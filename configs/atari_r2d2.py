@@ -2,9 +2,7 @@
 
 Another game: `--environment.id ALE/Breakout-v5`. Not from the paper: the replay ratio, which it
 does not set (its learner runs freely), is SEED RL's 0.75; `min_steps` is ours. Replay takes 28 GB
-on the accelerator.
-
-Not measured.
+on the accelerator. Not measured.
 """
 
 from seedrl.agents.r2d2 import R2D2Config

@@ -68,7 +68,7 @@ def test_a_run_that_has_confirmed_its_target_is_over() -> None:
 
 
 def _config(target: float | None) -> Config:
-    config = config_io.load("catch_r2d2")
+    config = config_io.load("cartpole_r2d2")
     evaluation = dataclasses.replace(config.evaluation, target_return=target)
     return dataclasses.replace(config, evaluation=evaluation)
 

@@ -174,7 +174,7 @@ def test_the_file_is_strict_json_and_is_replaced_as_a_whole(tmp_path: Path) -> N
 
 
 def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
-    config = load("catch_r2d2")
+    config = load("cartpole_r2d2")
     heard: Any = Heard()
     nobody: Any = None
     reports = Reports(nobody, nobody, heard, nobody)

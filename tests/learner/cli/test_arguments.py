@@ -77,7 +77,7 @@ def test_a_factory_of_the_current_folder_is_found_from_another_one(
     words = ["cartpole_r2d2", "--environment.id", "mine:make"]
     parse(Options, words, prog="test")
     (tmp_path / "envs_server").mkdir()  # as in a checkout
-    parse(Options, ["catch_r2d2"], prog="test")
+    parse(Options, ["cartpole_r2d2"], prog="test")
     assert config_io.import_folders() == ()
     (tmp_path / "mine.py").touch()
     _, config = parse(Options, words, prog="test")

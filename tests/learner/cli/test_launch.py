@@ -15,12 +15,12 @@ from seedrl.errors import ConfigError
 
 def test_the_folder_of_a_run_on_ray_is_a_path_of_its_nodes() -> None:
     mine = Path("/shared/mine")
-    assert launch.workdir_of(mine, "ray://head:10001", "catch_r2d2", 7) == mine
-    found = launch.workdir_of(None, "head:6379", "catch_r2d2", 7)
-    assert str(found).startswith(str(Path("runs").absolute() / "catch_r2d2__7__"))
+    assert launch.workdir_of(mine, "ray://head:10001", "cartpole_r2d2", 7) == mine
+    found = launch.workdir_of(None, "head:6379", "cartpole_r2d2", 7)
+    assert str(found).startswith(str(Path("runs").absolute() / "cartpole_r2d2__7__"))
     for given in (None, Path("mine")):
         with pytest.raises(ConfigError) as caught:
-            launch.workdir_of(given, "ray://head:10001", "catch_r2d2", 7)
+            launch.workdir_of(given, "ray://head:10001", "cartpole_r2d2", 7)
         assert "--workdir" in str(caught.value)
 
 

@@ -23,7 +23,7 @@ def run(*command: str, **variables: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-LEARNER = ("-m", "learner", "catch_r2d2", "--workdir")
+LEARNER = ("-m", "learner", "cartpole_r2d2", "--workdir")
 EVALUATE = ("-m", "learner.cli.main", "evaluate")
 EXPORT = ("-m", "learner.cli.main", "export")
 
@@ -44,7 +44,7 @@ def test_a_variable_with_which_jax_cannot_start_is_named(
     tmp_path: Path, command: tuple[str, ...], variable: str, value: str
 ) -> None:
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.json").write_text(to_json(load("catch_r2d2")))
+    (tmp_path / "run" / "config.json").write_text(to_json(load("cartpole_r2d2")))
     code, out, error = run(*command, str(tmp_path / "run"), **{variable: value})
     assert (code, out) == (2, "") and error.count("\n") == 1
     assert variable in error and value in error
@@ -57,7 +57,7 @@ def test_a_signal_ends_a_run_that_reads_its_config_in_words_and_leaves_nothing(
     path.write_text(
         "import os, signal\nfrom seedrl import config_io\n"
         "def config():\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n    return config_io.load('catch_r2d2')\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n    return config_io.load('cartpole_r2d2')\n"
     )
     code, out, error = run("-m", "learner.cli.main", "train", str(path))
     assert (code, out) == (0, "") and error.endswith(f"again: seedrl train {path}\n")

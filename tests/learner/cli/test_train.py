@@ -196,7 +196,7 @@ def test_an_address_of_a_flag_or_a_config_file_is_kept_and_has_a_token(stage: St
     (stage.path / "own.py").write_text(
         "import dataclasses\nfrom seedrl import config_io\n"
         "def config():\n"
-        "    config = config_io.load('catch_r2d2')\n"
+        "    config = config_io.load('cartpole_r2d2')\n"
         "    serving = dataclasses.replace(config.serving, bind='127.0.0.1:8701')\n"
         "    return dataclasses.replace(config, serving=serving)\n"
     )
@@ -227,7 +227,7 @@ def test_env_servers_compute_in_one_thread_and_import_from_the_folder_of_the_con
     folder.mkdir()
     for place in (folder, stage.path):
         (place / "own_twin.py").touch()
-    source = "from seedrl import config_io\ndef config(): return config_io.load('catch_r2d2')\n"
+    source = "from seedrl import config_io\ndef config(): return config_io.load('cartpole_r2d2')\n"
     (folder / "own_config.py").write_text(source)
     words = ["--environment.id", "own_twin:make", "--workdir", "w"]
     assert main(["train", str(folder / "own_config.py"), *words]) == 0

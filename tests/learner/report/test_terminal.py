@@ -158,7 +158,7 @@ SUMMARY = Summary(
     ),
     wall_seconds=83.2,
     workdir=Path("/my/run"),
-    command="seedrl train catch_r2d2 --seed 3",
+    command="seedrl train cartpole_r2d2 --seed 3",
 )
 
 

@@ -25,13 +25,6 @@ def _config(
     )
 
 
-def test_sizes_follow_from_the_config_and_the_number_of_devices() -> None:
-    geometry = plan_geometry(_config(num_devices=2))
-    assert list(geometry.devices) == jax.local_devices()[:2]
-    assert geometry.page_steps == 10  # the stride
-    assert geometry.batch_per_device == 6
-
-
 def _refusal(config: Config, topology: Topology | None = None) -> str:
     with pytest.raises(ConfigError) as caught:
         plan_geometry(config, *(() if topology is None else (topology,)))
@@ -47,10 +40,6 @@ def test_hosts_that_have_not_as_many_devices_are_refused_unless_they_take_as_man
     topology = Topology("a:1", 2, 0)
     assert "learning.num_devices" in _refusal(_config(), topology)
     assert len(plan_geometry(_config(num_devices=4), topology).everywhere) == 4
-
-
-def test_no_number_of_devices_takes_all() -> None:
-    assert list(plan_geometry(_config()).devices) == jax.local_devices()
 
 
 def test_devices_that_learn_act_too_unless_others_do() -> None:
@@ -88,10 +77,6 @@ def test_what_does_not_fit_the_four_devices_is_refused_by_field(
     config = _config(**fields)
     serving = dataclasses.replace(config.serving, inference_devices=inference_devices)
     assert field in _refusal(dataclasses.replace(config, serving=serving))
-
-
-def test_pages_can_be_shorter_than_the_stride() -> None:
-    assert plan_geometry(_config(page_steps=5)).page_steps == 5
 
 
 class _Device:

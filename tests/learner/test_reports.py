@@ -10,34 +10,16 @@ from typing import Any
 
 import pytest
 
-from learner import reports as reports_module
 from learner.build import StartFrom
 from learner.report.env_servers import EnvServers
 from learner.report.events import Events
 from learner.report.metrics import Metrics
 from learner.report.status import Slots, Status, write_status
-from learner.reports import Reports, StandStill, StatusWriter, waited_for
+from learner.reports import Reports, StandStill, StatusWriter
 from seedrl.checkpoints import Checkpoint
 from seedrl.config_io import load, to_json
 from tests.learner.report.listener import Heard
 from tests.learner.report.test_terminal import STATUS, env_server
-from tests.patience import SECONDS
-
-
-def test_env_servers_that_are_waited_for_are_named() -> None:
-    late = env_server("vm:1", waiting_seconds=5.4)
-    building = [env_server(f"vm:{number}", state="building") for number in range(5)]
-    for servers, part in (
-        ([], "no env server is connected"),
-        ([env_server("vm:1", state="left")], "no env server is connected"),
-        (building, "built by vm:0, vm:1, vm:2 and 2 more"),
-        ([env_server("vm:1", training_slots=0)], "training slots"),
-        ([late], "5 s from vm:1"),
-        ([late, building[2]], "5 s from vm:1"),
-        ([late, env_server("vm:2")], ""),
-    ):
-        text = waited_for(servers)
-        assert bool(text) == bool(part) and part in text
 
 
 class Reported:
@@ -140,26 +122,6 @@ def test_a_stand_still_is_reported_ever_more_rarely_and_its_end_once() -> None:
         still.look(steps, 84.5, "")
     ((kind, _, is_problem, fields),) = heard.take()
     assert (kind, is_problem, fields) == ("waiting", False, {"seconds": 79.5, "waiting_for": ""})
-
-
-def test_a_status_that_cannot_be_made_does_not_end_the_run(
-    reported: Reported, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reports_module, "INTERVAL_SECONDS", 0.01)
-
-    class BrokenHub:
-        has_been_asked = threading.Event()
-
-        def env_servers(self) -> EnvServers:
-            self.has_been_asked.set()
-            raise RuntimeError("a defect of ours")
-
-    reported.live.hub = hub = BrokenHub()  # type: ignore[assignment]
-    assert hub.has_been_asked.wait(SECONDS)
-    reported.live.hub = None
-    reported.is_shown.clear()
-    assert reported.is_shown.wait(SECONDS)
-    assert "a defect of ours" in caplog.text
 
 
 def test_the_file_is_strict_json_and_is_replaced_as_a_whole(tmp_path: Path) -> None:

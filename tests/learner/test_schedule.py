@@ -139,31 +139,6 @@ def test_what_compiling_dies_of_ends_the_session(
     assert caught.value is mistake
 
 
-def test_a_stop_does_not_compile_insertion_for_pages_that_wait(
-    session: Session, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
-) -> None:
-    is_compiling, end = threading.Event(), threading.Event()
-
-    def compile_insertion(*arguments: object) -> None:
-        is_compiling.set()
-        end.wait(SECONDS)
-
-    monkeypatch.setattr(session.learning, "compile_insertion", compile_insertion)
-    session.start()
-    try:
-        assert is_compiling.wait(SECONDS)
-        page = session.system.page
-        pages = jax.tree.map(lambda x: np.zeros((1, *x.shape), x.dtype), page)
-        filled = FilledPages(jax.device_put(pages), (0,), (0,), (), [0])
-        session.system.channel.pages.put(filled, 0.0)
-        compiled.clear()
-        assert session.stop(SECONDS)
-        assert compiled == []
-        assert session.learning.abandoned_rows == len(jax.tree.leaves(page.steps)[0])
-    finally:
-        end.set()
-
-
 @pytest.mark.parametrize("session", [(1, 0, SLOTS), (2, 1, SLOTS)], indirect=True, ids=str)
 def test_what_is_compiled_ahead_is_what_runs(
     session: Session, compiled: list[str], monkeypatch: pytest.MonkeyPatch

@@ -211,16 +211,6 @@ def test_rounds_follow_by_the_steps_of_their_parameters_whatever_the_clock_says(
     assert played == [0, 35, 61, 100, 120]
 
 
-def test_the_last_parameters_are_played_at_once_and_once() -> None:
-    evaluator = _evaluator()
-    _play(evaluator, [1.0, 2.0], now=107.0)
-    evaluator.poll(107.0, NEW, SLOTS, is_last=True)
-    assert evaluator.is_running and evaluator.played_version == NEW.version
-    _play(evaluator, [1.0, 2.0], now=108.0)
-    evaluator.poll(500.0, NEW, SLOTS, is_last=True)
-    assert not evaluator.is_running
-
-
 def test_an_episode_that_was_cut_short_counts_once() -> None:
     evaluation = Round(OLD, SLOTS[:1], episodes=2)
     _begin(evaluation, [4])

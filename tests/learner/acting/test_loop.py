@@ -145,20 +145,6 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
         metrics.close()
 
 
-def test_exploration_is_that_of_the_steps_of_the_run_so_far(world: World) -> None:
-    asked: list[int] = []
-
-    def exploration_at(env_steps: int) -> np.ndarray:
-        asked.append(env_steps)
-        return np.zeros(3, np.float32)
-
-    world.acting._actor._exploration_at = exploration_at
-    world.acting.totals.steps[0] = 700  # of earlier sessions
-    for sequence, kind in enumerate((FIRST, MID, LAST, FIRST)):
-        world.play(sequence, kind, {0: 1})
-    assert asked == [700, 700, 701, 702]
-
-
 def test_evaluation_keeps_its_parameters_for_a_round_while_training_takes_the_newest(
     world: World,
 ) -> None:
@@ -200,15 +186,6 @@ def test_the_last_parameters_are_played_while_training_rests(world: World) -> No
     world.channel.last = world.channel.params
     assert world.play(0, FIRST, {2: 0}) == {2: 50}
     assert world.acting.run_once() is None
-
-
-def test_the_shortest_episode_under_way_shows_whether_any_has_ended(world: World) -> None:
-    for sequence, kind in enumerate((FIRST, MID, MID)):
-        world.play(sequence, kind, {0: 0})
-    assert world.acting.unended_steps("training") == 0  # the other has not begun
-    for sequence, kind in enumerate((FIRST, MID)):
-        world.play(sequence, kind, {1: 0, 2: 0})
-    assert world.acting.unended_steps("training") == world.acting.unended_steps("evaluation") == 1
 
 
 def _taken(world: World) -> list[FilledPages]:

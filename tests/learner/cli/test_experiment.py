@@ -65,14 +65,6 @@ def test_a_grid_becomes_folders_of_runs(stage: Path, capfd: pytest.CaptureFixtur
     assert f"{names[0]}: expected the run `seedrl train cartpole_r2d2" in capfd.readouterr().err
 
 
-def test_a_dry_run_prints_commands(stage: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["experiment", "my_grid.toml", "--dry-run", "--workdir", "x"]) == 0
-    command = "seedrl train cartpole_r2d2 --seed 3 --learning.total-steps 20000 --replay.ratio 1"
-    folder = "x/cartpole_r2d2__replay.ratio=1__seed=3"
-    assert capsys.readouterr().out.splitlines()[0] == f"{command} --workdir {folder}"
-    assert not (stage / "x").exists()
-
-
 def test_what_cannot_be_trained_is_refused_before_anything_begins(
     stage: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

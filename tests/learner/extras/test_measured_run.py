@@ -42,23 +42,6 @@ def test_the_last_point_of_a_curve_is_the_final_score(tmp_path: Path) -> None:
     assert run.curve[-1].score.mean_return == run.final
 
 
-def test_what_a_kill_lost_is_not_part_of_the_run(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "a", [10.0])
-    session = {"kind": "session", "env_steps": 100, "elapsed_seconds": 7.0}
-    lost, again = evaluation(200, 90.0), evaluation(150, 20.0)
-    lines = [evaluation(100, 10.0), interval(100), lost, interval(250), session, again]
-    write_metrics(folder, lines)
-    assert [each.score.mean_return for each in measure(folder).rounds] == [10.0, 20.0]
-
-
-def test_an_earlier_attempt_is_not_part_of_the_run(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "a", [10.0])
-    anew = {"kind": "session", "env_steps": 0, "elapsed_seconds": 0.0, "is_begun_anew": True}
-    write_metrics(folder, [evaluation(0, 1.0), evaluation(900, 90.0), anew, evaluation(50, 2.0)])
-    run = measure(folder)
-    assert [each.score.mean_return for each in run.rounds] == [2.0]
-
-
 def test_a_final_score_is_of_fresh_episodes_if_there_are_any(tmp_path: Path) -> None:
     fresh = measure(write_run(tmp_path / "a", [10.0, 30.0], final=25.0, confirmed=28.0))
     assert (fresh.final, fresh.final_origin) == (25.0, "100 fresh greedy episodes")

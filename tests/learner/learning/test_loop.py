@@ -112,18 +112,6 @@ def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
     assert (learning.num_applied, learning.num_skipped) == (skips.count(0.0), skips.count(1.0))
 
 
-def test_each_update_learns_the_environment_steps_of_the_run_by_then() -> None:
-    seen: list[Any] = []
-    learning, _, _ = _learning([0.0, 1.0, 0.0], env_steps=seen)
-    steps = iter([100, 164, 2**24 + 64])
-    learning.count_steps = lambda: next(steps)
-    for _ in range(3):
-        learning.run_once()
-    assert [(number, str(number.dtype)) for number in seen] == [
-        (number, "float32") for number in (100, 164, 2**24 + 64)
-    ]
-
-
 def test_only_every_nth_update_that_counts_is_published() -> None:
     skips = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
     learning, channel, _ = _learning(skips, publish_every_updates=2)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from learner.report.metrics import Metrics
-from tests.learner.report.event_files import files_of_at_most, first_steps, scalars
+from tests.learner.report.event_files import files_of_at_most, scalars
 
 
 class _Clock:
@@ -104,17 +104,6 @@ def test_a_disk_that_takes_nothing_costs_a_warning_and_never_the_run(
     metrics.close()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert [step for step, _ in scalars(events)] == [1, 2000]
-
-
-def test_a_run_may_start_on_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with files_of_at_most(0):
-        metrics = Metrics(tmp_path, purge_step=7)
-        metrics.flush(env_steps=8, updates=0)
-    metrics.flush(env_steps=9, updates=0)
-    metrics.close()
-    (events,) = (tmp_path / "tb").iterdir()
-    assert first_steps(events) == [7]
-    assert [step for step, _ in scalars(events)] == [9]
 
 
 def test_counts_and_time_continue_from_those_of_earlier_processes(tmp_path: Path) -> None:

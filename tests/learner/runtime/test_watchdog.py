@@ -2,12 +2,11 @@
 
 import subprocess
 import sys
-import threading
 
 import pytest
 
 from learner.runtime import watchdog
-from learner.runtime.watchdog import Watchdog, exit_deadline
+from learner.runtime.watchdog import Watchdog
 from seedrl.exit_codes import ExitCode
 from tests.patience import SECONDS
 
@@ -35,12 +34,6 @@ def test_a_process_that_something_keeps_from_ending_ends(run: str, code: int) ->
     assert done.returncode == code
     has_stacks = "threading.py" in done.stderr and "the run was not saved" in done.stderr
     assert has_stacks == (run is _UNSAVED)
-
-
-def test_who_ends_in_time_hears_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    with exit_deadline(SECONDS, "the run was not saved"):
-        pass
-    assert capfd.readouterr().err == ""
 
 
 class EndedError(Exception):
@@ -103,12 +96,3 @@ def test_only_compiling_has_a_deadline_while_programs_are_compiled(
     with pytest.raises(EndedError) as caught:
         watched.passed(102.0)
     assert caught.value.args == (ExitCode.TEMPORARY,)
-
-
-def test_a_watchdog_looks_by_itself_until_it_is_stopped() -> None:
-    looks = threading.Event()
-    watching = Watchdog(lambda _: looks.set())
-    watching.start()
-    assert looks.wait(SECONDS)
-    watching.stop()
-    Watchdog(lambda _: None).stop()  # one that never began

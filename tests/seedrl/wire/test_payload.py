@@ -328,17 +328,6 @@ def test_box_actions_beyond_the_contract_are_refused(value: float) -> None:
         ActionLayout(_BOX, 2).unpack(data)
 
 
-def test_a_message_may_hold_the_actions_of_several_groups() -> None:
-    layouts = [ActionLayout(DiscreteSpec(3), 3), ActionLayout(DiscreteSpec(3), 1)]
-    first = pack_actions(0, 3, np.array([0, 1, 2], np.int32))
-    second = pack_actions(1, 8, np.array([1], np.int32))
-    parts = [layouts[group].unpack(data) for group, data in split(first + second, layouts)]
-    assert [(header, actions.tolist()) for header, actions in parts] == [
-        (StepHeader(0, 3, 3), [0, 1, 2]),
-        (StepHeader(1, 1, 8), [1]),
-    ]
-
-
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int64])
 def test_rewards_up_to_the_bound_are_taken(dtype: type) -> None:
     check_rewards(np.array([-1000, 0, 1000], dtype), 1000.0)

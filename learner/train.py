@@ -296,8 +296,7 @@ class TrainLoop:
         self._service = service
         self._saver = saver
         self._reports = reports
-        self._stop = stop
-        self._deaths = deaths
+        self._stop, self._deaths = stop, deaths
         self.progress = ProgressReporter(
             config,
             session,
@@ -347,7 +346,7 @@ class TrainLoop:
         try:
             self.progress.update()
             ended = self._outcome()
-            self._report_end(ended)
+            self._reports.end(self._shared_end.reason or self._why(ended))
         finally:
             try:
                 self._stop_and_save(ended)
@@ -358,7 +357,7 @@ class TrainLoop:
         # The threads' last piece of work may have reached the target.
         self.progress.update()
         if ended is EndOfRun.ALL_STEPS and self._outcome() is EndOfRun.CONFIRMED:
-            self._report_end(EndOfRun.CONFIRMED)
+            self._reports.end(self._shared_end.reason or self._why(EndOfRun.CONFIRMED))
         self._raise_failure(ended)
 
     def _end_of_run(self) -> EndOfRun | None:
@@ -390,9 +389,6 @@ class TrainLoop:
             is_confirming=self.session.evaluator.is_confirming,
             patience_rounds=self._config.evaluation.patience_rounds,
         )
-
-    def _report_end(self, ended: EndOfRun | None) -> None:
-        self._reports.end(self._shared_end.reason or self._why(ended))
 
     def _report(self) -> None:
         self.session.set_gauges()
@@ -429,8 +425,7 @@ class TrainLoop:
 
     def _failure(self) -> BaseException | None:
         # Of one of its threads, or of what this one is raising.
-        death = self._deaths.first
-        died = None if death is None else death[1]
+        _, died = self._deaths.first or ("", None)
         return self.session.failure or died or sys.exception()
 
     def _raise_died(self) -> None:

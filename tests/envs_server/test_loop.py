@@ -210,36 +210,6 @@ def test_one_that_always_fails_is_left_out_in_one_line(caplog: pytest.LogCapture
     assert failures.reason.endswith(line) and caplog.text.count(line) == 4
 
 
-def test_a_reset_that_works_at_the_second_try_shows_that_the_setup_is_right() -> None:
-    """Else one that fails later ended the run as wrong usage, if no other could be reset."""
-    failures = _failures()
-    fleet = Fleet(_once("reset", 0, RuntimeError("no free port")))
-    build(Recipe("f:make", {}, (), fleet.make), "sync", 1, failures=failures).reset([7])
-    assert failures.has_reset
-
-
-def test_one_that_has_other_spaces_is_closed() -> None:
-    """It was dropped, and kept its port or its emulator."""
-
-    def does(where: str, number: int) -> None:
-        if where == "step" and number == 1:
-            raise RuntimeError("no licence")
-
-    fleet = Fleet(does)
-    make = fleet.make
-
-    def make_another() -> Fragile:
-        env = make()
-        if env.number == 3:
-            env.action_space = spaces.Discrete(9)
-        return env
-
-    environment = build(Recipe("f:make", {}, (), make_another), "sync", 3, failures=_failures())
-    environment.reset([7, 8, 9])
-    environment.step(_STAY)
-    assert 3 in fleet.closed
-
-
 def test_only_the_very_first_construction_is_wrong_usage() -> None:
     def does(where: str, number: int) -> None:
         if (where, number) == ("build", number_of_bad):

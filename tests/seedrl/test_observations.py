@@ -63,23 +63,6 @@ def _categories(shape: tuple[int, ...], last: float) -> ArraySpec:
             {"picture": ArraySpec((84, 84, 3), "uint8"), "position": ArraySpec((4,), "float32")},
             "picture: picture 84 x 84 x 3, convolved, 4 frames; position: 4 numbers, dense",
         ),
-        (
-            (
-                ArraySpec((84, 84), "uint8"),
-                ArraySpec((7, 7, 3), "uint8"),
-                ArraySpec((7, 7), "float32"),
-            ),
-            "0: picture 84 x 84 x 1, convolved, 4 frames; 1: 7 x 7 x 3 numbers, dense; "
-            "2: 7 x 7 numbers, dense",
-        ),
-        (ArraySpec((4, 84, 84), "uint8"), "picture 84 x 84 x 4 (channels first), convolved"),
-        (
-            ArraySpec((64, 64), "float32", (-1.0,), (1.0,)),
-            "picture 64 x 64 x 1, -1 to 1, convolved, 4 frames",
-        ),
-        (ArraySpec((10, 10, 4), "uint8"), "10 x 10 x 4 numbers, dense"),
-        (ArraySpec((8,), "uint8", (0.0,), (1.0,)), "8 numbers, 0 to 1, dense"),
-        (ArraySpec((), "float32", (-9.0,), (9.0,)), "1 number, dense"),
         ((_categories((), 7.0),), "0: one of 8, one-hot"),
         (_categories((), 4095.0), "one of 4096, one-hot"),
         (_categories((2,), 2.0), "2 categories, one-hot"),

@@ -1,6 +1,5 @@
 import dataclasses
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -262,14 +261,6 @@ def test_a_batch_acts_as_its_environments_do_one_by_one(loaded: policy.Policy) -
     two = {"position": np.zeros((2, 2)), "wall": np.zeros(3, bool)}
     assert "position" in _refused(lambda: loaded.act_batch(two, carry))
     assert "reward" in _refused(lambda: loaded.act_batch(batch, carry, rewards[:2]))
-
-
-def test_episodes_of_several_threads_draw_different_noise(workdir: Path) -> None:
-    shared = policy.load(workdir)
-    with ThreadPoolExecutor(4) as pool:
-        carries = list(pool.map(lambda _: shared.initial_carry(), range(100)))
-    keys = {tuple(jax.random.key_data(carry.key).tolist()) for carry in carries}
-    assert len(keys) == len(carries)
 
 
 def test_actions_of_a_box_are_rescaled_and_never_leave_it() -> None:

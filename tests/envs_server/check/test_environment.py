@@ -16,7 +16,6 @@ import example_envs
 from seedrl_plugin import counting
 
 from envs_server.build import Recipe, choose
-from envs_server.check.__main__ import main
 from envs_server.check.environment import Play, check
 from envs_server.check.findings import Findings
 from envs_server.envs import catch, constant, masked_cartpole
@@ -119,17 +118,3 @@ def test_stepping_by_itself_ends_and_keeps_its_stdout() -> None:
     ready, answer = map(json.loads, done.stdout.splitlines())
     assert (done.returncode, ready) == (0, {}) and answer["steps"] > 0
     assert "by C" in done.stderr
-
-
-def test_a_report_can_be_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["example_envs:FixedLength", "--json", *_FEW]) == ExitCode.OK
-    report = json.loads(capsys.readouterr().out)
-    assert report["passes"] and report["errors"] == report["notes"] == []
-    assert report["spec"] == {
-        "action": {"discrete": 3},
-        "observation": {"array": {"dtype": "float32", "shape": [2], "low": [0.0], "high": [1.0]}},
-    }
-    first = {"length": 4, "score": pytest.approx(-0.4), "is_terminated": True}
-    assert report["episodes"][0] == first
-    # Two environments took 40 actions each, of which every fifth starts an episode.
-    assert len(report["episodes"]) == 2 * 8 and report["steps_per_second"] > 0

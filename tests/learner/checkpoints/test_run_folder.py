@@ -1,8 +1,6 @@
 """The folder of a run: it belongs to one learner, which resumes from what is there."""
 
-import fcntl
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +43,6 @@ def test_a_second_learner_is_kept_out_until_the_first_is_gone(tmp_path: Path) ->
     assert is_locked(tmp_path / "run")  # by whoever has taken it
     os.close(held)
     RunFolder(tmp_path / "run").close()
-
-
-def test_who_only_looks_at_a_folder_keeps_no_learner_out(tmp_path: Path) -> None:
-    RunFolder(tmp_path).close()
-    looking = os.open(tmp_path / ".lock", os.O_RDONLY)
-    fcntl.flock(looking, fcntl.LOCK_SH)  # as `is_locked` has it for a moment
-    timer = threading.Timer(0.02, os.close, [looking])
-    timer.start()
-    RunFolder(tmp_path).close()
-    timer.join()
 
 
 def test_resuming_takes_the_newest_intact_checkpoint_unless_told_never(tmp_path: Path) -> None:

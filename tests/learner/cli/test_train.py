@@ -16,12 +16,11 @@ import pytest
 
 import learner.train
 from learner.checkpoints.run_folder import RunFolder
-from learner.cli import train
 from learner.cli.main import main
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.config_io import to_json
-from seedrl.errors import AddressInUseError, ConfigError
+from seedrl.errors import ConfigError
 from seedrl.wire.credentials import read_token
 from tests.patience import wait_until
 
@@ -244,15 +243,3 @@ def test_a_folder_that_a_learner_uses_is_refused_before_anything_starts(
     assert f"another learner is using {stage.path}/w" in capsys.readouterr().err
     assert stage.calls == []
     assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 0  # looking has taken nothing
-
-
-def test_the_folder_of_a_learner_that_was_faster_is_not_removed(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def lock_too_late(folder: Path) -> int:
-        folder.mkdir()  # by the other one, which has written no config yet
-        raise AddressInUseError("x")
-
-    monkeypatch.setattr(train, "lock", lock_too_late)
-    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 75
-    assert (stage.path / "w").is_dir() and stage.calls == []

@@ -193,19 +193,6 @@ def test_a_wait_ends_at_a_signal_and_in_time_and_names_who_did_not_come(index: i
         works[index](own, RUN, TOKEN, poll=idle, seconds=0.0)
 
 
-def test_a_host_that_has_reached_itself_dials_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    itself = socket.socket()
-    itself.bind(("127.0.0.1", 0))
-    itself.connect(itself.getsockname())
-    two, connections, connect = topologies(2), [itself], socket.create_connection
-
-    def create(address: tuple[str, int], timeout: float | None = None) -> socket.socket:
-        return connections.pop() if connections else connect(address, timeout)
-
-    monkeypatch.setattr(meeting.socket, "create_connection", create)
-    assert at_once([lambda: receive(two[0]), lambda: arrive(two[1])]) == [[1], True]
-
-
 @pytest.mark.parametrize("token", ["another token", ""])
 def test_a_host_without_the_token_is_refused_and_the_first_one_waits_on(token: str) -> None:
     two = topologies(2)

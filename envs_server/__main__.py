@@ -5,16 +5,11 @@
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Sequence
 
 from envs_server.options import PROG, Options, read_options
 from envs_server.stop import HangLimit, Stop, end_with_parent, is_supervised
-from seedrl.errors import ConfigError
 from seedrl.programs.outcome import exit_code, leave
-
-Opened = TypeVar("Opened")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -39,43 +34,32 @@ def _run(words: Sequence[str]) -> int:
 
 def _serve(options: Options) -> int:
     from envs_server.client import Client, Offer
-    from envs_server.sent_log import SentLog
 
     line = "%(asctime)s env server %(process)d: %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, stream=sys.stderr)
     # First: from here on a signal ends it in order, and so does the death of its supervisor, which
     # may have died while Python started.
-    stop, hang = Stop(), HangLimit()
+    stop = Stop()
     stop.install()
     end_with_parent()
     token, credentials = "", None
     if options.token_file or options.authority:
         from seedrl.wire.credentials import Certificates, read_token
 
-        token = (
-            _opened("--token-file", read_token, options.token_file) if options.token_file else ""
-        )
+        token = read_token(options.token_file) if options.token_file else ""
         files = (options.certificate, options.private_key, options.authority)
         credentials = Certificates(*files).of_client()
-    hang.start()
     client = Client(
         options.learner,
         Offer(options.num_envs, options.num_groups, options.allow_env),
         stop,
-        _opened("--sent-log", SentLog, options.sent_log),
+        notes=options.notes,
         local_link=options.local_link,
         token=token,
         credentials=credentials,
-        hang=hang,
+        hang=HangLimit(),
     )
     return client.run()
-
-
-def _opened(flag: str, opens: Callable[[Path], Opened], path: Path) -> Opened:
-    try:
-        return opens(path)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{flag}: {error}") from error
 
 
 if __name__ == "__main__":

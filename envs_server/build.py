@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 import gymnasium
 
-from envs_server.failures import Budget, BuildError, EnvironmentFailedError, Failures, one_line
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures, one_line
 from envs_server.groups import VectorEnvironment
 from envs_server.loop import build_loop
-from seedrl.wire.contract import LEAST_MESSAGE_BYTES, LONGEST_METRIC_BYTES, MOST_METRICS
 from seedrl.wire.seedrl_pb2 import Assign, Environment
 
 # Keyword arguments of gymnasium's `make` and `make_vec` that decide what is built rather than how.
@@ -162,38 +161,16 @@ def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
         raise BuildError(f"cannot build {recipe.id}: {reason}") from error
 
 
-def budget(assign: Assign) -> Budget:
-    """How often the learner allows each environment to fail, or our own default."""
-    asked, usual = assign.environment, Budget()
-    return Budget(  # 0: as this side thinks fit
-        asked.failures_per_minute or usual.per_minute, asked.failures_per_hour or usual.per_hour
-    )
-
-
-def metrics_of(assign: Assign) -> list[str]:
-    """The numbers that LAST rows carry, each once."""
-    return list(dict.fromkeys(assign.environment.metrics))
-
-
 def check_assign(assign: Assign, num_envs: int) -> None:
     """Raises BuildError for an Assign that contradicts itself, or an offer of `num_envs`."""
     # A learner of ours sends none: but what follows, which zips these lists, would fail without a
     # word about the reason, or leave environments without a seed.
-    groups = assign.groups
-    sizes = [len(group.slots) for group in groups]
-    if not sizes or min(sizes) < 1 or sum(sizes) > num_envs:
-        raise BuildError(f"expected groups of at most {num_envs} slots in all, got {sizes}")
-    if len({slot for group in groups for slot in group.slots}) < sum(sizes):
-        raise BuildError("expected each slot once in Assign")
-    seeds = [seed for group in groups for seed in group.seeds]
-    if [len(group.seeds) for group in groups] != sizes or max(seeds) >= 2**31:
-        raise BuildError("expected one seed below 2^31 for each slot of a group in Assign")
-    names = metrics_of(assign)
-    if len(names) > MOST_METRICS or any(
-        len(each.encode()) > LONGEST_METRIC_BYTES for each in names
-    ):
+    sizes = [len(group.slots) for group in assign.groups]
+    slots = {slot for group in assign.groups for slot in group.slots}
+    seeds = [list(group.seeds) for group in assign.groups]
+    is_right = 0 < len(slots) == sum(sizes) <= num_envs and min(sizes) > 0
+    if not is_right or [*map(len, seeds)] != sizes or max(map(max, seeds)) >= 2**31:
         raise BuildError(
-            f"expected at most {MOST_METRICS} metrics of at most {LONGEST_METRIC_BYTES} bytes"
+            f"expected groups of 1 to {num_envs} different slots in all, with a seed below 2^31 "
+            f"for each slot, got groups of {sizes} slots with seeds {seeds!s:.100}"
         )
-    if 0 < assign.max_message_bytes < LEAST_MESSAGE_BYTES:
-        raise BuildError(f"expected max_message_bytes of 0 or at least {LEAST_MESSAGE_BYTES}")

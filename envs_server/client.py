@@ -7,24 +7,24 @@ import os
 import random
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import grpc
 
-from envs_server.build import budget, build, check_assign, metrics_of, read_recipe
+from envs_server.build import build, check_assign, read_recipe
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures, one_line
 from envs_server.groups import EnvGroup
-from envs_server.sent_log import SentLog
 from envs_server.stop import HangLimit, Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.timing import GRACE_SECONDS, WARNING_SECONDS
 from seedrl.wire.channel import LearnerConnection
 from seedrl.wire.contract import LONGEST_FROM_LEARNER, MAJOR, MINOR, printable
-from seedrl.wire.framing import ActionsPayload, FramedStep, ToEnvServer, WireError
+from seedrl.wire.framing import ActionsPayload, ToEnvServer, WireError
 from seedrl.wire.link import UnusableLinkError, has_room
 from seedrl.wire.payload import ActionLayout, split
-from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, Hello, Ready, Refusal
+from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, Hello, Ready, Refusal, Sent
 from seedrl.wire.spec import spec_message
 
 _log = logging.getLogger("envs_server")
@@ -41,6 +41,7 @@ _FATAL_CODES = frozenset(
         grpc.StatusCode.UNIMPLEMENTED,
     }
 )
+FINISHED = "finished"
 # The start of gRPC's text if nobody listens; the addresses follow, with the reason of each.
 _NOBODY = "failed to connect to all addresses"
 
@@ -68,16 +69,20 @@ class Client:
         address: str,
         offer: Offer,
         stop: Stop,
-        sent_log: SentLog | None = None,
         *,
+        notes: Path | None = None,
         local_link: bool = True,
         token: str = "",
         credentials: grpc.ChannelCredentials | None = None,
         hang: HangLimit | None = None,
     ) -> None:
-        """Args are the command line's, or `LearnerConnection`'s; see `envs_server.options`."""
+        """Args are the command line's, or `LearnerConnection`'s; see `envs_server.options`.
+
+        `notes` is a file for the supervisor and for the process that replaces this one: there is
+        none until a step was answered, and it has `FINISHED` once training is over.
+        """
         self._address, self._offer, self._stop = address, offer, stop
-        self._sent_log, self._hang = sent_log or SentLog(), hang
+        self._notes, self._hang = notes, hang
         self._local_link = local_link
         self._connect = functools.partial(
             LearnerConnection,
@@ -87,7 +92,9 @@ class Client:
             credentials=credentials,
         )
         # A process that replaces one which was served knows that the configuration is right.
-        self._failures = Failures(offer.num_envs, has_worked=self._sent_log.has_served)
+        has_worked = notes is not None and notes.exists()
+        self._failures = Failures(offer.num_envs, has_worked=has_worked)
+        self._last_key = 0  # of the newest lease
         self._attempts = 0
         self._next_reminder = 0.0  # when to log again that there is no learner
 
@@ -96,16 +103,22 @@ class Client:
         while not self._stop.is_requested:
             connection = self._connect(local_link=self._local_link)
             lease = Lease(
-                self._offer, connection, self._sent_log, failures=self._failures, hang=self._hang
+                self._offer,
+                connection,
+                failures=self._failures,
+                hang=self._hang,
+                last_key=self._last_key,
+                on_served=lambda: self._note("served"),
             )
             with contextlib.ExitStack() as stack:
                 # Environments may take their time: the learner learns of the end before.
                 stack.callback(lease.close)
                 stack.enter_context(connection)
                 reason, code = self._serve(lease, connection)
+                self._last_key = lease.key
                 if code is ExitCode.OK:
                     # Before environments are closed: one that ends the process changes nothing.
-                    self._sent_log.note_finished()
+                    self._note(FINISHED)
                     _log.info("ends: %s", reason)
             if code is not None:
                 # Only now: environments may log more when they are closed, and the last line of a
@@ -116,6 +129,10 @@ class Client:
             self._pause(reason, lease)
         _log.info("stopped")
         return ExitCode.OK
+
+    def _note(self, text: str) -> None:
+        if self._notes is not None:
+            self._notes.write_text(text)
 
     def _serve(self, lease: "Lease", connection: LearnerConnection) -> End:
         # One stream, and the consequence of its end.
@@ -155,7 +172,7 @@ class Client:
         if code in _FATAL_CODES:
             # Once a step was answered the two sides understand each other: an environment may have
             # written to our sockets, and another process in place of this one may go on.
-            is_breach = code is grpc.StatusCode.INVALID_ARGUMENT and self._sent_log.has_served
+            is_breach = code is grpc.StatusCode.INVALID_ARGUMENT and self._failures.has_worked
             end = ExitCode.TEMPORARY if is_breach else ExitCode.USAGE
             return f"the learner at {self._address} refused: {details}", end
         from seedrl.wire.credentials import tls_advice
@@ -194,26 +211,30 @@ class Lease:
 
     Attributes:
       is_serving, is_answered: whether the handshake is over; whether a step has been answered.
+      key: the learner's, from Assign on; before, that of the lease before.
     """
 
     def __init__(
         self,
         offer: Offer,
         outbox: Any,
-        sent_log: SentLog,
         *,
         failures: Failures | None = None,
         hang: HangLimit | None = None,
+        last_key: int = 0,
+        on_served: Callable[[], None] = lambda: None,
     ) -> None:
         """Sends nothing yet.
 
         `outbox.put` takes messages to the learner, at once: they may share the environments'
         memory. `failures` are those of the leases before too. `hang` ends the process if an
-        environment hangs.
+        environment hangs. `last_key` is of the lease before, 0 if there was none. `on_served` is
+        called when the first step is answered.
         """
         self._failures = failures or Failures(offer.num_envs)
-        self._offer, self._outbox, self._sent_log = offer, outbox, sent_log
-        self._hang = hang or HangLimit()
+        self._offer, self._outbox, self._on_served = offer, outbox, on_served
+        self.key = last_key
+        self._limit = hang.limit if hang else contextlib.nullcontext
         self._step_deadline_seconds = 0.0
         self._groups: list[EnvGroup] = []
         self._action_layouts: list[ActionLayout] = []
@@ -247,7 +268,8 @@ class Lease:
             num_groups=self._offer.num_groups,
             host=socket.gethostname(),
             pid=os.getpid(),
-            sent=self._sent_log.report(),
+            # A learner that has not noticed the end of that lease would hold its slots.
+            sent=[Sent(lease=self.key)] if self.key else [],
             num_quarantined=self._offer.num_envs - len(self._failures.live),
             quarantine=self._failures.reason,
         )
@@ -268,29 +290,20 @@ class Lease:
     def _step(self, message: ActionsPayload) -> None:
         if not self.is_answered:
             self.is_answered = True
-            self._sent_log.note_served()
+            self._on_served()
         for group, data in split(message, self._action_layouts):
-            with self._hang.limit(self._step_deadline_seconds):
+            with self._limit(self._step_deadline_seconds):
                 step = self._groups[group].step(memoryview(data))
-            # Only now: actions that arrived twice are refused by then, and answer a step once.
-            self._sent_log.answered(group)
-            self._send(group, step)
-
-    def _send(self, group: int, step: FramedStep) -> None:
-        # Counted first: a killed process has counted all that it sent, and at most one step more.
-        self._sent_log.sent(group)
-        self._outbox.put(step)
+            self._outbox.put(step)
 
     def _start(self, assign: Assign) -> None:
         if self._groups:
             raise WireError("expected actions or Finish after the handshake, got another Assign")
         self._step_deadline_seconds = assign.step_deadline_seconds
-        # Now, and not with the first step: an Assign confirms Hello's report, which would otherwise
-        # be repeated, and a group that has sent nothing is reported too.
-        self._sent_log.open(assign.lease, [len(group.slots) for group in assign.groups])
+        self.key = assign.lease  # an Assign confirms that Hello's has ended
         name = printable(assign.environment.id)
         try:
-            with self._hang.limit(_BUILDING_SECONDS):
+            with self._limit(_BUILDING_SECONDS):
                 check_assign(assign, len(self._failures.live))
                 self._build(assign)
                 # Before Ready: an environment that cannot even be reset is refused like one that
@@ -306,11 +319,11 @@ class Lease:
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
             raise error
         self._action_layouts = [group.action_layout for group in self._groups]
-        ready = Ready(spec=spec_message(self._groups[0].spec), metrics=metrics_of(assign))
+        ready = Ready(spec=spec_message(self._groups[0].spec), metrics=_metrics_of(assign))
         self._outbox.put(FromEnvServer(ready=ready))
         # After Ready, without which the learner cannot read them.
-        for number, step in enumerate(first):
-            self._send(number, step)
+        for step in first:
+            self._outbox.put(step)
         self.is_serving = True
         unlinked = printable(assign.unlinked_reason)
         _log.info(
@@ -323,10 +336,11 @@ class Lease:
         )
 
     def _build(self, assign: Assign) -> None:
-        asked, metrics = assign.environment, metrics_of(assign)
+        asked, metrics = assign.environment, _metrics_of(assign)
         recipe = read_recipe(asked, self._offer.allowed)
         failures = self._failures
-        failures.budget = budget(assign)
+        # 0: as this side thinks fit.
+        failures.most_per_hour = asked.failures_per_hour or failures.most_per_hour
         # Those that were left out keep their numbers, so that logs name the same one all the time.
         free = iter(failures.live)
         for index, group in enumerate(assign.groups):
@@ -353,11 +367,15 @@ class Lease:
         """Closes all environments, whatever they raise."""
         for group in self._groups:
             try:
-                with self._hang.limit(WARNING_SECONDS):
+                with self._limit(WARNING_SECONDS):
                     group.close()
             except BaseException as error:
                 _log.warning("closing environments: %s", one_line(error))
         self._groups = []
+
+
+def _metrics_of(assign: Assign) -> list[str]:
+    return list(dict.fromkeys(assign.environment.metrics))  # each once
 
 
 def _check_together(groups: list[EnvGroup], assign: Assign) -> None:

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from seedrl.errors import UserError
 from seedrl.wire.payload import ValueFaultError
@@ -28,20 +27,14 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
 
 
-class Budget(NamedTuple):
-    """How often each environment may fail before it is left out."""
-
-    per_minute: int = 3
-    per_hour: int = 10
-
-
 class Failures:
     """Counts the failures of each of an env server's environments, over all its leases.
 
     Environments go by their positions, 0 to `num_envs` - 1. Used by the thread that steps them.
 
     Attributes:
-      budget: how often each may fail.
+      most_per_hour: failures of each within an hour, before it is left out; 0: the first one ends
+        the play, as of a check.
       live: positions of the environments that are not left out, in order.
       slots: the learner's numbers of them, by their positions, in this lease.
       has_built: whether an environment was ever built: until then a failure is wrong usage.
@@ -53,12 +46,12 @@ class Failures:
     def __init__(
         self,
         num_envs: int,
-        budget: Budget | None = None,
+        most_per_hour: int = 10,
         *,
         has_worked: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.budget = budget or Budget()
+        self.most_per_hour = most_per_hour
         self.has_built = self.has_reset = self.has_worked = has_worked
         self.reason = ""
         self.live = list(range(num_envs))
@@ -79,13 +72,12 @@ class Failures:
         text = f"{where}: {text}"
         if position is not None:
             text = f"environment {position} (slot {self.slots[position]}), {text}"
-        if not self.budget.per_hour:  # a check, say: it ends with the first one
+        if not self.most_per_hour:
             raise EnvironmentFailedError(text) from error
         now = self._clock()
         times = [each for each in self._times.get(position, ()) if now - each < 3600] + [now]
         self._times[position] = times
-        last_minute = sum(now - each < 60 for each in times)
-        if last_minute <= self.budget.per_minute and len(times) <= self.budget.per_hour:
+        if len(times) <= self.most_per_hour:
             _log.error("%s (failure %d within an hour)", text, len(times))
             return text
         self.live = [live for live in self.live if position not in (live, None)]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.spaces import Space
 
-from envs_server.failures import Budget, BuildError, EnvironmentFailedError, Failures
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures
 from envs_server.spaces import env_spec, to_own_actions, with_info_mask
 from seedrl.specs import EnvSpec
 from seedrl.types import StepType, TimeStep, Tree
@@ -104,7 +104,7 @@ class EnvGroup:
         """
         self._index, self._environment, self._seeds = index, environment, seeds
         self._positions = positions or range(len(seeds))
-        self._failures = failures or Failures(len(seeds), Budget(0, 0))
+        self._failures = failures or Failures(len(seeds), 0)
         self.spec: EnvSpec = env_spec(environment.observation_space, environment.action_space)
         self.action_layout = ActionLayout(self.spec.action, len(seeds))
         self._to_own_actions = to_own_actions(environment.action_space)

@@ -6,17 +6,15 @@ episodes.
 """
 
 import contextlib
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from envs_server.failures import Budget, BuildError, EnvironmentFailedError, Failures
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures
 from envs_server.groups import VectorEnvironment, VectorStep
 from envs_server.spaces import env_spec, with_info_mask
-from envs_server.stop import end_fork
 from seedrl.specs import ACTION_MASK, ArraySpec
 from seedrl.types import Tree
 from seedrl.wire.payload import StepLayout, ValueFaultError, check_rewards
@@ -38,7 +36,7 @@ def build_loop(
     again; without `failures` it ends the play with EnvironmentFailedError. Raises BuildError if the
     first environment of all cannot be built.
     """
-    failures = failures or Failures(num_envs, Budget(0, 0))
+    failures = failures or Failures(num_envs, 0)
     loop = _Loop(build_one, max_abs_reward, positions or range(num_envs), failures)
     try:
         for row in range(num_envs):
@@ -58,9 +56,7 @@ def build_loop(
 
 
 class _Loop:
-    # Owns the environments of a group. Used by one thread. A fork that an environment has made and
-    # that comes back goes on in here as a second env server: it ends before it steps another one,
-    # before it builds one again, and where the caller's `HangLimit` ends.
+    # Owns the environments of a group. Used by one thread.
 
     def __init__(
         self,
@@ -71,7 +67,6 @@ class _Loop:
     ) -> None:
         self._build_one, self._failures = build_one, failures
         self._max_abs_reward, self._positions = max_abs_reward, positions
-        self._pid = os.getpid()  # another one's in a fork
         self._num_restarts = 0
         self._restarted: np.ndarray | None = None  # those of the newest step
         self.envs: list[Env] = []
@@ -108,7 +103,6 @@ class _Loop:
                 else:
                     result = env.step(actions[row])
                 observation, reward, terminated, truncated, info = result
-                end_fork(self._pid)
                 # Where there are no masks, an episode's start and end are looked at.
                 if self.has_info_mask or terminated or truncated or self._is_over[row]:
                     observation = self._with_mask(row, observation, info)
@@ -186,7 +180,6 @@ class _Loop:
                 env = self._build_one()
                 break
             except BuildError as error:
-                end_fork(self._pid)
                 if not self._failures.has_built:
                     raise
                 self._failures.failed(self._positions[row], "constructor", error)
@@ -203,7 +196,6 @@ class _Loop:
     def _restart(self, row: int, where: str, error: BaseException) -> None:
         # Builds the row's environment again and starts an episode: its stream is cut there. Raises
         # EnvironmentFailedError if its budget is spent.
-        end_fork(self._pid)
         while True:
             self._failures.failed(self._positions[row], where, error)
             with contextlib.suppress(BaseException):  # it has failed already

@@ -71,12 +71,7 @@ def read_options(words: Sequence[str] | None = None) -> Options:
         "gymnasium ids are always allowed. A name that a module imports from elsewhere must be "
         "given in full",
     )
-    add(
-        "--sent-log",
-        **file,
-        help="file that counts the steps sent and survives a kill; with --processes a.sent "
-        "becomes a_0.sent, a_1.sent, ...",
-    )
+    add("--notes", **file, help=argparse.SUPPRESS)  # a supervisor's, for its children
     add("--token-file", **file, help="file with the learner's token")
     add("--authority", **file, help="PEM file of the authority of the learner's certificate")
     add("--certificate", **file, help="PEM file of this env server's certificate")
@@ -104,8 +99,8 @@ def _fault(options: Options) -> str:
     least = min(options.num_envs, options.groups, options.processes)
     if least < 1 or options.groups > MOST_GROUPS:
         return f"expected --num-envs and --processes of at least 1, --groups of 1 to {MOST_GROUPS}"
-    if sys.platform != "linux" and (options.processes > 1 or options.logs or options.sent_log):
-        return "--processes, --logs and --sent-log: Linux only"
+    if sys.platform != "linux" and (options.processes > 1 or options.logs):
+        return "--processes and --logs: Linux only"
     if (options.certificate is None) != (options.private_key is None):
         return "--certificate and --private-key: expected both or none"
     if options.certificate and not options.authority:

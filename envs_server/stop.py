@@ -82,12 +82,7 @@ class HangLimit:
     def __init__(self) -> None:
         self._until = math.inf  # written by the thread that steps, read by the one that looks
         self._seconds = 0.0  # of the work that was begun last
-        self._is_started = False
         self._pid = os.getpid()
-
-    def start(self) -> None:
-        """Starts to look."""
-        self._is_started = True
         _start("hang limit", self._watch)
 
     @contextlib.contextmanager
@@ -101,7 +96,10 @@ class HangLimit:
         try:
             yield
         finally:
-            end_fork(self._pid)  # before it writes to the learner, whose connection is not its own
+            # A fork that an environment has made, and that came back from its step: the connection
+            # to the learner, to which it would write next, is not its own.
+            if os.getpid() != self._pid:
+                os._exit(ExitCode.OK)
             self._until = math.inf
 
     def _watch(self) -> None:
@@ -110,7 +108,7 @@ class HangLimit:
             time.sleep(_LOOK_SECONDS)
 
     def _look(self) -> None:
-        if not self._is_started or not self._seconds:
+        if not self._seconds:
             return
         left = self._until - time.monotonic()
         if left < 0:
@@ -120,12 +118,6 @@ class HangLimit:
             # Work of that length may begin right after this look, and must end before the timer.
             seconds = min(left, self._seconds) + 2 * _LOOK_SECONDS
             faulthandler.dump_traceback_later(seconds, exit=True)
-
-
-def end_fork(pid: int) -> None:
-    """Ends a fork that an environment has made and that came back: `pid` is the one to go on."""
-    if os.getpid() != pid:
-        os._exit(ExitCode.OK)
 
 
 def _start(name: str, work: Callable[[], object]) -> None:

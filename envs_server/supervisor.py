@@ -10,20 +10,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from envs_server.options import PROG, Options
-from envs_server.sent_log import has_finished
 from envs_server.stop import PARENT_VARIABLE
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import ending_signals
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 
-# In a child's environment: a mark that everything inherits which it starts.
-_MARK_VARIABLE = "SEEDRL_ENV_SERVER"
+# What a child notes when training is over (`envs_server.client`, which loads gRPC).
+_FINISHED = "finished"
 # Before one is started again, doubled each time that it dies; one that has lived for as long as the
 # longest pause is started at once.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
@@ -36,12 +35,10 @@ _STOPPED_SECONDS = 30.0  # an environment that stops its process (SIGSTOP) is no
 @dataclass
 class _Child:
     # An env server over all its processes, the leader of a process group each. Times are of the
-    # monotonic clock. Its counts of sent steps are its own, so that none is lost with a process.
-    sent_log: Path
+    # monotonic clock. What a process notes outlives it; see `envs_server.client.Client`.
+    notes: Path
     output: Path | None
     process: subprocess.Popen[bytes] | None = None  # None while it pauses or is over
-    mark: str = ""
-    num_starts: int = 0
     started: float = 0.0
     stopped: float = math.inf  # since when its process stands still
     pause: float = 0.0  # before the last start
@@ -70,7 +67,7 @@ def supervise(options: Options, words: Sequence[str], module: str = "envs_server
                 raise ConfigError(f"--logs: {error}") from error
         children = [_child(options, Path(folder), number) for number in range(options.processes)]
         stack.callback(_kill, children)
-        # Processes whose parent is gone become this one's children: see `_kill`.
+        # Processes whose parent is gone become this one's children: see `_kill_orphans`.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         many = "s" * (options.num_envs > 1)
         _print(f"{options.processes} env servers of {options.num_envs} environment{many} each")
@@ -79,20 +76,22 @@ def supervise(options: Options, words: Sequence[str], module: str = "envs_server
 
 
 def _child(options: Options, folder: Path, number: int) -> _Child:
-    sent = options.sent_log or (options.logs or folder) / "env_server.sent"
-    sent = sent.with_name(f"{sent.stem}_{number}{sent.suffix}")
-    return _Child(sent, options.logs and options.logs / f"env_server_{number}.log")
+    log = options.logs and options.logs / f"env_server_{number}.log"
+    return _Child(folder / f"env_server_{number}", log)
 
 
 def _watch(children: Sequence[_Child], command: Sequence[str], asked: Sequence[int]) -> int:
     outcome: ExitCode | None = None  # once they are to end
     deadline = math.inf
+    running: set[subprocess.Popen[bytes]] = set()
     while True:
         for child in children:
             is_ending = bool(asked) or outcome is not None
             if _tend(child, command, is_ending=is_ending):
                 outcome = ExitCode.USAGE
-        running = [child.process for child in children if child.process is not None]
+        before, running = running, {child.process for child in children if child.process}
+        if before - running:
+            _kill_orphans(children)
         if (asked or outcome) and deadline == math.inf:
             outcome, deadline = outcome or ExitCode.OK, time.monotonic() + GRACE_SECONDS
             for process in running:  # not reaped: their numbers are still their own
@@ -103,7 +102,7 @@ def _watch(children: Sequence[_Child], command: Sequence[str], asked: Sequence[i
         if time.monotonic() >= deadline:
             _print(f"{len(running)} env servers did not end in time: killed")
             return outcome or ExitCode.OK
-        _reap_orphans(children)
+        _reap_orphans({process.pid for process in running})
         time.sleep(POLL_SECONDS)
 
 
@@ -125,7 +124,7 @@ def _tend(child: _Child, command: Sequence[str], *, is_ending: bool) -> bool:
         _print(f"error: {_last_line(child.output) if child.output else 'see above'}")
         return True
     # Its code does not show this: an environment may end the process too, with 0.
-    if has_finished(child.sent_log):
+    if child.notes.exists() and child.notes.read_text() == _FINISHED:
         child.due = math.inf
         return False
     child.pause = min(max(2 * child.pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
@@ -137,16 +136,12 @@ def _tend(child: _Child, command: Sequence[str], *, is_ending: bool) -> bool:
 
 
 def _start(child: _Child, command: Sequence[str]) -> None:
-    # Another mark at each start: what outlives the process before must not be taken for this one's.
-    child.num_starts += 1
-    child.mark = f"{os.getpid()}.{child.sent_log.name}.{child.num_starts}"
-    marks = {PARENT_VARIABLE: str(os.getpid()), _MARK_VARIABLE: child.mark}
     try:
         with contextlib.ExitStack() as stack:
             output = stack.enter_context(child.output.open("ab")) if child.output else None
             child.process = subprocess.Popen(
-                [*command, "--sent-log", str(child.sent_log)],
-                env={**os.environ, **marks},
+                [*command, "--notes", str(child.notes)],
+                env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -179,7 +174,6 @@ def _reaped(
     # Before its number, and its group's, may be another's: all that it has started.
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
-    _kill_marked(child.mark)
     child.process, child.stopped = None, math.inf
     code = process.wait()
     return code if code >= 0 else 128 - code
@@ -190,20 +184,27 @@ def _kill(children: Sequence[_Child]) -> None:
         if child.process is not None:
             os.kill(child.process.pid, signal.SIGKILL)
             _reaped(child, child.process, os.WEXITED)
-    # What environments have left behind: in a session and with an environment of its own it has
-    # neither group nor mark. Again and again: the children of those that were killed are ours then.
-    orphans = Path(f"/proc/self/task/{os.getpid()}/children")
     deadline = time.monotonic() + GRACE_SECONDS
-    with contextlib.suppress(OSError):  # a kernel that does not list them
-        while (pids := orphans.read_text().split()) and time.monotonic() < deadline:
-            for pid in pids:
-                os.kill(int(pid), signal.SIGKILL)
-            time.sleep(0.01)
-            _reap_orphans(children)
+    while _kill_orphans(children) and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
-def _reap_orphans(children: Sequence[_Child]) -> None:
+def _kill_orphans(children: Sequence[_Child]) -> bool:
+    # What environments have started in a session of its own, in no group that could be killed, is a
+    # child of this process once its parent is gone; its own children are only then. True if there
+    # were any. One that an environment has made a daemon goes too, when any env server ends.
     own = {child.process.pid for child in children if child.process}
+    listed = Path(f"/proc/self/task/{os.getpid()}/children")
+    pids = []
+    with contextlib.suppress(OSError):  # a kernel that does not list them
+        pids = [pid for pid in map(int, listed.read_text().split()) if pid not in own]
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+    _reap_orphans(own)
+    return bool(pids)
+
+
+def _reap_orphans(own: Collection[int]) -> None:
     flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
     with contextlib.suppress(ChildProcessError):  # there is none
         while (found := os.waitid(os.P_ALL, 0, flags)) and found.si_pid not in own:
@@ -231,13 +232,3 @@ def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
     line = next((line for line in reversed(lines) if line.strip()), "")
     return re.split(r"(?:error|ends): ", line, maxsplit=1)[-1].strip()
-
-
-def _kill_marked(mark: str) -> None:
-    # What an environment has started in a session of its own, which no group shows.
-    sign = f"{_MARK_VARIABLE}={mark}\0".encode()
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):  # another user's, or it has just ended
-                if sign in Path(f"/proc/{entry}/environ").read_bytes():
-                    os.kill(int(entry), signal.SIGKILL)

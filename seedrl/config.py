@@ -57,9 +57,8 @@ class EnvironmentConfig:
         between the keys of nested dicts; reported as `episode/NAME`. At most 64.
       max_abs_reward: a larger or non-finite reward is a failure of its environment: it is rebuilt,
         and nothing of it is learned.
-      failures_per_minute: an environment that fails more often is left out, and its env server
+      failures_per_hour: an environment that fails more often is left out, and its env server
         continues without it. Before that it is rebuilt each time.
-      failures_per_hour: the same, within an hour.
     """
 
     id: str
@@ -69,7 +68,6 @@ class EnvironmentConfig:
     frames_per_step: PositiveInt = 1
     metrics: tuple[str, ...] = ()
     max_abs_reward: PositiveFloat = 1e6
-    failures_per_minute: PositiveInt = 3
     failures_per_hour: PositiveInt = 10
 
 

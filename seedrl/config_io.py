@@ -41,6 +41,7 @@ RENAMED = {
     "learning.lock_step": 'learning.schedule ("deterministic" for true, "asynchronous" for false)',
     "learning.regime": 'learning.schedule ("deterministic" for "lock_step")',
     "learning.record": "gone: inputs are no longer recorded (delete the field)",
+    "environment.failures_per_minute": "gone: environment.failures_per_hour (delete the field)",
     "launch.restarts": "automatic: env servers are restarted with a growing pause",
 }
 _FILE_PREFIX = "config-file:"  # start of the module names of configuration files

@@ -149,7 +149,6 @@ USAGE: dict[str, str] = {
     "env server --learner h:99999 --num-envs 2": "--learner",
     "env server --learner h:1 --num-envs -3": "--num-envs",
     f"{ENV_SERVER} --alow-env x:*": "--alow-env",
-    f"{ENV_SERVER} --sent-log folder.py": "--sent-log",
     "seedrl evaluate": "WORKDIR",
     "seedrl evaluate folder.py": "folder.py",
     "seedrl evaluate nosuch": "nosuch",

@@ -1,6 +1,5 @@
 """Entry point of the checker of environments: `python -m envs_server.check ENVIRONMENT`."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -9,7 +8,6 @@ from seedrl.exit_codes import ExitCode
 from seedrl.observations import describe
 from seedrl.programs.command_line import APPENDED, POSITIONAL, Mark, read
 from seedrl.programs.outcome import exit_code, leave
-from seedrl.wire.spec import encode_spec
 
 if TYPE_CHECKING:
     from envs_server.check.environment import Play
@@ -41,7 +39,6 @@ class Options:
       seed: seed of the first environment and of the random actions; the others count on from it.
       max_abs_reward: largest allowed absolute reward, as `environment.max_abs_reward` of a
         configuration; 0 allows any finite reward.
-      json: print one JSON object instead of text.
     """
 
     environment: Annotated[str, POSITIONAL]
@@ -52,7 +49,6 @@ class Options:
     steps: int = 1_000
     seed: int = 0
     max_abs_reward: float = 1e6
-    json: bool = False
 
     def __post_init__(self) -> None:
         if self.num_envs < 1 or self.steps < 1:
@@ -87,19 +83,9 @@ def _check(options: Options) -> ExitCode:
             seed=options.seed,
             max_abs_reward=options.max_abs_reward,
         )
-        if options.json:
-            report = {"environment": name, **findings.as_json(), "back_end": back_end}
-            if play is not None:
-                report["spec"] = json.loads(encode_spec(play.spec))
-                report["observation"] = describe(play.spec)
-                report["action_mask"] = play.mask
-                report["steps_per_second"] = play.steps_per_second()
-                report["episodes"] = [episode._asdict() for episode in play.episodes()]
-            print(json.dumps(report), file=stdout)
-        else:
-            print(*findings.lines(name), sep="\n", file=stdout)
-            if play is not None and not findings.errors:
-                print(*_summary(options, back_end, play), sep="\n", file=stdout)
+        print(*findings.lines(name), sep="\n", file=stdout)
+        if play is not None and not findings.errors:
+            print(*_summary(options, back_end, play), sep="\n", file=stdout)
     return ExitCode.FAULTS if findings.errors else ExitCode.OK
 
 

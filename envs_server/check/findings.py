@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from typing import Any
 
 
 @dataclasses.dataclass
@@ -51,8 +50,3 @@ class Findings:
         count = len(self.errors)
         verdict = f"breaks {'a rule' if count == 1 else f'{count} rules'}" if count else "passes"
         return [*lines, f"{subject} {verdict}"]
-
-    def as_json(self) -> dict[str, Any]:
-        """Verdict, errors and notes for programs."""
-        errors, notes = (list(map(dataclasses.asdict, each)) for each in (self.errors, self.notes))
-        return {"passes": not errors, "errors": errors, "notes": notes}

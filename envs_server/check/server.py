@@ -25,17 +25,16 @@ import grpc
 import numpy as np
 from grpc import StatusCode
 
-from envs_server.check.environment import legal
+from envs_server.check.environment import legal, random_actions
 from envs_server.check.findings import Findings
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import Mark, read
 from seedrl.programs.outcome import exit_code
-from seedrl.specs import BoxSpec
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import StepType
 from seedrl.wire import contract
-from seedrl.wire.framing import ActionsPayload, StepPayload, WireError
+from seedrl.wire.framing import StepPayload, WireError
 from seedrl.wire.learner_end import learner_handler, server_options
 from seedrl.wire.payload import Buffer, StepLayout, pack_actions, sequence_of, split
 from seedrl.wire.seedrl_pb2 import Assign, Finish, FromLearner, Hello
@@ -45,8 +44,8 @@ PROG = "seedrl check-env-server"
 _REMEDY = "see proto/seedrl/wire/seedrl.proto"
 # A rule is a heading of seedrl.proto, where it can be read.
 _ENDS, _SEEDS, _BREACHES = "HOW A STREAM ENDS", "Group.seeds", "BREACHES"
-# A breach of these is a note: it may be intended.
-NOTES = ("SIGTERM", "seed ignored")
+# A breach of it is a note: it may be intended.
+NOTES = ("seed ignored",)
 # How long it has to stay away when it must not return: longer than any pause of the contract.
 QUIET_SECONDS = 6.0
 # What may be expected after a stream.
@@ -55,6 +54,7 @@ _MAX_MESSAGE_BYTES = 64 * 2**20
 # Each open stream holds a thread; old ones end soon after the process that opened them.
 _STREAMS = 16
 _STEPS = "STEPS AND ACTIONS"
+_NUM_DRAWN = 64  # random actions that are used again and again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,76 +100,74 @@ class BrokenError(Exception):
         self.rule = rule
 
 
-def listen(leases: "queue.SimpleQueue[Lease]", patience_seconds: float) -> tuple[grpc.Server, str]:
-    """A gRPC server that makes a lease of each stream that is opened, and its address."""
-
-    # gRPC calls it in a thread of the stream's own, which only sends what the outbox gives it. All
-    # else, reading included, is done by the checker's thread.
-    def serve(received: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-        lease = Lease(received, context, patience_seconds)
-        leases.put(lease)
-        return iter(lease.outbox.get, None)
-
-    workers = ThreadPoolExecutor(_STREAMS, "played learner")
-    server = grpc.server(workers, options=server_options(_MAX_MESSAGE_BYTES))
-    server.add_generic_rpc_handlers((learner_handler(serve, _MAX_MESSAGE_BYTES),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    return server, f"127.0.0.1:{port}"
-
-
 class Lease:
-    """A stream and its groups. Used by the checker's thread; what reads raises BrokenError.
+    """The learner's side of a stream. Used by the checker's thread; reading raises BrokenError.
 
     Attributes:
       outbox: of what gRPC's thread sends, until None.
-      spec: of what was built.
       steps: the payloads of each group's steps so far.
     """
 
     def __init__(
-        self, received: Iterator[Any], context: grpc.ServicerContext, patience_seconds: float
+        self, received: Iterator[Any], context: grpc.ServicerContext, plan: Options
     ) -> None:
-        self._received, self._context = received, context
-        self._patience_seconds = patience_seconds
-        self._random = np.random.default_rng(0)
+        self._received, self._context, self._plan = received, context, plan
         self.outbox = queue.SimpleQueue[Any]()
         # Wakes gRPC's thread when the env server leaves. It may have left already.
         if not context.add_callback(lambda: self.outbox.put(None)):
             self.outbox.put(None)
 
-    def hello(self) -> Hello:
-        """Reads the first message."""
+    def begin(
+        self,
+        *,
+        num_envs: int | None = None,
+        seed: int = 0,
+        environment: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Answers Hello, and reads Ready and the first steps of all groups.
+
+        They are two to train and one to evaluate, as far as the env server offers them.
+        """
         hello: Hello = self.receive("Hello")
         if hello.major != contract.MAJOR or hello.num_envs < 1:
             expected = f"expected major {contract.MAJOR} and num_envs of at least 1"
             raise BrokenError("Hello", f"{expected}, got {hello.major} and {hello.num_envs}")
-        return hello
-
-    def begin(self, fields: Mapping[str, Any]) -> None:
-        """Sends Assign with these fields, reads Ready and the first steps."""
+        num_envs = num_envs or min(hello.num_envs, self._plan.num_envs)
+        # The first group has the rest: groups of different sizes must not be mixed up.
+        rest = max(1, num_envs - min(max(hello.num_groups, 1), 2))
+        slots = [range(rest), *(range(slot, slot + 1) for slot in range(rest, num_envs))]
+        groups: list[dict[str, Any]] = [
+            {"slots": each, "seeds": [1000 * seed + slot for slot in each]} for each in slots
+        ]
+        groups[-1]["evaluation"] = len(groups) > 1
+        asked = {"id": self._plan.environment, "arguments": self._plan.arguments}
         assign = Assign(
             lease=2**63 + 1,  # more digits than a double has
             minor=contract.MINOR,
             unlinked_reason="seedrl check-env-server uses no local socket",
-            step_deadline_seconds=self._patience_seconds,
-            **{"max_message_bytes": _MAX_MESSAGE_BYTES, **fields},
+            step_deadline_seconds=self._plan.patience_seconds,
+            max_message_bytes=_MAX_MESSAGE_BYTES,
+            environment=asked | dict(environment or {}),
+            groups=groups,
         )
-        self.send(FromLearner(assign=assign))
+        self.outbox.put(FromLearner(assign=assign))
         try:
-            self.spec = spec_of(self.receive("Ready").spec)
+            self._spec = spec_of(self.receive("Ready").spec)
         except ValueError as error:
             raise BrokenError("Ready", str(error)) from error
-        self.sizes = [len(group.slots) for group in assign.groups]
-        self.steps: list[list[bytes]] = [[] for _ in self.sizes]
-        self._layouts = [StepLayout(self.spec, size) for size in self.sizes]
+        sizes = [len(each) for each in slots]
+        self.steps: list[list[bytes]] = [[] for _ in sizes]
+        self._layouts = [StepLayout(self._spec, size) for size in sizes]
+        self._actions = [
+            random_actions(self._spec.action, _NUM_DRAWN, size, seed=0) for size in sizes
+        ]
         # Of each row, whether it has to be FIRST next.
-        self._is_first = [np.ones(size, bool) for size in self.sizes]
-        self._await_steps(range(len(self.sizes)))
+        self._is_first = [np.ones(size, bool) for size in sizes]
+        self._await_steps(set(range(len(sizes))))
 
     def receive(self, kind: str) -> Any:
         """The content of the next message, which is to be of this kind, a heading of the .proto."""
-        start, patience_seconds = time.monotonic(), self._patience_seconds
+        start, patience_seconds = time.monotonic(), self._plan.patience_seconds
         # Reading has no deadline of its own: it raises once the timer's thread cancels the stream.
         timer = threading.Timer(patience_seconds, self._context.cancel)
         timer.start()
@@ -186,55 +184,27 @@ class Lease:
         field = "" if isinstance(message, StepPayload) else message.WhichOneof("content")
         got = field.capitalize() or _STEPS
         content: Any = getattr(message, field) if field else message
-        if got in ("Refusal", "Failure") and got != kind:
-            raise BrokenError(got, f"expected {kind}, got {got}: {content.reason}")
         if got != kind:
-            raise BrokenError(kind, f"expected {kind}, got {got}")
+            is_reason = got in ("Refusal", "Failure")
+            reason = f": {content.reason}" if is_reason else ""
+            raise BrokenError(got if is_reason else kind, f"expected {kind}, got {got}{reason}")
         return content
-
-    def send(self, message: FromLearner | ActionsPayload) -> None:
-        """Sends it."""
-        self.outbox.put(message)
-
-    def is_ended_by_peer(self) -> bool:
-        """Waits for the end of the stream; steps may come before it."""
-        try:
-            while True:
-                self.receive(_STEPS)
-        except BrokenError as error:
-            return error.rule == _STEPS
-
-    def end(self, code: grpc.StatusCode, details: str = "") -> None:
-        """Ends the stream."""
-        # First the status, then the end of the outbox, at which gRPC's thread reads it.
-        self._context.set_code(code)
-        self._context.set_details(details or f"seedrl check-env-server tries {code.name}")
-        self.outbox.put(None)
-
-    def _random_actions(self, size: int) -> np.ndarray:
-        action = self.spec.action
-        shape = (size, *action.array.shape)
-        if isinstance(action, BoxSpec):
-            return self._random.uniform(-1, 1, shape).astype(np.float32)
-        return self._random.integers(action.largest, size=shape, dtype=np.int32, endpoint=True)
 
     def answer(self, group: int, offset: int = 0) -> bytes:
         """Random actions that answer the step in flight, or one `offset` from it."""
-        actions = self._random_actions(self.sizes[group])
-        if self.spec.has_mask:
-            step = self._layouts[group].unpack(self.steps[group][-1])
-            actions = legal(actions, step.observation)
-        return pack_actions(group, len(self.steps[group]) - 1 + offset, actions)
+        number = len(self.steps[group]) - 1
+        step = self._layouts[group].unpack(memoryview(self.steps[group][number]))
+        actions = legal(self._actions[group][number % _NUM_DRAWN], step.observation)
+        return pack_actions(group, number + offset, actions)
 
     def play(self, num_rounds: int, first_group: int = 0) -> None:
         """Answers all groups from one on, in one message, and awaits their steps, N times."""
-        groups = range(first_group, len(self.sizes))
+        groups = range(first_group, len(self.steps))
         for _ in range(num_rounds if groups else 0):
-            self.send(memoryview(b"".join(self.answer(group) for group in groups)))
-            self._await_steps(groups)
+            self.outbox.put(memoryview(b"".join(map(self.answer, groups))))
+            self._await_steps(set(groups))
 
-    def _await_steps(self, groups: range) -> None:
-        due = set(groups)
+    def _await_steps(self, due: set[int]) -> None:
         while due:
             try:
                 for group, data in split(self.receive(_STEPS), self._layouts):
@@ -254,9 +224,16 @@ class Lease:
             expected = "FIRST" if self._is_first[group][row] else "MID or LAST"
             got_type = StepType(step_type[row]).name
             raise BrokenError(_STEPS, f"{where} with {expected} in row {row}, got {got_type}")
-        # What `unpack` gives are views of a buffer that gRPC may use again.
+        # Copies: what `unpack` gives are views of a buffer that gRPC may use again.
         self._is_first[group] = step_type == StepType.LAST
         self.steps[group].append(bytes(data))
+
+    def end(self, code: StatusCode) -> None:
+        """Ends the stream."""
+        # First the status, then the end of the outbox, at which gRPC's thread reads it.
+        self._context.set_code(code)
+        self._context.set_details(f"seedrl check-env-server tries {code.name}")
+        self.outbox.put(None)
 
 
 class Process:
@@ -271,33 +248,26 @@ class Process:
 
     def start(self, address: str) -> None:
         """Starts it, unless it runs. Raises ConfigError if it cannot be started."""
-        if self._process is None or self._process.poll() is not None:
-            command = self._command.replace("{learner}", address)
-            files: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": sys.__stderr__}
-            try:
-                words = shlex.split(command)
-                self._process = subprocess.Popen(words, start_new_session=True, **files)
-            except (OSError, ValueError) as error:
-                raise ConfigError(f"--command: cannot start {command!r}: {error}") from error
+        if self.exit_code() is None and self._process is not None:
+            return
+        command = self._command.replace("{learner}", address)
+        files: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": sys.__stderr__}
+        try:
+            words = shlex.split(command)
+            self._process = subprocess.Popen(words, start_new_session=True, **files)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"--command: cannot start {command!r}: {error}") from error
 
     def exit_code(self) -> int | None:
         """How it has ended; None while it runs."""
         return self._process.poll() if self._process is not None else None
 
-    def ask_to_end(self) -> None:
-        """Sends SIGTERM to it and all that it has started."""
-        self._signal(signal.SIGTERM)
-
     def stop(self) -> None:
         """Kills it with all that it has started."""
-        self._signal(signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait()
-
-    def _signal(self, number: int) -> None:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
 
 class Trial:
@@ -308,42 +278,42 @@ class Trial:
         self.findings = Findings(defaultdict(lambda: _REMEDY), NOTES)
         self._opened = queue.SimpleQueue[Lease]()  # by gRPC's threads
         self._waiting: Lease | None = None  # the next of them, not used yet
-        self.lease: Lease | None = None  # the one in use
-        self.server, self._address = listen(self._opened, plan.patience_seconds)
 
-    def open(self, *, seed: int = 0, **changed: Any) -> Lease:
-        """Starts the env server unless it runs, and reads the first steps of its groups.
+        # gRPC calls it in a thread of the stream's own, which only sends what the outbox gives it.
+        # All else, reading included, is done by the checker's thread.
+        def serve(received: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+            lease = Lease(received, context, plan)
+            self._opened.put(lease)
+            return iter(lease.outbox.get, None)
 
-        They are two to train and one to evaluate, or what `changed` has for fields of Assign.
-        Raises BrokenError.
-        """
+        workers = ThreadPoolExecutor(_STREAMS, "played learner")
+        self.server = grpc.server(workers, options=server_options(_MAX_MESSAGE_BYTES))
+        self.server.add_generic_rpc_handlers((learner_handler(serve, _MAX_MESSAGE_BYTES),))
+        self._address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        self.server.start()
+
+    def connect(self) -> Lease:
+        """The next stream of the env server, which is started unless it runs."""
         self.subject.start(self._address)
-        # It may be there already, since the dialogue before.
         got = self.wait(self.plan.patience_seconds)
-        if self._waiting is None:
-            raise BrokenError("TRANSPORT", f"expected a stream, got {got}")
         lease, self._waiting = self._waiting, None
-        self.lease = lease
-        hello = lease.hello()
-        num_envs = min(hello.num_envs, self.plan.num_envs)
-        # The first group has what the others leave.
-        left = max(1, num_envs - min(max(hello.num_groups, 1), 2))
-        slots = [range(left), *(range(slot, slot + 1) for slot in range(left, num_envs))]
-        groups: list[dict[str, Any]] = [
-            {"slots": each, "seeds": [1000 * seed + slot for slot in each]} for each in slots
-        ]
-        groups[-1]["evaluation"] = len(groups) > 1
-        environment = {"id": self.plan.environment, "arguments": self.plan.arguments}
-        environment |= changed.pop("environment", {})
-        lease.begin({"environment": environment, "groups": groups, **changed})
+        if lease is None:
+            raise BrokenError("TRANSPORT", f"expected a stream, got {got}")
         return lease
 
-    def expect(self, then: str, after: str, rule: str = _ENDS) -> None:
+    def play(self, num_rounds: int, first_group: int = 0, **changed: Any) -> Lease:
+        """A new stream, of which that many rounds of steps were answered."""
+        lease = self.connect()
+        lease.begin(**changed)
+        lease.play(num_rounds, first_group)
+        return lease
+
+    def expect(self, then: str, after: str) -> None:
         """Awaits that the env server returns, or that it ends; a bad end need not come."""
         got = self.wait(self.plan.patience_seconds if then == _RETURN else QUIET_SECONDS)
         is_right = got not in (_RETURN, _GOOD_END) if then == _BAD_END else got == then
         if not is_right:
-            self.findings.add(rule, f"after {after}: expected {then}, got {got}", subject=after)
+            self.findings.add(_ENDS, f"after {after}: expected {then}, got {got}", subject=after)
         if got != _RETURN:
             self.restart()
 
@@ -360,7 +330,7 @@ class Trial:
         return _RETURN if self._waiting is not None else "neither a stream nor an end"
 
     def restart(self) -> None:
-        """Ends the env server, and forgets its streams; the next `open` starts it again."""
+        """Ends the env server, and forgets its streams; the next dialogue starts it again."""
         # First the process, or it would open another stream.
         self.subject.stop()
         self._waiting = None
@@ -368,18 +338,15 @@ class Trial:
             self._opened.get()
 
 
-def _plays(trial: Trial, *, rounds: int = 20, first_group: int = 0, **changed: Any) -> None:
-    lease = trial.open(**changed)
-    lease.play(rounds or trial.plan.steps, first_group)
-    lease.end(StatusCode.UNAVAILABLE)
+def _steps(trial: Trial, *, rounds: int = 0, **changed: Any) -> None:
+    trial.play(rounds or trial.plan.steps, **changed).end(StatusCode.UNAVAILABLE)
     trial.expect(_RETURN, "UNAVAILABLE")
 
 
 def _seeds(trial: Trial) -> None:
     plays = []
     for seed in (1, 1, 2):
-        lease = trial.open(seed=seed)
-        lease.play(60)
+        lease = trial.play(60, seed=seed)
         lease.end(StatusCode.UNAVAILABLE)
         plays.append(lease.steps)
     # Bytes of whole steps: nothing that a learner sees may differ.
@@ -390,29 +357,28 @@ def _seeds(trial: Trial) -> None:
 
 
 def _ends(trial: Trial, *, code: StatusCode, then: str) -> None:
-    lease = trial.open()
-    lease.play(2)
+    lease = trial.play(2)
     if then == _RETURN:  # with actions on their way, as it happens
-        lease.send(memoryview(lease.answer(0)))
-    if then == _GOOD_END:
-        lease.send(FromLearner(finish=Finish(reason="the check is over")))
+        lease.outbox.put(memoryview(lease.answer(0)))
     lease.end(code)
-    trial.expect(then, "Finish" if then == _GOOD_END else code.name)
+    trial.expect(then, code.name)
 
 
-def _sigterm(trial: Trial) -> None:
-    trial.open().play(2)
-    trial.subject.ask_to_end()
-    trial.expect(_GOOD_END, "a signal", "SIGTERM")
+def _finishes(trial: Trial) -> None:
+    lease = trial.play(2)
+    lease.outbox.put(FromLearner(finish=Finish(reason="the check is over")))
+    lease.end(StatusCode.OK)
+    trial.expect(_GOOD_END, "Finish")
 
 
-def _refuses(trial: Trial, *, changed: Mapping[str, Any], name: str) -> None:
+def _refuses(trial: Trial, *, environment: Mapping[str, Any], name: str) -> None:
+    lease = trial.connect()
     try:
-        trial.open(**changed)
+        lease.begin(environment=environment)
     except BrokenError as error:
-        if error.rule != "Refusal" or trial.lease is None:
+        if error.rule != "Refusal":
             raise
-        trial.lease.end(StatusCode.FAILED_PRECONDITION)
+        lease.end(StatusCode.FAILED_PRECONDITION)
         trial.expect(_BAD_END, f"a Refusal of {name}")
     else:
         raise BrokenError("Refusal", f"expected a Refusal of {name}, got Ready")
@@ -420,37 +386,41 @@ def _refuses(trial: Trial, *, changed: Mapping[str, Any], name: str) -> None:
 
 def _breaks(trial: Trial, *, answer: Callable[[Lease], bytes], name: str) -> None:
     # The env server cancels its stream; then it ends with an error, or returns.
-    lease = trial.open()
-    lease.play(2)
-    lease.send(memoryview(answer(lease)))
-    if not lease.is_ended_by_peer():
-        raise BrokenError(_BREACHES, "expected that it cancels its stream")
+    lease = trial.play(2)
+    lease.outbox.put(memoryview(answer(lease)))
+    try:
+        while True:  # steps may come before the end
+            lease.receive(_STEPS)
+    except BrokenError as error:
+        if error.rule != _STEPS:
+            raise BrokenError(_BREACHES, f"{name}: expected that it cancels its stream") from error
     if trial.wait(trial.plan.patience_seconds) == _GOOD_END:
         trial.findings.add(_BREACHES, f"after {name}: expected {_BAD_END}, got {_GOOD_END}")
 
 
 _RETURNS = ("OK", "UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED", "INTERNAL", "CANCELLED", "UNKNOWN")
 _STAYS = ("INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", "PERMISSION_DENIED")
-# What an Assign has that must be refused: a mistake in the run's configuration.
-_REFUSED: dict[str, dict[str, Any]] = {
-    "an unknown environment": {"environment": {"id": "seedrl-no-such-environment-v0"}},
-    "an unknown argument": {"environment": {"arguments": '{"seedrl_no_such_argument": 1}'}},
+# Environments that must be refused: mistakes in the run's configuration.
+_REFUSED = {
+    "an unknown environment": {"id": "seedrl-no-such-environment-v0"},
+    "an unknown argument": {"arguments": '{"seedrl_no_such_argument": 1}'},
 }
 # What a learner must not send: a step would be answered by another one's actions.
 _BREAKING: dict[str, Callable[[Lease], bytes]] = {
     "an answer to the step before": lambda lease: lease.answer(0, offset=-1),
     "two answers to one step": lambda lease: 2 * lease.answer(0),
 }
-# By name, each a function that holds it; later ones assume what earlier ones have shown.
+# By name; later ones assume what earlier ones have shown.
 DIALOGUES: dict[str, Callable[[Trial], None]] = {
-    "steps": partial(_plays, rounds=0),
-    "several groups": partial(_plays, first_group=1),  # while the first one waits for actions
-    "one environment": partial(_plays, groups=[{"slots": [0], "seeds": [0]}]),
+    "steps": _steps,
+    "several groups": partial(
+        _steps, rounds=20, first_group=1
+    ),  # while the first one waits for actions
+    "one environment": partial(_steps, rounds=20, num_envs=1),  # of more that are offered
     "seeds": _seeds,
     **{f"return after {n}": partial(_ends, code=StatusCode[n], then=_RETURN) for n in _RETURNS},
-    "Finish": partial(_ends, code=StatusCode.OK, then=_GOOD_END),
-    "SIGTERM": _sigterm,
-    **{f"refuse {n}": partial(_refuses, changed=fields, name=n) for n, fields in _REFUSED.items()},
+    "Finish": _finishes,
+    **{f"refuse {n}": partial(_refuses, environment=what, name=n) for n, what in _REFUSED.items()},
     **{n: partial(_breaks, answer=answer, name=n) for n, answer in _BREAKING.items()},
     **{f"end after {n}": partial(_ends, code=StatusCode[n], then=_BAD_END) for n in _STAYS},
 }

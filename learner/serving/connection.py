@@ -284,7 +284,6 @@ def assignment(
                 vectorization=environment.vectorization,
                 metrics=environment.metrics,
                 max_abs_reward=environment.max_abs_reward,
-                failures_per_minute=environment.failures_per_minute,
                 failures_per_hour=environment.failures_per_hour,
             )
         ),

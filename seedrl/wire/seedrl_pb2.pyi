@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 66aa51148362fad1a8716c166597296ec4436a299f75789872e0cc913af2e9d3
+# seedrl/wire/seedrl.proto sha256 cd1b722ade6a15c8a578c1e2aefe9e326fea600efba6aa42f483fa70f5d66aa7
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -93,14 +93,13 @@ class Assign(_message.Message):
     def __init__(self, environment: _Optional[_Union[Environment, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[Group, _Mapping]]] = ..., lease: _Optional[int] = ..., linked: bool = ..., max_message_bytes: _Optional[int] = ..., step_deadline_seconds: _Optional[float] = ..., unlinked_reason: _Optional[str] = ..., minor: _Optional[int] = ...) -> None: ...
 
 class Environment(_message.Message):
-    __slots__ = ("id", "arguments", "wrappers", "vectorization", "metrics", "max_abs_reward", "failures_per_minute", "failures_per_hour")
+    __slots__ = ("id", "arguments", "wrappers", "vectorization", "metrics", "max_abs_reward", "failures_per_hour")
     ID_FIELD_NUMBER: _ClassVar[int]
     ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
     WRAPPERS_FIELD_NUMBER: _ClassVar[int]
     VECTORIZATION_FIELD_NUMBER: _ClassVar[int]
     METRICS_FIELD_NUMBER: _ClassVar[int]
     MAX_ABS_REWARD_FIELD_NUMBER: _ClassVar[int]
-    FAILURES_PER_MINUTE_FIELD_NUMBER: _ClassVar[int]
     FAILURES_PER_HOUR_FIELD_NUMBER: _ClassVar[int]
     id: str
     arguments: str
@@ -108,9 +107,8 @@ class Environment(_message.Message):
     vectorization: str
     metrics: _containers.RepeatedScalarFieldContainer[str]
     max_abs_reward: float
-    failures_per_minute: int
     failures_per_hour: int
-    def __init__(self, id: _Optional[str] = ..., arguments: _Optional[str] = ..., wrappers: _Optional[_Iterable[str]] = ..., vectorization: _Optional[str] = ..., metrics: _Optional[_Iterable[str]] = ..., max_abs_reward: _Optional[float] = ..., failures_per_minute: _Optional[int] = ..., failures_per_hour: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., arguments: _Optional[str] = ..., wrappers: _Optional[_Iterable[str]] = ..., vectorization: _Optional[str] = ..., metrics: _Optional[_Iterable[str]] = ..., max_abs_reward: _Optional[float] = ..., failures_per_hour: _Optional[int] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("slots", "seeds", "evaluation")

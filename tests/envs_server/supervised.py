@@ -22,7 +22,6 @@ from typing import Any
 
 from envs_server import supervisor
 from envs_server.options import read_options
-from envs_server.sent_log import SentLog
 from envs_server.stop import end_with_parent
 from seedrl.programs.outcome import exit_code
 
@@ -38,9 +37,9 @@ def is_alive(file: Path) -> bool:
         return False
 
 
-def _act(folder: Path, body: str, log: Path) -> int:
+def _act(folder: Path, body: str, notes: Path) -> int:
     end_with_parent()
-    number = int(log.stem.removeprefix("env_server_"))
+    number = int(notes.name.removeprefix("env_server_"))
     starts = folder / f"{number}"
     with starts.open("a") as file:
         file.write("x")
@@ -54,7 +53,7 @@ def _act(folder: Path, body: str, log: Path) -> int:
         **{"os": os, "time": time, "subprocess": subprocess, "signal": signal, "folder": folder},
         **{"number": number, "start": len(starts.read_text()), "wait_for": wait_for},
         "is_alive": is_alive,
-        "over": lambda: SentLog(log).note_finished(),
+        "over": lambda: notes.write_text("finished"),
     }
     exec(f"def act():\n{textwrap.indent(body, '    ')}", names)
     return int(names["act"]() or 0)
@@ -62,7 +61,7 @@ def _act(folder: Path, body: str, log: Path) -> int:
 
 def main() -> int:
     """Supervises, or is supervised."""
-    if "--sent-log" in sys.argv:
+    if "--notes" in sys.argv:
         return _act(Path(sys.argv[1]), sys.argv[3], Path(sys.argv[-1]))
     names: dict[str, Any] = {"supervisor": supervisor, "words": []}
     exec(sys.argv[2], names)

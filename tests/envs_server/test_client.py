@@ -102,7 +102,7 @@ def moody(monkeypatch: pytest.MonkeyPatch) -> Environment:
     monkeypatch.setitem(gymnasium.registry, "Moody-v0", EnvSpec("Moody-v0", entry_point=Moody))
     monkeypatch.setattr(Moody, "order", iter(range(3)))
     monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)
-    return Environment(id="Moody-v0")
+    return Environment(id="Moody-v0", failures_per_hour=3)
 
 
 @pytest.mark.parametrize("where", ["reset", "step"])
@@ -145,10 +145,11 @@ def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
     spec = EnvSpec("Vectors-v0", vector_entry_point=lambda num_envs: FailingVector())
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
     monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)
+    environment = Environment(id=spec.id, failures_per_hour=3)
     reasons: list[str] = []
 
     def play(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        assign = learner.assign([1, 2], environment=Environment(id=spec.id))
+        assign = learner.assign([1, 2], environment=environment)
         with contextlib.suppress(grpc.RpcError):
             yield from learner.play(assign, 3, last=None)(messages, context)
             reasons.append(next(messages).failure.reason)

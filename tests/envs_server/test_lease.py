@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from seedrl_plugin.counting import reward_of
 
-from envs_server import build
 from seedrl.exit_codes import ExitCode
 from seedrl.types import StepType
 from seedrl.wire.framing import ActionsPayload
@@ -129,10 +128,7 @@ def _refusals(learner: Any, assign: Assign) -> list[str]:
     return refusals
 
 
-def test_steps_that_the_learner_would_not_take_are_refused_before_ready(
-    learner: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(build, "LEAST_MESSAGE_BYTES", 1)
+def test_steps_that_the_learner_would_not_take_are_refused_before_ready(learner: Any) -> None:
     assign = learner.assign([1]).assign
     # 16 + 8 + 8 + 8 + 16 bytes, 8 more if the row is LAST, and two of tag and length.
     assign.environment.metrics.append("step")

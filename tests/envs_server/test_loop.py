@@ -1,7 +1,6 @@
 """Environments stepped one after another, and those of them that fail."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -110,7 +109,7 @@ class UnshowableError(Exception):
 
 
 def _failures() -> Failures:
-    return Failures(3)
+    return Failures(3, 3)
 
 
 def _once(where: str, number: int, error: BaseException | float) -> Any:
@@ -230,21 +229,18 @@ def test_only_the_very_first_construction_is_wrong_usage() -> None:
 
 @pytest.mark.filterwarnings("ignore:os.fork", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("raises", [False, True])
-@pytest.mark.parametrize("at", [("step", 1), ("step", 2), ("reset", 2), ("build", 2)])
-def test_a_fork_that_returns_into_the_loop_ends_there(
-    at: tuple[str, int], raises: bool, tmp_path: Path
+@pytest.mark.parametrize("where", ["step", "reset", "build"])
+def test_a_fork_that_returns_into_the_loop_ends_before_the_next_message(
+    where: str, raises: bool
 ) -> None:
     """Issue D2: it went on as a second env server on the same sockets, and the run ended."""
-    trace = tmp_path / "trace"
     pids: list[int] = []
 
-    def does(where: str, number: int) -> None:
-        if (where, number) == at and not pids:
+    def does(at: str, number: int) -> None:
+        if (at, number) == (where, 2) and not pids:
             pids.append(os.fork())
             if raises and not pids[0]:
                 raise SystemExit
-        with trace.open("a") as file:
-            file.write(f"{where} {number}\n")
 
     limit = HangLimit()
     with limit.limit(0):
@@ -257,5 +253,3 @@ def test_a_fork_that_returns_into_the_loop_ends_there(
         os._exit(9)  # the child is still here
     _, status = os.waitpid(pids[0], 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    assert trace.read_text().count("step 0") == 1
-    assert trace.read_text().count("build 3") == 0  # nothing was built again by the child

@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from envs_server.build import Recipe, build
 from envs_server.check.environment import legal
-from envs_server.failures import Budget, BuildError, EnvironmentFailedError, Failures
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures
 from envs_server.groups import EnvGroup
 from envs_server.loop import build_loop
 from seedrl.specs import ArraySpec, DiscreteSpec
@@ -105,7 +105,7 @@ def test_a_wrong_mask_is_the_failure_of_its_environment_alone(
     bad: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     masks = iter([(), (_ALL, _ALL, bad)])
-    failures = Failures(2, Budget(1, 1))
+    failures = Failures(2, 1)
     loop = build_loop(lambda: Odd(next(masks, ())), 2, failures=failures)
     loop.reset([1, 2])
     assert loop.has_info_mask()

@@ -31,7 +31,6 @@ _HANGS = """
 import ctypes, time
 from envs_server.stop import HangLimit
 hang = HangLimit()
-hang.start()
 for _ in range(20):
     with hang.limit(30.0):
         pass

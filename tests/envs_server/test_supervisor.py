@@ -117,7 +117,7 @@ def test_a_folder_of_logs_is_made_and_one_that_cannot_be_is_wrong_usage(tmp_path
 
 
 def test_a_process_without_a_mark_ends_with_the_run(tmp_path: Path) -> None:
-    """In a session of its own and with an environment of its own, its parent long gone."""
+    """In a session of its own, its parent long gone."""
     code, _ = _run(
         tmp_path,
         "away = subprocess.Popen(['sleep', '60'], start_new_session=True, env={})",

@@ -48,7 +48,7 @@ LEARNER = {
     "health": Fate("learner.report.health:gauges", code=ExitCode.OK, goes_on=True),
 }
 ENV_SERVER = {
-    "env server": Fate("envs_server.client:Lease._send"),
+    "env server": Fate("envs_server.client:Lease._step"),
     "hang limit": Fate("envs_server.stop:HangLimit._look"),
     "stop": Fate("seedrl.wire.channel:LearnerConnection.cancel"),
 }

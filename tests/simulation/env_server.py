@@ -5,10 +5,7 @@ import queue
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from envs_server.client import Lease, Offer
-from envs_server.sent_log import SentLog
 from learner.serving.connection import Connection
 from learner.serving.hub import EndError
 from seedrl.specs import MOST_ACTIONS, BoxSpec, DiscreteSpec
@@ -90,7 +87,7 @@ class SimulatedConnection:
         self._to_learner = Wire(world, f"{name} up", "lose_request", self._arrive_there)
         self._to_env_server = Wire(world, f"{name} down", "lose_reply", self._arrive_here)
         self.seeds: list[list[int]] = []
-        self.lease = Lease(process.offer, self, process.sent_log)
+        self.lease = Lease(process.offer, self, last_key=process.last_key)
         self.lease.open()
 
     @property
@@ -206,7 +203,7 @@ class Process:
         self._world = world
         self.number = number
         self.offer = offer
-        self.sent_log = SentLog()
+        self.last_key = 0  # of its newest lease
         self.frozen_until = 0.0
         self.connection: SimulatedConnection | None = None
         self._is_stopped = False
@@ -225,6 +222,7 @@ class Process:
         """The connection has ended: return soon."""
         if connection is self.connection:
             self.connection = None
+            self.last_key = connection.lease.key
             seconds = self._world.random.uniform(0, KEEPALIVE_SECONDS)
             self._world.timeline.after(seconds, f"process {self.number} returns", self.connect)
 
@@ -241,10 +239,9 @@ class Process:
         self._world.timeline.after(seconds, f"process {self.number} starts", self.connect)
 
     def crash(self) -> None:
-        """Like `kill`, but the disk lacks what the log said last: its next report is false."""
+        """Like `kill`, but what is started again does not know its last lease."""
         self.kill()
-        counts = self.sent_log._rows[:, 3:]  # steps and answered
-        counts -= np.minimum(counts, np.uint64(self._world.random.randint(1, 3)))
+        self.last_key = 0
 
     def freeze(self) -> None:
         """Stands still; if it is for too long, the learner closes the stream meanwhile."""

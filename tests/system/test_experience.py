@@ -148,7 +148,6 @@ def test_environments_that_restart_cut_their_own_streams_and_receive_the_stored_
         id=_RESTARTING,
         arguments=json.dumps(arguments),
         metrics=("action", "missing", "step"),
-        failures_per_minute=10**6,
         failures_per_hour=10**6,
     )
     run = learner_run(dataclasses.replace(CONFIG, environment=environment))

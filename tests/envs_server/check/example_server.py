@@ -87,10 +87,6 @@ class ExampleServer:
     def exit_code(self) -> int | None:
         return self._exit_code
 
-    def ask_to_end(self) -> None:
-        self._exit_code = self.after_sigterm()
-        self.stop()
-
     def stop(self) -> None:
         self._stopped.set()
         while self._thread.is_alive():
@@ -136,10 +132,6 @@ class ExampleServer:
 
     def after_finish(self) -> int | None:
         """The exit code, or None to return."""
-        return 0
-
-    def after_sigterm(self) -> int:
-        """The exit code."""
         return 0
 
     def send(self, message: FromEnvServer) -> None:

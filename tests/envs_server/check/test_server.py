@@ -27,7 +27,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _check(subject: Any, names: Sequence[str] = tuple(DIALOGUES), **changed: Any) -> Findings:
-    options = {"command": "", "steps": 30, "patience_seconds": SECONDS, **changed}
+    options = {"command": "", "steps": 200, "patience_seconds": SECONDS, **changed}
     return check(subject, Options(**options), names)
 
 
@@ -117,9 +117,6 @@ class Sad(ExampleServer):
     def after_finish(self) -> int | None:
         return 1
 
-    def after_sigterm(self) -> int:
-        return 143
-
 
 class BuildsAnything(ExampleServer):
     def is_followed(self, assign: Assign) -> bool:
@@ -160,7 +157,6 @@ def _with(walk: type[Walk]) -> type[ExampleServer]:
         (Stubborn, "end after PERMISSION_DENIED", "HOW A STREAM ENDS"),
         (Cheerful, "end after INVALID_ARGUMENT", "HOW A STREAM ENDS"),
         (Sad, "Finish", "HOW A STREAM ENDS"),
-        (Sad, "SIGTERM", "SIGTERM"),
         (BuildsAnything, "refuse an unknown environment", "Refusal"),
         (BuildsAnything, "refuse an unknown argument", "Refusal"),
         (Credulous, "an answer to the step before", "BREACHES"),

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 import grpc
 import numpy as np
 
-from envs_server.build import budget, check_assign, read_recipe
+from envs_server.build import check_assign, read_recipe
 from envs_server.client import Lease, Offer
 from envs_server.failures import BuildError, EnvironmentFailedError
-from envs_server.sent_log import SentLog
 from learner.serving.batching import free_running
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
@@ -142,7 +141,7 @@ def hear_learner(data: bytes) -> bool:
     gymnasium. What is asked for is read in any case.
     """
     sent = _Sent()
-    lease = Lease(Offer(num_envs=4, num_groups=2, allowed=(_CONSTANT,)), sent, SentLog())
+    lease = Lease(Offer(num_envs=4, num_groups=2, allowed=(_CONSTANT,)), sent)
     lease.open()
     try:
         for data_of_one in _messages(data):
@@ -150,7 +149,6 @@ def hear_learner(data: bytes) -> bool:
             if isinstance(message, FromLearner) and not _is_usual(message.assign):
                 check_assign(message.assign, 4)
                 read_recipe(message.assign.environment, (_CONSTANT,))
-                budget(message.assign)
                 return False
             if lease.handle(message) is not None:
                 break

@@ -57,9 +57,17 @@ def test_an_interval_by_updates_holds_whole_updates_and_nothing_moves_after_it(
     assert system.parts.learning.updates == updates
 
 
-def test_a_measurement_has_all_rows_of_all_figures(small: Workload, pace: Pace) -> None:
-    measured, _ = pipeline.measure(small, pace, list(pipeline.FIGURES))
-    assert set(measured) == {"stepping", "network", "update", *pipeline.FIGURES}
+# Each figure is of a whole system, which is built and compiled.
+@pytest.mark.parametrize(
+    "figures",
+    [["learning"], pytest.param(list(pipeline.FIGURES), marks=pytest.mark.gate)],
+    ids="+".join,
+)
+def test_a_measurement_has_all_rows_of_its_figures(
+    small: Workload, pace: Pace, figures: list[str]
+) -> None:
+    measured, _ = pipeline.measure(small, pace, figures)
+    assert set(measured) == {"stepping", "network", "update", *figures}
     assert all(rate > 0 for rates in measured.values() for rate in rates)
 
 

@@ -109,7 +109,9 @@ class Browser:
 
     def wait(self, expression: str) -> None:
         """Waits until the expression is true."""
-        wait_until(lambda: self.value(expression) is True, f"never true: {expression}")
+        # A look takes the page's own thread, which has to draw.
+        told = f"never true: {expression}"
+        wait_until(lambda: self.value(expression) is True, told, pause_seconds=0.05)
 
     def close(self) -> None:
         """Ends the browser."""

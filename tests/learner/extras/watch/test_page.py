@@ -91,8 +91,16 @@ def test_the_contrast_of_known_colours() -> None:
     assert contrast((118, 118, 118), (255, 255, 255)) == pytest.approx(4.54, abs=0.01)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 390])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        *((1400, "light"), (390, "dark")),
+        *(
+            pytest.param(*other, marks=pytest.mark.gate)
+            for other in [(1400, "dark"), (390, "light")]
+        ),
+    ],
+)
 def test_the_page_fits_the_screen_and_can_be_read(
     browser: Browser, url: str, tmp_path: Path, width: int, scheme: str
 ) -> None:

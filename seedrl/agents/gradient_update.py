@@ -1,6 +1,8 @@
 """Updates by a gradient: loss, optimizer step, target network, schedules."""
 
+import functools
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import jax
@@ -44,8 +46,13 @@ class LinearDecay(NamedTuple):
     start: float
     decay_steps: int = 0
 
-    def at(self, env_steps: Array | tuple[()]) -> Array:
-        """The value at `env_steps [] float32`, T > 0. Off by less than 1e-6 of `start`."""
+    def at(self, env_steps: Array | tuple[()]) -> float | Array:
+        """The value at `env_steps [] float32`, off by less than 1e-6 of `start`.
+
+        A constant is a Python number, and needs no `env_steps`.
+        """
+        if not self.decay_steps:
+            return self.start
         # By a float: whole numbers from 2^31 on are no int32.
         passed = jnp.minimum(jnp.asarray(env_steps) / float(self.decay_steps), 1.0)
         return self.start - self.start * passed
@@ -54,8 +61,8 @@ class LinearDecay(NamedTuple):
 class GradientUpdate(NamedTuple):
     """One step down the gradient of a loss, then the target: an `Agent.update`."""
 
-    # `(params, target, sequence, weights, key) -> (loss, LossOutput)`; `sequence` is `[T, B]` with
-    # `T = window.length`, `weights [B] float32`. The scalar is a mean over the batch.
+    # `(params, target, sequence, weights, key, **scheduled) -> (loss, LossOutput)`; `sequence` is
+    # `[T, B]` with `T = window.length`, `weights [B] float32`. The scalar is a mean over the batch.
     loss: Callable[..., tuple[Array, LossOutput]]
     optimizer: optax.GradientTransformation  # of gradients that are means over all devices
     # `params -> target`. Must copy; an agent without a target network has `()`.
@@ -64,6 +71,8 @@ class GradientUpdate(NamedTuple):
     update_target: Callable[[Tree, Tree, Array], Tree] = lambda params, target, updates: target
     # The optimizer's own rate is `start`: each of its steps is scaled by the part that is left.
     learning_rate: LinearDecay = LinearDecay(1.0)
+    # Keyword arguments of `loss`. Those that decay are metrics, as the learning rate is.
+    scheduled: Mapping[str, LinearDecay] = MappingProxyType({})
 
     def init_state(self, params: Tree) -> AgentState:
         """See `Agent.init_state`."""
@@ -82,17 +91,22 @@ class GradientUpdate(NamedTuple):
         key: Array,
         mean: Callable[[Tree], Tree],
     ) -> tuple[AgentState, UpdateOutput]:
-        """See `Agent.update`. Adds `loss`, `gradient_norm`, and `learning_rate` if it decays."""
-        (loss, output), gradients = jax.value_and_grad(self.loss, has_aux=True)(
+        """See `Agent.update`. Adds `loss`, `gradient_norm`, and what decays."""
+        scheduled = {name: decay.at(state.env_steps) for name, decay in self.scheduled.items()}
+        loss_of = functools.partial(self.loss, **scheduled)
+        (loss, output), gradients = jax.value_and_grad(loss_of, has_aux=True)(
             state.params, state.target, sequence, weights, key
         )
         # The mean is taken after the gradient: inside the loss pmap would leave it per device.
         gradients, loss = mean(gradients), mean(loss)
         gradient_norm = optax.tree.norm(gradients)
         deltas, optimizer = self.optimizer.update(gradients, state.optimizer, state.params)
-        metrics = {**output.metrics, "loss": loss, "gradient_norm": gradient_norm}
+        rate = self.learning_rate.at(state.env_steps)
+        values = {**scheduled, "learning_rate": rate}
+        decays = {**self.scheduled, "learning_rate": self.learning_rate}
+        shown = {name: values[name] for name, decay in decays.items() if decay.decay_steps}
+        metrics = {**output.metrics, **shown, "loss": loss, "gradient_norm": gradient_norm}
         if self.learning_rate.decay_steps:
-            metrics["learning_rate"] = rate = self.learning_rate.at(state.env_steps)
             # Adam's steps are proportional to its rate: a scaled step is that of a lower rate.
             deltas = optax.tree.scale(rate / self.learning_rate.start, deltas)
         # If this is not finite the learn step keeps the old state; nothing is checked here.

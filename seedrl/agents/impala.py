@@ -74,9 +74,8 @@ class ImpalaConfig(OnPolicyConfig):
 
     @property
     def window(self) -> WindowSpec:
-        return WindowSpec(
-            burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1
-        )  # as PPO's
+        # As PPO's.
+        return WindowSpec(burn_in=0, unroll=self.unroll, bootstrap=1, stride=self.unroll + 1)
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec. Raises ConfigError for a network that does not fit."""
@@ -107,6 +106,7 @@ def _loss(
     sequence: Sequence,
     weights: Array,
     key: Array,
+    entropy_cost: float | Array,
 ) -> tuple[Array, LossOutput]:
     """L = -log π(a) A + value_cost ½ (v - V)² - entropy_cost H(π).
 
@@ -141,7 +141,7 @@ def _loss(
     policy_loss = -jnp.mean(trained * log_policy * corrected.advantages)
     value_loss = 0.5 * jnp.mean(trained * jnp.square(errors))
     entropy = jnp.mean(trained * policy.entropy())
-    total = policy_loss + config.value_cost * value_loss - config.entropy_cost * entropy
+    total = policy_loss + config.value_cost * value_loss - entropy_cost * entropy
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,
@@ -159,9 +159,8 @@ def _metrics(config: ImpalaConfig, log_ratios: Array, corrected: VTrace) -> dict
     mean = functools.partial(mean_of, is_trained=is_trained)
     return {
         "advantage_size": mean(jnp.abs(corrected.advantages)),
-        "behaviour_kl": mean(
-            ratios - 1.0 - log_ratios
-        ),  # never negative: see `surrogate.divergence`
+        # Never negative: see `surrogate.divergence`.
+        "behaviour_kl": mean(ratios - 1.0 - log_ratios),
         "ratio_max": jnp.max(ratios),
         "ratio_clipped_fraction": mean(ratios > config.rho_bar),
         "ratio_low_fraction": mean(ratios < 0.5),

@@ -15,6 +15,7 @@ IMPALA = {
     "policy_loss": "IMPALA: mean of -log π(a) times its advantage; PPO: minus the clipped gain",
     "value_loss": "mean of half the squared error of V",
     "entropy": "mean entropy of the policy, in nats; SAC's of actions in [-1, 1]",
+    "entropy_cost": "weight of the entropy, with `entropy_cost_decay_steps`",
     "value_mean": "mean V in scaled rewards; of PPO, the one stored when acting",
     "advantage_size": "mean |advantage|; of IMPALA with its ratio, of PPO before it is normalised",
     "behaviour_kl": (

@@ -48,6 +48,8 @@ class OnPolicyConfig(NormalizationConfig):
       gamma: discount of one step. Both papers: 0.99.
       entropy_cost: weight of the entropy of the policy, which is maximised. Both papers: 0.01 for
         Atari.
+      entropy_cost_decay_steps: environment steps over which `entropy_cost` falls linearly to 0; 0
+        keeps it.
       normalize_images: whether pixels are normalized too, instead of divided by 255: small and rare
         objects, such as a ball, are visible from the start.
       reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
@@ -61,6 +63,7 @@ class OnPolicyConfig(NormalizationConfig):
     network: Any = field(default_factory=ActorCriticConfig)
     gamma: Fraction = 0.99
     entropy_cost: NonNegativeFloat = 0.01
+    entropy_cost_decay_steps: NonNegativeInt = 0
     normalize_images: bool = False
     reward_scale: PositiveFloat = 1.0
     reward_clip: NonNegativeFloat = 0.0
@@ -152,6 +155,9 @@ def actor_critic_agent(
         loss=functools.partial(loss, config, network, action),
         optimizer=optax.chain(optax.clip_by_global_norm(config.max_gradient_norm), optimizer),
         learning_rate=LinearDecay(config.learning_rate, config.learning_rate_decay_steps),
+        scheduled={
+            "entropy_cost": LinearDecay(config.entropy_cost, config.entropy_cost_decay_steps)
+        },
     )
     return Agent(
         window=config.window,
@@ -248,6 +254,7 @@ def _loss(
     sequence: Sequence,
     weights: Array,
     key: Array,
+    entropy_cost: float | Array,
 ) -> tuple[Array, LossOutput]:
     """L = -min(r A, clip(r, 1 ± ε) A) + value_cost ½ (V - target)² - entropy_cost H(π), r = π / μ.
 
@@ -275,7 +282,7 @@ def _loss(
     policy_loss = -surrogate.mean_of(weights[None] * gained, counts)
     value_loss = 0.5 * surrogate.mean_of(weights[None] * squares, counts)
     entropy = surrogate.mean_of(weights[None] * policy.entropy(), counts)
-    total = policy_loss + config.value_cost * value_loss - config.entropy_cost * entropy
+    total = policy_loss + config.value_cost * value_loss - entropy_cost * entropy
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,

@@ -37,8 +37,8 @@ MUTANTS = (
     Mutant(
         "entropy_is_minimised",
         _IMPALA,
-        "- config.entropy_cost * entropy",
-        "+ config.entropy_cost * entropy",
+        "- entropy_cost * entropy",
+        "+ entropy_cost * entropy",
         "The loss punishes entropy.",
     ),
     Mutant(

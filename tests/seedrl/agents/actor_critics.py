@@ -28,7 +28,7 @@ PLAIN_NETWORK = ActorCriticConfig(torso="mlp", torso_sizes=(), core="none", head
 def jitted(agent: Agent) -> tuple[Agent, Any]:
     """The agent with jitted functions, and parameters whose policy is far from uniform."""
     update: Any = agent.update
-    loss_and_gradient = jax.jit(jax.value_and_grad(update.loss, has_aux=True))
+    loss_and_gradient = jax.jit(jax.value_and_grad(loss_at_start(agent), has_aux=True))
     agent = agent._replace(
         act=jax.jit(agent.act),
         initial_carry=jax.jit(agent.initial_carry, static_argnums=0),
@@ -36,6 +36,13 @@ def jitted(agent: Agent) -> tuple[Agent, Any]:
         update=update._replace(loss=loss_and_gradient),
     )
     return agent, random_parameters(agent.init)
+
+
+def loss_at_start(agent: Agent) -> Any:
+    """The loss before anything has decayed."""
+    update: Any = agent.update
+    costs = {name: decay.start for name, decay in update.scheduled.items()}
+    return functools.partial(update.loss, **costs)
 
 
 def updated(agent: Agent, state: AgentState, sequence: Sequence) -> tuple[AgentState, UpdateOutput]:

@@ -25,9 +25,15 @@ from seedrl.agents.sac import SacConfig
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import BoxSpec, EnvSpec
 from tests.seedrl.agents.actor_critics import (
+    NETWORK,
     PLAIN_NETWORK,
     PLAIN_SPEC,
+    SPEC,
+    acted,
+    updated,
+    window_of,
 )
+from tests.seedrl.random_parameters import random_parameters
 
 
 def _times(params: Any, target: Any, sequence: Any, weights: Any, key: Any) -> Any:
@@ -82,19 +88,29 @@ def test_a_decay_is_a_line_to_zero(start: float) -> None:
         expected = np.float64(start) * (1 - np.minimum(env_steps / steps, 1.0))
         found = jax.jit(LinearDecay(start, steps).at)(env_steps.astype(np.float32))
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-7 * start)
+    assert LinearDecay(start).at(()) == start
+
+
+def _times_cost(
+    params: Any, target: Any, sequence: Any, weights: Any, key: Any, *, cost: Any
+) -> Any:
+    return _times(params * cost, target, sequence, weights, key)
 
 
 @pytest.mark.parametrize("env_steps", [0, 250, 1000, 4000])
-def test_steps_shrink_with_environment_steps_and_are_shown(env_steps: int) -> None:
+def test_steps_and_costs_shrink_with_environment_steps_and_are_shown(env_steps: int) -> None:
     nothing: Any = ()
     update = GradientUpdate(
-        loss=_times, optimizer=optax.sgd(0.5), learning_rate=LinearDecay(0.5, 1000)
+        loss=_times_cost,
+        optimizer=optax.sgd(0.5),
+        learning_rate=LinearDecay(0.5, 1000),
+        scheduled={"cost": LinearDecay(8.0, 2000)},
     )
     state = update.init_state(jnp.ones(()))._replace(env_steps=np.float32(env_steps))
     new, output = update(state, jnp.float32(3), nothing, nothing, mean=lambda tree: tree)
-    left = max(0.0, 1 - env_steps / 1000)
-    assert float(new.params) == pytest.approx(1 - 0.5 * left * 3)
-    shown = {"learning_rate": 0.5 * left, "gradient_norm": 3, "loss": 3}
+    left, cost = max(0.0, 1 - env_steps / 1000), 8 * max(0.0, 1 - env_steps / 2000)
+    assert float(new.params) == pytest.approx(1 - 0.5 * left * 3 * cost)
+    shown = {"learning_rate": 0.5 * left, "cost": cost, "gradient_norm": 3 * cost, "loss": 3 * cost}
     assert {name: float(value) for name, value in output.metrics.items()} == pytest.approx(shown)
 
 
@@ -108,8 +124,8 @@ _BOX = dataclasses.replace(PLAIN_SPEC, action=BoxSpec((1,), (-1,), (1,)))
     [
         (R2D2Config(network=_Q_NETWORK, **_DECAY), PLAIN_SPEC),
         (ApexConfig(network=_Q_NETWORK, **_DECAY), PLAIN_SPEC),
-        (ImpalaConfig(network=PLAIN_NETWORK, **_DECAY), PLAIN_SPEC),
-        (PpoConfig(network=PLAIN_NETWORK, **_DECAY), PLAIN_SPEC),
+        (ImpalaConfig(network=PLAIN_NETWORK, entropy_cost_decay_steps=70, **_DECAY), PLAIN_SPEC),
+        (PpoConfig(network=PLAIN_NETWORK, entropy_cost_decay_steps=70, **_DECAY), PLAIN_SPEC),
         (SacConfig(**_DECAY), _BOX),
     ],
 )
@@ -117,6 +133,24 @@ def test_every_agent_decays_as_its_config_asks(config: Any, spec: EnvSpec) -> No
     agent = config.build(spec)
     rate = getattr(config, "learning_rate", None) or config.actor_learning_rate
     assert agent.update.learning_rate == LinearDecay(rate, 300)
+    cost = {"entropy_cost": LinearDecay(0.01, 70)} if hasattr(config, "entropy_cost") else {}
+    assert agent.update.scheduled == cost
     if hasattr(config, "epsilon_decay_steps"):
         exploring = dataclasses.replace(config, epsilon_decay_steps=9).build(spec)
         assert (agent.exploration_decay_steps, exploring.exploration_decay_steps) == (0, 9)
+
+
+@pytest.mark.parametrize("config", [ImpalaConfig, PpoConfig])
+def test_the_entropy_cost_of_a_loss_is_that_of_its_step(config: Any) -> None:
+    def learned(env_steps: int, **costs: float) -> Any:
+        agent = config(network=NETWORK, unroll=5, **costs).build(SPEC)
+        params = random_parameters(agent.init)
+        sequence = window_of(acted(agent, params), 3, agent.window.length)
+        state = agent.init_state(params)._replace(env_steps=np.float32(env_steps))
+        return jax.tree.leaves(updated(agent, state, sequence)[0].params)
+
+    decayed = learned(750, entropy_cost=1.0, entropy_cost_decay_steps=1000)
+    for found, expected in zip(decayed, learned(0, entropy_cost=0.25), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    others = zip(decayed, learned(0, entropy_cost=1.0), strict=True)
+    assert any(np.abs(found - other).max() > 1e-5 for found, other in others)

@@ -26,6 +26,7 @@ from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.networks.network import Network, NetworkInput, PolicyAndValue
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
+from tests.seedrl.agents.actor_critics import loss_at_start
 from tests.seedrl.random_parameters import random_parameters
 
 FIRST, MID, LAST = StepType.FIRST, StepType.MID, StepType.LAST
@@ -222,7 +223,7 @@ def test_impala_corrects_and_learns_the_policy_over_the_legal_actions() -> None:
         network=Tables(length * B, True), unroll=6, gamma=0.9, vtrace_lambda=0.8, entropy_cost=0.03
     )
     agent = config.build(spec_of(ArraySpec((), "int32")))
-    loss = jax.jit(jax.value_and_grad(agent.update.loss, has_aux=True))
+    loss = jax.jit(jax.value_and_grad(loss_at_start(agent), has_aux=True))
     for seed in range(20):
         case = case_of(seed, length, lambda random: np.float32(-random.random((length, B)) - 0.5))
         (value, output), gradient = loss(case.params, (), case.sequence, case.weights, KEY)
@@ -260,7 +261,7 @@ def test_ppo_has_ratios_and_entropy_of_the_policy_over_the_legal_actions() -> No
     length = 7
     config = PpoConfig(network=Tables(length * B, True), unroll=6, gamma=0.9, entropy_cost=0.03)
     agent = config.build(spec_of(ArraySpec((), "int32")))
-    loss = jax.jit(jax.value_and_grad(agent.update.loss, has_aux=True))
+    loss = jax.jit(jax.value_and_grad(loss_at_start(agent), has_aux=True))
     for seed in range(20):
         case = case_of(
             seed,

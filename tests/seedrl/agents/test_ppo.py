@@ -26,6 +26,7 @@ from tests.seedrl.agents.actor_critics import (
     built,
     jitted,
     log_softmax,
+    loss_at_start,
     outputs_at,
     poisoned,
     random_timesteps,
@@ -128,7 +129,7 @@ def test_the_loss_of_pieces_is_that_of_their_sequences(chunk_steps: int) -> None
     agent = dataclasses.replace(CONFIG, chunk_steps=chunk_steps).build(SPEC)
     assert agent.chunks == 6 // chunk_steps
     sequence, (_, params) = of_another_policy(window_at(CONFIG, 3)), built(CONFIG)
-    loss_of_batch = agent.update.loss
+    loss_of_batch = loss_at_start(agent)
 
     @jax.jit
     def loss_of_pieces(params: Any, sequence: Sequence) -> jax.Array:

@@ -14,7 +14,7 @@ from seedrl.types import Array
 # equally likely, and means almost 0 (Huang et al. 2022, detail 2).
 SMALL_KERNEL = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
 # Those of Q-values begin a tenth as large. First values as large as the returns would be unlearned
-# slowly, through the target network; docs/learning.md compares sizes.
+# slowly, through the target network.
 _Q_KERNEL = nn.initializers.variance_scaling(1e-2, "fan_in", "truncated_normal")
 
 

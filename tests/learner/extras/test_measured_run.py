@@ -81,11 +81,11 @@ def test_a_folder_may_be_anybodys(tmp_path: Path) -> None:
 def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path: Path) -> None:
     seeds = [write_run(tmp_path / f"s{seed}", [1.0], seed=seed) for seed in (2, 0)]
     other = write_run(tmp_path / "r", [1.0], seed=0, ratio=1.0)
-    task = write_run(tmp_path / "t", [1.0], environment="Catch", config="cartpole_r2d2")
+    task = write_run(tmp_path / "t", [1.0], environment="Catch", config="recall_r2d2")
     found = group(map(measure, [seeds[0], other, task, seeds[1]]))
     assert [(each.name, each.task) for each in found] == [
         ("cartpole_r2d2 replay.ratio=4.0", "CartPole-v1"),
         ("cartpole_r2d2 replay.ratio=1.0", "CartPole-v1"),
-        ("cartpole_r2d2", "Catch"),
+        ("recall_r2d2", "Catch"),
     ]
     assert [[run.record.seed for run in each.runs] for each in found] == [[0, 2], [0], [0]]

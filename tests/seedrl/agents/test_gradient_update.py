@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from learner.learning.learn_step import is_all_finite
+from seedrl.agents.agent import Agent
 from seedrl.agents.apex import ApexConfig
 from seedrl.agents.gradient_update import (
     GradientUpdate,
@@ -142,15 +143,28 @@ def test_every_agent_decays_as_its_config_asks(config: Any, spec: EnvSpec) -> No
 
 @pytest.mark.parametrize("config", [ImpalaConfig, PpoConfig])
 def test_the_entropy_cost_of_a_loss_is_that_of_its_step(config: Any) -> None:
-    def learned(env_steps: int, **costs: float) -> Any:
-        agent = config(network=NETWORK, unroll=5, **costs).build(SPEC)
-        params = random_parameters(agent.init)
-        sequence = window_of(acted(agent, params), 3, agent.window.length)
-        state = agent.init_state(params)._replace(env_steps=np.float32(env_steps))
-        return jax.tree.leaves(updated(agent, state, sequence)[0].params)
+    def agent_of(**costs: float) -> Agent:
+        agent: Agent = config(network=NETWORK, unroll=5, **costs).build(SPEC)
+        return agent._replace(act=jax.jit(agent.act))
 
-    decayed = learned(750, entropy_cost=1.0, entropy_cost_decay_steps=1000)
-    for found, expected in zip(decayed, learned(0, entropy_cost=0.25), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    others = zip(decayed, learned(0, entropy_cost=1.0), strict=True)
+    decaying, constant = (
+        agent_of(entropy_cost=1.0, entropy_cost_decay_steps=1000),
+        agent_of(entropy_cost=0.25),
+    )
+    params = random_parameters(decaying.init)
+    sequence = window_of(acted(decaying, params), 3, decaying.window.length)
+
+    def learning(agent: Agent) -> Any:
+        def learned(env_steps: Any) -> Any:
+            state = agent.init_state(params)._replace(env_steps=env_steps)
+            return jax.tree.leaves(updated(agent, state, sequence)[0].params)
+
+        return jax.jit(learned)
+
+    learned = learning(decaying)
+    decayed, whole = learned(np.float32(750)), learned(np.float32(0))
+    expected = learning(constant)(np.float32(0))
+    for found, other in zip(decayed, expected, strict=True):
+        np.testing.assert_allclose(found, other, rtol=1e-5, atol=1e-6)
+    others = zip(decayed, whole, strict=True)
     assert any(np.abs(found - other).max() > 1e-5 for found, other in others)

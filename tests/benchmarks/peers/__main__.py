@@ -1,0 +1,69 @@
+"""This system beside what a user would take instead, each in the same run.
+
+    python -m tests.benchmarks.peers NAME ... --json peers.json
+
+Every peer gets a virtual environment of its own, which is made on first use.
+"""
+
+import importlib
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from learner.cli.bench import print_results, write
+from learner.extras.bench.measuring import Pace, Result, machine
+from learner.processes.tuning import tune_process
+from tests.benchmarks.peers import virtual_environment
+
+# Each is a module here with `run(pace, venvs) -> Iterator[Result]`.
+PEERS = ("sb3", "sample_factory", "flashbax")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerOptions:
+    """Measures this system and others, interleaved.
+
+    Attributes:
+      names: peers to compare with.
+      json: file for all numbers, with machine, versions and commit.
+      seconds: of each single measurement; training runs take as long as they take.
+      rounds: times that each thing is measured; of training, the number of seeds.
+      venvs: folder of the virtual environments.
+    """
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional]
+    json: Path | None = None
+    seconds: float = 1.0
+    rounds: int = 5
+    venvs: Path = field(default_factory=virtual_environment.default_folder)
+
+
+def main() -> int:
+    """0 if everything could be measured."""
+    options = tyro.cli(PeerOptions, prog="python -m tests.benchmarks.peers", description=__doc__)
+    unknown = sorted(set(options.names) - set(PEERS))
+    if unknown or not options.names:
+        raise SystemExit(f"expected names out of {', '.join(PEERS)}, got {', '.join(unknown)}")
+    # For the replays, which move images; whole systems are measured in processes of their own.
+    tune_process(keeps_freed_memory=True)
+    pace = Pace(options.rounds, options.seconds)
+    results: list[Result] = []
+    venvs = options.venvs.expanduser().resolve()
+    for name in options.names:
+        module = importlib.import_module(f"tests.benchmarks.peers.{name}")
+        for new in module.run(pace, venvs):
+            print(new.name, new.ours, new.limits, file=sys.stderr, flush=True)
+            results.append(new)
+            # As soon as it is known: the next peer may fail.
+            if options.json is not None:
+                write(options.json, results, machine(), pace)
+    print_results(results, Console())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""Acting and learning against Sample Factory: environment steps that go through learning.
+
+Ours is the system of `seedrl bench pipeline`, theirs asynchronous PPO that takes every step once:
+R2D2 at replay ratio 1 with a recurrent network, and IMPALA and PPO, which take every step once too,
+with one that is not. Torso, core, widths, batch and rollout are the same, but for the windows of
+R2D2. While one is measured, the other is frozen.
+"""
+
+import dataclasses
+import importlib.resources
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from learner.extras.bench import pipeline, workloads
+from learner.extras.bench.measuring import Pace, Result, apart, interleave
+from learner.extras.bench.system import System
+from learner.extras.bench.workloads import Workload
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.ppo import PpoConfig
+from seedrl.config import LaunchConfig
+from seedrl.networks.config import ActorCriticConfig
+from seedrl.replay.queue import QueueConfig
+from tests.benchmarks.peers import virtual_environment
+from tests.benchmarks.peers.peer_process import PeerProcess
+
+_PATIENCE_SECONDS = 180.0
+_FLAGS = (
+    *("--algo=APPO", "--async_rl=True", "--serial_mode=False"),
+    *("--num_workers=2", "--policy_workers_per_policy=1", "--worker_num_splits=2"),
+    *("--num_epochs=1", "--num_batches_per_epoch=1", "--rollout=32", "--device=cpu"),
+    # What ours does not do either, and what would cost them time.
+    *("--normalize_input=False", "--normalize_returns=False", "--save_every_sec=1000000"),
+    *("--decorrelate_experience_max_seconds=0", "--summaries_use_frameskip=False"),
+    *("--train_for_env_steps=1000000000000", "--experiment=peer"),
+)
+_RECURRENT = (
+    *("--use_rnn=True", "--rnn_type=lstm", "--rnn_num_layers=1", "--recurrence=32"),
+    "--with_vtrace=False",
+)
+# For IMPALA, too: their V-trace ends with an AttributeError in this version.
+_FEED_FORWARD = ("--use_rnn=False", "--recurrence=1", "--with_vtrace=False")
+# As in `_on_policy_workloads`.
+_ON_POLICY_TASKS = {
+    "CartPole": (
+        *("--env=CartPole-v1", "--encoder_mlp_layers", "64", "64", "--nonlinearity=relu"),
+        *("--num_envs_per_worker=128", "--batch_size=4096"),
+    ),
+    "Pong": ("--env=atari_pong", "--num_envs_per_worker=32", "--batch_size=1024"),
+}
+
+
+class _Task(NamedTuple):
+    """What both do: our workload, their flags, and the ratio to reach."""
+
+    workload: Workload
+    flags: tuple[str, ...]
+    target: float | None
+
+
+def run(pace: Pace, venvs: Path) -> Iterator[Result]:
+    """Steps a second of R2D2 on CartPole twice, then Pong; of IMPALA and PPO on both."""
+    interpreter = virtual_environment.python("sample_factory", venvs)
+    _copy_pong(interpreter)
+    for task in _tasks():
+        yield from apart(task.workload.config, _results, task, interpreter, pace)
+
+
+def _copy_pong(interpreter: Path) -> None:
+    # Its ale-py comes without games; ours has them.
+    question = "import importlib.util; print(importlib.util.find_spec('ale_py').origin)"
+    found = subprocess.run(
+        [interpreter, "-c", question], capture_output=True, text=True, check=True
+    ).stdout
+    source = importlib.resources.files("ale_py") / "roms" / "pong.bin"
+    with importlib.resources.as_file(source) as rom:
+        shutil.copyfile(rom, Path(found.strip()).parent / "roms" / rom.name)
+
+
+def _on_policy_workloads() -> Iterator[Workload]:
+    """IMPALA and PPO, asynchronous, in rollouts of 32 rows; each row goes through one update.
+
+    CartPole as above, with two layers of 64; Pong with the Nature network, 32 environments a
+    message.
+    """
+    small = ActorCriticConfig(torso="mlp", torso_sizes=(64, 64), core="none")
+    nature = ActorCriticConfig(torso="nature", torso_sizes=(512,), core="none")
+    of_pong = LaunchConfig(env_servers=1, envs_per_server=64, groups=2)
+    for workload, batch_rows, launch, network in (
+        (workloads.cartpole(), 4096, pipeline.cartpole().config.launch, small),
+        (workloads.pong(), 1024, of_pong, nature),
+    ):
+        impala = ImpalaConfig(network=network, unroll=31)
+        ppo = PpoConfig(network=network, unroll=31, epochs=1, minibatches=1)
+        for agent in (impala, ppo):
+            yield _on_policy(workload, agent, batch_rows=batch_rows, launch=launch)
+
+
+def _on_policy(
+    workload: Workload, agent: Any, *, batch_rows: int, launch: LaunchConfig
+) -> Workload:
+    """The workload with an agent of the on-policy queue, whose updates take `batch_rows` rows."""
+    config = workload.config
+    learning = dataclasses.replace(
+        config.learning,
+        batch_sequences=batch_rows // agent.window.length,
+        num_devices=1,
+        total_steps=workloads.ENDLESS,
+    )
+    changed = dataclasses.replace(
+        config, agent=agent, replay=QueueConfig(), learning=learning, launch=launch
+    )
+    name = f"{workload.name} by {type(agent).__name__.removesuffix('Config').upper()}"
+    return dataclasses.replace(workload, name=name, config=changed)
+
+
+def _tasks() -> Iterator[_Task]:
+    for workload in _on_policy_workloads():
+        environment, _, _ = workload.name.partition(" by ")
+        is_cartpole = environment == "CartPole"
+        yield _Task(
+            workload,
+            (*_ON_POLICY_TASKS[environment], *_FEED_FORWARD),
+            1.5 if is_cartpole else 1.0,
+        )
+    cartpole = (
+        *_RECURRENT,
+        *("--env=CartPole-v1", "--encoder_mlp_layers", "64", "--rnn_size=64"),
+        *("--nonlinearity=relu", "--num_envs_per_worker=128", "--batch_size=4096"),
+    )
+    yield _Task(pipeline.cartpole(), cartpole, 2.0)
+    yield _Task(_in_rollouts(pipeline.cartpole()), cartpole, 2.0)
+    yield _Task(
+        pipeline.pong(),
+        (
+            *_RECURRENT,
+            *("--env=atari_pong", "--rnn_size=256"),
+            *("--num_envs_per_worker=32", "--batch_size=1024"),
+        ),
+        None,
+    )
+
+
+def _in_rollouts(workload: Workload) -> Workload:
+    """The workload that learns from what theirs does: 128 times 32 rows that do not overlap."""
+    config = workload.config
+    agent = dataclasses.replace(config.agent, burn_in=0, unroll=32, stride=32, n_steps=5)
+    learning = dataclasses.replace(config.learning, batch_sequences=128)
+    # A sequence of each environment.
+    replay = dataclasses.replace(config.replay, min_steps=32_768)
+    return dataclasses.replace(
+        workload,
+        name=f"{workload.name} in rollouts of 32",
+        config=dataclasses.replace(config, agent=agent, learning=learning, replay=replay),
+    )
+
+
+def _results(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Result]:
+    workload = task.workload
+    command = (interpreter, virtual_environment.PROGRAMS / "sample_factory_appo.py")
+    with (
+        System(workload.config) as system,
+        PeerProcess(command, patience_seconds=_PATIENCE_SECONDS) as process,
+    ):
+        process.ask(flags=[*_FLAGS, *task.flags])
+        process.freeze()
+        system.run_until(lambda: system.parts.learning.updates > 0)
+
+        def ours() -> float:
+            interval = system.run(pace.seconds, by_updates=True)
+            return interval.steps / interval.seconds
+
+        def theirs() -> float:
+            with process.running():
+                return float(process.ask(seconds=pace.seconds)["rate"])
+
+        measured = interleave({"ours": ours, "theirs": theirs}, pace.rounds)
+    yield Result(
+        name=f"{workload.name}: acting and learning",
+        unit="steps/s",
+        limit_name="Sample Factory APPO",
+        ours=measured["ours"],
+        limits=measured["theirs"],
+        target=task.target,
+        conditions=pipeline.described(workload, "learning"),
+    )

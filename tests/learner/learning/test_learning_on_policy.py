@@ -94,9 +94,14 @@ def page_of(on_policy: OnPolicy, number: int, observation: float | None = None) 
     versions = np.full(LENGTH, number, np.int32)
     extras = jax.tree.map(lambda leaf: np.full(LENGTH, leaf), on_policy.extras)
     steps = StoredStep(timestep, np.zeros(LENGTH, np.int32), versions, extras)
-    agent = on_policy.config.build(SPEC)
+    return Page(steps, _first_carry(on_policy.config))
+
+
+@functools.cache
+def _first_carry(config: ImpalaConfig | PpoConfig) -> Any:
+    agent = config.build(SPEC)
     carry = agent.stored_carry(agent.initial_carry(1))
-    return Page(steps, jax.tree.map(lambda leaf: np.asarray(leaf)[0], carry))
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[0], carry)
 
 
 class Running(NamedTuple):

@@ -80,11 +80,12 @@ class ServingConfig:
     """Central inference.
 
     Attributes:
-      training_slots: environments whose experience is learned from.
-      evaluation_slots: environments that only measure. Training slots are leased first, but each
-        env server of two environments or more gets one that measures while such a slot is free.
-      inference_devices: devices that act and do not learn; with 0 those that learn also act. Each
-        has its part of the training slots, a thread and the newest parameters; the first evaluates.
+      training_slots: environments whose experience is trained on.
+      evaluation_slots: environments that only evaluate. Training slots are leased first, but each
+        env server with at least two environments gets an evaluation slot while one is free.
+      inference_devices: devices that act and do not learn; 0 acts on the learning devices. Each
+        serves its part of the training slots with a thread and the newest parameters; the first
+        also evaluates.
       bind: address to serve on: `host:port` (port 0 takes a free one) or `unix:/path`. Empty: a
         socket that only this user can reach; the learner prints it. `seedrl train` has its own.
       batch_deadline_seconds: longest wait of a step for others to share its batch. With 128 env
@@ -98,12 +99,13 @@ class ServingConfig:
         seedrl's own restart without the environment that hangs; 0 never reports one.
       token_file: file with the token of env servers (`--token-file` there). Required for any
         `host:port`, and if several hosts share a run; `seedrl train` makes one itself.
-      certificate: PEM file: with it and its key the port uses TLS. Required for a `host:port` that
-        other machines reach; `seedrl certificates` makes one.
+      certificate: PEM file of the port's certificate; with it and its key the port uses TLS.
+        Required for a `host:port` that other machines reach; `seedrl certificates` makes one.
       private_key: PEM file of the certificate's key.
-      authority: PEM file: env servers must present a certificate of this authority too.
-      insecure: serve on a `host:port` without these: anybody who reaches it can then feed the run,
-        or take the place of one of its hosts. A warning is logged.
+      authority: PEM file of an authority. Env servers must then present a certificate of this
+        authority too.
+      insecure: serve on a `host:port` without token and TLS. Anyone who reaches the port can then
+        feed the run, or replace one of its hosts. A warning is logged.
     """
 
     training_slots: PositiveInt = 32
@@ -221,7 +223,7 @@ class LoggingConfig:
       interval_seconds: seconds between two lines of metrics.
       stuck_seconds: a thread that takes longer for a batch, an update or an insertion ends the run,
         with all stacks on stderr and exit code 75. A save that takes longer is reported.
-      learning_curve: whether the end of a run draws learning_curve.png, which takes about a second.
+      learning_curve: draw learning_curve.png at the end of a run, which takes about a second.
       wandb: Weights & Biases project that also gets the metrics. Needs the extra `wandb`; None for
         none.
       health_bind: `host:port` of /healthz, for probes, and /metrics, for Prometheus, without a
@@ -251,7 +253,7 @@ class LaunchConfig:
         evenly. Together with the flags `--env-servers` and `--envs-per-server` of `seedrl train` it
         sets `serving.training_slots`: all but the evaluation slots.
       groups: groups of environments that an env server steps alternately.
-      local_link: whether steps use a socket of the kernel instead of gRPC.
+      local_link: use a Unix socket instead of gRPC for steps on the learner's own host.
     """
 
     env_servers: NonNegativeInt = 2

@@ -104,6 +104,8 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
             assert (ROOT / file).with_name("package.json").exists()
         case ["make", target, *_]:
             assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        case ["source", script]:
+            assert script == ".venv/bin/activate"
         case ["pip", "install", what]:
             extras = re.findall(r"[a-z0-9]+", what.removeprefix("."))
             text = (ROOT / "pyproject.toml").read_text()

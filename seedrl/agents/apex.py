@@ -61,9 +61,9 @@ class ApexConfig(QLearningConfig):
       gamma: discount of one step. Paper: 0.99.
       reward_clip: rewards, scaled, are clipped to plus or minus this; 0 clips none. Paper: 1 for
         Atari.
-      learning_rate: of Adam, where the paper has centred RMSProp. Paper, and Hessel et al. 2018,
-        table 1, with Adam: 6.25e-5.
-      adam_epsilon: Hessel et al. 2018: 1.5e-4.
+      learning_rate: learning rate of Adam, where the paper uses centred RMSProp. The paper, and
+        Hessel et al. 2018, table 1, with Adam: 6.25e-5.
+      adam_epsilon: epsilon of Adam. Hessel et al. 2018: 1.5e-4.
       max_gradient_norm: gradients are scaled down to this global norm. Paper: 40.
     """
 

@@ -48,15 +48,15 @@ class ImpalaConfig(OnPolicyConfig):
       unroll: trained time steps of a sequence. Paper: 20 for Atari, 100 for DMLab. One more
         follows, which bootstraps and is not trained; no two sequences share a time step.
       vtrace_lambda: lambda of V-trace. Paper: 1.
-      rho_bar: caps the importance ratio in temporal differences. Paper: 1.
-      c_bar: caps it in traces. Paper: 1.
-      pg_rho_bar: caps it in the policy gradient. Paper: 1.
+      rho_bar: upper limit of the importance ratio in temporal differences. Paper: 1.
+      c_bar: upper limit of the importance ratio in traces. Paper: 1.
+      pg_rho_bar: upper limit of the importance ratio in the policy gradient. Paper: 1.
       value_cost: weight of half the squared error of the value. Paper: 0.5.
-      learning_rate: of Adam. SEED RL: 4.8e-4.
+      learning_rate: learning rate of Adam. SEED RL: 4.8e-4.
       adam_b1: decay of the mean gradient. 0, as in SEED RL and Acme, makes Adam RMSProp, which the
         paper has, with a corrected start; more is a second lag.
       adam_b2: decay of the mean squared gradient. Paper: 0.99, of RMSProp.
-      adam_epsilon: SEED RL: 3.1e-7.
+      adam_epsilon: epsilon of Adam. SEED RL: 3.1e-7.
       max_gradient_norm: gradients are scaled down to this global norm. Paper: 40, of a sum.
     """
 

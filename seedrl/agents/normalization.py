@@ -42,10 +42,10 @@ class NormalizationConfig:
 
     Attributes:
       gamma: discount of one step.
-      normalize_observations: whether floats of an observation are seen with mean 0 and std 1 over
-        the trained time steps so far, clipped to plus or minus 10.
-      normalize_rewards: whether rewards are divided by the std of their discounted sums so far, and
-        clipped to plus or minus 10, before they are seen, scaled and learned from.
+      normalize_observations: normalize floats of an observation to mean 0 and std 1, clipped to
+        plus or minus 10. The statistics are of the time steps trained so far.
+      normalize_rewards: divide rewards by the std of their discounted sums so far, clipped to plus
+        or minus 10. The network's inputs, scaling and training all use the result.
     """
 
     gamma: Fraction

@@ -50,12 +50,12 @@ class OnPolicyConfig(NormalizationConfig):
         Atari.
       entropy_cost_decay_steps: environment steps over which `entropy_cost` falls linearly to 0; 0
         keeps it.
-      normalize_images: whether pixels are normalized too, instead of divided by 255: small and rare
+      normalize_images: normalize pixels too, instead of dividing them by 255. Small and rare
         objects, such as a ball, are visible from the start.
       reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
         about 1, are learned sooner; scale `entropy_cost` with it.
-      reward_clip: and then clipped to plus or minus this; 0 clips none. IMPALA's paper: 1 for
-        Atari.
+      reward_clip: limit of scaled rewards, clipped to plus or minus this; 0 does not clip. IMPALA's
+        paper: 1 for Atari.
       learning_rate_decay_steps: environment steps over which the learning rate falls linearly to
         0; 0 keeps it. Both papers: the length of the run.
     """
@@ -81,7 +81,7 @@ class PpoConfig(OnPolicyConfig):
     Attributes:
       unroll: trained time steps of a sequence. Paper: 128. One more follows, which bootstraps and
         is not trained; no two sequences share a time step.
-      epochs: how often a batch is gone through. Paper: 3.
+      epochs: number of passes over each batch. Paper: 3.
       minibatches: parts of equal size of a batch, shuffled for each epoch; its sequences, or
         chunks, on each device must be a multiple. Paper: 4.
       chunk_steps: time steps of a sequence that stay together when minibatches are shuffled, a
@@ -89,15 +89,15 @@ class PpoConfig(OnPolicyConfig):
         does without memory: minibatches of a few sequences hold little that differs. See
         `seedrl.agents.inputs.cut_into_chunks`.
       gae_lambda: lambda of generalized advantage estimation. Paper: 0.95.
-      clip: how far from 1 a ratio of probabilities may go and still gain. Paper: 0.1.
+      clip: largest change of a probability ratio from 1 that is rewarded. Paper: 0.1.
       least_advantage_std: advantages of a minibatch are divided by their std, but at least by this.
         While no reward that differs has been found, they are the errors of the value alone; made as
         large as any others, they would move the policy until it explores no more. 0.1 goes with
         `normalize_rewards`, as the limit of 1 with the returns of DreamerV3 (Hafner et al. 2023,
         equation 7). Paper: 0.
       value_cost: weight of half the squared error of the value. Paper: 1, of the whole square.
-      learning_rate: of Adam. Paper: 2.5e-4.
-      adam_epsilon: the paper's code: 1e-5.
+      learning_rate: learning rate of Adam. Paper: 2.5e-4.
+      adam_epsilon: epsilon of Adam. The paper's code: 1e-5.
       max_gradient_norm: gradients are scaled down to this global norm. The paper's code: 0.5.
     """
 

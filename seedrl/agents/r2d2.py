@@ -83,13 +83,14 @@ class R2D2Config(QLearningConfig):
       stride: time steps between the starts of neighbouring sequences. Paper: 40 (they overlap by
         half).
       gamma: discount of one step. Paper: 0.997.
-      learning_rate: of Adam. Paper: 1e-4.
-      adam_epsilon: Paper: 1e-3.
+      learning_rate: learning rate of Adam. Paper: 1e-4.
+      adam_epsilon: epsilon of Adam. Paper: 1e-3.
       max_gradient_norm: gradients are scaled down to this global norm. 80 is SEED RL's Atari recipe
         for 80 steps; the paper names none. It grows with `unroll`: scale both together.
-      value_scaling: whether Q-values are rescaled by h. Paper: yes.
+      value_scaling: rescale Q-values by h. Paper: yes.
       value_scaling_epsilon: epsilon of h. Paper: 1e-3.
-      priority_eta: weight of the largest error, the rest is the mean's. Paper: 0.9.
+      priority_eta: weight of the largest error in a priority; the mean error has the rest. Paper:
+        0.9.
     """
 
     network: Any = field(default_factory=QNetworkConfig)

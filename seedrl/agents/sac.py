@@ -53,10 +53,10 @@ class SacConfig(NormalizationConfig):
       unroll: transitions of a sequence, one after another; sequences share none. More than 1 makes
         storing cheaper, and the transitions of a batch less varied.
       gamma: discount of one step. Paper: 0.99.
-      actor_learning_rate: of Adam, for the actor. Paper: 3e-4.
-      critic_learning_rate: of Adam, for both critics. Paper: 3e-4.
-      temperature_learning_rate: of Adam, for the logarithm of the temperature; 0 keeps it. Paper:
-        3e-4.
+      actor_learning_rate: learning rate of Adam for the actor. Paper: 3e-4.
+      critic_learning_rate: learning rate of Adam for both critics. Paper: 3e-4.
+      temperature_learning_rate: learning rate of Adam for the logarithm of the temperature; 0 keeps
+        the temperature. Paper: 3e-4.
       learning_rate_decay_steps: environment steps over which all three rates fall linearly to 0; 0
         keeps them, as the paper does. The metric `learning_rate` is then the actor's.
       initial_temperature: first value of alpha, the weight of the entropy. The authors' code: 1.

@@ -33,8 +33,8 @@ class NetworkConfig:
         where a picture has at least 36 x 36, else "mlp"; "minatar" is one convolution, for small
         pictures. Others are flattened.
       core: recurrent core; "none" is no memory.
-      core_size: its units.
-      dtype: of matrix products and convolutions. Parameters, recurrent state and output stay
+      core_size: units of the recurrent core.
+      dtype: dtype of matrix products and convolutions. Parameters, recurrent state and output stay
         float32.
     """
 

@@ -32,7 +32,7 @@ class ReplayConfig:
       importance_exponent: beta in w_i = (N P(i))^-beta / max w; of no effect where the draw is
         uniform.
       ratio: trained (non-burn-in) steps per training environment step.
-      tolerance_updates: how many updates acting may run ahead of learning before it waits.
+      tolerance_updates: number of updates that acting may run ahead of learning before it waits.
     """
 
     capacity_steps: PositiveInt = 100_000

@@ -27,8 +27,8 @@ class QueueConfig:
     account `waiting` of the ledger's last line counts their time steps.
 
     Attributes:
-      ahead_updates: how many updates' worth of complete sequences may wait until acting waits, at
-        least 1.
+      ahead_updates: number of updates' worth of complete sequences that may wait before acting
+        waits, at least 1.
       max_lag_updates: bound of the policy lag of every time step, in updates. A sequence that would
         be trained with a larger one, because its environment took so long to fill it, is dropped
         when it arrives: `stale` of the ledger. None: the lag of an environment that is eight

@@ -124,7 +124,7 @@ def config_page() -> str:
     sections = [_section(kind) for kind in config_classes()]
     introduction = (
         "`config()` of a Python file returns a configuration. `seedrl train CONFIG "
-        "--serving.training-slots 8` overrides a field, and `seedrl train CONFIG --help` lists all "
+        "--serving.training-slots 8` overrides a field; `seedrl train CONFIG --help-all` lists all "
         "fields with their values in CONFIG. Fields without a default are required."
     )
     return "\n\n".join([_header("Configuration", "the dataclasses"), introduction, *sections]) + (

@@ -1,95 +1,78 @@
 """The command line of an env server."""
 
-import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated
 
 from seedrl.errors import ConfigError
+from seedrl.programs.command_line import Mark, read
 from seedrl.wire.contract import MOST_GROUPS, address_fault, is_local
 
 PROG = "python -m envs_server"
-_ABOUT = """Step environments on this machine's CPUs for a learner.
-
-The learner chooses environment and seeds; --allow-env decides which factories may be built. The
-env server reconnects until training is over.
-
-Example: python -m envs_server --learner 127.0.0.1:8686 --num-envs 32 --token-file token
-
-Exit codes: 0 training is over, or SIGTERM or SIGINT; 1 an environment hangs, all stacks are
-printed; 2 wrong arguments, the learner refused this env server, or the environment cannot be built
-here; 75 the environments failed too often. With --processes, only 0 and 2: a process that ends
-otherwise is restarted."""
-
-Options = argparse.Namespace
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message} (see {PROG} --help)")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Step environments on this machine's CPUs for a learner.
+
+    The learner chooses environment and seeds; --allow-env decides which factories may be built. The
+    env server reconnects until training is over.
+
+    Example: python -m envs_server --learner 127.0.0.1:8686 --num-envs 32 --token-file token
+
+    Exit codes: 0 training is over, or SIGTERM or SIGINT; 1 an environment hangs, all stacks are
+    printed; 2 wrong arguments, the learner refused this env server, or the environment cannot be
+    built here; 75 the environments failed too often. With --processes, only 0 and 2: a process that
+    ends otherwise is restarted.
+
+    Attributes:
+      learner: address of the learner: host:port or unix:/path.
+      num_envs: environments, over all groups.
+      processes: env servers to start and restart.
+      logs: directory for the output of the env servers (4 MiB each) and their counts. With it a
+        single env server is restarted too.
+      groups: groups that are stepped alternately.
+      allow_env: shell patterns of the factories (package.module:factory) of environments and
+        wrappers that the learner may name, in addition to envs_server.envs.*. Registered gymnasium
+        ids are always allowed. A name that a module imports from elsewhere must be given in full.
+      notes: file of a supervisor, which gives it to its env servers.
+      token_file: file with the learner's token.
+      authority: PEM file of the authority of the learner's certificate.
+      certificate: PEM file of this env server's certificate.
+      private_key: PEM file of the certificate's key.
+      insecure: send a token to another machine without TLS.
+      local_link: use a Unix socket instead of gRPC if the learner runs on this host.
+    """
+
+    learner: Annotated[str, Mark("ADDRESS")]
+    num_envs: int
+    processes: int = 1
+    logs: Path | None = None
+    groups: int = 2
+    allow_env: Annotated[tuple[str, ...], Mark("PATTERN", action="extend")] = ()
+    notes: Path | None = None
+    token_file: Path | None = None
+    authority: Path | None = None
+    certificate: Path | None = None
+    private_key: Path | None = None
+    insecure: bool = False
+    local_link: bool = True
+
+    def __post_init__(self) -> None:
+        if fault := _fault(self):
+            raise ConfigError(fault)
+
+    @property
+    def num_groups(self) -> int:
+        """The groups, without those that would be empty: they would seem to hang."""
+        return min(self.groups, self.num_envs)
 
 
 def read_options(words: Sequence[str] | None = None) -> Options:
-    """Parses a command line, by default this process's own. Raises ConfigError if it is wrong.
-
-    The options have the names of the flags, and `num_groups`, of which none is empty.
-    """
-    parser = _Parser(
-        PROG,
-        usage=f"{PROG} --learner ADDRESS --num-envs N [options]",
-        description=_ABOUT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,  # a new option would change what an abbreviation in a script means
-    )
-    add: Any = parser.add_argument
-    number = {"type": int, "metavar": "N"}
-    file = {"type": Path, "metavar": "PATH"}
-    add(
-        "--learner",
-        required=True,
-        metavar="ADDRESS",
-        help="address of the learner: host:port or unix:/path (required)",
-    )
-    add("--num-envs", required=True, **number, help="environments, over all groups (required)")
-    add("--processes", default=1, **number, help="env servers to start and restart (default: 1)")
-    add(
-        "--logs",
-        **file,
-        help="directory for the output of the env servers (4 MiB each) and their counts; with it a "
-        "single env server is restarted too",
-    )
-    add("--groups", default=2, **number, help="groups that are stepped alternately (default: 2)")
-    add(
-        "--allow-env",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="PATTERN",
-        help="shell patterns of the factories (package.module:factory) of environments and "
-        "wrappers that the learner may name, in addition to envs_server.envs.*; registered "
-        "gymnasium ids are always allowed. A name that a module imports from elsewhere must be "
-        "given in full",
-    )
-    add("--notes", **file, help=argparse.SUPPRESS)  # a supervisor's, for its children
-    add("--token-file", **file, help="file with the learner's token")
-    add("--authority", **file, help="PEM file of the authority of the learner's certificate")
-    add("--certificate", **file, help="PEM file of this env server's certificate")
-    add("--private-key", **file, help="PEM file of its key")
-    add("--insecure", action="store_true", help="send a token to another machine without TLS")
-    add(
-        "--local-link",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="use a Unix socket instead of gRPC if the learner runs on this host (default)",
-    )
-    options = parser.parse_args(words)
-    if fault := _fault(options):
-        parser.error(fault)
-    # A group of no environment would send no step, and be taken for one that hangs.
-    options.num_groups = min(options.groups, options.num_envs)
-    options.allow_env = tuple(options.allow_env)
-    return options
+    """Parses a command line, by default this process's own. Raises ConfigError if it is wrong."""
+    return read(Options, words, prog=PROG)
 
 
 def _fault(options: Options) -> str:

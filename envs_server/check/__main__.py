@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from seedrl.exit_codes import ExitCode
 from seedrl.observations import describe
-from seedrl.programs.command_line import APPENDED, POSITIONAL, Mark, read
+from seedrl.programs.command_line import POSITIONAL, Mark, read
 from seedrl.programs.outcome import exit_code, leave
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Options:
 
     environment: Annotated[str, POSITIONAL]
     arguments: Annotated[str, Mark("JSON")] = "{}"
-    wrappers: Annotated[tuple[tuple[str, ...], ...], APPENDED] = ()
+    wrappers: Annotated[tuple[str, ...], Mark(action="extend")] = ()
     vectorization: Literal["auto", "seeded", "sync", "native", "atari"] = "auto"
     num_envs: int = 4
     steps: int = 1_000
@@ -69,7 +69,7 @@ def _check(options: Options) -> ExitCode:
     from envs_server.check.environment import check, own_stdout
     from seedrl.wire.seedrl_pb2 import Environment
 
-    name, wrappers = options.environment, [name for names in options.wrappers for name in names]
+    name, wrappers = options.environment, options.wrappers
     environment = Environment(id=name, arguments=options.arguments, wrappers=wrappers)
     with own_stdout() as stdout:
         # All that is named may be built: nobody but the user names it here.

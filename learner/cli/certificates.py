@@ -55,7 +55,7 @@ class CertificatesOptions:
     """
 
     folder: Annotated[Path, POSITIONAL]
-    host: Annotated[tuple[str, ...], Mark("HOST", appends=True)] = ()
+    host: Annotated[tuple[str, ...], Mark("HOST", action="append")] = ()
     days: int = 365
 
 

@@ -34,7 +34,7 @@ class ExperimentOptions:
     Example: seedrl experiment my_grid.toml --workers 2
 
     Attributes:
-      grid: TOML file with the grid; docs/experiments.md describes it.
+      grid: TOML file with `configs`, `seeds`, `options` for all runs, and values to `vary`.
       workers: number of runs at a time.
       workdir: directory of the experiment, with a subdirectory for each run; by default runs/GRID.
       episodes: number of episodes for each final score.

@@ -72,7 +72,7 @@ class DigestOptions:
 class ExportOptions:
     """Write a policy, with its parameters, as one file that needs only jax.
 
-    Programs load the file by jax.export; docs/exported_policy.md shows how in ten lines.
+    Programs load the file by jax.export.deserialize.
 
     Example: seedrl export runs/pong --best --output pong.jax
 

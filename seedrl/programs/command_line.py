@@ -40,12 +40,12 @@ class Mark(NamedTuple):
 
     metavar: str = ""  # by default from the type, and of a positional argument the name
     is_positional: bool = False
-    appends: bool = False  # each occurrence adds to the tuple
+    # For tuples: each occurrence adds one value ("append") or any number of them ("extend").
+    action: Literal["store", "append", "extend"] = "store"
 
 
 POSITIONAL = Mark(is_positional=True)
 RUN = Mark("RUN", is_positional=True)
-APPENDED = Mark(appends=True)
 
 
 class Flag(NamedTuple):
@@ -85,9 +85,9 @@ def read(kind: type[Options], argv: Sequence[str] | None, *, prog: str) -> Optio
 
 
 def documented(kind: type) -> tuple[str, dict[str, str]]:
-    """What a dataclass is, and the meanings of its fields, from its docstring and its bases'."""
-    meanings: dict[str, str] = {}
-    about = ""
+    """The description of a dataclass, and the meanings of its fields, from its docstring."""
+    about, meanings = "", {}
+    # A field of a base is explained there.
     for each in reversed(kind.__mro__):
         text = inspect.cleandoc(each.__dict__.get("__doc__") or "")
         about, _, attributes = text.partition("\nAttributes:\n")
@@ -178,8 +178,7 @@ def leaves_of(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, A
 def words_of(name: str, value: Any) -> list[str]:
     """An option as words of a command line; the inverse of `parse_words`."""
     if isinstance(value, bool):
-        section, dot, last = name.rpartition(".")
-        return [f"--{name}" if value else f"--{section}{dot}no-{last}"]
+        return [f"--{name}" if value else _opposite(f"--{name}")]
     values = value if isinstance(value, list | tuple) else [value]
     # One line, as a run records its command: it is compared with that.
     return [f"--{name}", *(str(each).replace("\n", " ") for each in values)]
@@ -226,8 +225,8 @@ def _add(parser: Any, name: str, flag: Flag) -> None:
     options: dict[str, Any] = {"type": convert, "nargs": "*" if is_many else None}
     options |= {"metavar": _metavar(name, flag), "help": help_text}
     if not flag.mark.is_positional:
-        action = "append" if flag.mark.appends else "store"
-        parser.add_argument(name, dest=name, action=action, required=is_required, **options)
+        options["action"] = flag.mark.action
+        parser.add_argument(name, dest=name, required=is_required, **options)
         return
     if is_required and is_many:
         options["default"] = ()  # the dataclass itself refuses none if it needs one
@@ -243,7 +242,7 @@ def _opposite(name: str) -> str:
 
 
 def _kind_of_word(flag: Flag) -> Any:
-    return get_args(flag.kind)[0] if flag.mark.appends else flag.kind
+    return get_args(flag.kind)[0] if flag.mark.action == "append" else flag.kind
 
 
 def _metavar(name: str, flag: Flag) -> str:
@@ -251,7 +250,7 @@ def _metavar(name: str, flag: Flag) -> str:
         return flag.mark.metavar or name.removeprefix("--").upper()
     kind = _parts(_kind_of_word(flag))[0]
     if get_origin(kind) is Literal:
-        return "{" + ",".join(map(str, get_args(kind))) + "}"
+        return "|".join(map(str, get_args(kind)))
     return _METAVARS.get(kind, "VALUE")
 
 

@@ -1,6 +1,6 @@
 """This system beside what a user would take instead, each in the same run.
 
-    python -m tests.benchmarks.peers NAME ... --json peers.json
+    python -m tests.benchmarks.peers NAME ... --output peers.json
 
 Every peer gets a virtual environment of its own, which is made on first use.
 """
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import tyro
 from rich.console import Console
 
 from learner.cli.bench import print_results, write
 from learner.extras.bench.measuring import Pace, Result, machine
 from learner.processes.tuning import tune_process
+from seedrl.programs.command_line import POSITIONAL, read
 from tests.benchmarks.peers import virtual_environment
 
 # Each is a module here with `run(pace, venvs) -> Iterator[Result]`.
@@ -29,14 +29,14 @@ class PeerOptions:
 
     Attributes:
       names: peers to compare with.
-      json: file for all numbers, with machine, versions and commit.
+      output: file for all numbers, with machine, versions and commit.
       seconds: of each single measurement; training runs take as long as they take.
       rounds: times that each thing is measured; of training, the number of seeds.
       venvs: folder of the virtual environments.
     """
 
-    names: Annotated[tuple[str, ...], tyro.conf.Positional]
-    json: Path | None = None
+    names: Annotated[tuple[str, ...], POSITIONAL]
+    output: Path | None = None
     seconds: float = 1.0
     rounds: int = 5
     venvs: Path = field(default_factory=virtual_environment.default_folder)
@@ -44,7 +44,7 @@ class PeerOptions:
 
 def main() -> int:
     """0 if everything could be measured."""
-    options = tyro.cli(PeerOptions, prog="python -m tests.benchmarks.peers", description=__doc__)
+    options = read(PeerOptions, None, prog="python -m tests.benchmarks.peers")
     unknown = sorted(set(options.names) - set(PEERS))
     if unknown or not options.names:
         raise SystemExit(f"expected names out of {', '.join(PEERS)}, got {', '.join(unknown)}")
@@ -59,8 +59,8 @@ def main() -> int:
             print(new.name, new.ours, new.limits, file=sys.stderr, flush=True)
             results.append(new)
             # As soon as it is known: the next peer may fail.
-            if options.json is not None:
-                write(options.json, results, machine(), pace)
+            if options.output is not None:
+                write(options.output, results, machine(), pace)
     print_results(results, Console())
     return 0
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from seedrl.errors import ConfigError
-from seedrl.programs.command_line import APPENDED, POSITIONAL, print_version_if_asked, read
+from seedrl.programs.command_line import POSITIONAL, Mark, print_version_if_asked, read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +26,8 @@ class Options:
     mode: Literal["a", "b"] = "a"
     limit: float | None = None
     names: tuple[str, ...] | None = None
-    host: Annotated[tuple[str, ...], APPENDED] = ()
-    allow: Annotated[tuple[tuple[str, ...], ...], APPENDED] = ()
+    host: Annotated[tuple[str, ...], Mark(action="append")] = ()
+    allow: Annotated[tuple[str, ...], Mark(action="extend")] = ()
     table: dict[str, int] | None = None
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Options:
         ("f --names a b --names", {"names": ()}),
         ("f --names a b", {"names": ("a", "b")}),
         ("--host a --host b f", {"host": ("a", "b")}),
-        ("f --allow a b --allow c", {"allow": (("a", "b"), ("c",))}),
+        ("f --allow a b --allow c", {"allow": ("a", "b", "c")}),
         ("f --rate 1 --rate 2", {"rate": 2.0}),
     ],
 )

@@ -13,10 +13,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from learner.extras.bench.measuring import Pace, Result, conditions, interleave, rate
+from learner.extras.bench.measuring import Pace, Result, interleave, rate
 from learner.extras.bench.workloads import Workload
 from tests.benchmarks import replay
 from tests.benchmarks.bare_learner import BareLearner
+from tests.benchmarks.conditions import conditions
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 

@@ -23,6 +23,7 @@ from seedrl.agents.ppo import PpoConfig
 from seedrl.config import LaunchConfig
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
+from tests.benchmarks.conditions import conditions
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 
@@ -184,5 +185,5 @@ def _results(task: _Task, interpreter: Path, pace: Pace) -> Iterator[Result]:
         ours=measured["ours"],
         limits=measured["theirs"],
         target=task.target,
-        conditions=pipeline.described(workload, "learning"),
+        conditions=conditions(workload.config, environments=workload.config.launch.envs_per_server),
     )

@@ -18,9 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.extras.bench.measuring import Pace, Result, interleave, network_name
+from learner.extras.bench.measuring import Pace, Result, interleave
 from seedrl import config_io
 from seedrl.exit_codes import ExitCode
+from tests.benchmarks.conditions import network_name
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.virtual_environment import PROGRAMS
 

@@ -200,6 +200,10 @@ def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, An
             spelled[-1] += f"={word}"
         else:
             spelled.append(word)
+    names = {*known, *map(_opposite, known), "--"}
+    for word in spelled:  # first: argparse would miss the option that was meant
+        if word.startswith("--") and word.partition("=")[0] not in names:
+            raise ConfigError(_unknown(word, known))
     given, rest = parser.parse_known_intermixed_args(spelled)
     if rest:
         raise ConfigError(_unknown(rest[0], known))

@@ -70,6 +70,7 @@ def test_a_command_line_is_read(words: str, expected: dict[str, Any]) -> None:
         ("f --max-size 0", "--max-size"),
         ("f --mode c", "--mode: expected a or b"),
         ("f --table 3", "--table"),
+        ("--max-siz 3", "did you mean --max-size?"),  # not that FOLDER is missing
     ],
 )
 def test_a_mistake_is_one_line_that_says_where_to_look(words: str, named: str) -> None:

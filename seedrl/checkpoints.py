@@ -322,10 +322,10 @@ def choose(
     hint = "train first"
     if found is None and (best := latest(best_directory(workdir), parts)) is not None:
         found = best if is_best or or_best or best.step == step else None
-        hint = f"its best is of step {best.step} (--best, or best=True)"
+        hint = f"its best is of update {best.step} (--best, or best=True)"
     if found is None:
         wanted = "the best checkpoint" if is_best else "a checkpoint"
-        of_step = "" if step is None else f" of step {step}"
+        of_step = "" if step is None else f" of update {step}"
         raise CheckpointError(f"expected {wanted}{of_step} in {directory}, found none: {hint}")
     return found
 

@@ -5,6 +5,7 @@ A table for people, never a test. Budgets are of *.py without generated stubs.
 
 import ast
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,29 @@ def num_exit_codes() -> int:
     return sum(isinstance(node, ast.Assign) for node in kind.body)
 
 
+# Loads what an env server does that steps a gymnasium environment.
+_SERVING = """
+import sys
+from envs_server import __main__, client, options
+from envs_server.build import build, read_recipe
+from envs_server.groups import EnvGroup
+from seedrl.wire.seedrl_pb2 import Environment
+recipe = read_recipe(Environment(id="CartPole-v1"), ())
+EnvGroup(0, build(recipe, "sync", 2), [1, 2]).first()
+print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("PACKAGE.")))
+"""
+
+
+def num_loaded(package: str) -> int:
+    """Lines of a package that are loaded in an env server of a gymnasium environment."""
+    command = [sys.executable, "-c", _SERVING.replace("PACKAGE", package)]
+    found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    paths = [Path(name) for name in found.stdout.split() if name.endswith(".py")]
+    return sum(
+        len(path.read_text().splitlines()) for path in paths if not _GENERATED.search(path.name)
+    )
+
+
 _PRODUCT = ("seedrl", "envs_server", "learner")
 
 
@@ -73,6 +97,9 @@ def rows() -> Iterator[tuple[str, int, int]]:
     """Name, budget and present figure."""
     yield "seedrl, lines", 9_000, num_lines("seedrl")
     yield "envs_server, lines", 3_300, num_lines("envs_server")
+    loaded = num_loaded("envs_server")
+    yield "envs_server, lines loaded to serve", 1_300, loaded
+    yield "the same, with seedrl's", 3_000, loaded + num_loaded("seedrl")
     yield "learner, lines", 16_000, num_lines("learner")
     yield "learner, files", 120, len(files("learner"))
     yield "learner, classes", 170, num_classes("learner")

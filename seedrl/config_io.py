@@ -109,9 +109,9 @@ def _resolve(name_or_path: str) -> Path:
     names = bundled_names()
     if name_or_path not in names:
         raise ConfigError(
-            f"unknown config {name_or_path!r:.200}{did_you_mean(name_or_path, names)} Expected a "
-            "name that `seedrl configs` lists, or the path of a .py or .json file (of a run "
-            f"{name_or_path:.200}/{run_files.CONFIG})"
+            f"unknown config {name_or_path!r:.200}: expected a name that `seedrl configs` lists, "
+            "or the path of a .py or .json file (of a run "
+            f"{name_or_path:.200}/{run_files.CONFIG}){did_you_mean(name_or_path, names)}"
         )
     return bundled_folder() / f"{name_or_path}.py"
 

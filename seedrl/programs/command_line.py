@@ -314,7 +314,7 @@ def _unknown(word: str, known: Collection[str]) -> str:
         initials = "".join(part[:1] for part in last.split("-"))
         if path.startswith(section) and (last.startswith(short) or initials == short):
             likely.append(flag)
-    return f"unknown option {word}{did_you_mean(flag_of(word), known, likely)}"
+    return f"unknown option {word}{did_you_mean(flag_of(word), known, sorted(likely, key=len))}"
 
 
 def _parts(hint: Any) -> tuple[Any, bool, bool]:

@@ -118,7 +118,7 @@ USAGE: dict[str, str] = {
     "seedrl train own.py --agent.number 0": "no number",
     "seedrl train own.json": "/own.json: config.agent: AssertionError: no number",
     "seedrl train 'mein Lauf ü/konfig ß.py'": "/mein Lauf ü/konfig ß.py: expected a Config",
-    f"{TRAIN} --agent.learning-rat 1": "did you mean --agent.learning-rate?",
+    f"{TRAIN} --agent.learning-rat 1": "did you mean --agent.learning-rate or",
     f"{TRAIN} --seed abc": "--seed",
     f"{TRAIN} --seed 99999999999": "seed: expected 0 to 2147483647, got 99999999999",
     f"{TRAIN} --agent.network.torso cnn": "--agent.network.torso",

@@ -1,8 +1,9 @@
 """Fields of configuration dataclasses: their types, their ranges, and other values for some."""
 
+import contextlib
 import dataclasses
 import inspect
-import math
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -48,11 +49,12 @@ def check_fields(path: str, value: Any) -> None:
 
 
 def hints_of(kind: type, *, with_ranges: bool = False) -> dict[str, Any]:
-    """The types of a dataclass's fields; none if a user's own names are there for checkers only."""
-    try:
-        return typing.get_type_hints(kind, include_extras=with_ranges)
-    except NameError:
-        return {}
+    """The types of a dataclass's fields, but for classes with names that are for checkers only."""
+    hints: dict[str, Any] = {}
+    for each in reversed(kind.__mro__):
+        with contextlib.suppress(NameError):  # only of that class: inherited fields keep theirs
+            hints |= typing.get_type_hints(each, include_extras=with_ranges)
+    return hints
 
 
 def _check_declared(path: str, kind: type) -> None:
@@ -93,7 +95,9 @@ def _fault(value: Any, hint: Any) -> str | None:
         if not isinstance(value, tuple | list):
             return "a tuple"
         return next(filter(None, (_fault(item, arguments[0]) for item in value)), None)
-    if origin is not None or hint is Any or not isinstance(hint, type):
+    if hint is Any:
+        return _fault_of_class(value, float) if isinstance(value, float) else None
+    if origin is not None or not isinstance(hint, type):
         return None  # for the class itself to check
     return _fault_of_class(value, hint)
 
@@ -102,8 +106,9 @@ def _fault_of_class(value: Any, kind: type) -> str | None:
     if kind in (int, float) and isinstance(value, bool):
         is_right = False  # an int to Python
     elif kind is float:
-        # NaN would pass through comparisons that are written the other way round.
-        is_right = isinstance(value, int | float) and math.isfinite(value)
+        # NaN would pass through comparisons that are written the other way round; no arithmetic: a
+        # whole number may be too large for a float.
+        is_right = isinstance(value, int | float) and abs(value) <= sys.float_info.max
     else:
         is_right = isinstance(value, kind)
     names = {float: "a finite number", int: "a whole number", type(None): "None"}

@@ -30,7 +30,7 @@ def words_after(before: Sequence[str], current: str) -> Iterable[str]:
     """The commands, the bundled configurations or the options that may follow; else nothing."""
     if not before:
         return COMMANDS
-    if current.startswith("-"):
+    if current.startswith("-") and before[0] in COMMANDS:  # not this one, without end
         # What help lists. A process of its own, because a command may become another program.
         command = [sys.executable, "-m", "learner.cli.main", *before[:2], "--help-all"]
         shown = subprocess.run(command, capture_output=True, text=True).stdout

@@ -130,7 +130,7 @@ def print_help(prog: str, about: str, groups: Sequence[Group], more: str = "") -
 
 def _filled(text: str) -> str:
     # An example stays one line, to be copied.
-    width = shutil.get_terminal_size().columns - 2
+    width = max(shutil.get_terminal_size().columns - 2, 11)  # as argparse
     return "\n\n".join(
         each
         if each.startswith("Example")

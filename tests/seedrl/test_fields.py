@@ -50,6 +50,11 @@ class DecoratedWithoutType(Inner):
     ratio = 2.0
 
 
+@dataclass(frozen=True)
+class ForCheckers(Inner):
+    thing: "OnlyImportedForCheckers | None" = None  # type: ignore[name-defined]  # noqa: F821
+
+
 class Constants(Inner):
     """Adds what is no field."""
 
@@ -102,12 +107,15 @@ def test_values_that_fit_their_types_pass(values: dict[str, Any]) -> None:
         ({"folder": "runs"}, "folder: "),
         ({"inner": None}, "inner: "),
         ({"limit": math.nan}, "limit: "),
+        ({"limit": 10**400}, "limit: "),
+        ({"agent": math.nan}, "agent: "),
         ({"sizes": (1, 0)}, "sizes: "),
         ({"sizes": 1}, "sizes: "),
         ({"seconds": 0.0}, "seconds: "),
         ({"seconds": math.inf}, "seconds: "),
         ({"inner": Inner(names=("a", 3))}, "inner.names: "),  # type: ignore[arg-type]
         ({"agent": Inner(ratio="r")}, "agent.ratio: "),  # type: ignore[arg-type]
+        ({"agent": ForCheckers(ratio="r")}, "agent.ratio: "),  # type: ignore[arg-type]
         # Their values would be lost without a word.
         ({"agent": WithoutDataclass()}, "agent: class WithoutDataclass sets penalty"),
         ({"agent": WithoutType()}, "agent: class WithoutType sets ratio"),

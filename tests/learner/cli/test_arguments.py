@@ -136,6 +136,13 @@ def test_help_of_train_fits_60_lines(
     assert len(_help(TrainOptions, "cartpole_r2d2 --help", capsys)) <= 70
 
 
+def test_help_is_printed_on_any_width(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1")
+    assert _help(Options, "--help", capsys)
+
+
 @pytest.mark.parametrize(
     "name", [f"default_{agent}" for agent in ("r2d2", "apex", "impala", "ppo", "sac")]
 )

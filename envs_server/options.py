@@ -31,8 +31,8 @@ class Options:
       learner: address of the learner: host:port or unix:/path.
       num_envs: environments, over all groups.
       processes: env servers to start and restart.
-      logs: directory for the output of the env servers (4 MiB each) and their counts. With it a
-        single env server is restarted too.
+      logs: directory for the output of the env servers (4 MiB each). With it a single env server is
+        restarted too.
       groups: groups that are stepped alternately.
       allow_env: shell patterns of the factories (package.module:factory) of environments and
         wrappers that the learner may name, in addition to envs_server.envs.*. Registered gymnasium

@@ -84,14 +84,16 @@ def _watch(children: Sequence[_Child], command: Sequence[str], asked: Sequence[i
     outcome: ExitCode | None = None  # once they are to end
     deadline = math.inf
     running: set[subprocess.Popen[bytes]] = set()
+    has_orphans = False
     while True:
         for child in children:
             is_ending = bool(asked) or outcome is not None
             if _tend(child, command, is_ending=is_ending):
                 outcome = ExitCode.USAGE
         before, running = running, {child.process for child in children if child.process}
-        if before - running:
-            _kill_orphans(children)
+        # Again while there are some: the children of those that are killed come here, too.
+        if before - running or has_orphans:
+            has_orphans = _kill_orphans(children)
         if (asked or outcome) and deadline == math.inf:
             outcome, deadline = outcome or ExitCode.OK, time.monotonic() + GRACE_SECONDS
             for process in running:  # not reaped: their numbers are still their own

@@ -127,6 +127,24 @@ def test_a_process_without_a_mark_ends_with_the_run(tmp_path: Path) -> None:
     assert code == 0 and not is_alive(tmp_path / "away")
 
 
+def test_what_a_process_has_left_behind_ends_with_all_that_it_has_started(tmp_path: Path) -> None:
+    """A simulator behind a script that starts it, each in a session of its own."""
+    script = "setsid sleep 60 & echo -n $! > deep.new; mv deep.new deep; wait"
+    code, _ = _run(
+        tmp_path,
+        "if number != 1: wait_for(1, 2); time.sleep(10); return over()",
+        "if start == 1:",
+        f"    subprocess.Popen(['sh', '-c', {script!r}], start_new_session=True, cwd=folder)",
+        "    while not (folder / 'deep').exists(): time.sleep(0.01)",
+        "    os._exit(9)",
+        "ends = time.monotonic() + 8",
+        "while is_alive(folder / 'deep') and time.monotonic() < ends: time.sleep(0.01)",
+        "(folder / 'left').write_text(str(is_alive(folder / 'deep')))",
+        "over()",
+    )
+    assert code == 0 and (tmp_path / "left").read_text() == "False"
+
+
 def test_a_process_that_stops_itself_is_replaced(tmp_path: Path) -> None:
     code, stderr = _run(
         tmp_path,

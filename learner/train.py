@@ -200,14 +200,14 @@ def train(
             with exit_deadline(_STOP_SECONDS + stuck_seconds, "the run was not stopped and saved"):
                 loop.end()
 
-        # 6. The curve and the summary.
+        # 6. The summary and the curve.
+        seconds = time.monotonic() - started
+        summary = reports.summary(config, session, folder, seconds=seconds, command=stop.command)
         # Whoever has sent a signal may kill this process soon, and the end must look like one.
         if topology.is_first and not stop.is_set():
-            with exit_deadline(_STOP_SECONDS, "all is saved; the learning curve was not drawn"):
+            with exit_deadline(_STOP_SECONDS, "saved; no curve was drawn", summary.exit_code):
                 reports.draw_curve(config, folder)
-        return reports.summary(
-            config, session, folder, seconds=time.monotonic() - started, command=stop.command
-        )
+        return summary
 
 
 def _start_from(

@@ -271,8 +271,7 @@ def _train(
         topology=topology,
         lock=held,
     )
-    is_missed = summary is not None and summary.has_missed
-    stop.exit_code = code = ExitCode.TARGET_MISSED if is_missed else ExitCode.OK
+    stop.exit_code = code = ExitCode.OK if summary is None else summary.exit_code
     if summary is not None and topology.is_first:
         print_summary(summary)
     return code

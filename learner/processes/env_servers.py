@@ -289,7 +289,8 @@ class EnvServers:
             self._failure = ConfigError(refusal or "see above")
         else:
             self._failure = HostLostError(
-                f"the parent process of the env servers ended with {code}; the same command resumes"
+                f"the parent process of the env servers ended with {code}: nothing else restarts "
+                "them; start again, or resume the run if it has saved something"
             )
         self._on_failure(str(self._failure))
 

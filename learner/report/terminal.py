@@ -16,6 +16,7 @@ from rich.table import Table
 from learner.report.events import Event
 from learner.report.output import TolerantStream
 from learner.report.status import NO_IMPROVEMENT, OUT_OF_TIME, STOPPED, EvaluationStatus, Status
+from seedrl.exit_codes import ExitCode
 
 _SIGNIFICANT = 4
 _LARGE = 1e9
@@ -252,6 +253,11 @@ class Summary(NamedTuple):
         is_over &= not status.reason.startswith(STOPPED)
         return status.target_return is not None and self.confirmed_updates is None and is_over
 
+    @property
+    def exit_code(self) -> ExitCode:
+        """How the process of the run ends."""
+        return ExitCode.TARGET_MISSED if self.has_missed else ExitCode.OK
+
 
 def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     """Label and text of each line, with the commands to continue with last."""
@@ -316,8 +322,10 @@ def resume_command(summary: Summary) -> str:
 
 def resuming(command: str, workdir: Path) -> list[str]:
     """The words of the user's command for the same run: with its folder, from its checkpoint."""
-    # If a flag is given twice, the last one counts.
-    return [*shlex.split(command), "--workdir", str(workdir), "--resume", "auto"]
+    words = shlex.split(command)
+    # If a flag is given twice, the last one counts. `seedrl launch` has no `--resume`.
+    resumes = any(word.startswith("--resume") for word in words)
+    return [*words, "--workdir", str(workdir), *(["--resume", "auto"] if resumes else [])]
 
 
 def print_summary(summary: Summary) -> None:

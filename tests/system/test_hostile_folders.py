@@ -293,7 +293,7 @@ KINDS: dict[str, Kind] = {
         f"{name}: link": _linked(name)
         for name in (
             *(".lock", "events.jsonl", "command.txt", "status.json", ".status.json.new"),
-            *("policy.jax", ".policy.jax.new", "logs/env_server_0.log", "logs/env_server.sent"),
+            *("policy.jax", ".policy.jax.new", "logs/env_server_0.log"),
             *("learning_curve.png", "videos/episode_000.mp4.partial", ".final_score.json.new"),
         )
     },

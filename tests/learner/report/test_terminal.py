@@ -223,8 +223,14 @@ def test_the_command_that_resumes_is_the_users_own() -> None:
             "python -m learner x --learning.total_steps 7",
             50_000,
             None,
-            "python -m learner x --learning.total_steps 7 --workdir /my/run --resume auto "
+            "python -m learner x --learning.total_steps 7 --workdir /my/run "
             "--learning.total-steps 100000",
+        ),
+        (
+            "seedrl launch x --on ray",
+            10,
+            None,
+            "seedrl launch x --on ray --workdir /my/run",
         ),
         (
             "seedrl train 'my config.py' --evaluation.target_return 3",

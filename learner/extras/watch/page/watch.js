@@ -703,7 +703,7 @@ function renderLedger() {
     isBroken: residue !== 0 && !isOpen };
   });
   const broken = lines.filter((line) => line.isBroken).length;
-  setText(get("ledger-note"), "time steps: each one sent is in exactly one account" +
+  setText(get("ledger-note"), "time steps: each one that arrived is in exactly one account" +
     (broken ? `; ${broken} do not balance` : ""));
   const text = JSON.stringify(equations.map((equation) => [...equation.left, ...equation.right].map(rows)));
   if (page.ledgerKey === text) return;

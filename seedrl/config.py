@@ -423,7 +423,7 @@ def _require_offered(path: str, value: Any, *names: str) -> None:
     if missing:
         raise ConfigError(
             f"{path}: expected a config with {', '.join(names)}, got a {type(value).__name__} "
-            f"without {', '.join(missing)} (see docs/own_agent.md)"
+            f"without {', '.join(missing)}"
         )
 
 

@@ -87,7 +87,7 @@ def gauges(status: Status) -> Iterator[GaugeMetricFamily]:
     values["env_servers"] = sum(server.state != "left" for server in status.env_servers)
     for name, value in values.items():
         if value is not None:
-            yield GaugeMetricFamily(f"seedrl_{name}", "See docs/events.md and metrics.md.", value)
+            yield GaugeMetricFamily(f"seedrl_{name}", "A number of status.json.", value)
     slots = GaugeMetricFamily("seedrl_slots", "Slots by role and state.", labels=["role", "state"])
     for role, of_role in (
         ("training", status.training_slots),

@@ -257,3 +257,17 @@ def test_small_rewards_are_not_lost_in_large_returns() -> None:
     _observe(tracker, [(0, FIRST, 0.0)])
     _observe(tracker, [(0, MID, 2.0**25)])  # float32 has no odd integers up there
     assert _observe(tracker, [(0, LAST, 1.0)]) == [(0, 2.0**25 + 1, 2)]
+
+
+def test_exploration_is_that_of_the_steps_of_the_run_so_far(world: World) -> None:
+    asked: list[int] = []
+
+    def exploration_at(env_steps: int) -> np.ndarray:
+        asked.append(env_steps)
+        return np.zeros(3, np.float32)
+
+    world.acting._actor._exploration_at = exploration_at
+    world.acting.totals.steps[0] = 700  # of earlier sessions
+    for sequence, kind in enumerate((FIRST, MID, LAST, FIRST)):
+        world.play(sequence, kind, {0: 1})
+    assert asked == [700, 700, 701, 702]

@@ -182,3 +182,15 @@ def test_a_requested_snapshot_is_taken_between_two_updates_with_the_counts_of_th
     for each in found:
         assert (int(each.state.updates), each.env_steps) == (8, 400)
         assert each.limiter["taken_steps"] == 1
+
+
+def test_each_update_learns_the_environment_steps_of_the_run_by_then() -> None:
+    seen: list[Any] = []
+    learning, _, _ = _learning([0.0, 1.0, 0.0], env_steps=seen)
+    steps = iter([100, 164, 2**24 + 64])
+    learning.count_steps = lambda: next(steps)
+    for _ in range(3):
+        learning.run_once()
+    assert [(number, str(number.dtype)) for number in seen] == [
+        (number, "float32") for number in (100, 164, 2**24 + 64)
+    ]

@@ -35,7 +35,7 @@ class AddressInUseError(UserError, OSError):
 
 
 class HostLostError(UserError, ConnectionError):
-    """Another host of the run, or the process that runs its env servers, is gone."""
+    """Another host of the run that did not come, or is gone."""
 
     exit_code = ExitCode.TEMPORARY
 

@@ -25,10 +25,9 @@ class ExitCode(enum.IntEnum):
       UNREADABLE_CHECKPOINT: a checkpoint is missing or damaged, or a disk or folder cannot be
         written to.
       TEMPORARY: another start may succeed, and resumes from the newest checkpoint. A thread or the
-        end of the process was stuck, and all stacks are printed; another host of the run, the
-        Ray cluster, or the parent process of the env servers is gone; the address to serve on, or
-        the folder of the run, is in use; an env server: all of its environments have failed too
-        often.
+        end of the process was stuck, and all stacks are printed; another host of the run, or the
+        Ray cluster, is gone; the address to serve on, or the folder of the run, is in use; an env
+        server: all of its environments have failed too often.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, a second or more after the first, before
         everything was saved; a first one in the tenth of a second before Python has started,
         or, of a learner of several hosts, before all had met.

@@ -17,7 +17,7 @@ from typing import IO, NamedTuple, Self
 from learner.processes import parent_death
 from seedrl.config import Config, ServingConfig
 from seedrl.config_io import path_for_children
-from seedrl.errors import ConfigError, HostLostError, UserError
+from seedrl.errors import ConfigError, in_one_line
 from seedrl.exit_codes import ExitCode
 from seedrl.run_files import make_folder
 from seedrl.timing import GRACE_SECONDS
@@ -224,9 +224,8 @@ class Child:
 class EnvServers:
     """Owns the child process that runs the env servers of this machine, and a thread that reads it.
 
-    Entering starts the child, leaving ends it. It restarts env servers, and is not restarted
-    itself: it ends if training is over, with 2 if an env server is refused, or because it was
-    killed, which ends the run after a save.
+    Entering starts the child, leaving ends it. If it is killed, it is restarted, as it restarts env
+    servers. It ends by itself if training is over, or with 2 if an env server is refused.
     """
 
     def __init__(
@@ -235,6 +234,7 @@ class EnvServers:
         *,
         on_failure: Callable[[str], object] = lambda line: None,
         variables: Mapping[str, str] | None = None,
+        restart_seconds: float = GRACE_SECONDS,
     ):
         """Starts nothing yet. `words`: see `command`; `variables`: of the child's environment.
 
@@ -242,38 +242,71 @@ class EnvServers:
         """
         self._words, self._on_failure = words, on_failure
         self._variables = env_server_environment() if variables is None else variables
+        self._restart_seconds = restart_seconds
+        self._codes: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._is_ending = threading.Event()
+        # Guards `_child`: it may be about to be restarted when the run ends, and must end too.
+        self._lock = threading.Lock()
         # Written by the thread, before it calls `on_failure`; read by the main thread afterwards.
-        self._failure: UserError | None = None
+        self._refusal = ""
 
     def __enter__(self) -> Self:
-        # What the child writes; the env servers write into logs of their own.
-        read, write = os.pipe()
-        self._lines = os.fdopen(read, "rb")
-        self._ended: queue.SimpleQueue[int] = queue.SimpleQueue()
-        with os.fdopen(write, "wb"):  # in this process: the pipe closes with the child
-            self._child = Child(self._words, self._variables, on_exit=self._ended.put, output=write)
+        self._lines = self._start()
         self._thread = threading.Thread(target=self._watch, name="env servers", daemon=True)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_ending.set()  # first: an end that is asked for is no failure
+        with self._lock:
+            self._is_ending.set()
         # The child kills env servers whose environments do not close in time, each by itself.
         self._child.end(3 * GRACE_SECONDS)
         self._thread.join(GRACE_SECONDS)
 
     def raise_failure(self) -> None:
-        """Raises if the env servers cannot continue; nothing else prints the reason.
+        """Raises ConfigError if the env servers cannot continue; nothing else prints the reason.
 
-        So a run whose learner refuses its env servers, which then end too, has one error line: a
-        ConfigError. If their parent process was killed it is a HostLostError.
+        So a run whose learner refuses its env servers, which then end too, has one error line.
         """
-        if self._failure is not None:
-            raise self._failure
+        if self._refusal:
+            raise ConfigError(self._refusal)
+
+    def _start(self) -> IO[bytes]:
+        # What the child writes; the env servers write into logs of their own.
+        read, write = os.pipe()
+        lines = os.fdopen(read, "rb")
+        with os.fdopen(write, "wb"):  # in this process: the pipe closes with the child
+            self._child = Child(self._words, self._variables, on_exit=self._codes.put, output=write)
+        return lines
 
     def _watch(self) -> None:
-        # Prints what the child writes until it ends, but not its error line: see `raise_failure`.
+        # In a thread that outlives the child: the kernel ties the child to who started it.
+        try:
+            self._refusal = self._restart_until_the_end()
+        except OSError as error:  # no process or no pipe can be made
+            self._refusal = f"cannot restart the env servers: {in_one_line(error)}"
+        if self._refusal:
+            self._on_failure(self._refusal)
+
+    def _restart_until_the_end(self) -> str:
+        # Why the child cannot continue; "" if it is over.
+        while True:
+            line = self._pass_on()
+            code = self._codes.get()
+            if self._is_ending.is_set() or code == ExitCode.OK:
+                return ""
+            if code == ExitCode.USAGE:
+                return line or "see above"
+            _print(f"the parent process of the env servers ended with {code} and is restarted\n")
+            # The env servers that it leaves end within 3 s, and hold their logs until then.
+            self._is_ending.wait(self._restart_seconds)
+            with self._lock:
+                if self._is_ending.is_set():
+                    return ""
+                self._lines = self._start()
+
+    def _pass_on(self) -> str:
+        # Prints what the child writes until it ends, but not its error line, which is returned.
         refusal = ""
         with self._lines as lines:
             for raw in lines:
@@ -282,17 +315,7 @@ class EnvServers:
                     refusal = line.removeprefix(_ERROR).strip()
                 else:
                     _print(line)
-        code = self._ended.get()
-        if self._is_ending.is_set() or code == ExitCode.OK:
-            return
-        if code == ExitCode.USAGE:
-            self._failure = ConfigError(refusal or "see above")
-        else:
-            self._failure = HostLostError(
-                f"the parent process of the env servers ended with {code}: nothing else restarts "
-                "them; start again, or resume the run if it has saved something"
-            )
-        self._on_failure(str(self._failure))
+        return refusal
 
 
 def _print(line: str) -> None:

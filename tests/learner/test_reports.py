@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from learner import reports as reports_module
 from learner.build import StartFrom
 from learner.report.env_servers import EnvServers
 from learner.report.events import Events
@@ -20,6 +21,7 @@ from seedrl.checkpoints import Checkpoint
 from seedrl.config_io import load, to_json
 from tests.learner.report.listener import Heard
 from tests.learner.report.test_terminal import STATUS, env_server
+from tests.patience import SECONDS
 
 
 class Reported:
@@ -158,3 +160,23 @@ def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
     _, changed = heard.take()
     assert changed.kind == "changed" and not changed.is_problem
     assert changed.fields == {"field": "seed", "before": "0", "now": "7"}
+
+
+def test_a_status_that_cannot_be_made_does_not_end_the_run(
+    reported: Reported, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports_module, "INTERVAL_SECONDS", 0.01)
+
+    class BrokenHub:
+        has_been_asked = threading.Event()
+
+        def env_servers(self) -> EnvServers:
+            self.has_been_asked.set()
+            raise RuntimeError("a defect of ours")
+
+    reported.live.hub = hub = BrokenHub()  # type: ignore[assignment]
+    assert hub.has_been_asked.wait(SECONDS)
+    reported.live.hub = None
+    reported.is_shown.clear()
+    assert reported.is_shown.wait(SECONDS)
+    assert "a defect of ours" in caplog.text

@@ -1,5 +1,6 @@
 import dataclasses
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -311,3 +312,33 @@ def test_several_actions_and_numbers_without_bounds_are_executed_as_they_are_emi
                 np.testing.assert_array_equal(one, wanted)
         batch = played.act_batch(np.float32([0, 1]), played.initial_carry(2)).action
         np.testing.assert_array_equal(batch, expected)
+
+
+def test_episodes_of_several_threads_draw_different_noise(workdir: Path) -> None:
+    shared = policy.load(workdir)
+    with ThreadPoolExecutor(4) as pool:
+        carries = list(pool.map(lambda _: shared.initial_carry(), range(100)))
+    keys = {tuple(jax.random.key_data(carry.key).tolist()) for carry in carries}
+    assert len(keys) == len(carries)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_action_is_in_the_space_whatever_its_shape(shape: tuple[int, ...], dtype: Any) -> None:
+    """Alone, and of a vector of environments; the bounds are no numbers of float32."""
+    space = gymnasium.spaces.Box(-0.1, 0.7, shape, dtype)
+    low, high = (tuple(bound.ravel().tolist()) for bound in (space.low, space.high))
+    spec = EnvSpec(ArraySpec((), "float32"), BoxSpec(shape, low, high))
+
+    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
+        number = timestep.observation.reshape(-1, *[1] * len(shape))
+        return ActOutput(jnp.broadcast_to(number, (len(number), *shape)), carry, ())
+
+    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
+    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
+    seen = np.array([-2.0, -1.0, 0.3, 1.0, 2.0], np.float32)
+    for row in seen:
+        action = played(row, played.initial_carry())[0]
+        assert isinstance(action, np.ndarray) and space.contains(action)
+    actions = played.act_batch(seen, played.initial_carry(5)).action
+    assert gymnasium.vector.utils.batch_space(space, 5).contains(actions)

@@ -149,3 +149,20 @@ def test_whoever_does_not_know_the_secret_is_not_taken_for_the_learner() -> None
             assert next(learner.receive()) == b"ready"
             assert list(stranger.receive()) == []
             assert mute.recv(1) == b""
+
+
+def test_a_secret_that_arrives_in_two_pieces_is_taken() -> None:
+    listener = listen()
+    assert listener is not None
+    name, _, secret = listener.name.partition("/")
+    with contextlib.closing(listener), socket.socket(socket.AF_UNIX) as learner:
+        learner.connect(f"\0{name}".encode())
+        learner.sendall(secret[:5].encode())
+        rest = threading.Timer(0.05, learner.sendall, [secret[5:].encode()])
+        rest.start()
+        ours = listener.accept(_LIMIT)
+        rest.join()
+        assert ours is not None
+        with contextlib.closing(ours):
+            ours.send(b"ready")
+            assert learner.recv(64).endswith(b"ready")

@@ -214,7 +214,7 @@ class Lease:
 
     Attributes:
       is_serving, is_answered: whether the handshake is over; whether a step has been answered.
-      key: the learner's, from Assign on; before, that of the lease before.
+      key: the learner's name of this lease; until Assign arrives, of the previous one.
     """
 
     def __init__(

@@ -5,6 +5,7 @@ import ctypes
 import math
 import os
 import re
+import secrets
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import ending_signals
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 
+# In a child's environment: a mark, another one at each start, that all inherit which it starts.
+_MARK_VARIABLE = "SEEDRL_ENV_SERVER"
 # What a child notes when training is over (`envs_server.client`, which loads gRPC).
 _FINISHED = "finished"
 # Before one is started again, doubled each time that it dies; one that has lived for as long as the
@@ -39,6 +42,7 @@ class _Child:
     notes: Path
     output: Path | None
     process: subprocess.Popen[bytes] | None = None  # None while it pauses or is over
+    mark: str = ""
     started: float = 0.0
     stopped: float = math.inf  # since when its process stands still
     pause: float = 0.0  # before the last start
@@ -138,12 +142,14 @@ def _tend(child: _Child, command: Sequence[str], *, is_ending: bool) -> bool:
 
 
 def _start(child: _Child, command: Sequence[str]) -> None:
+    child.mark = secrets.token_hex(8)
+    marks = {PARENT_VARIABLE: str(os.getpid()), _MARK_VARIABLE: child.mark}
     try:
         with contextlib.ExitStack() as stack:
             output = stack.enter_context(child.output.open("ab")) if child.output else None
             child.process = subprocess.Popen(
                 [*command, "--notes", str(child.notes)],
-                env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
+                env={**os.environ, **marks},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -194,16 +200,26 @@ def _kill(children: Sequence[_Child]) -> None:
 def _kill_orphans(children: Sequence[_Child]) -> bool:
     # What environments have started in a session of its own, in no group that could be killed, is a
     # child of this process once its parent is gone; its own children are only then. True if there
-    # were any. One that an environment has made a daemon goes too, when any env server ends.
+    # were any. A daemon that an env server's environment has made stays as long as that runs.
     own = {child.process.pid for child in children if child.process}
+    marks = [f"{_MARK_VARIABLE}={child.mark}\0".encode() for child in children if child.process]
     listed = Path(f"/proc/self/task/{os.getpid()}/children")
     pids = []
     with contextlib.suppress(OSError):  # a kernel that does not list them
-        pids = [pid for pid in map(int, listed.read_text().split()) if pid not in own]
+        found = set(map(int, listed.read_text().split())) - own
+        pids = [pid for pid in found if not _has_mark(pid, marks)]
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
     _reap_orphans(own)
     return bool(pids)
+
+
+def _has_mark(pid: int, marks: Collection[bytes]) -> bool:
+    try:
+        inherited = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # it has just ended, or is another user's
+        return False
+    return any(mark in inherited for mark in marks)
 
 
 def _reap_orphans(own: Collection[int]) -> None:

@@ -47,7 +47,7 @@ from seedrl.timing import WARNING_SECONDS
 _STILL_SECONDS = 10.0
 _CLOSE_SECONDS = 60.0
 _MOST_NAMES = 3
-# A metric that none of so many training episodes has is taken for a typing error.
+# If no episode of this many had a metric, its name is probably misspelt.
 _EPISODES_WITHOUT = 20
 # Steps without the end of an episode after which that is reported, and then at each doubling.
 _STEPS_WITHOUT = 5_000

@@ -203,7 +203,7 @@ def train(
         # 6. The summary and the curve.
         seconds = time.monotonic() - started
         summary = reports.summary(config, session, folder, seconds=seconds, command=stop.command)
-        # Whoever has sent a signal may kill this process soon, and the end must look like one.
+        # Not after a signal: its sender may soon kill this process, and the end must be reported.
         if topology.is_first and not stop.is_set():
             with exit_deadline(_STOP_SECONDS, "saved; no curve was drawn", summary.exit_code):
                 reports.draw_curve(config, folder)

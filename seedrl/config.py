@@ -231,7 +231,7 @@ class LoggingConfig:
     """
 
     interval_seconds: PositiveFloat = 5.0
-    stuck_seconds: float = 600.0
+    stuck_seconds: PositiveFloat = 600.0
     learning_curve: bool = True
     wandb: str | None = None
     health_bind: str = ""

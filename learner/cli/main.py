@@ -36,15 +36,15 @@ GROUPS = {
         "record": "record videos of a run's policy",
         "export": "write a policy as one file that needs only jax",
     },
-    "Bring your own": {
+    "Check your own code and this machine": {
         "check-env": "check your own environment before training",
         "check-agent": "check your own agent on tiny tasks",
         "check-env-server": "check an env server in any language against the contract",
+        "bench": "compare this machine's speed with its limits",
     },
     "Several machines": {
         "launch": "run on a Ray cluster",
         "certificates": "create a token and certificates for several machines",
-        "bench": "compare this machine's speed with its limits",
     },
 }
 COMMANDS = {name: purpose for group in GROUPS.values() for name, purpose in group.items()}

@@ -44,8 +44,8 @@ class RunOptions:
     """Options of `seedrl train` and of a learner, in addition to the configuration's fields.
 
     Attributes:
-      resume: resume from the newest checkpoint of the run. auto: if there is one; never: train
-        anew; must: fail without one.
+      resume: resume from the newest checkpoint of the run. auto: if there is one; never: start
+        again; must: fail if there is none.
       init_from: start from the newest parameters of this run. If only its best ones are saved,
         those; RUN/checkpoints/best always means the best. Ignored when resuming.
       init_from_partial: copy from --init-from only the parameters that fit. Path, shape and type

@@ -20,7 +20,7 @@ from seedrl.config_io import path_for_children
 from seedrl.errors import ConfigError, in_one_line
 from seedrl.exit_codes import ExitCode
 from seedrl.run_files import make_folder
-from seedrl.timing import GRACE_SECONDS
+from seedrl.timing import GRACE_SECONDS, WARNING_SECONDS
 from seedrl.wire.contract import MOST_GROUPS
 
 # Many env servers share few cores: each steps its environments in one thread.
@@ -224,8 +224,8 @@ class Child:
 class EnvServers:
     """Owns the child process that runs the env servers of this machine, and a thread that reads it.
 
-    Entering starts the child, leaving ends it. If it is killed, it is restarted, as it restarts env
-    servers. It ends by itself if training is over, or with 2 if an env server is refused.
+    Entering starts the child, leaving ends it. If it ends otherwise, it is restarted, as it
+    restarts env servers; but not if it ends with 2, because an env server is refused.
     """
 
     def __init__(
@@ -235,6 +235,7 @@ class EnvServers:
         on_failure: Callable[[str], object] = lambda line: None,
         variables: Mapping[str, str] | None = None,
         restart_seconds: float = GRACE_SECONDS,
+        over_seconds: float = WARNING_SECONDS,
     ):
         """Starts nothing yet. `words`: see `command`; `variables`: of the child's environment.
 
@@ -242,7 +243,7 @@ class EnvServers:
         """
         self._words, self._on_failure = words, on_failure
         self._variables = env_server_environment() if variables is None else variables
-        self._restart_seconds = restart_seconds
+        self._restart_seconds, self._over_seconds = restart_seconds, over_seconds
         self._codes: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._is_ending = threading.Event()
         # Guards `_child`: it may be about to be restarted when the run ends, and must end too.
@@ -293,13 +294,14 @@ class EnvServers:
         while True:
             line = self._pass_on()
             code = self._codes.get()
-            if self._is_ending.is_set() or code == ExitCode.OK:
-                return ""
-            if code == ExitCode.USAGE:
+            if code == ExitCode.USAGE and not self._is_ending.is_set():
                 return line or "see above"
+            # The env servers that it leaves end within 3 s, and hold their logs until then. With 0
+            # training is over, and this process about to end; or somebody has stopped it alone.
+            seconds = self._over_seconds if code == ExitCode.OK else self._restart_seconds
+            if self._is_ending.wait(seconds):
+                return ""
             _print(f"the parent process of the env servers ended with {code} and is restarted\n")
-            # The env servers that it leaves end within 3 s, and hold their logs until then.
-            self._is_ending.wait(self._restart_seconds)
             with self._lock:
                 if self._is_ending.is_set():
                     return ""

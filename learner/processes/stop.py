@@ -67,7 +67,7 @@ def stop_on_signals(
             if stop.exit_code is None:
                 stop.set(signal.Signals(number).name)
         elif now - stop.first_signal >= _REPEAT_SECONDS:
-            # At once: whoever asks twice does not want to wait for a save.
+            # At once, without a save: the user has asked twice.
             os._exit(ExitCode.KILLED if stop.exit_code is None else stop.exit_code)
 
     numbers = ending_signals()

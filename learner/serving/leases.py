@@ -91,9 +91,8 @@ class Lease:
     holder: Any = None  # the connection, which the core keeps and does not look at
     groups: list[Group] = field(default_factory=list)
     is_ready: bool = False  # its environments are built
-    ended: bool = (
-        False  # it has left `SlotTable.leases`; steps that are in flight still refer to it
-    )
+    # It has left `SlotTable.leases`; steps in flight still refer to it.
+    ended: bool = False
 
     @property
     def num_slots(self) -> int:

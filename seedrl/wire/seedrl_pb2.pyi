@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 cd1b722ade6a15c8a578c1e2aefe9e326fea600efba6aa42f483fa70f5d66aa7
+# seedrl/wire/seedrl.proto sha256 e548c6c772f34f5697f0ea687b9cb7573f8a28d576d138a4b96be3554d12f5d3
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -59,18 +59,10 @@ class Hello(_message.Message):
     def __init__(self, major: _Optional[int] = ..., minor: _Optional[int] = ..., num_envs: _Optional[int] = ..., num_groups: _Optional[int] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., sent: _Optional[_Iterable[_Union[Sent, _Mapping]]] = ..., link: _Optional[str] = ..., num_quarantined: _Optional[int] = ..., quarantine: _Optional[str] = ...) -> None: ...
 
 class Sent(_message.Message):
-    __slots__ = ("lease", "group", "num_envs", "steps", "answered")
+    __slots__ = ("lease",)
     LEASE_FIELD_NUMBER: _ClassVar[int]
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    NUM_ENVS_FIELD_NUMBER: _ClassVar[int]
-    STEPS_FIELD_NUMBER: _ClassVar[int]
-    ANSWERED_FIELD_NUMBER: _ClassVar[int]
     lease: int
-    group: int
-    num_envs: int
-    steps: int
-    answered: int
-    def __init__(self, lease: _Optional[int] = ..., group: _Optional[int] = ..., num_envs: _Optional[int] = ..., steps: _Optional[int] = ..., answered: _Optional[int] = ...) -> None: ...
+    def __init__(self, lease: _Optional[int] = ...) -> None: ...
 
 class Assign(_message.Message):
     __slots__ = ("environment", "groups", "lease", "linked", "max_message_bytes", "step_deadline_seconds", "unlinked_reason", "minor")

@@ -145,6 +145,25 @@ def test_what_a_process_has_left_behind_ends_with_all_that_it_has_started(tmp_pa
     assert code == 0 and (tmp_path / "left").read_text() == "False"
 
 
+def test_a_daemon_of_an_environment_stays_when_another_env_server_ends(tmp_path: Path) -> None:
+    """It went with the next env server that ended, and its own environments failed."""
+    code, _ = _run(
+        tmp_path,
+        "if number == 0:",
+        "    subprocess.run(['sh', '-c', 'setsid sleep 60 & echo -n $! > daemon.new'], cwd=folder)",
+        "    (folder / 'daemon.new').rename(folder / 'daemon')",
+        "    wait_for(1, 3)",
+        "    (folder / 'stayed').write_text(str(is_alive(folder / 'daemon')))",
+        "    return over()",
+        "while not (folder / 'daemon').exists(): time.sleep(0.01)",
+        "if number == 1 and start < 3: time.sleep(0.2); os._exit(9)",
+        "wait_for(1, 3)",
+        "over()",
+    )
+    assert (tmp_path / "stayed").read_text() == "True"
+    assert code == 0 and not is_alive(tmp_path / "daemon")
+
+
 def test_a_process_that_stops_itself_is_replaced(tmp_path: Path) -> None:
     code, stderr = _run(
         tmp_path,

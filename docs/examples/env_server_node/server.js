@@ -73,13 +73,8 @@ class Lease {
       step.writeFloatLE(env.discount, discounts + 4 * i);
       env.state.forEach((x, j) => step.writeFloatLE(x, observations + 16 * i + 4 * j));
     });
-    group.steps += 1; // counted before it is given to the transport
+    group.steps += 1;
     this.send({ step });
-  }
-
-  report() {
-    const [lease, size] = [this.key, ({ envs }) => envs.length];
-    return this.groups.map((each, group) => ({ ...each, lease, group, numEnvs: size(each) }));
   }
 }
 
@@ -127,7 +122,8 @@ function connect(Learner, onEnd) {
   call.on('error', () => {}); // the status says it
   call.on('status', () => client.close());
   call.on('status', (end) => onEnd(end, isFinished, isRefused));
-  const [host, numEnvs, sent] = [os.hostname(), Number(options['num-envs']), lease?.report() ?? []];
+  const [host, numEnvs] = [os.hostname(), Number(options['num-envs'])];
+  const sent = lease ? [{ lease: lease.key }] : [];
   send({ hello: { major: 3, minor: 0, numEnvs, numGroups: 2, host, pid: process.pid, sent } });
 }
 

@@ -166,7 +166,7 @@ def test_a_stolen_lease_key_or_a_replayed_hello_is_worth_nothing_without_the_tok
         hello = _hello()
         owner.put(hello)
         key = next(owner.messages()).assign.lease
-        stolen = _hello(seedrl_pb2.Sent(lease=key, num_envs=2, steps=5))
+        stolen = _hello(seedrl_pb2.Sent(lease=key))
         for sent in (stolen, hello):
             for token in ("", _token(site, "other"), f"{_token(site, 'own')}x"):
                 code, details = _refused(site.plain, token, None, sent)

@@ -337,7 +337,7 @@ def test_who_guesses_a_lease_ends_nobody(unix_service: Service) -> None:
     with Client(service.address) as victim, Client(service.address) as attacker:
         victim.shake_hands(num_envs=2)
         guesses = [*range(1, 100), victim.lease + 1, victim.lease ^ 1 << 63]
-        attacker.shake_hands(sent=[Sent(lease=key % 2**64, steps=5) for key in guesses])
+        attacker.shake_hands(sent=[Sent(lease=key % 2**64) for key in guesses])
         _step_on(service, victim, num_steps=2)
         assert residues(service.hub.ledger(), ALWAYS) == []
 

@@ -65,7 +65,7 @@ def built(name: str, normalizes: bool) -> Built:
 def learned(name: str, scale: float, normalizes: bool = True, batches: int = 2) -> tuple[Any, Any]:
     """Parameters after an update, and initial priorities of the experience it learned from.
 
-    `batches`: how many have been seen with that of the update.
+    `batches`: number of batches that the statistics have seen, the present one included.
     """
     agent, updated, with_statistics = built(name, normalizes)
     timesteps = random_timesteps()

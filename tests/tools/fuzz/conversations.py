@@ -184,9 +184,7 @@ _READY = encode_from_env_server(
 )
 _FAILURE = encode_from_env_server(FromEnvServer(failure=Failure(reason="it raised")))
 _REFUSAL = encode_from_env_server(FromEnvServer(refusal=Refusal(reason="no such environment")))
-_REPORT = encode_from_env_server(
-    hello(sent=[Sent(lease=1, group=0, num_envs=2, steps=5, answered=4)], num_quarantined=1)
-)
+_REPORT = encode_from_env_server(hello(sent=[Sent(lease=1)], num_quarantined=1))
 _ASSIGN = encode_from_learner(
     FromLearner(
         assign=Assign(

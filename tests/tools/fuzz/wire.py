@@ -132,7 +132,7 @@ _ACTIONS = (
     pack_actions(0, 3, np.array([0, 1, 1], np.int32)),
     pack_actions(1, 2**40, np.array([[0.5, -1.0], [0.0, 1.0]], np.float32)),
 )
-_SENT = [Sent(lease=2**63, group=1, num_envs=2, steps=9, answered=8)]
+_SENT = [Sent(lease=2**63)]
 _ASSIGN = Assign(
     lease=2**63,
     minor=MINOR,

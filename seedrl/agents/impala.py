@@ -79,7 +79,7 @@ class ImpalaConfig(OnPolicyConfig):
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec. Raises ConfigError for a network that does not fit."""
-        normalization = self.normalization(spec, images=self.normalize_images)
+        normalization = self.normalization(spec)
         output = policy_and_value_of(spec)
         network = build_network(self.network, seen_by_agent(normalization), output)
         optimizer = optax.adam(

@@ -44,21 +44,24 @@ class NormalizationConfig:
       gamma: discount of one step.
       normalize_observations: normalize floats of an observation to mean 0 and std 1, clipped to
         plus or minus 10. The statistics are of the time steps trained so far.
+      normalize_images: normalize pixels too, instead of dividing them by 255. Small and rare
+        objects, such as a ball, are visible from the start.
       normalize_rewards: divide rewards by the std of their discounted sums so far, clipped to plus
         or minus 10. The network's inputs, scaling and training all use the result.
     """
 
     gamma: Fraction
     normalize_observations: bool = False
+    normalize_images: bool = False
     normalize_rewards: bool = False
 
     def __post_init__(self) -> None:
         check_fields("agent.", self)
 
-    def normalization(self, spec: EnvSpec, *, images: bool = False) -> "Normalization":
-        """The inputs that are normalized in environments of a spec; `images` too, if asked."""
+    def normalization(self, spec: EnvSpec) -> "Normalization":
+        """The inputs that are normalized in environments of a spec."""
         observations, rewards = self.normalize_observations, self.normalize_rewards
-        return Normalization(spec, observations, rewards, self.gamma, images)
+        return Normalization(spec, observations, rewards, self.gamma, self.normalize_images)
 
 
 # The arithmetic: statistics of one batch over all devices, and merging them.

@@ -50,8 +50,6 @@ class OnPolicyConfig(NormalizationConfig):
         Atari.
       entropy_cost_decay_steps: environment steps over which `entropy_cost` falls linearly to 0; 0
         keeps it.
-      normalize_images: normalize pixels too, instead of dividing them by 255. Small and rare
-        objects, such as a ball, are visible from the start.
       reward_scale: factor of rewards when they are learned from. Values of hundreds, brought to
         about 1, are learned sooner; scale `entropy_cost` with it.
       reward_clip: limit of scaled rewards, clipped to plus or minus this; 0 does not clip. IMPALA's
@@ -64,7 +62,6 @@ class OnPolicyConfig(NormalizationConfig):
     gamma: Fraction = 0.99
     entropy_cost: NonNegativeFloat = 0.01
     entropy_cost_decay_steps: NonNegativeInt = 0
-    normalize_images: bool = False
     reward_scale: PositiveFloat = 1.0
     reward_clip: NonNegativeFloat = 0.0
     learning_rate_decay_steps: NonNegativeInt = 0
@@ -129,7 +126,7 @@ class PpoConfig(OnPolicyConfig):
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec. Raises ConfigError for a network that does not fit."""
-        normalization = self.normalization(spec, images=self.normalize_images)
+        normalization = self.normalization(spec)
         output = policy_and_value_of(spec)
         network = build_network(self.network, seen_by_agent(normalization), output)
         optimizer = optax.adam(self.learning_rate, eps=self.adam_epsilon)

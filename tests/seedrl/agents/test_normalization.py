@@ -1,6 +1,7 @@
 """An agent sees the same when it acts and when it learns, in units of what was trained before."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
+from seedrl.agents.apex import ApexConfig
+from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.normalization import (
     Normalization,
     NormalizedParams,
@@ -18,7 +21,11 @@ from seedrl.agents.normalization import (
     merged,
     with_normalization,
 )
+from seedrl.agents.ppo import PpoConfig
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.agents.sac import SacConfig
 from seedrl.agents.window import WindowSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StoredStep, TimeStep
 from tests.seedrl.agents.actor_critics import (
     FIRST,
@@ -324,3 +331,12 @@ def test_a_long_run_loses_no_precision() -> None:
     assert float(found.count) == 100_000
     np.testing.assert_allclose(found.mean, expected, atol=1e-4 * np.sqrt(variance))
     np.testing.assert_allclose(found.variance, variance, rtol=1e-4)
+
+
+@pytest.mark.parametrize("agent", [ApexConfig, ImpalaConfig, PpoConfig, R2D2Config, SacConfig])
+def test_every_agent_normalizes_pictures_if_asked(agent: Callable[..., Any]) -> None:
+    action = BoxSpec((1,), (-1.0,), (1.0,)) if agent is SacConfig else DiscreteSpec(3)
+    spec = EnvSpec(ArraySpec((12, 12), "uint8"), action)
+    built = agent(normalize_images=True).build(spec)
+    statistics = jax.eval_shape(built.init, KEY).observations
+    assert [moments.mean.shape for moments in statistics] == [(12, 12)]

@@ -103,7 +103,8 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
         case ["npm", "install", *_]:
             assert (ROOT / file).with_name("package.json").exists()
         case ["make", target, *_]:
-            assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            makefile = (ROOT / "Makefile").read_text().replace("$(VENV)", ".venv")
+            assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE)
         case ["source", script]:
             assert script == ".venv/bin/activate"
         case ["pip", "install", what]:

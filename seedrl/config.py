@@ -81,8 +81,9 @@ class ServingConfig:
 
     Attributes:
       training_slots: environments whose experience is trained on.
-      evaluation_slots: environments that only evaluate. Training slots are leased first, but each
-        env server with at least two environments gets an evaluation slot while one is free.
+      evaluation_slots: environments that only evaluate. Each env server's environments are divided
+        between training and evaluation slots in proportion to their numbers, with at least one
+        evaluation slot while one is free.
       inference_devices: devices that act and do not learn; 0 acts on the learning devices. Each
         serves its part of the training slots with a thread and the newest parameters; the first
         also evaluates.

@@ -73,6 +73,9 @@ class RunOptions:
 class LearnerOptions(RunOptions):
     """Run only the learner; env servers connect to it from this or other machines.
 
+    --bind ADDRESS and --token-file PATH are short for --serving.bind and --serving.token-file;
+    --help-all lists these and the options for certificates, saving and monitoring.
+
     Example: python -m learner pong_ppo --workdir runs/pong --bind 127.0.0.1:8686 --token-file token
 
     Attributes:

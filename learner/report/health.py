@@ -16,12 +16,12 @@ from seedrl.timing import GRACE_SECONDS
 _Start = Callable[[str, list[tuple[str, str]]], Any]
 # Numbers of the status or of its metrics; those that are null are left out. What env servers call
 # themselves is in no name and no label: they could say anything.
-_NUMBERS = (
+NUMBERS = (
     *("env_steps", "total_steps", "updates", "skipped_updates", "env_steps_per_second"),
     *("updates_per_second", "replay_ratio", "policy_lag_updates", "acting_waits_share"),
     *("learning_waits_share", "target_return", "elapsed_seconds"),
 )
-_SLOTS = ("total", "live", "waiting", "hung")
+SLOTS = ("total", "live", "waiting", "hung")
 
 
 class Health(Collector):
@@ -80,19 +80,19 @@ class Health(Collector):
 
 
 def gauges(status: Status) -> Iterator[GaugeMetricFamily]:
-    values = {name: getattr(status, name, status.metrics.get(name)) for name in _NUMBERS}
+    values = {name: getattr(status, name, status.metrics.get(name)) for name in NUMBERS}
     values["training_return"] = status.metrics.get("return/training")
     if status.last_evaluation is not None:
         values["evaluation_return"] = status.last_evaluation.mean_return
     values["env_servers"] = sum(server.state != "left" for server in status.env_servers)
     for name, value in values.items():
         if value is not None:
-            yield GaugeMetricFamily(f"seedrl_{name}", "A number of status.json.", value)
+            yield GaugeMetricFamily(f"seedrl_{name}", "See docs/metrics.md.", value)
     slots = GaugeMetricFamily("seedrl_slots", "Slots by role and state.", labels=["role", "state"])
     for role, of_role in (
         ("training", status.training_slots),
         ("evaluation", status.evaluation_slots),
     ):
-        for state in _SLOTS:
+        for state in SLOTS:
             slots.add_metric([role, state], getattr(of_role, state))
     yield slots

@@ -21,6 +21,7 @@ import envs_server.check.__main__ as check_env
 from envs_server.check import server as check_env_server
 from envs_server.options import read_options
 from learner.cli import main, train
+from learner.report import health
 from learner.report.events import KINDS as EVENT_KINDS
 from learner.report.events import Event
 from learner.report.metric_table import KINDS, METRICS, RECORDS, Group
@@ -81,6 +82,8 @@ def metrics_page() -> str:
         "## Ledger",
         "Gauges of time steps. `learner/serving/ledger.py` lists the sums that must be equal.",
         _table(("name", "meaning"), ((f"`ledger/{n}`", text) for n, text in ACCOUNTS.items())),
+        "## Prometheus",
+        _prometheus(),
         "## Other lines",
     ]
     for kind, (when, fields) in RECORDS.items():
@@ -89,6 +92,20 @@ def metrics_page() -> str:
             rows = ((f"`{name}`", meaning) for name, meaning in fields.items())
             parts.append(_table(("field", "meaning"), rows))
     return "\n\n".join(parts) + "\n"
+
+
+def _prometheus() -> str:
+    """The gauges of `/metrics`."""
+    names = ", ".join(f"`{name}`" for name in health.NUMBERS)
+    states = ", ".join(f"`{state}`" for state in health.SLOTS)
+    return (
+        "`logging.health_bind` serves `/metrics` with the newest values as gauges. Their names are "
+        f"`seedrl_` and a name of this page or of [status.json](events.md#statusjson): {names}. "
+        "Others are `seedrl_training_return`, `seedrl_evaluation_return` (of the last round), "
+        "`seedrl_env_servers` (connected ones), and `seedrl_slots` with the labels `role` "
+        f"(`training`, `evaluation`) and `state` ({states}). A gauge without a value is left out. "
+        "[Alarms](scaling.md#watch-stop-resume) are in the guide to scaling."
+    )
 
 
 def events_page() -> str:

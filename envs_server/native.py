@@ -57,7 +57,7 @@ def build_vector(
         raise BuildError(f"vectorization {back_end} cannot build {whole}; use sync")
     env: VectorEnv[Any, Any, Any]
     if is_atari:
-        env = _atari(id, arguments, num_envs)
+        env = atari_vector(id, arguments, num_envs)
     elif vector_factory is None:
         env = gymnasium.make_vec(id, num_envs, vectorization_mode="vector_entry_point", **arguments)
     else:
@@ -148,8 +148,12 @@ def register_ale() -> None:
     gymnasium.register_envs(ale_py)
 
 
-def _atari(id: str, arguments: Mapping[str, Any], num_envs: int) -> VectorEnv[Any, Any, Any]:
-    # Games whose space is of one frame: `[84, 84] uint8`, in colour `[84, 84, 3]`.
+def atari_vector(id: str, arguments: Mapping[str, Any], num_envs: int) -> VectorEnv[Any, Any, Any]:
+    """ALE's own vector of a game: spaces of one frame, arrays with an axis of one frame, `[E, 1]`.
+
+    A frame is `[84, 84] uint8`, in colour `[84, 84, 3]`. Raises BuildError for `arguments` that
+    cannot be changed.
+    """
     if fixed := _ALE_FIXED.keys() & arguments.keys():
         raise BuildError(f"environment.arguments must not contain {', '.join(sorted(fixed))}")
     from ale_py.vector_env import AtariVectorEnv

@@ -1,0 +1,36 @@
+"""Frames are blanked with the given probability, and a seed decides which."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ale_py")
+
+
+def test_frames_are_blanked_at_random_and_the_others_are_the_game() -> None:
+    from envs_server.envs.flickering_atari import make_vec
+
+    def played(probability: float, seed: int) -> np.ndarray:
+        env = make_vec(4, probability=probability, img_height=42, img_width=42)
+        frames = [env.reset(seed=seed)[0].copy()]
+        for _ in range(40):
+            frames.append(env.step(np.zeros(4, np.int64))[0].copy())
+        return np.stack(frames)
+
+    shown, blanked = played(0.0, 5), played(0.5, 5)
+    assert shown.shape == (41, 4, 42, 42) and shown.any((2, 3)).all()
+    is_blank = ~blanked.any((2, 3))
+    assert 0.35 < is_blank.mean() < 0.65  # four stds
+    np.testing.assert_array_equal(blanked[~is_blank], shown[~is_blank])
+    np.testing.assert_array_equal(blanked, played(0.5, 5))
+    assert (is_blank != ~played(0.5, 6).any((2, 3))).any()
+
+
+def test_a_single_game_is_repeated_by_its_seed() -> None:
+    from envs_server.envs.flickering_atari import make
+
+    env, other = make(game="Breakout"), make(game="Breakout")
+    first, _ = env.reset(seed=3)
+    assert env.observation_space.contains(first)
+    env.step(np.int64(1))
+    np.testing.assert_array_equal(env.reset(seed=3)[0], first)
+    np.testing.assert_array_equal(other.reset(seed=3)[0], first)

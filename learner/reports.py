@@ -15,11 +15,13 @@ from learner.build import StartFrom
 from learner.checkpoints.restoring import changed_fields
 from learner.checkpoints.run_folder import RunFolder
 from learner.processes.stop import ENV_SERVERS_FAILED
+from learner.report.balance import sentence
 from learner.report.env_servers import EnvServers
 from learner.report.events import Events, EventSink
 from learner.report.history import draw
 from learner.report.learning_signs import LearningSigns
 from learner.report.metrics import Metrics, WeightsAndBiases
+from learner.report.stages import ProcessorTime, num_cores
 from learner.report.status import (
     ERROR,
     INTERVAL_SECONDS,
@@ -256,6 +258,7 @@ class StatusWriter:
         self.compiling_since: float | None = None  # in monotonic seconds
         # The thread's own.
         self._env_servers = EnvServers()
+        self._processor_time = ProcessorTime()
         self._ending: tuple[State, str] | None = None
         # When, and the environment steps and updates then.
         self._before: tuple[float, int, int] | None = None
@@ -312,6 +315,11 @@ class StatusWriter:
         metrics.gauge("slots_quarantined", found.quarantined)
         metrics.gauge("environment_failures", found.failures)
         metrics.gauge("connections_refused", found.refused)
+        metrics.count("learner_cpu_seconds", self._processor_time.own())
+        here = f"{socket.gethostname()}:"
+        names = [server.name for server in found.servers if server.state != "left"]
+        pids = [int(name.removeprefix(here)) for name in names if name.startswith(here)]
+        metrics.count("env_servers_cpu_seconds", self._processor_time.others(pids))
 
     def now(self) -> Status:
         """The state of the run. Rates are since the call before."""
@@ -354,8 +362,14 @@ class StatusWriter:
             training_slots=self._env_servers.training,
             evaluation_slots=self._env_servers.evaluation,
             env_servers=self._env_servers.servers,
+            balance=self._balance(),
             metrics=self.metrics,
         )
+
+    def _balance(self) -> str:
+        present = [each for each in self._env_servers.servers if each.state != "left"]
+        groups = min((server.groups for server in present), default=2)
+        return sentence(self.metrics, cores=num_cores(), groups=groups)
 
     def _state(self) -> State:
         session = self.session

@@ -185,11 +185,17 @@ class Alternating:
 
     def _run_once(self) -> None:
         """Acts on the next batch, if one is due soon, and learns what it owes."""
+        acting, learning = self._acting.laps, self._learning.laps
+        start = acting.start()
         self._acting.run_once()
+        acted = learning.start()
         while self._learning.run_once():
             # At once: the next batch is acted with what was learned, and knows whether the update
             # was applied.
             self._learning.finish_update()
+        # While one side works, the other one waits.
+        learning.add("learning_waits", acted - start)
+        acting.add("acting_waits", acting.start() - acted)
         if self._system.channel.is_complete:  # after all that is owed was learned
             self._learning.settle()
 

@@ -180,16 +180,23 @@ class Actor:
         return self._exploration_at(env_steps)[np.minimum(own_slots, self.num_slots - 1)]
 
     def act(
-        self, batch: Batch, frozen: VersionedParams, env_steps: int = 0
+        self,
+        batch: Batch,
+        frozen: VersionedParams,
+        env_steps: int = 0,
+        *,
+        on_staged: Callable[[], object] = lambda: None,
     ) -> tuple[np.ndarray, TimeStep]:
         """Acts on a batch of its slots and waits for the actions.
 
-        `env_steps`: training environment steps of the run so far.
+        `env_steps`: training environment steps of the run so far. `on_staged` is called once the
+        steps are copied together, before the program gets them.
 
         Returns the actions, `[B] int32` or `[B, *shape] float32`, and the time step `[R, ...]` of
         the program, whose rows beyond B are padding.
         """
         slots, positions, timestep = self._shapes.stage(batch, self._own[batch.slots])
+        on_staged()
         self._state, action = self._programs.act(
             self._state,
             *_arguments(frozen, batch.number),

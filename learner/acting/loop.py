@@ -3,15 +3,18 @@
 import collections
 import math
 import threading
+from collections.abc import Iterable
 
 import numpy as np
 
 from learner.acting.actor import Actor
 from learner.acting.evaluator import Episode, Evaluator, Score
 from learner.report.metrics import Metrics
+from learner.report.stages import Laps
 from learner.report.status import EvaluationStatus
 from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams
 from learner.runtime.worker import ClosedError
+from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.hub import Hub
 from learner.serving.leases import Role
@@ -80,6 +83,20 @@ def metrics_by_slot(batch: Batch) -> dict[int, tuple[float, ...]]:
     }
 
 
+def seconds_owed(steps: Iterable[Pending]) -> float:
+    """Time that env servers took for these steps, in the order of arrival, all together.
+
+    Each from its actions, or from the arrival of the step before it, to its own arrival: an env
+    server steps one group after another. It includes the ways there and back.
+    """
+    total = 0.0
+    for item in steps:
+        lease = item.group.lease
+        total += max(0.0, item.arrival - max(item.group.answered_seconds, lease.last_arrival))
+        lease.last_arrival = max(item.arrival, lease.last_arrival)
+    return total
+
+
 class Acting:
     """Brings batches to the actor, and actions, pages and numbers on. Owned by its thread.
 
@@ -108,6 +125,8 @@ class Acting:
         self.evaluator = evaluator
         self._metrics = metrics
         self._tally = metrics.tally()
+        # The mean of all inference devices.
+        self.laps = Laps(self._tally, channel.clock, num_threads=len(channel.params))
         self._frames_per_step = frames_per_step
         self._poll_seconds = poll_seconds
         self._device = actor.device
@@ -146,7 +165,7 @@ class Acting:
 
     def run_once(self) -> None:
         """Acts on the next batch, if one is due soon."""
-        now = self._clock()
+        now = self.laps.start()
         if now >= self._next_poll:
             self._next_poll = now + self._poll_seconds
             self._poll(now)
@@ -155,15 +174,18 @@ class Acting:
         is_training_allowed = not is_complete and self._channel.limiter.wait_to_act(0.0)
         roles: list[Role] = ["training"] if is_training_allowed else []
         roles += ["evaluation"] if self.evaluator.is_running else []
+        self.laps.lap("acting_other")
         batch = self._hub.next_batch(roles, self._poll_seconds, self._device)
         if not is_training_allowed and not is_complete:
-            self._waited(self._clock() - now)
+            self.laps.lap("acting_waits")
+        elif batch is None:
+            self.laps.lap("acting_environment")
+        else:
+            # From its first step on, it waited for others.
+            self.laps.lap("acting_environment", batch.oldest_arrival)
+            self.laps.lap("acting_batch")
         if batch is not None:
             self._act(batch)
-
-    def _waited(self, seconds: float) -> None:
-        # The mean of all inference devices.
-        self._tally.waited["acting"] += seconds / len(self._channel.params)
 
     def _poll(self, now: float) -> None:
         self._hub.rebalance()
@@ -177,14 +199,20 @@ class Acting:
             self._send(FilledPages((), (), (), ended, ()))
 
     def _act(self, batch: Batch) -> None:
-        start = self._clock()
         is_training = batch.role == "training"
         frozen = self._params if is_training else self.evaluator.frozen
-        actions, timestep = self._actor.act(batch, frozen, self.training_steps)
+        measured = self._tally.measured
+        if is_training:
+            seconds = seconds_owed(batch.pending)
+            measured["env_step_ms"].append(1e3 * seconds / len(batch.slots))
+        start = self.laps.lap("acting_other")
+        actions, timestep = self._actor.act(
+            batch, frozen, self.training_steps, on_staged=self._on_staged
+        )
+        self.laps.lap("acting_act")
         self._hub.answer(batch, actions)
         # From here on env servers step again: the rest costs them nothing.
-        end = self._clock()
-        measured = self._tally.measured
+        end = self.laps.lap("acting_wire")
         measured["queue_wait_ms"].append(1e3 * (start - batch.oldest_arrival))
         measured["inference_ms"].append(1e3 * (end - start))
         measured["reply_ms"].append(1e3 * (end - batch.oldest_arrival))
@@ -197,6 +225,10 @@ class Acting:
             # A page is as old as its first row: by that a queue drops what is too old.
             self._versions[batch.slots[batch.positions == 0]] = frozen.version
             self._take_pages(batch, full)
+        self.laps.lap("acting_other")
+
+    def _on_staged(self) -> None:
+        self.laps.lap("acting_transfer")
 
     def _account(self, batch: Batch, timestep: TimeStep, num_pages: int) -> None:
         num_rows = len(batch.slots)
@@ -267,11 +299,11 @@ class Acting:
     def _send(self, item: FilledPages) -> None:
         # Waits while learning is busy and the queue is full: that bounds what is in flight. The
         # end of a run sets `is_closed`, which is seen here within POLL_SECONDS.
-        start = self._clock()
+        self.laps.lap("acting_other")
         is_sent = False
         while not is_sent:
             if self._channel.is_closed:
                 self.totals.abandon(len(item.streams) * self._actor.page_steps)
                 raise ClosedError
             is_sent = self._channel.pages.put(item, timeout=POLL_SECONDS)
-        self._waited(self._clock() - start)
+        self.laps.lap("acting_waits")

@@ -17,6 +17,7 @@ from learner.learning.page_routing import (
     plan_parcels,
 )
 from learner.report.metrics import Metrics
+from learner.report.stages import Laps
 from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams
 from seedrl.replay.buffer import ReplayState
 from seedrl.timing import POLL_SECONDS
@@ -64,8 +65,8 @@ class Learning:
         self._restored_pages = sum(index.num_inserted for index in replay.indices)
         self._channel = channel
         self._limiter = channel.limiter
-        self._clock = channel.clock
         self._tally = metrics.tally()
+        self.laps = Laps(self._tally, channel.clock)
         # Training environment steps of the run: of several hosts the same on all at each update.
         self.count_steps = channel.count_steps
         self._publish_every = publish_every_updates
@@ -146,22 +147,24 @@ class Learning:
     def run_once(self) -> bool:
         """Inserts what has arrived, then learns once if an update is owed; True if it did."""
         is_ready = self.run_without_update()
-        start = self._clock()
         # Not ready, nothing is owed, and no time is lost; but other hosts may wait for this vote.
         is_owed = self._limiter.wait_to_learn(self._poll_seconds if is_ready else 0.0)
-        if is_ready:
-            self._tally.waited["learning"] += self._clock() - start
+        self.laps.lap("learning_waits")
         if is_owed:
             self._learn()
         return is_owed
 
     def run_without_update(self) -> bool:
         """Does all that comes before an update; True if replay can be sampled."""
+        self.laps.start()
         self.insert_pages(0.0 if self._is_ready else self._poll_seconds)
+        # Not ready, most of it was a wait for pages.
+        self.laps.lap("learning_insert" if self._is_ready else "learning_waits")
         # At most one update in flight: a queue of them would keep acting from the device.
         self.finish_update()
         self._is_ready = self._limiter.holds(self.sequences_of_shards())
         self.answer_requests()
+        self.laps.lap("learning_other")
         return self._is_ready
 
     def insert_pages(self, timeout: float = 0.0) -> None:
@@ -203,9 +206,11 @@ class Learning:
 
     def _learn(self) -> None:
         draw = _stacked([index.draw() for index in self._shards.indices])
+        self.laps.lap("learning_sample")
         self._state, self._replay, numbers = self._programs.learn(
             self._state, self._replay, draw, np.float32(self.count_steps())
         )
+        self.laps.lap("learning_learn")
         self._newest += 1
         # Asked for now, while the update is computed, the copy costs no time between two updates.
         is_published = self._newest % self._publish_every == 0
@@ -214,6 +219,7 @@ class Learning:
         # Applied or not: if acting waited for skipped updates, nothing new would arrive.
         self._limiter.took()
         self._channel.wake_acting()
+        self.laps.lap("learning_publish")
 
     def _published(self) -> Sequence[Tree]:
         return self._programs.publish(jax.tree.map(self._programs.local_part, self._state.params))
@@ -225,6 +231,7 @@ class Learning:
             return
         (numbers, copies), self._in_flight = self._in_flight, None
         self._observe(fetched(numbers))
+        self.laps.lap("learning_learn")
         self._channel.learned_version = self._newest
         # A skipped update brings the count back to where nothing is to be published.
         if self._newest % self._publish_every == 0:

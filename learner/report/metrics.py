@@ -52,8 +52,8 @@ class Tally:
         self.counted: dict[str, float] = defaultdict(float)
         # Values by name; of more than fits, the last ones.
         self.measured: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=_NUM_HELD))
-        # Seconds by the side that waited; each only grows.
-        self.waited: dict[str, float] = defaultdict(float)
+        # Seconds by side and stage, `acting_act` say (see `learner.report.stages`).
+        self.spent: dict[str, float] = defaultdict(float)
         # Role, sum of rewards and length of each that has ended.
         self.episodes: deque[tuple[Role, float, int]] = deque()
 
@@ -85,7 +85,7 @@ class Metrics:
         self._totals: dict[str, float] = defaultdict(float, counted)
         self._counts: dict[str, float] = defaultdict(float)
         self._gauges: dict[str, float] = {}
-        self._waits: dict[str, float] = defaultdict(float)
+        self._spent: dict[str, float] = defaultdict(float)
         self._values: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=_NUM_HELD))
         # Each with what was taken of it before.
         self._tallies: list[tuple[Tally, Tally]] = []
@@ -109,8 +109,8 @@ class Metrics:
             for tally, taken in self._tallies:
                 for name, amount in _growth(tally.counted, taken.counted):
                     self._counts[name] += amount
-                for who, seconds in _growth(tally.waited, taken.waited):
-                    self._waits[who] += seconds
+                for stage, seconds in _growth(tally.spent, taken.spent):
+                    self._spent[stage] += seconds
                 # Copied at once: the tally's thread may add a name meanwhile, and values at the
                 # end, of which this takes as many as there are now from the front.
                 for name, values in list(tally.measured.items()):
@@ -188,10 +188,11 @@ class Metrics:
             values[f"{name}_per_second"] = amount / interval if interval > 0 else math.nan
             self._counts[name] = 0.0
         values |= self._totals
-        for who, seconds in self._waits.items():
-            # A wait counts where it ends, which may be an interval later than most of it.
-            values[f"{who}_waits_share"] = min(1.0, seconds / interval) if interval > 0 else 0.0
-            self._waits[who] = 0.0
+        for stage, seconds in self._spent.items():
+            # A stage counts where it ends, which may be an interval later than most of it.
+            share = seconds / interval if interval > 0 else 0.0
+            values[f"{stage}_share"] = min(1.0, max(0.0, share))
+            self._spent[stage] = 0.0
         for name, measured in self._values.items():
             values |= _summarized(name, list(measured))
         self._values.clear()

@@ -142,6 +142,7 @@ class Status:
       training_slots: environments whose experience is learned from.
       evaluation_slots: environments that evaluate.
       env_servers: all that have been connected in this session; those that have left last.
+      balance: which side waits, and what changes would bring; empty if that is not measured.
       metrics: last value of every metric, by the names in metrics.md.
     """
 
@@ -167,6 +168,7 @@ class Status:
     training_slots: Slots
     evaluation_slots: Slots
     env_servers: tuple[EnvServerStatus, ...] = ()
+    balance: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 

@@ -20,8 +20,6 @@ from seedrl.exit_codes import ExitCode
 
 _SIGNIFICANT = 4
 _LARGE = 1e9
-# Below this share of the time neither side counts as waiting.
-_LEAST_SHARE = 0.05
 
 # Metrics with their formats; a missing one is left out.
 CELLS: dict[str, dict[str, str]] = {
@@ -54,7 +52,7 @@ def rows(status: Status) -> Iterator[tuple[str, str]]:
     if skipped := metrics.get("skipped_updates"):
         updates += f"   {skipped:,.0f} skipped"
     yield "updates", updates
-    if text := status.reason or _state(status) or binding(metrics):
+    if text := status.reason or _state(status) or status.balance:
         yield "now", text
     for label in ("pace", "learning"):
         if cells := list(_cells(label, metrics)):
@@ -157,19 +155,6 @@ def score(value: float) -> str:
     return f"{value:,.{max(0, _SIGNIFICANT - before_point)}f}"
 
 
-def binding(metrics: Mapping[str, float]) -> str:
-    """Which side waits for the other, in words; empty if that is not measured."""
-    acting = metrics.get("acting_waits_share")
-    learning = metrics.get("learning_waits_share")
-    if acting is None or learning is None:
-        return ""
-    if max(acting, learning) < _LEAST_SHARE:
-        return "neither waits"
-    if acting > learning:
-        return f"environments wait for learning {acting:.0%} of the time: learning binds"
-    return f"learning waits for environments {learning:.0%} of the time: sampling binds"
-
-
 class Progress:
     """Shows a run: a live panel on a terminal, else one line for each interval of metrics."""
 
@@ -270,8 +255,8 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     rate = f"{metrics.get('env_steps_per_second', 0.0):,.0f}/s in the last interval"
     yield "environment steps", f"{status.env_steps:,} of {status.total_steps:,}, {rate}"
     yield "updates", _updates(summary)
-    if text := binding(metrics):
-        yield "balance", text
+    if status.balance:
+        yield "balance", status.balance
     run_seconds = metrics.get("elapsed_seconds", 0.0)
     is_resumed = run_seconds - summary.wall_seconds > 1.0
     whole = f", {duration(run_seconds)} with earlier sessions" * is_resumed

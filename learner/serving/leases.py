@@ -93,6 +93,8 @@ class Lease:
     is_ready: bool = False  # its environments are built
     # It has left `SlotTable.leases`; steps in flight still refer to it.
     ended: bool = False
+    # Of its steps that were acted on: hub's clock. Only acting threads use it.
+    last_arrival: float = 0.0
 
     @property
     def num_slots(self) -> int:

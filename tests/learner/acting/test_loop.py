@@ -17,7 +17,7 @@ import pytest
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting.actor import Actor, BatchShapes
 from learner.acting.evaluator import Evaluator
-from learner.acting.loop import Acting, EpisodeTracker
+from learner.acting.loop import Acting, EpisodeTracker, seconds_owed
 from learner.report.metrics import Metrics
 from learner.runtime.channel import (
     ActorLearnerChannel,
@@ -29,7 +29,7 @@ from learner.runtime.channel import (
 from learner.serving.batching import Pending, free_running
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
-from learner.serving.leases import Lease, SlotTable
+from learner.serving.leases import Group, Lease, SlotTable
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EnvironmentConfig, EvaluationConfig
@@ -191,6 +191,22 @@ def test_the_last_parameters_are_played_while_training_rests(world: World) -> No
 def _taken(world: World) -> list[FilledPages]:
     """All that was sent."""
     return [world.channel.pages.get() for _ in range(len(world.channel.pages))]
+
+
+def test_an_env_server_owes_one_step_after_another(world: World) -> None:
+    first, second, _ = world.lease.groups
+    nothing = TimeStep(*[np.zeros(0, np.uint8)] * 4)
+
+    def arrived(group: Group, answered: float, at: float) -> Pending:
+        group.answered_seconds = answered
+        return Pending(group, 0, nothing, at)
+
+    # 2 s for the one, and from its arrival on 3 s for the other.
+    assert seconds_owed([arrived(first, 10.0, 12.0), arrived(second, 10.0, 15.0)]) == 5.0
+    # From 15 on, though it was answered at 14; then it rested until 20.
+    assert seconds_owed([arrived(first, 14.0, 18.0), arrived(second, 20.0, 20.5)]) == 3.5
+    # Of another role, acted on later.
+    assert seconds_owed([arrived(first, 19.0, 20.25)]) == 0.0
 
 
 def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(

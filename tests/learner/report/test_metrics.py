@@ -31,7 +31,7 @@ def test_what_a_thread_tallies_is_taken_once_at_each_report(tmp_path: Path) -> N
     metrics = Metrics(tmp_path, clock=clock)
     tally = metrics.tally()
     tally.counted["frames"] += 8
-    tally.waited["acting"] += 0.5
+    tally.spent["acting_waits"] += 0.5
     for value in (1.0, 2.0, 6.0):
         tally.measured["queue_wait_ms"].append(value)
     for value, length in ((10.0, 100), (20.0, 200)):

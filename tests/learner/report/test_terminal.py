@@ -61,6 +61,7 @@ STATUS = Status(
     best_evaluation=played(1.0, 9_000),
     env_steps_per_second=700.0,
     updates_per_second=5.0,
+    balance="learning binds: acting waits 25% of the time",
     metrics=METRICS,
     training_slots=Slots(total=32, live=32, waiting=4),
     evaluation_slots=Slots(total=100, live=100, hung=2),
@@ -79,7 +80,7 @@ def test_the_panel_shows_pace_returns_env_servers_and_the_bottleneck() -> None:
         "env servers": "2 with 132 environments   32 of 32 train   100 of 100 evaluate   "
         "4 waited for   2 hung   2 disabled   3 failures",
         "updates": "90   5.0/s",
-        "now": "environments wait for learning 25% of the time: learning binds",
+        "now": "learning binds: acting waits 25% of the time",
         "pace": "ratio 4.00   of 4   lag 1.2 updates",
         "learning": "loss 0.0123",
     }
@@ -179,7 +180,7 @@ def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with
         "best evaluation": "1.000 over 20 episodes, at 9,000 environment steps",
         "environment steps": "50,004 of 50,000, 678/s in the last interval",
         "updates": "4,321, replay ratio 4.00, 2.5 updates of policy lag",
-        "balance": "environments wait for learning 25% of the time: learning binds",
+        "balance": "learning binds: acting waits 25% of the time",
         "wall time": "0:01:23",
         "run folder": "/my/run",
         "evaluate it": "seedrl evaluate /my/run",

@@ -1,0 +1,165 @@
+"""The model of balance: its worked example, and a simulation of events that knows nothing of it."""
+
+import heapq
+import random
+from collections import deque
+from typing import NamedTuple
+
+import pytest
+
+from learner.report.balance import Costs, capacities, costs_of, gain, sentence, steps_per_second
+
+EXAMPLE = Costs(
+    env_servers=4,
+    environment=0.010,
+    acting=0.0005,
+    learning=0.00125,
+    cores=2,
+    environment_cpu=0.0002,
+    acting_cpu=0.0003,
+    learning_cpu=0.0003,
+)
+
+
+def test_the_worked_example() -> None:
+    assert capacities(EXAMPLE, 4) == pytest.approx(
+        {"environments": 400, "acting": 2000, "learning": 800, "cores": 2500}
+    )
+    assert steps_per_second(EXAMPLE, 4) == pytest.approx(400)
+    assert gain(EXAMPLE, 5) == pytest.approx(0.25)
+    assert gain(EXAMPLE, 4, ratio=0.5) == pytest.approx(0.0)
+    for env_servers in (8, 9, 100):
+        assert steps_per_second(EXAMPLE, env_servers) == pytest.approx(800)
+    # Half the ratio: learning 1600 at 16 env servers; acting 8000, cores 2 / (0.2 + 0.075 + 0.15).
+    assert steps_per_second(EXAMPLE, 16, ratio=0.5) == pytest.approx(1600)
+    assert capacities(EXAMPLE, 16, ratio=0.5)["cores"] == pytest.approx(2000 / 0.425)
+    # In turns: 10 ms / 4 + 0.5 ms / 2 a step.
+    assert steps_per_second(EXAMPLE._replace(groups=1), 4) == pytest.approx(1000 / 2.75)
+
+
+METRICS = {
+    "env_steps_per_second": 800.0,
+    "env_servers": 10.0,
+    "env_step_ms": 5.0,
+    "acting_waits_share": 0.62,
+    "acting_act_share": 0.15,
+    "acting_wire_share": 0.05,
+    "learning_waits_share": 0.0,
+    "replay_ratio_target": 4.0,
+    "learner_cpu_seconds_per_second": 1.2,
+    "env_servers_cpu_seconds_per_second": 0.1,
+}
+
+
+def test_costs_are_shares_over_the_rate() -> None:
+    # 0.2 of acting and 1.0 of learning share the learner's processor time.
+    costs = costs_of(METRICS, cores=8, groups=3)
+    assert costs is not None
+    assert costs == pytest.approx(
+        Costs(10, 0.005, 0.2 / 800, 1 / 800, 8, 0.1 / 800, 0.2 / 800, 1.0 / 800, 3)
+    )
+    assert costs_of({**METRICS, "env_steps_per_second": 0.0}, cores=8) is None
+    assert costs_of({"env_steps_per_second": 1.0, "env_servers": 1.0}, cores=8) is None
+
+
+def test_the_sentence_names_the_side_and_what_two_changes_bring() -> None:
+    # Environments could do 2,000, so half the ratio doubles: learning 1,600.
+    assert sentence(METRICS, cores=8) == (
+        "learning binds: acting waits 62% of the time; one more env server: +0%; "
+        "replay ratio 2 instead of 4: +100%"
+    )
+    bound = {"acting_waits_share": 0.0, "learning_waits_share": 0.4, "env_step_ms": 12.5}
+    assert sentence({**METRICS, **bound}, cores=8) == (
+        "sampling binds: learning waits 40% of the time; one more env server: +10%; "
+        "replay ratio 2 instead of 4: +0%"
+    )
+    full = sentence({**METRICS, **bound, "learner_cpu_seconds_per_second": 1.9}, cores=2)
+    assert "all 2 cores are busy; one more env server: +" in full
+    # Of an on-policy queue; and what is not measured is left out.
+    assert "ratio" not in sentence({**METRICS, "replay_ratio_target": 0.0}, cores=8)
+    few = {"acting_waits_share": 0.0, "learning_waits_share": 0.04}
+    assert sentence(few, cores=8) == "neither side waits"
+    assert sentence({}, cores=8) == ""
+
+
+class Fleet(NamedTuple):
+    """What is simulated: env servers of some groups, each of some environments."""
+
+    env_servers: int
+    step_seconds: float  # of a group
+    batch_seconds: float
+    update_seconds: float
+    update_steps: int  # environment steps that an update makes up for
+    groups: int = 2
+    environments: int = 4  # of a group
+
+
+def simulated(fleet: Fleet, seconds: float = 10.0) -> tuple[float, Costs]:
+    """Plays what happens, one event after another: steps per second, and what a step cost."""
+    events: list[tuple[float, str, int]] = []
+    waiting = deque[int]()  # steps at the learner, by env server
+    owned = [deque[int]() for _ in range(fleet.env_servers)]  # groups that an env server owes
+    is_acting = is_learning = False
+    busy = {"environment": 0.0, "acting": 0.0, "learning": 0.0}
+    target = -(-fleet.env_servers * fleet.groups // 2)
+    steps = owed = 0
+    batch: list[int] = []
+
+    draw = random.Random(1).uniform
+
+    def begin(now: float, kind: str, seconds: float, which: int = 0) -> None:
+        seconds *= draw(0.8, 1.2)
+        busy[kind] += seconds
+        heapq.heappush(events, (now + seconds, kind, which))
+
+    for server in range(fleet.env_servers):
+        owned[server].extend([0] * fleet.groups)
+        begin(0.0, "environment", fleet.step_seconds, server)
+    now = 0.0
+    while now < seconds:
+        now, kind, which = heapq.heappop(events)
+        if kind == "environment":
+            owned[which].popleft()
+            waiting.append(which)
+            if owned[which]:
+                begin(now, "environment", fleet.step_seconds, which)
+        elif kind == "acting":
+            is_acting = False
+            steps += len(batch) * fleet.environments
+            owed += len(batch) * fleet.environments
+            for server in batch:
+                owned[server].append(0)
+                if len(owned[server]) == 1:
+                    begin(now, "environment", fleet.step_seconds, server)
+        else:
+            is_learning = False
+        if not is_learning and owed >= fleet.update_steps:
+            is_learning, owed = True, owed - fleet.update_steps
+            begin(now, "learning", fleet.update_seconds)
+        if not is_acting and len(waiting) >= target and owed < 2 * fleet.update_steps:
+            is_acting, batch = True, [waiting.popleft() for _ in range(len(waiting))]
+            begin(now, "acting", fleet.batch_seconds)
+    cost = {kind: total / steps for kind, total in busy.items()}
+    return steps / now, Costs(fleet.env_servers, cores=10**6, groups=fleet.groups, **cost)
+
+
+FLEETS = [
+    Fleet(2, 0.010, 0.001, 0.020, 40),  # environments bind, then learning
+    Fleet(2, 0.010, 0.001, 0.020, 40, groups=1),
+    Fleet(1, 0.050, 0.002, 0.100, 20),
+    Fleet(3, 0.001, 0.002, 0.010, 100),  # acting binds, then learning
+    Fleet(4, 0.100, 0.001, 0.050, 8, environments=1),
+    Fleet(4, 0.005, 0.001, 0.500, 100),  # learning binds
+]
+
+
+def test_from_one_run_the_model_predicts_what_a_simulation_finds() -> None:
+    errors = {}
+    for fleet in FLEETS:
+        _, costs = simulated(fleet)
+        # With one group each, an odd number leaves env servers out of a batch of half of them.
+        for env_servers in range(2, 13, 2):
+            found, _ = simulated(fleet._replace(env_servers=env_servers))
+            errors[fleet, env_servers] = steps_per_second(costs, env_servers) / found - 1
+    wide = {case: error for case, error in errors.items() if abs(error) > 0.1}
+    assert max(map(abs, errors.values())) <= 0.15 and len(wide) < 0.1 * len(errors), wide

@@ -1,0 +1,42 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from learner.report.metrics import Tally
+from learner.report.stages import Laps, ProcessorTime
+
+
+def test_each_lap_counts_in_its_stage_and_the_time_between_turns_in_none() -> None:
+    times = iter([10.0, 11.0, 15.0, 20.0, 20.5])
+    tally = Tally()
+    laps = Laps(tally, lambda: next(times), num_threads=2)
+    assert laps.start() == 10.0
+    assert laps.lap("acting_other") == 11.0
+    # Until a time that is past, but not before the last lap.
+    assert laps.lap("acting_environment", 13.0) == 13.0
+    assert laps.lap("acting_environment", 12.0) == 13.0
+    assert laps.lap("acting_batch") == 15.0
+    assert laps.start() == 20.0
+    laps.lap("acting_other")
+    laps.add("acting_waits", 4.0)
+    halves = {"other": 0.75, "environment": 1.0, "batch": 1.0, "waits": 2.0}
+    assert dict(tally.spent) == {f"acting_{stage}": value for stage, value in halves.items()}
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc")
+def test_processor_time_of_others_counts_from_the_first_look_until_they_are_gone() -> None:
+    work = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ninput()"
+    with subprocess.Popen(
+        [sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        processor_time = ProcessorTime()
+        first = processor_time.others([other.pid])
+        other.stdout.readline()
+        second = processor_time.others([other.pid])
+        other.communicate(b"\n")
+    assert first == 0.0 and 0.05 < second < 1.0
+    assert processor_time.others([other.pid]) == 0.0
+    assert processor_time.own() >= 0.0

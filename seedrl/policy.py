@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.agents.normalization import NormalizedExtras
 from seedrl.errors import ConfigError
-from seedrl.specs import BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec, has_mask
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire.payload import StepLayout, check_rewards
 from seedrl.wire.spec import saved_spec
@@ -41,7 +41,7 @@ class PolicyStep(NamedTuple):
       action: to execute: an int from 0, `[*shape] int32` of MultiDiscrete, or `[*shape] float32`
         within the environment's bounds; of a batch `[B] int32`, or `[B, *shape]`.
       carry: for the next step.
-      extras: what the agent says of it, e.g. Q-values `[A]`, of a batch `[B, A]`.
+      extras: values that the agent returned with it, e.g. Q-values `[A]`, of a batch `[B, A]`.
     """
 
     action: int | np.ndarray
@@ -244,9 +244,12 @@ class Policy:
             leaves = self.spec.flatten(observation)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             paths = ", ".join(path for path, _ in self.spec.leaves())
-            raise ValueError(
-                f"expected an observation with {paths}, got {type(observation).__name__}: {error}"
-            ) from error
+            got = type(observation).__name__
+            if isinstance(observation, Mapping):
+                got = f"the keys {', '.join(map(str, observation))}"
+            if self.spec.has_mask and not has_mask(observation):
+                got += f"; pass info[{ACTION_MASK!r}] in the observation, with key {ACTION_MASK!r}"
+            raise ValueError(f"expected an observation with {paths}, got {got}") from error
         rows = []
         for (path, spec), array in zip(self.spec.leaves(), map(np.asarray, leaves), strict=True):
             shape = head + spec.shape

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TextIO
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 from envs_server.build import Recipe, build, build_one
@@ -42,9 +43,11 @@ REMEDIES = {
     "both-flags": "it counts as terminated; set only truncated where the state could have gone on",
     "endless": "only ended episodes are scored: look further with --steps, or add a TimeLimit",
     "seed-ignored": "all environments will play the same; draw what is random from self.np_random",
+    "mask-name": f"if it is an action mask, return it as info[{ACTION_MASK!r}] or as the key "
+    f"{ACTION_MASK!r} of a Dict observation; under any other name it is ignored",
     "gymnasium": "see the documentation of gymnasium.Env",
 }
-NOTES = ("both-flags", "endless", "seed-ignored", "gymnasium")
+NOTES = ("both-flags", "endless", "seed-ignored", "mask-name", "gymnasium")
 # Enough to see whether two plays part.
 _SHORT_PLAY_STEPS = 200
 _LARGEST_SEED = 2**31 - 1
@@ -323,6 +326,7 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         observation, info = self.env.reset(**arguments)
         self._length = 0
         self._look(f"reset after step {self._num_steps}", observation)
+        self._look_for_mask(observation, info)
         return observation, info
 
     def step(self, action: Any) -> Any:
@@ -338,13 +342,49 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def _look(self, where: str, value: Any) -> None:
-        space = self.env.observation_space
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a Box takes a scalar of numpy, but warns of it
-            if space.contains(value):
-                return
-        got = f"{type(value).__name__} {value}"[:100]
-        if isinstance(value, np.ndarray | np.generic):
-            got = f"{value.dtype}{list(value.shape)} of {np.min(value)} to {np.max(value)}"
-        text = f"{where}: expected {str(space)[:100]}, got {got}"
-        self._findings.add("observation", " ".join(text.split()))
+            outside = list(_outside("", self.env.observation_space, value))
+        for path, space, part in outside:
+            got = f"{type(part).__name__} {part}"[:100]
+            if isinstance(part, np.ndarray | np.generic):
+                got = f"{part.dtype}{list(part.shape)} of {np.min(part)} to {np.max(part)}"
+            elif isinstance(part, dict):
+                got = f"the keys {', '.join(map(str, part))}"[:100]
+            name = f"{path}: " if path else ""
+            text = f"{where}: {name}expected {str(space)[:100]}, got {got}"
+            self._findings.add("observation", " ".join(text.split()), subject=path)
+
+    def _look_for_mask(self, observation: Any, info: dict[Any, Any]) -> None:
+        # Under another name a mask has no effect, and training continues without it.
+        action = self.env.action_space
+        if not isinstance(action, spaces.Discrete) or has_mask(observation) or ACTION_MASK in info:
+            return
+        if hasattr(self.env.unwrapped, "action_masks"):  # sb3-contrib calls this method
+            self._findings.add("mask-name", "the method action_masks() is not called")
+        for name, value in info.items():
+            if _is_flags(value, (action.n,)):
+                text = f"info[{name!r}] has one flag for each of the {action.n} actions"
+                self._findings.add("mask-name", text, subject=str(name))
+
+
+def _is_flags(value: Any, shape: tuple[int, ...]) -> bool:
+    is_flags = isinstance(value, np.ndarray) and value.shape == shape and value.dtype.kind in "biu"
+    return is_flags and bool(np.isin(value, (0, 1)).all())
+
+
+def _outside(
+    path: str, space: spaces.Space[Any], value: Any
+) -> Iterator[tuple[str, spaces.Space[Any], Any]]:
+    # The innermost parts of a space that do not contain their part of a value.
+    if space.contains(value):
+        return
+    parts: list[tuple[Any, spaces.Space[Any], Any]] = []
+    if isinstance(space, spaces.Dict) and isinstance(value, dict) and space.keys() == value.keys():
+        parts = [(key, part, value[key]) for key, part in space.items()]
+    elif isinstance(space, spaces.Tuple) and isinstance(value, tuple) and len(space) == len(value):
+        parts = [(place, *pair) for place, pair in enumerate(zip(space, value, strict=True))]
+    if not parts:
+        yield path, space, value
+    for key, part, item in parts:
+        yield from _outside(f"{path}.{key}" if path else f"{key}", part, item)

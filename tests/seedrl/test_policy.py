@@ -152,6 +152,7 @@ def test_a_policy_obeys_the_mask_of_its_observation() -> None:
         own = {**given, "action_mask": given["action_mask"].astype(bool)}
         action, zeros = exported.call(own, np.float32(0), zeros)
         assert action == legal
+    assert "info['action_mask']" in _refused(lambda: played({"observation": 0}, carry))
     for bad in (np.zeros(3, np.int8), np.array([1, 2, 0], np.int8), np.ones(4, bool)):
         text = _refused(lambda bad=bad: played({**given, "action_mask": bad}, carry))
         assert "observation.action_mask" in text

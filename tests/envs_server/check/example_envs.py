@@ -63,6 +63,13 @@ class DictWalk(Walk):
         return {"place": {"x": np.float64(self.position)}, "left": -1 if self.position < 0.5 else 0}
 
 
+class DictWalkInCentimetres(DictWalk):
+    """One array of a nested observation is beyond its bounds, and the next one is an array."""
+
+    def observation(self) -> Any:
+        return {"place": {"x": np.float64(100)}, "left": np.zeros(1, np.int64)}
+
+
 class Drive(Walk):
     """Sound: a force rather than a choice."""
 
@@ -115,6 +122,21 @@ class Chatty(Walk):
         print("by Python")
         os.write(1, b"by C\n")
         return super().reset(seed=seed)
+
+
+class MisnamedMask(Walk):
+    """A mask that nothing reads."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        observation, _ = super().reset(seed=seed)
+        return observation, {"mask": np.array([1, 0, 1], np.int8)}
+
+
+class MaskMethod(Walk):
+    """A mask as another library reads it."""
+
+    def action_masks(self) -> Any:
+        return np.ones(3, bool)
 
 
 class NanReward(Walk):
@@ -291,6 +313,7 @@ ERRORS = {
     RaisesInReset: "fails",
     WrongDtype: "observation",
     OutsideItsSpace: "observation",
+    DictWalkInCentimetres: "observation",
     GlobalRandom: "seeding",
     SameStepVectors: "seeding",
     SeededGlobalRandom: "isolation",
@@ -304,4 +327,6 @@ ERRORS = {
 NOTES = {
     BothFlags: "both-flags",
     Endless: "endless",
+    MisnamedMask: "mask-name",
+    MaskMethod: "mask-name",
 }

@@ -77,6 +77,12 @@ def test_a_mistake_is_named_by_its_rule_alone(factory: Callable[..., Any]) -> No
     assert {error.rule for error in findings.errors} == {example_envs.ERRORS[factory]}
 
 
+def test_a_wrong_array_of_a_nested_observation_is_named() -> None:
+    findings, _ = _check(_recipe(example_envs.DictWalkInCentimetres))
+    named = {error.text.split(": ", 1)[1].partition("expected")[0] for error in findings.errors}
+    assert named == {"place.x: ", "left: "}
+
+
 @pytest.mark.parametrize("factory", example_envs.NOTES, ids=lambda factory: factory.__name__)
 def test_a_fault_that_may_be_intended_is_a_note(factory: Callable[..., Any]) -> None:
     findings, _ = _check(_recipe(factory))

@@ -335,7 +335,7 @@ class Lease:
             name,
             len(assign.groups),
             # A learner that took no link names the reason: another host, mostly.
-            "a socket of the kernel" if assign.linked else f"gRPC ({unlinked or 'as asked for'})",
+            "a Unix socket" if assign.linked else f"gRPC ({unlinked or 'as requested'})",
         )
 
     def _build(self, assign: Assign) -> None:
@@ -394,4 +394,4 @@ def _check_together(groups: list[EnvGroup], assign: Assign) -> None:
             "raise serving.max_message_bytes"
         )
     if assign.linked and not has_room([group.action_layout.num_bytes for group in groups]):
-        raise UnusableLinkError("its actions are more than a socket of the kernel holds")
+        raise UnusableLinkError("its actions are more than its Unix socket holds")

@@ -52,7 +52,7 @@ def test_the_process_plays_until_finish_and_exits_0(learner: Any) -> None:
     process = env_server("--learner", learner.address, "--num-envs", "4", "--groups", "2")
     _, stderr = process.communicate(timeout=SECONDS)
     assert process.returncode == 0
-    link = "a socket of the kernel" if learner.takes_link else "gRPC"
+    link = "a Unix socket" if learner.takes_link else "gRPC"
     assert f"connected: 4 x CartPole-v1 in 2 groups over {link}" in stderr
     assert stderr.splitlines()[-1].endswith("finished: enough")
     assert len(learner.seen) == 50

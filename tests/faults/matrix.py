@@ -14,27 +14,30 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 SOURCE = "tests/faults/matrix.toml"
 GUARANTEES = """\
-Each fault ends in one of three ways. It has no effect on the run; or it is detected, bounded and \
+Each fault has one of three outcomes. It has no effect on the run; or it is detected, bounded and \
 counted, and everything else continues; or the run stops with [an exit code that names the \
-reason](exit_codes.md) and a checkpoint that is durable. Nothing is silently wrong, and nothing \
-hangs.
+reason](exit_codes.md) and keeps its last durable checkpoint. No fault passes unnoticed, and \
+nothing hangs. On one machine `seedrl train` restarts env servers; a learner, and processes on \
+several machines, are restarted by [your scheduler](scaling.md#restarts).
 
-"Last figure" is the last measurement, on two CPU cores in November 2026, and its commit. \
-Rows without one have tests that pass or fail in every `make test`. The [fault \
-matrix](fault_matrix.md) has the tests of each row; [the proof of the data path](proof.md) has the \
-accounts of time steps."""
+"Last figure" is the last measurement with CartPole, on two CPU cores in November 2026, and its \
+commit. A row without a figure has tests without a measurement, which run in every `make test`. \
+The [fault matrix](fault_matrix.md) lists the tests of each row, [the proof of the data \
+path](proof.md) the counts of time steps. [Terms](glossary.md)."""
 TESTS = """\
 The tests that inject the faults of the [guarantees](reliability.md).
 
 `python -m tests.faults` runs the tests of all rows, including the slow ones that `make test` \
-leaves out (marked `gate`); `python -m tests.faults L1 L2` runs those rows.
+leaves out (marked `gate`); `python -m tests.faults L1 L2` runs only those rows.
 
-Two programs look for faults without a row. `pytest -m gate tests/tools/fuzz` gives \
-every reader of a peer's bytes (frames, steps, actions, conversations) thousands of \
-inputs: each must be read, so that writing gives the same again, or refused in one line. \
-`make chaos ARGS="--minutes 60"` trains CartPole with four env servers while faults follow each \
-other in an order that a seed decides (`python -m tests.tools.chaos --list` names \
-them); at the end every row must be accounted for."""
+Two programs search for faults without a row:
+
+- `pytest -m gate tests/tools/fuzz` gives every parser of a peer's bytes (frames, steps, actions, \
+conversations) thousands of inputs. Each input must either be refused in one line, or be parsed \
+so that writing it again gives the same bytes.
+- `make chaos ARGS="--minutes 60"` trains CartPole with four env servers while faults follow each \
+other in random order (`python -m tests.tools.chaos --list` names them). At the end every time \
+step must be accounted for."""
 _TITLES = {
     "E": "Environments and env servers",
     "T": "Between env servers and learner",

@@ -15,10 +15,14 @@ from rich.table import Table
 
 from learner.report.events import Event
 from learner.report.output import TolerantStream
+from learner.report.stages import STAGES
 from learner.report.status import NO_IMPROVEMENT, OUT_OF_TIME, STOPPED, EvaluationStatus, Status
 from seedrl.exit_codes import ExitCode
 
 _SIGNIFICANT = 4
+# Of a bar of time: the largest stages, and the rest.
+_FILLS = "█▓▒░"
+_BAR_CELLS = 20
 _LARGE = 1e9
 
 # Metrics with their formats; a missing one is left out.
@@ -54,6 +58,9 @@ def rows(status: Status) -> Iterator[tuple[str, str]]:
     yield "updates", updates
     if text := status.reason or _state(status) or status.balance:
         yield "now", text
+    for side in STAGES:
+        if text := time_bar(side, metrics):
+            yield f"{side} time", text
     for label in ("pace", "learning"):
         if cells := list(_cells(label, metrics)):
             yield label, "   ".join(cells)
@@ -74,6 +81,19 @@ def _cells(label: str, metrics: Mapping[str, float]) -> Iterator[str]:
         value = metrics.get(name, math.nan)
         if math.isfinite(value) and (value or name != "skipped_updates"):
             yield form.format(value)
+
+
+def time_bar(side: str, metrics: Mapping[str, float]) -> str:
+    """Where the time of a side goes, as a bar with its largest stages; empty if not measured."""
+    names = {stage: f"{side}_{stage}_share" for stage in STAGES[side]}
+    shares = {stage: metrics[name] for stage, name in names.items() if name in metrics}
+    if f"{side}_waits_share" not in metrics or len(shares) < len(_FILLS):
+        return ""
+    shown = sorted(shares.items(), key=lambda each: -each[1])[: len(_FILLS) - 1]
+    shown.append(("rest", max(0.0, 1 - sum(share for _, share in shown))))
+    parts = list(zip(_FILLS, shown, strict=True))
+    bar = "".join(fill * round(_BAR_CELLS * share) for fill, (_, share) in parts)
+    return "   ".join((bar, *(f"{fill} {stage} {share:.0%}" for fill, (stage, share) in parts)))
 
 
 def _progress(status: Status, metrics: Mapping[str, float]) -> str:

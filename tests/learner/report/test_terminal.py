@@ -30,6 +30,10 @@ METRICS = {
     "return/training": 0.953,
     "loss": 0.01234,
     "acting_waits_share": 0.25,
+    "acting_environment_share": 0.4,
+    "acting_batch_share": 0.05,
+    "acting_act_share": 0.2,
+    "acting_other_share": 0.0,
     "learning_waits_share": 0.0,
 }
 
@@ -81,6 +85,8 @@ def test_the_panel_shows_pace_returns_env_servers_and_the_bottleneck() -> None:
         "4 waited for   2 hung   2 disabled   3 failures",
         "updates": "90   5.0/s",
         "now": "learning binds: acting waits 25% of the time",
+        "acting time": "████████▓▓▓▓▓▒▒▒▒░░░   █ environment 40%   ▓ waits 25%   ▒ act 20%   "
+        "░ rest 15%",
         "pace": "ratio 4.00   of 4   lag 1.2 updates",
         "learning": "loss 0.0123",
     }

@@ -413,7 +413,7 @@ function render() {
   renderHead(run);
   renderCurve();
   renderEvents();
-  renderBalance();
+  renderBalance(run);
   renderServers(run);
   renderNumbers();
   renderLedger();
@@ -587,7 +587,40 @@ function renderEvents() {
   if (!shown.length) get("events").replaceChildren(element("li", {}, element("time"), element("span", { className: "soft" }, "none")));
 }
 
-function renderBalance() {
+// Of each side, in the order of a turn; what is missing from 100 % was not measured.
+const STAGES = {
+  acting: ["environment", "batch", "transfer", "act", "wire", "other", "waits"],
+  learning: ["insert", "sample", "learn", "publish", "other", "waits"],
+};
+
+// A bar of the time of each side in the newest interval.
+function renderBars() {
+  const { latest } = page.detail;
+  const bars = Object.entries(STAGES).filter(([side]) => isNumber(latest[`${side}_waits_share`])).map(([side, stages]) => {
+    const parts = stages.map((stage, i) => {
+      const name = `${side}_${stage}_share`;
+      return { stage, share: latest[name] || 0, title: (page.words.metrics[name] || {}).meaning || "",
+        hue: stage === "waits" ? "faint" : `run-${i}` };
+    });
+    const residue = Math.max(0, 1 - parts.reduce((sum, part) => sum + part.share, 0));
+    const bar = element("div", { className: "stages", role: "img", "aria-label": `time of ${side}` }, ...parts.map((part) => {
+      const piece = element("i", { title: part.title });
+      piece.style.cssText = `width: ${100 * part.share}%; background: var(--${part.hue})`;
+      return piece;
+    }));
+    const legend = element("div", { className: "legend" }, element("span", {}, element("b", {}, side)), ...parts.map((part) => {
+      const swatch = element("i");
+      swatch.style.background = `var(--${part.hue})`;
+      return element("span", { title: part.title }, swatch, part.stage, element("b", {}, format.percent(part.share)));
+    }), element("span", { title: "in no stage, or in one that has not ended" }, "residue", element("b", {}, format.percent(residue))));
+    return element("div", {}, bar, legend);
+  });
+  get("balance-bars").replaceChildren(...bars);
+}
+
+function renderBalance(run) {
+  setText(get("balance-sentence"), run.status.balance || "");
+  renderBars();
   const parent = get("balance-charts");
   const meaning = (name) => (page.words.metrics[name] || {}).meaning || "";
   const fromZero = (u, low, high) => [0, 1.1 * high || 1];

@@ -217,6 +217,16 @@ def test_a_live_run_of_100_env_servers(browser: Browser, url: str, tmp_path: Pat
     assert "<b>licence</b>" in browser.value(text_of("#servers-table"))
     assert browser.value("document.querySelectorAll('#curve canvas').length") == 1
     assert browser.value("document.querySelectorAll('#ledger .verdict.bad').length") == 0
+    # The time of both sides, with what was not measured.
+    bars = "[...document.querySelectorAll('#balance-bars .legend')].map((e) => e.innerText)"
+    acting, learning = (" ".join(text.split()) for text in browser.value(bars))
+    assert acting == (
+        "acting environment60 % batch0 % transfer0 % act25 % wire0 % other0 % waits10 % "
+        "residue5.0 %"
+    )
+    assert learning.endswith("residue0 %")
+    widths = "[...document.querySelector('.stages').children].map((e) => e.style.width)"
+    assert browser.value(widths) == ["60%", "0%", "0%", "25%", "0%", "0%", "10%"]
     # Each change of the files arrives without the page being loaded again.
     for steps in (1_000_001, 1_000_002):
         run.steps = steps

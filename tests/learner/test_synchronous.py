@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from learner.report.metrics import Tally
+from learner.report.stages import Laps
 from learner.schedule import Alternating
 from learner.serving.batching import BatchQueue, Pending, free_running, rounds
 from learner.serving.core import Batch, Serving
@@ -71,6 +73,8 @@ class Fleet:
 class Acting:
     """Acts with `version`; a page that is full waits for learning."""
 
+    laps = Laps(Tally(), lambda: 0.0)
+
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
         self.version = 0
@@ -110,6 +114,8 @@ class Acting:
 
 class Learning:
     """Takes a batch of the oldest pages, once there are enough; publishes when it has finished."""
+
+    laps = Laps(Tally(), lambda: 0.0)
 
     def __init__(self, acting: Acting) -> None:
         self.acting = acting

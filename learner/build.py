@@ -50,7 +50,7 @@ from learner.runtime.channel import (
     VersionedParams,
     open_channel,
 )
-from learner.serving.batching import free_running, lock_step, rounds
+from learner.serving.batching import BatchRule, free_running, lock_step, rounds
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotRange, SlotTable, lanes_of, session_seed
@@ -226,13 +226,11 @@ def build_hub(
         seed=session_seed(config.seed, f"session {session_number}{host}"),
         num_devices=len(geometry.inference),
     )
-    free = free_running(config.serving.batch_deadline_seconds)
-    rule = {"asynchronous": free, "synchronous": rounds(), "deterministic": lock_step()}
     serving = Serving(
         slots,
         page_steps=geometry.page_steps,
-        rule=rule[config.learning.schedule],
-        evaluation_rule=free,
+        rule=batch_rule(config),
+        evaluation_rule=free_running(config.serving.batch_deadline_seconds),
     )
     has_spec = checkpoint is not None and "env_spec" in checkpoint.meta
     spec = saved_spec(checkpoint.meta["env_spec"]) if checkpoint and has_spec else None
@@ -243,6 +241,13 @@ def build_hub(
         step_deadline_seconds=config.serving.step_deadline_seconds,
     )
     return Hub(serving, config.environment, spec=spec, registry=registry)
+
+
+def batch_rule(config: Config) -> BatchRule:
+    """How the steps of training slots become batches."""
+    free = free_running(config.serving.batch_deadline_seconds)
+    rule = {"asynchronous": free, "synchronous": rounds(), "deterministic": lock_step()}
+    return rule[config.learning.schedule]
 
 
 class System(NamedTuple):

@@ -20,6 +20,7 @@ from learner.report.metrics import Metrics
 from learner.report.stages import Laps
 from learner.runtime.channel import ActorLearnerChannel, FilledPages, VersionedParams
 from seedrl.replay.buffer import ReplayState
+from seedrl.replay.experience import Index
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import Page, Tree
 
@@ -106,6 +107,11 @@ class Learning:
     def accounts(self) -> dict[str, int]:
         """Rows of stored pages by what has become of them, where the replay counts that."""
         return self._shards.rows_by_account()
+
+    @property
+    def indices(self) -> Sequence[Index]:
+        """The page index of each shard. For the owning thread, or after it has ended."""
+        return self._shards.indices
 
     @property
     def num_sequences(self) -> int:

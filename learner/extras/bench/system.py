@@ -8,21 +8,23 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from learner.build import build, compile_all, plan_geometry
+from learner.build import batch_rule, build, compile_all, plan_geometry
 from learner.processes import env_servers
-from learner.processes.env_servers import EnvServers, Fleet, socket_address
+from learner.processes.env_servers import EnvServers, socket_address
 from learner.report.metrics import Metrics
 from learner.runtime.worker import Worker
-from learner.serving.batching import free_running
+from learner.schedule import Alternating
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from seedrl.config import Config, check, page_steps
+from seedrl.errors import ConfigError, UserError
+from seedrl.timing import POLL_SECONDS
 
 ANY_PORT = "127.0.0.1:0"
 # Until all environments are built, an update is done, or a thread has stopped.
@@ -40,13 +42,13 @@ class ServedFleet:
     def __init__(self, config: Config, *, over_tcp: bool = False):
         # Over TCP: on a port of this host, as between hosts, and not on a socket.
         self._over_tcp = over_tcp
-        launch = config.launch
-        num_envs = launch.env_servers * launch.envs_per_server
         self._stack = contextlib.ExitStack()
-        self._fleet = Fleet(launch.env_servers, launch.envs_per_server, launch.groups)
-        serving = dataclasses.replace(config.serving, training_slots=num_envs, evaluation_slots=0)
-        evaluation = dataclasses.replace(config.evaluation, target_return=None)
-        self.config = dataclasses.replace(config, serving=serving, evaluation=evaluation)
+        # Nothing is evaluated.
+        serving = dataclasses.replace(config.serving, evaluation_slots=0)
+        evaluation = dataclasses.replace(config.evaluation, target_return=None, patience_rounds=0)
+        config = dataclasses.replace(config, serving=serving, evaluation=evaluation)
+        # The number of env servers is named so that all environments train if each has a number.
+        self.config, self._fleet = env_servers.plan(config, env_servers=config.launch.env_servers)
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -58,7 +60,7 @@ class ServedFleet:
             self.config = dataclasses.replace(self.config, serving=serving)
             check(self.config)
             slots = SlotTable(training=serving.training_slots, evaluation=0, seed=self.config.seed)
-            rule = free_running(serving.batch_deadline_seconds)
+            rule = batch_rule(self.config)
             core = Serving(slots, page_steps=page_steps(self.config), rule=rule)
             self.hub = Hub(core, self.config.environment)
             service = Service(self.hub, serving)
@@ -66,7 +68,7 @@ class ServedFleet:
             stack.callback(service.stop, grace_seconds=0.0)
             served = dataclasses.replace(self.config, serving=serving)
             words = env_servers.command(self._fleet, served, logs=self.folder / "logs")
-            stack.enter_context(EnvServers(words))
+            self._servers = stack.enter_context(EnvServers(words))
             # A first step of every environment: then all of them are built.
             self.await_rows(serving.training_slots)
             self._stack = stack.pop_all()
@@ -76,17 +78,20 @@ class ServedFleet:
         self._stack.close()
 
     def await_rows(self, num_rows: int) -> None:
-        """Waits until N rows have arrived in all. Raises RuntimeError if they do not."""
+        """Waits until N rows have arrived in all. Raises ConfigError if they do not."""
 
         def accepted() -> int:
             return self.hub.ledger().get("accepted", 0)
 
-        if not self.hub.wait_until(lambda: accepted() >= num_rows, _DEADLINE_SECONDS):
-            ends = (path.read_text()[-500:] for path in sorted(self.folder.glob("logs/*.log")))
-            raise RuntimeError(
-                f"expected {num_rows} steps of environments within {_DEADLINE_SECONDS:.0f} "
-                f"seconds, got {accepted()}: {' | '.join(ends)}"
-            )
+        deadline = time.monotonic() + _DEADLINE_SECONDS
+        while not self.hub.wait_until(lambda: accepted() >= num_rows, POLL_SECONDS):
+            self._servers.raise_failure()
+            if time.monotonic() > deadline:
+                ends = (path.read_text()[-500:] for path in sorted(self.folder.glob("logs/*.log")))
+                raise ConfigError(
+                    f"environment.id: expected {num_rows} steps of environments within "
+                    f"{_DEADLINE_SECONDS:.0f} seconds, got {accepted()}: {' | '.join(ends)}"
+                )
 
 
 class Interval(NamedTuple):
@@ -126,12 +131,31 @@ class System:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def run(self, seconds: float, *, by_updates: bool = False) -> Interval:
+    @property
+    def bodies(self) -> Mapping[str, Callable[[], object]]:
+        """What each thread of a run repeats, by its name."""
+        kind = self.served.config.learning.schedule
+        if kind != "asynchronous":
+            return Alternating(self.parts, kind).bodies
+        acting = {
+            f"acting {number}": each.run_once for number, each in enumerate(self.parts.acting)
+        }
+        return {**acting, "learning": self.parts.learning.run_once}
+
+    def run(
+        self,
+        seconds: float,
+        *,
+        by_updates: bool = False,
+        bodies: Mapping[str, Callable[[], object]] | None = None,
+    ) -> Interval:
         """Lets the system run, and measures for `seconds` after a ramp: at least one step.
 
         With `by_updates` the interval begins and ends with an update, and holds at least one:
         acting runs ahead of learning by a few updates, which would count for much of a short
         interval. At a high replay ratio a step may take minutes.
+
+        `bodies`: what runs, one thread each; by default all of a run, see `bodies`.
         """
         acting, learning = self.parts.acting[0], self.parts.learning
 
@@ -142,7 +166,7 @@ class System:
             before = count()
             self._await(lambda: count() > before)
 
-        with self._running():
+        with self._running(bodies or self.bodies):
             self._failed.wait(_RAMP_SECONDS)
             await_next()
             self._flush()
@@ -154,14 +178,17 @@ class System:
             steps, updates = acting.training_steps - steps, learning.updates - updates
             return Interval(steps, updates, time.perf_counter() - start, self._flush())
 
-    def run_until(self, condition: Callable[[], bool]) -> None:
-        with self._running():
+    def run_until(
+        self,
+        condition: Callable[[], bool],
+        bodies: Mapping[str, Callable[[], object]] | None = None,
+    ) -> None:
+        with self._running(bodies or self.bodies):
             self._await(condition)
 
     @contextlib.contextmanager
-    def _running(self) -> Iterator[None]:
+    def _running(self, bodies: Mapping[str, Callable[[], object]]) -> Iterator[None]:
         learning = self.parts.learning
-        bodies = {"acting": self.parts.acting[0].run_once, "learning": learning.run_once}
         workers = [Worker(name, body, self._failed) for name, body in bodies.items()]
         for worker in workers:
             worker.start()
@@ -171,12 +198,16 @@ class System:
             # Acting first: while learning takes its pages, it cannot be stuck.
             has_stopped = all([worker.stop(_DEADLINE_SECONDS) for worker in workers])
         for worker in workers:
+            if isinstance(worker.failure, UserError):
+                raise worker.failure
             if worker.failure is not None:
                 raise RuntimeError("a thread of the learner died") from worker.failure
         if not has_stopped:
             raise RuntimeError("a thread of the learner did not stop")
-        # Waits for the update in flight, which would compete with what is measured next.
+        # Waits for the update in flight, which would compete with what is measured next; and no
+        # page of one interval arrives in the next.
         learning.finish_update()
+        learning.insert_pages()
 
     def _await(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _DEADLINE_SECONDS

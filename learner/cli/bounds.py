@@ -1,0 +1,101 @@
+"""`seedrl bounds CONFIG`: speed of acting alone, of learning alone, and of both."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from learner.cli.arguments import parse, require_at_least, table
+from learner.processes.tuning import require_jax
+from seedrl import config_io, run_files
+from seedrl.config import check
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
+
+if TYPE_CHECKING:  # imports jax
+    from learner.extras.bench.bounds import Bounds
+
+PROG = "seedrl bounds"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundsOptions:
+    """Find the slower side of a run: acting or learning.
+
+    Starts the run that CONFIG describes, with its env servers and without evaluation, and measures
+    alternately, all on this machine: acting without learning, learning without acting (from what
+    was acted before), and both. CONFIG may also be the directory of a run.
+
+    Example: seedrl bounds cartpole_r2d2 --seconds 2
+
+    Attributes:
+      json: print one JSON object instead of a table.
+      seconds: duration of each measurement.
+      rounds: repetitions of each measurement.
+      allow: code that CONFIG may name, as for `seedrl train`.
+    """
+
+    json: bool = False
+    seconds: float = 3.0
+    rounds: int = 3
+    allow: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_at_least(self, rounds=1)
+        if not self.seconds > 0:
+            raise ConfigError(f"--seconds: expected more than 0, got {self.seconds:g}")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Prints the bounds; returns the exit code."""
+    words, name = list(argv), argv[0] if argv else ""
+    if name and (Path(name) / run_files.CONFIG).is_file():
+        words[0] = str(Path(name) / run_files.CONFIG)
+    options, config = parse(BoundsOptions, words, prog=PROG)
+    if words[0].endswith(".json"):
+        config_io.require_factories((config.environment.id, *config.environment.wrappers))
+    check(config)
+    require_jax(starts=False)
+    # After the checks: what they import takes seconds.
+    from rich.console import Console
+
+    from learner.extras.bench.bounds import measure
+    from learner.extras.bench.measuring import Pace, machine
+    from learner.processes.tuning import tune_process
+
+    tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
+    pace = Pace(options.rounds, options.seconds)
+    with Console(stderr=True).status(f"{name}: acting, learning, and both in turn"):
+        bounds = measure(config, pace)
+    if options.json:
+        found = {"config": name, "pace": pace._asdict(), "machine": machine()}
+        print(json.dumps({**found, **bounds.to_json()}))
+    else:
+        print(text(bounds))
+    return ExitCode.OK
+
+
+def text(bounds: "Bounds") -> str:
+    """A table, and a sentence about the side that binds."""
+    from learner.extras.bench.measuring import number, spread
+
+    sides = {
+        "acting without learning": bounds.acting,
+        "learning without acting": bounds.learning,
+        "both, the run": bounds.both,
+    }
+    rows = [("", "steps/s", "lowest..highest", "updates/s")]
+    for side, rates in sides.items():
+        median, lowest, highest = spread(rates)
+        updates = "" if rates is bounds.acting else number(median / bounds.update_steps)
+        rows.append((side, number(median), f"{number(lowest)}..{number(highest)}", updates))
+    binding = (
+        "acting and learning bind alike" if bounds.binds == "both" else f"{bounds.binds} binds"
+    )
+    sentence = (
+        f"{binding.capitalize()}: the run reaches {bounds.of_upper:.0%} of the slower side, and "
+        f"{bounds.of_lower:.0%} of both sides in turn on the same cores "
+        f"({number(spread(bounds.lower).median)} steps/s)."
+    )
+    return "\n".join([*table(rows), "", sentence])

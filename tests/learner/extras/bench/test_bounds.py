@@ -1,0 +1,112 @@
+"""The bounds of a run: their arithmetic, and that each side is measured while the other rests."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from learner.extras.bench.bounds import Bounds, Sides, prepared
+from learner.extras.bench.system import System
+from learner.extras.bench.workloads import Workload
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.ppo import PpoConfig
+from seedrl.config import Config, LaunchConfig
+from seedrl.networks.config import ActorCriticConfig
+from seedrl.replay.queue import QueueConfig
+
+SLOTS = 4
+
+
+@pytest.mark.parametrize(
+    ("acting", "learning", "both", "upper", "lower", "of_upper", "of_lower", "is_between", "binds"),
+    [
+        (6.0, 3.0, 2.4, 3.0, 2.0, 0.8, 1.2, True, "learning"),
+        (3.0, 6.0, 1.9, 3.0, 2.0, 1.9 / 3, 0.95, True, "acting"),
+        (3.0, 6.0, 1.89, 3.0, 2.0, 0.63, 0.945, False, "acting"),
+        (4.0, 4.2, 4.2, 4.0, 16.8 / 8.2, 1.05, 2.05, True, "both"),
+        (4.0, 4.0, 4.21, 4.0, 2.0, 1.0525, 2.105, False, "both"),
+    ],
+)
+def test_bounds_are_the_slower_side_and_both_in_turn(
+    acting: float,
+    learning: float,
+    both: float,
+    upper: float,
+    lower: float,
+    of_upper: float,
+    of_lower: float,
+    is_between: bool,
+    binds: str,
+) -> None:
+    # The second round is of a machine half as fast: each round is compared with itself.
+    acting_rates, learning_rates, both_rates = ((x, x / 2) for x in (acting, learning, both))
+    bounds = Bounds(acting_rates, learning_rates, both_rates, update_steps=8.0)
+    assert bounds.upper == pytest.approx((upper, upper / 2))
+    assert bounds.lower == pytest.approx((lower, lower / 2))
+    assert bounds.of_upper == pytest.approx(of_upper)
+    assert bounds.of_lower == pytest.approx(of_lower)
+    assert (bounds.is_between, bounds.binds) == (is_between, binds)
+    assert bounds.to_json()["learning_updates_per_second"] == pytest.approx(0.75 * learning / 8)
+
+
+def replayed(config: Config) -> Config:
+    """Prioritized replay, where an update of 3 sequences of 4 steps makes up for 12 steps."""
+    return config
+
+
+def queued(config: Config) -> Config:
+    """A queue, where an update takes 2 sequences of 4 steps and more."""
+    network = ActorCriticConfig(torso="mlp", torso_sizes=(4,), core="none")
+    return dataclasses.replace(
+        config,
+        agent=ImpalaConfig(network=network, unroll=4),
+        replay=QueueConfig(),
+        learning=dataclasses.replace(config.learning, batch_sequences=2),
+    )
+
+
+def synchronous(config: Config) -> Config:
+    """One thread that acts and learns in turn."""
+    network = ActorCriticConfig(torso="mlp", torso_sizes=(4,), core="none")
+    return dataclasses.replace(
+        config,
+        agent=PpoConfig(network=network, unroll=4),
+        replay=QueueConfig(ahead_updates=1),
+        learning=dataclasses.replace(
+            config.learning, batch_sequences=SLOTS, schedule="synchronous"
+        ),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [replayed, queued, synchronous])
+def test_each_side_is_measured_while_the_other_one_rests(
+    tiny: Workload, kind: Callable[[Config], Config]
+) -> None:
+    config = dataclasses.replace(tiny.config, launch=LaunchConfig(env_servers=2, groups=1))
+    with System(prepared(kind(config))) as system:
+        sides, acting, learning = Sides(system), system.parts.acting[0], system.parts.learning
+        assert system.served.config.serving.training_slots == SLOTS
+        sides.collect()
+        assert learning.updates == 0
+        for _ in range(2):
+            assert system.run(0.05, by_updates=True).steps > 0
+            limiter, updates = system.parts.channel.limiter.now, learning.updates
+            held = learning.accounts().get("waiting")
+            assert sides.act(0.05).steps > 0
+            assert learning.updates == updates
+            assert system.parts.channel.limiter.now == limiter
+            assert learning.accounts().get("waiting") == held
+            sides.collect()
+            steps = acting.training_steps
+            limiter, held = system.parts.channel.limiter.now, learning.accounts().get("waiting")
+            assert sides.learn(0.05) > 0
+            assert learning.updates > updates
+            assert acting.training_steps == steps
+            after = system.parts.channel.limiter.now
+            assert after.metrics() == limiter.metrics() and after.may_act() == limiter.may_act()
+            assert learning.accounts().get("waiting") == held
+        window = system.served.config.agent.window
+        expected = {replayed: 12, queued: 2 * window.length, synchronous: SLOTS * window.length}
+        # A row in ten or so is the first one of an episode, which is no step.
+        assert 0.8 * expected[kind] < sides.update_steps() <= expected[kind]

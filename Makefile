@@ -99,7 +99,7 @@ format: $(STAMP) ## Format, and repair what lint can repair
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(STAMP) $(DOCS_STAMP) ## Generate the reference pages and configs/jobs, then build the site in build/site
+docs: $(STAMP) $(DOCS_STAMP) ## Generate the reference pages, then build the site in build/site
 	$(BIN)/python -m tests.architecture.documents
 	$(MKDOCS) build --quiet --config-file docs/site/mkdocs.yml
 

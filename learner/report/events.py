@@ -16,33 +16,33 @@ from seedrl.wire.contract import printable
 KINDS = {
     "started": "the learner serves env servers: `address`, `devices`, `workdir`",
     "resumed": "the session starts from a checkpoint of this run or of another one "
-    "(`--init-from`): `path`, `updates`, and of a resumed run `env_steps` and `age_seconds`; "
+    "(`--init-from`): `path`, `updates`, and for a resumed run `env_steps` and `age_seconds`; "
     "`path` is null if earlier sessions have saved none",
-    "changed": "a resumed run has another value of a field than when it was saved: `field`, "
+    "changed": "a field of the configuration differs from the resumed checkpoint: `field`, "
     "`before`, `now`",
-    "learning": "compiling starts (`replay_bytes`) or ends (`seconds`), the first update is "
-    "applied, updates are skipped or sequences dropped (`number`, at most one event a minute), or "
-    "episodes lack a metric (`names`) or do not end (`role`, `steps`), or metrics show a sign that "
-    "the run is not learning (`sign`)",
+    "learning": "one of: compiling starts (`replay_bytes`) or ends (`seconds`); the first update "
+    "is applied; updates are skipped or sequences dropped (`number`, at most one event a minute); "
+    "episodes lack a metric (`names`) or do not end (`role`, `steps`); metrics indicate that the "
+    "run is not learning (`sign`)",
     "evaluation": "a round of evaluation ends: `mean_return`, `episodes`, `updates` and "
     "`env_steps` of the parameters, `ended_env_steps`, `is_confirmation`; `outcome` is `below`, "
     "`nominated` (the target is reached, and `evaluation.confirm_episodes` must confirm it) or "
-    "`confirmed` (the run ends). Without fields: the last parameters are about to be played, or "
-    "that is given up",
+    "`confirmed` (the run ends). Without fields: the evaluation of the last parameters starts, or "
+    "is given up",
     "saved": "a checkpoint is durable: `path`, `updates`, `seconds`",
     "save_failed": "a checkpoint could not be written, or not within `logging.stuck_seconds`; "
     "training continues: `reason`",
-    "waiting": "no environment has stepped for 10 s, 20 s, and so on, or an env server "
-    "exceeds `serving.step_deadline_seconds` (`server`, `groups`); also the end of each: "
-    "`seconds`, `waiting_for`",
+    "waiting": "no environment has stepped for 10 s, 20 s, and so on (`seconds`, `waiting_for`), "
+    "or an env server exceeds `serving.step_deadline_seconds` (`server`, `groups`); another event "
+    "when this is over",
     "server_joined": "an env server has built its environments: `server`, `training` and "
     "`evaluation` environments; `away_seconds` if it has reconnected, else null",
     "server_left": "the connection of an env server ended during the run: `server`, `reason`",
     "server_refused": "an env server got no slots, or cannot build the environment; once for each "
     "reason: `server`, `reason`",
-    "environment_failed": "an environment raised an exception (after three, one event a minute for "
-    "each env server), or its env server disabled it because it fails too often: `server`, "
-    "`failures` so far, `disabled` environments, `reason`",
+    "environment_failed": "an environment raised an exception, or its env server disabled it "
+    "because it fails too often: `server`, `failures` so far, `disabled` environments, `reason`. "
+    "After three, one event a minute for each env server",
     "ended": "the run is over: `reason`",
 }
 # Events of other kinds may be a problem, too: the caller decides.
@@ -61,11 +61,11 @@ class Event:
     Attributes:
       time_seconds: Unix time.
       elapsed_seconds: time of the run, over all of its sessions.
-      env_steps: training environment steps of the run by then.
-      kind: one of those below.
-      is_problem: whether a person should look at it.
-      text: one line for a person.
-      fields: the names and numbers of the text.
+      env_steps: training environment steps of the run at that time.
+      kind: one of the kinds below.
+      is_problem: true if somebody should look at it.
+      text: one readable line.
+      fields: the names and numbers in the text.
     """
 
     time_seconds: float

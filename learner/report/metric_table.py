@@ -47,15 +47,15 @@ METRICS: tuple[Metric, ...] = (
     Metric("updates", "count", "balance", "updates",
            "updates that changed the parameters; the total counts the whole run"),
     Metric("replay_ratio", "gauge", "balance", "steps/step",
-           "trained steps (without burn-in) per training environment step, of the whole run; below "
-           "the target until the steps from before the first update matter no more"),
+           "trained steps (without burn-in) per training environment step, of the whole run; "
+           "starts below the target, because steps before the first update count too"),
     Metric("replay_ratio_target", "gauge", "balance", "steps/step", "the configured replay ratio"),
     Metric("queue_updates", "gauge", "balance", "updates",
-           "complete sequences that an on-policy queue has not handed out, as "
-           "parts of an update; acting waits from `ahead_updates` on", is_rare=True),
+           "complete sequences that wait in an on-policy queue, divided by the sequences of an "
+           "update; from `ahead_updates` on acting waits", is_rare=True),
     Metric("stale_sequences", "count", "balance", "sequences", "see `ledger/stale`", is_rare=True),
     Metric("policy_lag_updates", "distribution", "balance", "updates",
-           "from acting to learning: mean over the trained rows of an update"),
+           "updates between acting and learning: mean over the trained rows of an update"),
     Metric("policy_lag_updates_max", "mean", "balance", "updates",
            "the largest policy lag among the trained rows of an update"),
     Metric("serving_lag_updates", "distribution", "balance", "updates",
@@ -129,14 +129,15 @@ METRICS: tuple[Metric, ...] = (
     Metric("slots_live", "gauge", "system", "slots", "environments of env servers that are ready"),
     Metric("slots_unfilled", "gauge", "system", "slots", "slots that no env server fills"),
     Metric("slots_waiting", "gauge", "system", "slots",
-           "of the live ones, those for whose step the learner has waited for a second or more"),
+           "live slots whose step the learner has awaited for a second or more"),
     Metric("slots_hung", "gauge", "system", "slots",
-           "of the live ones, those beyond `serving.step_deadline_seconds`"),
+           "live slots whose step is later than `serving.step_deadline_seconds`"),
     Metric("slots_quarantined", "gauge", "system", "slots",
-           "environments that fail too often, and that env servers go on without; not among the "
-           "live"),
-    Metric("environment_failures", "gauge", "system", "failures", "in this session"),
-    Metric("connections_refused", "gauge", "system", "connections", "turned away this session"),
+           "environments that were disabled because they fail too often; not among the live slots"),
+    Metric("environment_failures", "gauge", "system", "failures",
+           "failures of environments in this session"),
+    Metric("connections_refused", "gauge", "system", "connections",
+           "connections refused in this session"),
     Metric("elapsed_seconds", "gauge", "system", "s", "time of the run, over all of its sessions"),
 )
 # fmt: on
@@ -146,10 +147,10 @@ RECORDS: dict[str, tuple[str, dict[str, str]]] = {
     "session": (
         "a session starts to train",
         {
-            "env_steps": "training environment steps of the run at its start; metrics of later "
-            "steps above this line were not saved, and are not learned from; rounds were played",
-            "is_begun_anew": "whether `--resume never` started another attempt, to which nothing "
-            "above belongs",
+            "env_steps": "training environment steps of the run at its start; lines above this one "
+            "with more steps belong to training that was lost, because it was not saved",
+            "is_begun_anew": "true if `--resume never` started the run again: no line above "
+            "belongs to it",
         },
     ),
     "evaluation": (

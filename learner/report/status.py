@@ -44,15 +44,15 @@ class EnvServerStatus:
       host: where it runs.
       state: `building` its environments, `live`, `hung` (a group has not sent a step for longer
         than `serving.step_deadline_seconds`), or `left`.
-      since_seconds: Unix time since which it has been in that state.
+      since_seconds: Unix time at which it entered that state.
       groups: groups of environments that step together.
-      environments: all of its environments: training_slots + evaluation_slots.
+      environments: number of its environments: training_slots + evaluation_slots.
       training_slots: environments whose experience is learned from.
       evaluation_slots: environments that evaluate.
       steps_per_second: environment steps over the last second, of all of its environments.
       failures: exceptions of its environments so far.
-      last_failure: the newest of them, in one line; empty if there is none.
-      waiting_seconds: how long the learner has waited for the slowest group's step; 0 if for none.
+      last_failure: the newest exception, in one line; empty if there is none.
+      waiting_seconds: how long the learner has waited for the slowest group's step, or 0.
       hung_groups: numbers of the groups that have exceeded the deadline.
       left_because: why it has left; empty if it has not.
       quarantined: environments that it has disabled, because they fail too often.
@@ -80,12 +80,12 @@ class EvaluationStatus:
     """A round of evaluation that has ended.
 
     Attributes:
-      mean_return: of its episodes.
-      episodes: how many.
+      mean_return: mean return of its episodes.
+      episodes: number of its episodes.
       env_steps: training environment steps when its parameters were made.
       ended_env_steps: training environment steps when it ended.
-      updates: in the parameters that were evaluated.
-      is_confirmation: whether it was one of `evaluation.confirm_episodes`.
+      updates: number of updates behind the evaluated parameters.
+      is_confirmation: true if it had `evaluation.confirm_episodes` episodes, to confirm a target.
     """
 
     mean_return: float
@@ -102,9 +102,9 @@ class Slots:
 
     Attributes:
       total: slots of the learner.
-      live: of env servers that are ready.
-      waiting: of those, the ones whose step the learner has awaited for a second or more.
-      hung: of those, the ones beyond `serving.step_deadline_seconds`.
+      live: slots with an environment that is ready.
+      waiting: live slots whose step the learner has awaited for a second or more.
+      hung: live slots whose step is later than `serving.step_deadline_seconds`.
     """
 
     total: int
@@ -119,10 +119,10 @@ class Status:
 
     Attributes:
       time_seconds: Unix time at which this was written.
-      state: `starting`; `waiting` for env servers; `compiling`, acting already or not yet;
+      state: `starting`; `waiting` for env servers; `compiling`;
         `training`; `evaluating`: a target is being confirmed, or all steps are taken; `stopping`;
         `finished`.
-      state_since_seconds: Unix time since which it is in that state.
+      state_since_seconds: Unix time at which it entered that state.
       reason: why the run has ended; empty before.
       config: name of the configuration.
       pid: of the learner.

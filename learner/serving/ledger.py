@@ -23,12 +23,12 @@ ACCOUNTS = {
     "answered": "rows that were acted on",
     "evaluation": "rows of evaluation slots",
     "partial": "rows of open pages",
-    "discarded": "rows of pages that were never filled, because their lease ended, or, in rounds, "
-    "another's",
+    "discarded": "rows of pages that were never filled, because their lease ended (with the "
+    "synchronous schedule also another lease)",
     "completed": "rows of full pages",
     "stored": "rows that replay has taken in since the start of the session",
-    "stale": "rows of sequences that an on-policy queue has dropped when they arrived: they would "
-    "have been trained with a policy lag above `max_lag_updates`",
+    "stale": "rows of sequences that an on-policy queue dropped on arrival, because their policy "
+    "lag would have exceeded `max_lag_updates`",
     "requeued": "rows of sequences that were restored into an on-policy queue from a checkpoint",
     "taken": "rows of sequences that an on-policy queue has handed to an update, each once",
     "waiting": "time steps of sequences that wait in an on-policy queue; at the end of a session "

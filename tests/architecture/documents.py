@@ -66,8 +66,8 @@ def metrics_page() -> str:
     parts = [
         _header("Metrics", "learner/report/metric_table.py and learner/serving/ledger.py"),
         "`metrics.jsonl` in a run's folder has a JSON object a line, with `kind`, `time_seconds` "
-        "(Unix time) and `elapsed_seconds` (of the run, over all of its sessions); a number that "
-        "is not finite is null. A line of kind `metrics` is written every "
+        "(Unix time) and `elapsed_seconds` (of the run, over all of its sessions); numbers that "
+        "are not finite are null. A line of kind `metrics` is written every "
         "`logging.interval_seconds`; TensorBoard has the same numbers in `tb/`, over `env_steps`.",
         _table(("kind", "in `metrics.jsonl`"), KINDS.items()),
     ]
@@ -80,7 +80,8 @@ def metrics_page() -> str:
         parts += [f"## {title}", _table(("name", "kind", "unit", "meaning"), rows)]
     parts += [
         "## Ledger",
-        "Gauges of time steps. `learner/serving/ledger.py` lists the sums that must be equal.",
+        "Counts of time steps (rows) of a session. `learner/serving/ledger.py` lists the sums that "
+        "must be equal. Terms are in [architecture.md](architecture.md#terms).",
         _table(("name", "meaning"), ((f"`ledger/{n}`", text) for n, text in ACCOUNTS.items())),
         "## Prometheus",
         _prometheus(),
@@ -121,8 +122,8 @@ def events_page() -> str:
             ((f"`{kind}`", meaning) for kind, meaning in EVENT_KINDS.items()),
         ),
         "## status.json",
-        "The state of the run, written every second, whole or not at all. A run whose file is not "
-        "`finished` and has not been written for some seconds is dead.",
+        "The state of the run, replaced atomically every second. If the file is older than 15 s "
+        "and its state is not `finished`, the learner is dead or hangs.",
         _table(("field", "meaning"), _attributes(Status)),
     ]
     for kind in (Slots, EvaluationStatus, EnvServerStatus):

@@ -84,20 +84,20 @@ class ServingConfig:
       evaluation_slots: environments that only evaluate. Each env server's environments are divided
         between training and evaluation slots in proportion to their numbers, with at least one
         evaluation slot while one is free.
-      inference_devices: devices that act and do not learn; 0 acts on the learning devices. Each
-        serves its part of the training slots with a thread and the newest parameters; the first
-        also evaluates.
+      inference_devices: number of devices that only act; with 0 the learning devices act too. Each
+        serves a part of the training slots, in its own thread; the first also evaluates.
       bind: address to serve on: `host:port` (port 0 takes a free one) or `unix:/path`. Empty: a
         socket that only this user can reach; the learner prints it. `seedrl train` has its own.
-      batch_deadline_seconds: longest wait of a step for others to share its batch. With 128 env
-        servers of 50 ms a step 2 ms carried 0.89 of linear, 1 ms 0.92 and none 0.91; CartPole and
-        Pong with large groups are as fast with 0.5 as with 2 (two cores).
-      max_message_bytes: longest message accepted, in bytes; 0 for the size of all observations if a
-        checkpoint has their spec, else 4 MiB.
-      ready_deadline_seconds: longest time to build the environments of an env server, whose slots
-        are reserved meanwhile. At most 600.
-      step_deadline_seconds: an env server that owes a step for longer is reported as hung, and
-        seedrl's own restart without the environment that hangs; 0 never reports one.
+      batch_deadline_seconds: longest time that a step waits for others to share its batch. With 128
+        env servers whose steps take 50 ms, 2 ms reached 0.89 of linear scaling, 1 ms 0.92 and 0
+        0.91; CartPole and Pong with large groups are equally fast with 0.5 and 2 ms (two cores).
+      max_message_bytes: longest accepted message, in bytes; 0 is the size of the observations of
+        all slots if a checkpoint has their spec, else 4 MiB.
+      ready_deadline_seconds: longest time that an env server may take to build its environments.
+        Its slots are reserved meanwhile. At most 600.
+      step_deadline_seconds: an env server whose step is later than this is reported as hung. One in
+        Python also prints all stacks and ends with 1; with `seedrl train`, `--processes` or
+        `--logs` it is restarted. 0 turns this off.
       token_file: file with the token of env servers (`--token-file` there). Required for any
         `host:port`, and if several hosts share a run; `seedrl train` makes one itself.
       certificate: PEM file of the port's certificate; with it and its key the port uses TLS.
@@ -171,10 +171,10 @@ class EvaluationConfig:
     several hosts has none.
 
     Attributes:
-      interval_steps: training environment steps between the parameters of two rounds. A round plays
-        the first parameters beyond a multiple of it, or later ones if a round takes longer; 0 is
-        a fiftieth of `learning.total_steps`.
-      interval_seconds: least pause after a round, in addition.
+      interval_steps: training environment steps between the parameters of two rounds; 0 is a
+        fiftieth of `learning.total_steps`. A round plays the first parameters after each multiple
+        of it, or later ones if the last round took longer.
+      interval_seconds: minimum pause after a round, in addition.
       episodes: episodes of each evaluation round.
       actions: `agent`: as the agent wants to be measured (R2D2 and Ape-X with
         `agent.evaluation_epsilon`, the others the likeliest action); `deterministic`: the likeliest
@@ -208,7 +208,7 @@ class CheckpointConfig:
       interval_seconds: seconds between two saves. A run also saves on SIGTERM, at its end, and at
         most 30 s after the first update.
       keep: number of checkpoints to keep, at least 2.
-      replay: save the replay too (large).
+      replay: save the replay buffer too (large). Otherwise a resumed run fills it again first.
     """
 
     interval_seconds: PositiveFloat = 300.0
@@ -222,13 +222,13 @@ class LoggingConfig:
 
     Attributes:
       interval_seconds: seconds between two lines of metrics.
-      stuck_seconds: a thread that takes longer for a batch, an update or an insertion ends the run,
-        with all stacks on stderr and exit code 75. A save that takes longer is reported.
+      stuck_seconds: if a thread takes longer for a batch, an update or an insertion, the run ends
+        with exit code 75 and all stacks on stderr. A slower save is only reported.
       learning_curve: draw learning_curve.png at the end of a run, which takes about a second.
       wandb: Weights & Biases project that also gets the metrics. Needs the extra `wandb`; None for
         none.
-      health_bind: `host:port` of /healthz, for probes, and /metrics, for Prometheus, without a
-        password: use 127.0.0.1. Empty for none.
+      health_bind: `host:port` of /healthz (probes) and /metrics (Prometheus), over HTTP without a
+        password: use 127.0.0.1, or a port that a network policy protects. Empty for none.
     """
 
     interval_seconds: PositiveFloat = 5.0
@@ -250,9 +250,10 @@ class LaunchConfig:
 
     Attributes:
       env_servers: number of env-server processes.
-      envs_per_server: environments of each; 0, and `seedrl launch` always, shares the slots out
-        evenly. Together with the flags `--env-servers` and `--envs-per-server` of `seedrl train` it
-        sets `serving.training_slots`: all but the evaluation slots.
+      envs_per_server: environments of each env server; 0 divides the slots evenly, and so does
+        `seedrl launch` always. If it is not 0, the flags `--env-servers` and `--envs-per-server` of
+        `seedrl train` also set `serving.training_slots`: to all environments but the evaluation
+        slots.
       groups: groups of environments that an env server steps alternately.
       local_link: use a Unix socket instead of gRPC for steps on the learner's own host.
     """

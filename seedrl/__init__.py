@@ -22,12 +22,12 @@ def train(
 
     Args:
       config: name of a bundled configuration, path of a config file, or a `seedrl.config.Config`.
-      workdir: folder of the run; by default a new one below `runs`.
-      options: the command's flags: `env_servers=2`, and fields of the configuration by section:
-        `learning={"total_steps": 20_000}`.
+      workdir: directory of the run; by default a new one below `runs`.
+      options: the command's flags, such as `env_servers=2`, and fields of the configuration by
+        section, such as `learning={"total_steps": 20_000}` or `environment={"id": "mine:make"}`.
 
-    Raises ConfigError if a Config cannot be passed to another process. All else that is wrong ends
-    the run, and its handle raises RunError.
+    Raises ConfigError if a Config cannot be passed to another process. Any other mistake ends the
+    run, and the methods of the returned Run raise RunError.
     """
     from seedrl.run import start
 
@@ -43,7 +43,20 @@ def load_policy(
     epsilon: float = 0.0,
     allow: "Sequence[str | Path]" = (),
 ) -> "Policy":
-    """The policy of a run's newest checkpoint; the arguments are those of `seedrl.policy.load`."""
+    """Loads a trained policy from a run's newest checkpoint.
+
+    Args:
+      workdir: directory of the run.
+      seed: of the policy's random numbers.
+      step: takes the checkpoint after this number of updates instead.
+      best: takes the checkpoint with the best evaluation instead.
+      epsilon: exploration; 0 takes the best action. It is the probability of a random action for
+        R2D2 and Ape-X; IMPALA, PPO and SAC sample from the policy with 1.
+      allow: code that the run may name, as for `seedrl evaluate`: directories of Python files. Not
+        needed for an environment of your own, only for your own network or agent.
+
+    Raises CheckpointError without such a checkpoint, and ConfigError if the run names other code.
+    """
     from seedrl.policy import load
 
     return load(workdir, seed=seed, step=step, best=best, epsilon=epsilon, allow=allow)

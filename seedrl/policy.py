@@ -58,17 +58,17 @@ class Policy:
         observation, reward, ... = env.step(action)
         action, carry = policy(observation, carry, reward=reward)
 
-    Of a vector of environments, whose episodes begin at different times:
+    For a vector of environments, whose episodes start at different times:
 
         carry = policy.initial_carry(num_envs)
         actions, carry, _ = policy.act_batch(observations, carry, rewards, is_first)
 
-    It may be called by any thread: only the carry changes, and the number of the next episode.
+    Threads may share a policy: each keeps the carry of its own episode.
 
     Attributes:
-      spec: the environment that it was trained on.
-      step: after how many updates its parameters acted.
-      params: what the agent's functions take.
+      spec: interface of the environment that it was trained on.
+      step: number of updates of its parameters.
+      params: the agent's parameters.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class Policy:
         self._act = jax.jit(self._computed)
 
     def initial_carry(self, num_envs: int = 1) -> PolicyCarry:
-        """The carry at an episode's start. Each one draws different random actions, if any.
+        """Returns the carry for the start of an episode, or of `num_envs` episodes for `act_batch`.
 
-        `num_envs`: B, of a vector of environments.
+        Each carry has its own random numbers.
         """
         # Two threads with the same number would draw the same actions in two episodes; `next` of a
         # count is one step of the interpreter, so they never get it.
@@ -108,22 +108,24 @@ class Policy:
     def __call__(
         self, observation: Tree, carry: PolicyCarry, *, reward: float = 0.0
     ) -> tuple[int | np.ndarray, PolicyCarry]:
-        """The action on an observation, and the carry for the next one.
+        """Returns the action for an observation, and the carry for the next one.
 
         Args:
-          observation: tree of `[*shape]` as in `spec`.
-          carry: of the step before, or `initial_carry()`.
-          reward: that arrived with this observation; a recurrent network was trained to see it. It
-            is ignored on an episode's first observation.
+          observation: of one environment, without a batch axis. An action mask is part of it:
+            `{**observation, "action_mask": mask}`, or `{"observation": observation, "action_mask":
+            mask}` if it is not a dict.
+          carry: carry that the previous step returned, or `initial_carry()`.
+          reward: reward that arrived with this observation. A recurrent network uses it. It is
+            ignored on an episode's first observation.
 
-        Raises ValueError that names the array whose shape or dtype is not that of `spec`, or that
-        has a number which training refuses, or says that the carry is none.
+        Raises ValueError with the name of the array if its shape, dtype or numbers do not fit
+        `spec`, or if the carry is not a carry.
         """
         result = self.act(observation, carry, reward=reward)
         return result.action, result.carry
 
     def act(self, observation: Tree, carry: PolicyCarry, *, reward: float = 0.0) -> PolicyStep:
-        """Like a call, with the agent's extras."""
+        """Acts like a call, and returns the agent's extras too."""
         result = self._step(observation, carry, np.asarray([reward]), None, is_batch=False)
         action, extras = jax.tree.map(lambda leaf: leaf[0], (result.action, result.extras))
         is_discrete = isinstance(self.spec.action, DiscreteSpec)
@@ -137,25 +139,26 @@ class Policy:
         rewards: np.ndarray | None = None,
         is_first: np.ndarray | None = None,
     ) -> PolicyStep:
-        """Acts for a vector of B environments; else like `act`.
+        """Acts like `act` for a vector of B environments.
 
         Args:
           observations: tree of `[B, *shape]`.
-          carry: of the step before, or `initial_carry(B)`.
-          rewards: `[B] float32` that arrived with them.
-          is_first: `[B] bool`: True if the observation begins an episode: carry and reward are then
-            ignored. All begin one with `initial_carry(B)`.
+          carry: carry that the previous step returned, or `initial_carry(B)`, which starts an
+            episode in every environment.
+          rewards: `[B] float32` that arrived with the observations.
+          is_first: `[B] bool`, True if the observation starts an episode. Its carry and reward are
+            then ignored.
         """
         return self._step(observations, carry, rewards, is_first, is_batch=True)
 
     def export(self) -> bytes:
-        """The policy as a file that needs only jax: docs/exported_policy.md shows its use.
+        """Returns a file's content that needs only jax: docs/exported_policy.md shows its use.
 
-        The file is one `jax.export` function of one environment, with the parameters inside:
+        It is one `jax.export` function for one environment, with the parameters inside:
 
             (observation, reward [] float32, carry) -> (action, carry)
 
-        `carry` is a list of arrays; of zeros it begins an episode: StepType.FIRST is 0.
+        `carry` is a list of arrays; zeros start an episode, because StepType.FIRST is 0.
         """
         initial, structure = jax.tree.flatten(self._agent.initial_carry(1))
 

@@ -29,10 +29,10 @@ __all__ = ["Run", "RunError", "start"]
 
 
 class RunError(RuntimeError):
-    """A run that has failed: its error line.
+    """Error of a failed run; the message is the run's error line.
 
     Attributes:
-      exit_code: of the command (`seedrl.exit_codes.ExitCode`); -n if signal n has killed it.
+      exit_code: exit code of `seedrl train` (`seedrl.exit_codes.ExitCode`); -n if signal n killed it.
     """
 
     def __init__(self, line: str, exit_code: int) -> None:
@@ -41,18 +41,18 @@ class RunError(RuntimeError):
 
 
 class Run:
-    """A run in a process of its own, and its files.
+    """Handle of a run in a child process. `seedrl.train` returns it.
 
-        with seedrl.train("cartpole_ppo") as run:    # at the end of the block the run ends, saved
+        with seedrl.train("cartpole_ppo") as run:    # leaving the block saves and ends the run
             for metrics in run:                      # each line of metrics.jsonl as it is written
                 if metrics["kind"] == "evaluation":
                     print(metrics["env_steps"], metrics["mean_return"])
 
-    Ctrl-C, or the interruption of a notebook's cell, while it waits for the run ends the run,
-    saved. So does the end of the program. A program that is killed leaves the run training.
+    The run is also saved and ended when this program ends, and by Ctrl-C (or an interrupted
+    notebook cell) while the program waits for the run. If the program is killed, the run continues.
 
     Attributes:
-      workdir: folder of the run.
+      workdir: directory of the run.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class Run:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yields the lines of metrics.jsonl, from the file's start until the run has ended.
 
-        `kind` tells them apart (docs/metrics.md). Lines of earlier sessions in the folder come
-        first. Raises RunError at the end if the run has failed.
+        Each is a dict, and `kind` is its kind (docs/metrics.md). Lines of earlier sessions of the
+        run come first. Raises RunError at the end if the run has failed.
         """
         position = 0
         while True:
@@ -111,12 +111,18 @@ class Run:
         return self._read(0)[0]
 
     def wait(self) -> ExitCode:
-        """Waits for the end of the run: OK, or TARGET_MISSED. Raises RunError if it has failed."""
+        """Waits for the end of the run. Raises RunError if it has failed.
+
+        Returns OK, or TARGET_MISSED if the run has a target return and has not confirmed it.
+        """
         self._wait(None)
         return self._result()
 
     def stop(self) -> None:
-        """Ends the run as SIGTERM does, and returns when all is saved. Raises RunError."""
+        """Saves and ends the run, and returns when both are done.
+
+        Raises RunError if the run has failed.
+        """
         # One signal: a second one would end the run without saving.
         if not self._is_stopped and self._process.poll() is None:
             self._is_stopped = True
@@ -125,7 +131,7 @@ class Run:
         self._result()
 
     def policy(self, **options: Any) -> "Policy":
-        """Its newest policy, as `seedrl.load_policy(workdir, **options)` gives it."""
+        """The run's newest policy: `seedrl.load_policy(workdir, **options)`, own code allowed."""
         from seedrl.policy import load
 
         # What the run's own configuration names is the caller's code. `load` reports a missing one.

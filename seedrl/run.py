@@ -32,7 +32,7 @@ class RunError(RuntimeError):
     """Error of a failed run; the message is the run's error line.
 
     Attributes:
-      exit_code: exit code of `seedrl train` (`seedrl.exit_codes.ExitCode`); -n if signal n killed it.
+      exit_code: of `seedrl train` (`seedrl.exit_codes.ExitCode`); -n if signal n killed it.
     """
 
     def __init__(self, line: str, exit_code: int) -> None:

@@ -17,6 +17,7 @@ acting 2,000, learning 800, cores 2,500: environments bind, at 400 steps/s. A fi
 500, +25 %. From 800 * 0.010 = 8 env servers on learning binds: half its ratio would give 1,600.
 """
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -70,6 +71,36 @@ def gain(costs: Costs, env_servers: float, *, ratio: float = 1.0) -> float:
     return steps_per_second(costs, env_servers, ratio=ratio) / before - 1
 
 
+def saturation(costs: Costs, *, ratio: float = 1.0) -> float:
+    """Number of env servers, as a real number, from which more bring nothing."""
+    # Environments and acting grow with the number; what remains is learning or the cores. Of these
+    # the cores grow too, so the number falls from above to where the two are equal.
+    number = 1e9
+    for _ in range(100):
+        limits = capacities(costs, number, ratio=ratio)
+        level = min(limits.pop(stage, math.inf) for stage in ("learning", "cores"))
+        number = level / (min(limits.values()) / number)
+    return number
+
+
+def advice(costs: Costs, now: int, *, replay_ratio: float | None = None) -> str:
+    """What to change with so many env servers, and what that would bring."""
+    enough = max(1, math.ceil(saturation(costs) - 0.05))  # a twentieth of one brings nothing
+    most = max(now, enough)
+    limits = capacities(costs, most)
+    limit = "learning" if limits["learning"] < limits.get("cores", math.inf) else "the cores"
+    then = steps_per_second(costs, most)
+    if now < enough:
+        more = then / steps_per_second(costs, now) - 1
+        text = f"env servers bind: {enough} instead of {now} give {more:+.0%}, then {limit} binds"
+    else:
+        text = f"{limit} binds: {enough} of {now} env servers are enough"
+    if replay_ratio is not None:
+        more = steps_per_second(costs, most, ratio=0.5) / then - 1
+        text += f". Then replay ratio {replay_ratio / 2:g} instead of {replay_ratio:g}: {more:+.0%}"
+    return text
+
+
 def costs_of(metrics: Mapping[str, float], *, cores: int, groups: int = 2) -> Costs | None:
     """The costs that an interval of metrics shows; None if it has not all of them."""
     rate, env_servers = metrics.get("env_steps_per_second", 0.0), metrics.get("env_servers", 0.0)
@@ -81,6 +112,8 @@ def costs_of(metrics: Mapping[str, float], *, cores: int, groups: int = 2) -> Co
         metrics.get(f"acting_{stage}_share", 0.0) for stage in ("transfer", "act", "wire", "other")
     )
     learning = 1 - metrics["learning_waits_share"]
+    if min(acting, learning, metrics["env_step_ms"]) <= 0:  # one of them has not started
+        return None
     learner_cpu = metrics.get("learner_cpu_seconds_per_second", 0.0) / rate
     part = acting / max(acting + learning, 1e-9)
     return Costs(

@@ -7,7 +7,16 @@ from typing import NamedTuple
 
 import pytest
 
-from learner.report.balance import Costs, capacities, costs_of, gain, sentence, steps_per_second
+from learner.report.balance import (
+    Costs,
+    advice,
+    capacities,
+    costs_of,
+    gain,
+    saturation,
+    sentence,
+    steps_per_second,
+)
 
 EXAMPLE = Costs(
     env_servers=4,
@@ -33,6 +42,11 @@ def test_the_worked_example() -> None:
     # Half the ratio: learning 1600 at 16 env servers; acting 8000, cores 2 / (0.2 + 0.075 + 0.15).
     assert steps_per_second(EXAMPLE, 16, ratio=0.5) == pytest.approx(1600)
     assert capacities(EXAMPLE, 16, ratio=0.5)["cores"] == pytest.approx(2000 / 0.425)
+    # 800 * 0.010. With the cores: 2 / (0.5 + 0.3 * 4 / N) = N / 10 at N = (20 - 1.2) / 0.5.
+    assert saturation(EXAMPLE) == pytest.approx(8)
+    slow_cores = EXAMPLE._replace(learning=0.0002)
+    assert saturation(slow_cores) == pytest.approx(37.6)
+    assert saturation(EXAMPLE._replace(groups=1), ratio=0.5) == pytest.approx(1.6 * 11)
     # In turns: 10 ms / 4 + 0.5 ms / 2 a step.
     assert steps_per_second(EXAMPLE._replace(groups=1), 4) == pytest.approx(1000 / 2.75)
 
@@ -60,6 +74,7 @@ def test_costs_are_shares_over_the_rate() -> None:
     )
     assert costs_of({**METRICS, "env_steps_per_second": 0.0}, cores=8) is None
     assert costs_of({"env_steps_per_second": 1.0, "env_servers": 1.0}, cores=8) is None
+    assert costs_of({**METRICS, "learning_waits_share": 1.0}, cores=8) is None  # not learned yet
 
 
 def test_the_sentence_names_the_side_and_what_two_changes_bring() -> None:
@@ -80,6 +95,15 @@ def test_the_sentence_names_the_side_and_what_two_changes_bring() -> None:
     few = {"acting_waits_share": 0.0, "learning_waits_share": 0.04}
     assert sentence(few, cores=8) == "neither side waits"
     assert sentence({}, cores=8) == ""
+
+
+def test_advice_counts_env_servers_and_says_what_binds_then() -> None:
+    assert advice(EXAMPLE, 4, replay_ratio=4.0) == (
+        "env servers bind: 8 instead of 4 give +100%, then learning binds. "
+        "Then replay ratio 2 instead of 4: +0%"
+    )
+    assert advice(EXAMPLE, 16) == "learning binds: 8 of 16 env servers are enough"
+    assert "the cores" in advice(EXAMPLE._replace(learning=0.0001), 100)
 
 
 class Fleet(NamedTuple):

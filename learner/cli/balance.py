@@ -1,0 +1,157 @@
+"""`seedrl balance CONFIG`: how many env servers a run needs, predicted and found."""
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from learner.cli.arguments import parse, require_at_least, require_file, table
+from learner.processes.tuning import require_jax
+from seedrl import config_io, run_files
+from seedrl.config import Config, check
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
+
+if TYPE_CHECKING:  # imports jax
+    from learner.extras.balance import Curve
+
+PROG = "seedrl balance"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BalanceOptions:
+    """Predict how many env servers a run needs, then measure it.
+
+    Measures the costs of a step with one env server, predicts from which number on more env servers
+    bring nothing, and measures numbers around it: with the environment as it is, and slowed. With
+    --environments and --step-ms nothing is run: CONFIG is then the directory of a run on this
+    machine, whose metrics have the costs.
+
+    Example: seedrl balance cartpole_r2d2 --slower-ms 0 10 --output balance.png
+
+    Attributes:
+      slower_ms: milliseconds to add to each step: 0, 1, 10 or 50, one curve each.
+      most_env_servers: largest number of env servers to start.
+      seconds: duration of each measurement.
+      rounds: repetitions of each measurement.
+      json: print one JSON object instead of text.
+      output: PNG file to write the curves to.
+      force: replace an existing output file.
+      environments: number of environments, to predict for.
+      step_ms: milliseconds of one step of an environment, to predict for; by default as measured.
+      allow: code that CONFIG may name, as for `seedrl train`.
+    """
+
+    slower_ms: tuple[int, ...] = (0, 1, 10, 50)
+    most_env_servers: int = 16
+    seconds: float = 5.0
+    rounds: int = 3
+    json: bool = False
+    output: Path | None = None
+    force: bool = False
+    environments: int | None = None
+    step_ms: float | None = None
+    allow: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_at_least(self, most_env_servers=2, rounds=1, environments=1)
+        for name, value in (("seconds", self.seconds), ("step-ms", self.step_ms)):
+            if value is not None and not value > 0:
+                raise ConfigError(f"--{name}: expected more than 0, got {value:g}")
+        if not self.slower_ms or not set(self.slower_ms) <= {0, 1, 10, 50}:
+            got = " ".join(map(str, self.slower_ms)) or "nothing"
+            raise ConfigError(f"--slower-ms: expected some of 0, 1, 10 and 50, got {got}")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Prints curves and advice, or a prediction; returns the exit code."""
+    words, name = list(argv), argv[0] if argv else ""
+    folder = Path(name)
+    if name and (folder / run_files.CONFIG).is_file():
+        words[0] = str(folder / run_files.CONFIG)
+    options, config = parse(BalanceOptions, words, prog=PROG)
+    if words[0].endswith(".json"):
+        config_io.require_factories((config.environment.id, *config.environment.wrappers))
+    check(config)
+    require_file("--output", options.output, force=options.force)
+    require_jax(starts=False)
+    if options.environments is not None or options.step_ms is not None:
+        print(*_predicted(options, config, folder), sep="\n")
+        return ExitCode.OK
+    return _measure(options, config, name)
+
+
+def _predicted(options: BalanceOptions, config: Config, folder: Path) -> Iterator[str]:
+    from learner.extras.balance import costs_of_run, environments_each
+    from learner.report.balance import advice, capacities, steps_per_second
+
+    costs, each = costs_of_run(folder, config), environments_each(config)
+    if options.step_ms is not None:
+        costs = costs._replace(environment=options.step_ms / 1e3)
+    number = costs.env_servers
+    if options.environments is not None:
+        number = math.ceil(options.environments / each)
+    rate = steps_per_second(costs, number)
+    yield f"{number * each} environments in {number} env servers: {rate:,.0f} steps/s, predicted"
+    for stage, most in capacities(costs, number).items():
+        yield f"  {stage:<14} {most:>10,.0f} steps/s at most"
+    yield advice(costs, number, replay_ratio=getattr(config.replay, "ratio", None))
+
+
+def _measure(options: BalanceOptions, config: Config, name: str) -> int:
+    # After the checks: what they import takes seconds.
+    from rich.console import Console
+
+    from learner.extras import balance
+    from learner.extras.bench.measuring import Pace, machine
+    from learner.processes.tuning import tune_process
+
+    tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
+    pace = Pace(options.rounds, options.seconds)
+    with Console(stderr=True).status("") as status:
+        curves = [
+            balance.measure(
+                config,
+                pace,
+                step_ms=step_ms,
+                most=options.most_env_servers,
+                look=lambda text: status.update(f"{name}, {text}"),
+            )
+            for step_ms in dict.fromkeys(options.slower_ms)
+        ]
+    if options.json:
+        found = [balance.as_json(curve) for curve in curves]
+        print(json.dumps({"config": name, "machine": machine(), "curves": found}))
+    else:
+        print(*_lines(curves, config), sep="\n")
+    if options.output is not None:
+        options.output.write_bytes(balance.png(curves, name))
+        print(f"wrote {options.output}", file=sys.stderr)
+    return ExitCode.OK
+
+
+def _lines(curves: "Sequence[Curve]", config: Config) -> Iterator[str]:
+    # The curves, their saturation points, and what to change in the configuration.
+    from learner.report.balance import advice, steps_per_second
+
+    rows = [("step", "env servers", "steps/s", "predicted")]
+    for curve in curves:
+        for point in curve.points:
+            predicted = steps_per_second(curve.costs, point.env_servers)
+            rates = (f"{point.steps_per_second:,.0f}", f"{predicted:,.0f}")
+            rows.append((curve.name, str(point.env_servers), *rates))
+    yield from (*table(rows), "")
+    rows = [("step", "saturation predicted", "found", "error")]
+    for curve in curves:
+        found, error = f"{curve.found:.1f}", f"{curve.predicted / curve.found - 1:+.0%}"
+        if not curve.is_within:
+            is_low = curve.found <= curve.points[0].env_servers
+            found, error = f"at {'most' if is_low else 'least'} {curve.found:.0f}", "-"
+        rows.append((curve.name, f"{curve.predicted:.1f} env servers", found, error))
+    yield from (*table(rows), "")
+    now, ratio = config.launch.env_servers, getattr(config.replay, "ratio", None)
+    for curve in curves:
+        yield f"{curve.name}: {advice(curve.costs, now, replay_ratio=ratio)}."

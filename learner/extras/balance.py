@@ -1,0 +1,247 @@
+"""Steps per second against the number of env servers, predicted from one run and then found.
+
+The environment is measured as it is, and slowed by sleeps. Each number of env servers is a system
+of its own: a learner and its env servers, as a run has them. All are there, and run in turn.
+"""
+
+import contextlib
+import dataclasses
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from learner.extras.bench.bounds import prepared
+from learner.extras.bench.measuring import Pace, interleave
+from learner.extras.bench.system import System
+from learner.report.balance import Costs, costs_of, saturation, steps_per_second
+from learner.report.history import History, picture
+from learner.report.json_lines import LineReader
+from learner.report.stages import ProcessorTime, num_cores
+from seedrl.config import Config
+from seedrl.errors import ConfigError
+from seedrl.run_files import METRICS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Milliseconds by which a step is made longer, with the wrapper that does it.
+SLOWED = {ms: f"envs_server.envs.slowed:by_{ms}_ms" for ms in (1, 10, 50)}
+# In the replay of a learner: an update costs the same however large that is.
+_MOST_STEPS = 20_000
+# Where a curve is measured, relative to the predicted saturation point.
+_PLACES = (0.5, 1.0, 1.5, 2.0)
+
+
+class Point(NamedTuple):
+    """A number of env servers, with the median rate of its measurements and their mean metrics."""
+
+    env_servers: int
+    steps_per_second: float
+    metrics: Mapping[str, float]
+
+
+class Curve(NamedTuple):
+    """An environment with each step `step_ms` longer: the costs of one run, and what was found."""
+
+    step_ms: int
+    costs: Costs
+    points: tuple[Point, ...]  # by the number of env servers; the first one has the costs
+
+    @property
+    def name(self) -> str:
+        return _name(self.step_ms)
+
+    @property
+    def predicted(self) -> float:
+        """The number of env servers from which more bring nothing, by the model."""
+        return saturation(self.costs)
+
+    @property
+    def found(self) -> float:
+        """The same, of the curve."""
+        return knee([(point.env_servers, point.steps_per_second) for point in self.points])
+
+    @property
+    def is_within(self) -> bool:
+        """True if the curve has points on both sides of what was found."""
+        numbers = [point.env_servers for point in self.points]
+        return min(numbers) < self.found < max(numbers)
+
+
+def _name(step_ms: int) -> str:
+    return f"{step_ms} ms slower" if step_ms else "as it is"
+
+
+def knee(points: Sequence[tuple[float, float]]) -> float:
+    """Where a curve that rises in proportion and then stays level bends, at the least squares.
+
+    `points`: number of env servers, steps per second. The errors are relative ones. It is the
+    smallest or the largest number if all points are level, or all in proportion.
+    """
+    numbers, rates = np.array(points, np.float64).T
+    candidates = np.geomspace(numbers.min(), numbers.max(), 500)
+    shapes = np.minimum(1.0, numbers / candidates[:, None]) / rates  # [candidate, point]
+    levels = shapes.sum(axis=1) / (shapes**2).sum(axis=1)
+    errors = ((1.0 - levels[:, None] * shapes) ** 2).sum(axis=1)
+    return float(candidates[int(np.argmin(errors))])
+
+
+def measure(
+    config: Config, pace: Pace, *, step_ms: int, most: int, look: Callable[[str], object]
+) -> Curve:
+    """The curve of an environment whose steps take `step_ms` longer.
+
+    `most`: env servers of a point. `look` is told what happens. Raises ConfigError if the
+    configuration does not work.
+    """
+    measured: dict[int, list[Mapping[str, float]]] = defaultdict(list)
+    name = _name(step_ms)
+    with contextlib.ExitStack() as stack:
+
+        def measuring(number: int) -> Callable[[], float]:
+            look(f"{name}: starting {number} env servers")
+            system = stack.enter_context(System(scaled(config, number, step_ms)))
+            # As long as a run takes to learn, and to become steady.
+            system.run_until(lambda: system.parts.learning.updates > 0)
+            system.run(0.0, by_updates=True)
+
+            def measure_once() -> float:
+                look(f"{name}: measuring {number} env servers")
+                measured[number].append(_metrics(system, number, pace.seconds))
+                return measured[number][-1]["env_steps_per_second"]
+
+            return measure_once
+
+        measures = {1: measuring(1)}
+        measures[1]()
+        point = saturation(_costs(measured.pop(1), config))
+        numbers = {min(most, max(1, round(place * point))) for place in _PLACES}
+        for number in sorted(numbers - {1} or {2}):
+            measures[number] = measuring(number)
+        # In turn: other load on the machine hits all of them.
+        interleave({str(number): measure for number, measure in measures.items()}, pace.rounds)
+    rates = {
+        number: statistics.median(each["env_steps_per_second"] for each in intervals)
+        for number, intervals in measured.items()
+    }
+    points = tuple(Point(number, rates[number], _mean(measured[number])) for number in measures)
+    return Curve(step_ms, _costs(measured[1], config), points)
+
+
+def _metrics(system: System, env_servers: int, seconds: float) -> Mapping[str, float]:
+    """What a system did for some seconds, with what the reports of a run add to its metrics."""
+    names = [server.name for server in system.served.hub.env_servers().servers]
+    pids = [int(name.rpartition(":")[2]) for name in names]
+    processor_time = ProcessorTime()
+    processor_time.others(pids)
+    interval = system.run(seconds, by_updates=True)
+    return {
+        **interval.metrics,
+        "env_servers": float(env_servers),
+        "env_steps_per_second": interval.steps / interval.seconds,
+        "learner_cpu_seconds_per_second": processor_time.own() / interval.seconds,
+        "env_servers_cpu_seconds_per_second": processor_time.others(pids) / interval.seconds,
+    }
+
+
+def _mean(intervals: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each metric that all of them have."""
+    names = set.intersection(*map(set, intervals))
+    return {name: statistics.fmean(each[name] for each in intervals) for name in sorted(names)}
+
+
+def _costs(intervals: Sequence[Mapping[str, float]], config: Config) -> Costs:
+    found = costs_of(_mean(intervals), cores=num_cores(), groups=config.launch.groups)
+    assert found is not None, "an interval has an update, and steps"
+    return found
+
+
+def environments_each(config: Config) -> int:
+    """Training environments of an env server."""
+    launch = config.launch
+    return launch.envs_per_server or math.ceil(config.serving.training_slots / launch.env_servers)
+
+
+def scaled(config: Config, env_servers: int, step_ms: int) -> Config:
+    """The run with so many env servers of as many environments each, without an end."""
+    launch, environment = config.launch, config.environment
+    if step_ms:
+        wrappers = (*environment.wrappers, SLOWED[step_ms])
+        environment = dataclasses.replace(environment, wrappers=wrappers)
+    changed = dataclasses.replace(
+        config,
+        environment=environment,
+        serving=dataclasses.replace(
+            config.serving, training_slots=env_servers * environments_each(config)
+        ),
+        launch=dataclasses.replace(launch, env_servers=env_servers),
+    )
+    if not hasattr(changed.replay, "min_steps"):
+        return prepared(changed)
+    # As few as there may be, for more slots or fewer; and room for several learners at once.
+    room = dataclasses.replace(changed.replay, min_steps=changed.replay.capacity_steps)
+    changed = prepared(dataclasses.replace(changed, replay=room))
+    capacity = min(room.capacity_steps, max(_MOST_STEPS, 2 * changed.replay.min_steps))
+    replay = dataclasses.replace(changed.replay, capacity_steps=capacity)
+    return dataclasses.replace(changed, replay=replay)
+
+
+def as_json(curve: Curve) -> dict[str, Any]:
+    """All numbers by name."""
+    return {
+        "slower_ms": curve.step_ms,
+        "costs_seconds": curve.costs._asdict(),
+        "saturation_predicted": curve.predicted,
+        "saturation_found": curve.found,
+        "is_found_between_points": curve.is_within,
+        "points": [
+            {
+                **point._asdict(),
+                "predicted_steps_per_second": steps_per_second(curve.costs, point.env_servers),
+            }
+            for point in curve.points
+        ],
+    }
+
+
+def costs_of_run(folder: Path, config: Config) -> Costs:
+    """What a run has cost, by the metrics of its second half. Raises ConfigError without them."""
+    history = History()
+    for lines in LineReader(folder / METRICS).rest():
+        history.add(lines)
+    columns = {name: column[len(column) // 2 :] for name, column in history.columns().items()}
+    known = {name: [x for x in column if x is not None] for name, column in columns.items()}
+    means = {name: sum(found) / len(found) for name, found in known.items() if found}
+    found = costs_of(means, cores=num_cores(), groups=config.launch.groups)
+    if found is None:
+        raise ConfigError(
+            f"CONFIG: expected the directory of a run whose {METRICS} has the costs of a step, for "
+            f"--environments and --step-ms, got {folder}"
+        )
+    return found
+
+
+def png(curves: Sequence[Curve], title: str) -> bytes:
+    """A chart of each curve: points as found, the prediction as a line."""
+
+    def draw(figure: "Figure") -> None:
+        for place, curve in enumerate(curves):
+            axes = figure.add_subplot(1, len(curves), place + 1)
+            numbers = [point.env_servers for point in curve.points]
+            rates = [point.steps_per_second for point in curve.points]
+            fine = np.linspace(min(numbers) / 2, max(numbers), 200)
+            line = [steps_per_second(curve.costs, number) for number in fine]
+            axes.plot(fine, line, label="predicted from 1 env server")
+            axes.plot(numbers, rates, "o", label="found")
+            axes.axvline(curve.predicted, linestyle=":", color="gray")
+            axes.set(xlabel="env servers", title=f"{title}, {curve.name}")
+            axes.set_ylim(bottom=0)
+        figure.axes[0].set_ylabel("environment steps/s")
+        figure.axes[0].legend(fontsize="small")
+
+    return picture((4.5 * len(curves), 4.0), draw)

@@ -1,0 +1,119 @@
+"""Balance: the arithmetic of a curve, and a short curve of real systems."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from learner.cli.main import main
+from learner.extras.balance import Curve, Point, costs_of_run, knee, measure, png, scaled
+from learner.extras.bench.measuring import Pace
+from learner.report.balance import Costs
+from seedrl import config_io
+from seedrl.agents.r2d2 import R2D2Config
+from seedrl.config import Config, LaunchConfig, check
+from seedrl.errors import ConfigError
+from seedrl.networks.config import QNetworkConfig
+
+METRICS = {
+    "kind": "metrics",
+    "env_steps_per_second": 400.0,
+    "env_servers": 4.0,
+    "env_step_ms": 10.0,
+    "acting_waits_share": 0.0,
+    "acting_act_share": 0.2,
+    "learning_waits_share": 0.5,
+}
+
+
+def test_a_knee_is_where_a_curve_bends() -> None:
+    def curve(bend: float, *numbers: int) -> list[tuple[float, float]]:
+        return [(number, 100 * min(number, bend)) for number in numbers]
+
+    assert knee(curve(3.5, 1, 2, 4, 6)) == pytest.approx(3.5, rel=0.01)
+    assert knee(curve(0.5, 1, 2, 4)) == 1.0  # level
+    assert knee(curve(9.0, 1, 2, 4)) == pytest.approx(4.0)  # in proportion
+    noisy = [(1, 103.0), (2, 196.0), (4, 352.0), (6, 348.0)]
+    assert knee(noisy) == pytest.approx(3.5, rel=0.05)
+
+
+def test_a_point_is_a_run_of_as_many_environments_each_slowed_by_a_wrapper() -> None:
+    config = config_io.load("cartpole_r2d2")  # 32 training slots of 2 env servers
+    for env_servers in (1, 16):
+        changed = scaled(config, env_servers, 10)
+        assert changed.serving.training_slots == 16 * env_servers
+        assert changed.environment.wrappers == ("envs_server.envs.slowed:by_10_ms",)
+        check(changed)
+    assert scaled(config, 1, 0).environment.wrappers == ()
+
+
+def run_folder(folder: Path) -> Path:
+    """A run with metrics that have the costs of a step."""
+    folder.mkdir()
+    config = config_io.load("cartpole_r2d2")
+    changed = dataclasses.replace(
+        config,
+        launch=LaunchConfig(env_servers=4, envs_per_server=8),
+        serving=dataclasses.replace(config.serving, evaluation_slots=0),
+        evaluation=dataclasses.replace(config.evaluation, target_return=None),
+    )
+    (folder / "config.json").write_text(config_io.to_json(changed))
+    # The first half, in which nothing is learned, does not count.
+    early = {**METRICS, "env_steps_per_second": 9_999.0, "learning_waits_share": 1.0}
+    lines = [{**early, "env_steps": 1}, *({**METRICS, "env_steps": step} for step in (2, 3))]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_a_run_predicts_for_others_without_being_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = run_folder(tmp_path / "run")
+    costs = costs_of_run(run, config_io.load("cartpole_r2d2"))
+    assert (costs.env_servers, costs.environment, costs.learning) == (4, 0.01, 0.5 / 400)
+    # 80 environments in 10 env servers of 10 ms a step: learning's 800 bind. Of 50 ms: 200.
+    for words, first in (
+        ("--environments 80", "80 environments in 10 env servers: 800 steps/s, predicted"),
+        (
+            "--environments 80 --step-ms 50",
+            "80 environments in 10 env servers: 200 steps/s, predicted",
+        ),
+    ):
+        assert main(["balance", str(run), *words.split()]) == 0
+        assert capsys.readouterr().out.splitlines()[0] == first
+    with pytest.raises(ConfigError, match="--environments"):
+        costs_of_run(tmp_path, config_io.load("cartpole_r2d2"))
+
+
+def tiny() -> Config:
+    """CartPole with a network of a few units, of which there is little to compile."""
+    config = config_io.load("cartpole_r2d2")
+    network = QNetworkConfig(
+        torso="mlp", torso_sizes=(4,), core="none", head_sizes=(), frame_stack=1
+    )
+    return dataclasses.replace(
+        config,
+        agent=R2D2Config(network=network, burn_in=0, unroll=4, n_steps=1, stride=4),
+        learning=dataclasses.replace(config.learning, batch_sequences=2, num_devices=1),
+        launch=LaunchConfig(env_servers=1, envs_per_server=2),
+    )
+
+
+@pytest.mark.slow
+def test_a_curve_of_real_systems() -> None:
+    seen: list[str] = []
+    curve = measure(tiny(), Pace(1, 0.5), step_ms=10, most=2, look=seen.append)
+    assert [point.env_servers for point in curve.points] == [1, 2]
+    assert "10 ms slower: measuring 2 env servers" in seen
+    # An env server steps its environments one after another.
+    for point in curve.points:
+        assert 0 < point.steps_per_second <= 100 * point.env_servers
+        assert point.metrics["env_step_ms"] > 10
+
+
+def test_a_curve_is_drawn_with_its_prediction() -> None:
+    points = (Point(1, 100.0, {}), Point(2, 195.0, {}), Point(4, 210.0, {}))
+    curve = Curve(10, Costs(1, 0.01, 0.001, 0.005, 2), points)
+    assert curve.predicted == pytest.approx(2.0) and curve.is_within
+    assert png([curve, curve._replace(step_ms=0)], "CartPole").startswith(b"\x89PNG")

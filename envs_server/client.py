@@ -184,7 +184,7 @@ class Client:
         advice = tls_advice(details)
         if _NOBODY in details and not advice and self._attempts == 0:
             # Most learners are only starting; the reason is for those that do not come.
-            return "nobody listens there yet", None
+            return "nothing listens there yet", None
         return f"{code.name}: {details}{advice}", None
 
     def _pause(self, reason: str, lease: "Lease") -> None:

@@ -159,7 +159,7 @@ def _read_saved(path: Path) -> Config:
     try:
         return from_json(run_files.read_regular(path).decode())
     except OSError as error:
-        text = f"expected the config of a run that has begun to train: {in_one_line(error)}"
+        text = f"expected the config of a run: {in_one_line(error)}"
         raise ConfigError(text) from error
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error

@@ -23,7 +23,7 @@ from seedrl.wire.contract import printable
 State = Literal["running", "finished", "interrupted", "failed"]
 
 _MOST_ROUNDS = 100_000  # of a run; the file may be anybody's
-KILLED_WHILE_ENDING = "it was killed while it was ending, maybe before it had saved"
+KILLED_WHILE_ENDING = "it was killed at its end, maybe before it had saved"
 
 _LONGEST_TEXT = 500
 _COUNTS = ("episodes", "env_steps", "ended_env_steps", "updates")

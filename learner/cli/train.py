@@ -156,7 +156,7 @@ def resume(argv: Sequence[str]) -> int:
         )
     run = Path(argv[0].removesuffix(f"/{run_files.CONFIG}"))
     if not (run / run_files.CONFIG).is_file():
-        raise ConfigError(f"expected the folder of a run that has begun to train, got {run}")
+        raise ConfigError(f"expected the folder of a run, got {run}")
     with stop_on_signals(shlex.join([*RESUME_PROG.split(), *argv])) as stop:
         words = [str(run / run_files.CONFIG), *argv[1:]]
         options, config = parse(ResumeOptions, words, prog=RESUME_PROG)

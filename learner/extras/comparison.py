@@ -110,7 +110,7 @@ def measure(folder: Path) -> MeasuredRun:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ConfigError(
             f"expected the folder of a run with its {run_files.CONFIG}, got {folder}, whose run "
-            "has not begun to train; leave it out"
+            "has not trained yet; leave it out"
         ) from None
     rounds = played_rounds(folder / run_files.METRICS)
     if not rounds:

@@ -187,7 +187,7 @@ def test_who_has_both_gets_in(site: _Site) -> None:
 def test_an_env_server_names_a_mistake_in_tls_at_its_first_try(
     site: _Site, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It was "nobody listens there yet", and the next line came a minute later."""
+    """It was "nothing listens there yet", and the next line came a minute later."""
 
     class AfterOneLine(Stop):
         @property

@@ -126,7 +126,7 @@ def connect_link(name: str, max_message_bytes: int) -> LearnerLink | str:
     `max_message_bytes` is the longest message that is accepted.
     """
     if not name:
-        return "Hello names none"
+        return "the env server offers no Unix socket"
     if not _LINK_NAME.fullmatch(name.encode()):
         return "expected seedrl-<any>/<secret>, of at most 107 and 1 to 64 bytes"
     if sys.platform != "linux":

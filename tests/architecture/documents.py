@@ -113,8 +113,8 @@ def events_page() -> str:
     """Every kind of event with its fields, and the fields of `status.json`."""
     parts = [
         _header("Events and status", "learner/report/events.py and status.py"),
-        "Each event of a run is a line on the terminal and a JSON object a line in `events.jsonl` "
-        "in the run's folder, to which every session of the run appends.",
+        "A run prints its events on the terminal, and appends each as one line of JSON to "
+        "`events.jsonl` in its directory, over all sessions.",
         _table(("field", "meaning"), _attributes(Event)),
         "## Kinds",
         _table(

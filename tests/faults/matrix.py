@@ -14,11 +14,16 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 SOURCE = "tests/faults/matrix.toml"
 GUARANTEES = """\
-Each fault has one of three outcomes. It has no effect on the run; or it is detected, bounded and \
-counted, and everything else continues; or the run stops with [an exit code that names the \
-reason](exit_codes.md) and keeps its last durable checkpoint. No fault passes unnoticed, and \
-nothing hangs. On one machine `seedrl train` restarts env servers; a learner, and processes on \
-several machines, are restarted by [your scheduler](scaling.md#restarts).
+Each fault has one of three outcomes:
+
+- it has no effect on the run;
+- it is detected, bounded and counted, and everything else continues;
+- the run stops with [an exit code that names the reason](exit_codes.md) and keeps its last \
+durable checkpoint.
+
+No fault passes unnoticed, and nothing hangs. On one machine `seedrl train` restarts env servers; \
+a learner, and processes on several machines, are restarted by [your \
+scheduler](scaling.md#restarts).
 
 "Last figure" is the last measurement with CartPole, on two CPU cores in November 2026, and its \
 commit. A row without a figure has tests without a measurement, which run in every `make test`. \

@@ -41,7 +41,7 @@ from learner.multihost.agreement import AgreedLimiter, Hosts, alone
 from learner.multihost.joining import devices_of, require_as_many
 from learner.multihost.topology import ALONE, Topology
 from learner.report.env_servers import EnvServerRegistry
-from learner.report.events import Events
+from learner.report.events import NO_SINK, EventSink
 from learner.report.metrics import Metrics
 from learner.runtime.channel import (
     MOST_BYTES,
@@ -50,7 +50,7 @@ from learner.runtime.channel import (
     VersionedParams,
     open_channel,
 )
-from learner.serving.batching import BatchRule, free_running, lock_step, rounds
+from learner.serving.batching import free_running, lock_step, rounds
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotRange, SlotTable, lanes_of, session_seed
@@ -211,8 +211,8 @@ def build_hub(
     geometry: Geometry,
     *,
     session_number: int,
-    checkpoint: Checkpoint | None,
-    events: Events,
+    checkpoint: Checkpoint | None = None,
+    events: EventSink = NO_SINK,
 ) -> Hub:
     """Where env servers and acting meet on this host.
 
@@ -226,11 +226,13 @@ def build_hub(
         seed=session_seed(config.seed, f"session {session_number}{host}"),
         num_devices=len(geometry.inference),
     )
+    free = free_running(config.serving.batch_deadline_seconds)
+    rule = {"asynchronous": free, "synchronous": rounds(), "deterministic": lock_step()}
     serving = Serving(
         slots,
         page_steps=geometry.page_steps,
-        rule=batch_rule(config),
-        evaluation_rule=free_running(config.serving.batch_deadline_seconds),
+        rule=rule[config.learning.schedule],
+        evaluation_rule=free,
     )
     has_spec = checkpoint is not None and "env_spec" in checkpoint.meta
     spec = saved_spec(checkpoint.meta["env_spec"]) if checkpoint and has_spec else None
@@ -241,13 +243,6 @@ def build_hub(
         step_deadline_seconds=config.serving.step_deadline_seconds,
     )
     return Hub(serving, config.environment, spec=spec, registry=registry)
-
-
-def batch_rule(config: Config) -> BatchRule:
-    """How the steps of training slots become batches."""
-    free = free_running(config.serving.batch_deadline_seconds)
-    rule = {"asynchronous": free, "synchronous": rounds(), "deterministic": lock_step()}
-    return rule[config.learning.schedule]
 
 
 class System(NamedTuple):

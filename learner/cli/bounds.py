@@ -1,10 +1,10 @@
 """`seedrl bounds CONFIG`: speed of acting alone, of learning alone, and of both."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from learner.cli.arguments import parse, require_at_least, table
 from learner.processes.tuning import require_jax
@@ -13,10 +13,13 @@ from seedrl.config import check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 
-if TYPE_CHECKING:  # imports jax
-    from learner.extras.bench.bounds import Bounds
-
 PROG = "seedrl bounds"
+_SIDES = {
+    "acting": "acting without learning",
+    "learning": "learning without acting",
+    "both": "both, the run",
+}
+_BINDS = {"both": "acting and learning bind alike"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,35 +70,29 @@ def run(argv: Sequence[str]) -> int:
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
     pace = Pace(options.rounds, options.seconds)
     with Console(stderr=True).status(f"{name}: acting, learning, and both in turn"):
-        bounds = measure(config, pace)
+        found = measure(config, pace)
     if options.json:
-        found = {"config": name, "pace": pace._asdict(), "machine": machine()}
-        print(json.dumps({**found, **bounds.to_json()}))
+        measured = {"config": name, "pace": pace._asdict(), "machine": machine()}
+        print(json.dumps({**measured, **found}))
     else:
-        print(text(bounds))
+        print(text(found))
     return ExitCode.OK
 
 
-def text(bounds: "Bounds") -> str:
-    """A table, and a sentence about the side that binds."""
-    from learner.extras.bench.measuring import number, spread
+def text(found: Mapping[str, Any]) -> str:
+    """A table, and a sentence about the side that binds; `found` is from `bounds.compared`."""
+    from learner.extras.bench.measuring import number
 
-    sides = {
-        "acting without learning": bounds.acting,
-        "learning without acting": bounds.learning,
-        "both, the run": bounds.both,
-    }
     rows = [("", "steps/s", "lowest..highest", "updates/s")]
-    for side, rates in sides.items():
-        median, lowest, highest = spread(rates)
-        updates = "" if rates is bounds.acting else number(median / bounds.update_steps)
-        rows.append((side, number(median), f"{number(lowest)}..{number(highest)}", updates))
-    binding = (
-        "acting and learning bind alike" if bounds.binds == "both" else f"{bounds.binds} binds"
-    )
+    for side, name in _SIDES.items():
+        rates = found[f"{side}_steps_per_second"]
+        low, median, high = (number(rates[each]) for each in ("lowest", "median", "highest"))
+        updates = number(rates["median"] / found["steps_per_update"])
+        rows.append((name, median, f"{low}..{high}", updates if side != "acting" else ""))
+    binds, lower = found["binds"], number(found["lower_steps_per_second"]["median"])
     sentence = (
-        f"{binding.capitalize()}: the run reaches {bounds.of_upper:.0%} of the slower side, and "
-        f"{bounds.of_lower:.0%} of both sides in turn on the same cores "
-        f"({number(spread(bounds.lower).median)} steps/s)."
+        f"{_BINDS.get(binds, f'{binds} binds').capitalize()}: the run reaches "
+        f"{found['of_upper']:.0%} of the slower side, and {found['of_lower']:.0%} of both sides in "
+        f"turn on the same cores ({lower} steps/s)."
     )
     return "\n".join([*table(rows), "", sentence])

@@ -275,15 +275,15 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     rate = f"{metrics.get('env_steps_per_second', 0.0):,.0f}/s in the last interval"
     yield "environment steps", f"{status.env_steps:,} of {status.total_steps:,}, {rate}"
     yield "updates", _updates(summary)
+    folder = shlex.quote(str(summary.workdir))
+    allow = f" {shlex.join(['--allow', *summary.to_allow])}" if summary.to_allow else ""
     if status.balance:
-        yield "balance", status.balance
+        yield "balance", f"{status.balance}; measure it: seedrl bounds {folder}{allow}"
     run_seconds = metrics.get("elapsed_seconds", 0.0)
     is_resumed = run_seconds - summary.wall_seconds > 1.0
     whole = f", {duration(run_seconds)} with earlier sessions" * is_resumed
     yield "wall time", duration(summary.wall_seconds) + whole
-    folder = shlex.quote(str(summary.workdir))
     yield "run folder", folder
-    allow = f" {shlex.join(['--allow', *summary.to_allow])}" if summary.to_allow else ""
     yield "evaluate it", f"seedrl evaluate {folder}{allow}"
     if summary.best_return is not None:
         text = f"{score(summary.best_return)} after {summary.best_updates:,} updates"

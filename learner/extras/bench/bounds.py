@@ -1,18 +1,20 @@
-"""Bounds: the steps/s of acting without learning, of learning without acting, and of both.
+"""Bounds of a run: acting without learning, learning without acting, and both.
 
-Each side alone has all cores and devices, so the slower one bounds a run from above: s <= min(A, L)
-with A the steps/s of acting and L the steps/s that the updates of learning admit. Where both share
-the cores a step costs at most what it costs each side in turn, unless the two hinder each other:
-s >= 1 / (1/A + 1/L). The further above that a run is, the more its sides overlap.
+With A the steps/s of acting, L the steps/s that the updates of learning admit, and s of the run:
+
+    1 / (1/A + 1/L) <= s <= min(A, L)
+
+On its own a side has all cores and devices, so that the slower one bounds the run from above. From
+below: both sides in turn on the same cores, without overlap. A run is slower than that only if its
+sides hinder each other.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from learner.extras.bench.measuring import Pace, interleave, ratios, serial, spread
-from learner.extras.bench.system import Interval, System
+from learner.extras.bench.system import System
 from learner.extras.bench.workloads import ENDLESS
 from learner.runtime.channel import RateLimiter
 from seedrl.config import Config
@@ -26,61 +28,35 @@ _NO_LEARNING_RATE = 1e-30
 _TOLERANCE = 0.05  # of the bounds; two sides that differ by less are equal
 
 
-class Bounds(NamedTuple):
-    """Environment steps per second, a number a round, and how many steps an update stands for."""
+def compared(
+    acting: Sequence[float],
+    learning: Sequence[float],
+    both: Sequence[float],
+    *,
+    update_steps: float,
+) -> dict[str, Any]:
+    """The two sides and the run, in environment steps/s of each round; all numbers by name.
 
-    acting: tuple[float, ...]  # without learning
-    learning: tuple[float, ...]  # that the updates of learning without acting admit
-    both: tuple[float, ...]  # of the run
-    update_steps: float  # environment steps that make up for an update
-
-    @property
-    def upper(self) -> tuple[float, ...]:
-        """Of the slower side, whose work nothing of the other one holds up."""
-        return tuple(map(min, zip(self.acting, self.learning, strict=True)))
-
-    @property
-    def lower(self) -> tuple[float, ...]:
-        """Of both sides in turn on the same cores."""
-        return tuple(serial(*each) for each in zip(self.acting, self.learning, strict=True))
-
-    @property
-    def of_upper(self) -> float:
-        """The run's share of the upper bound: the median of the rounds."""
-        return spread(ratios(self.both, self.upper)).median
-
-    @property
-    def of_lower(self) -> float:
-        """As a multiple of the lower bound: the median of the rounds."""
-        return spread(ratios(self.both, self.lower)).median
-
-    @property
-    def is_between(self) -> bool:
-        """True if the run lies between the bounds, within the tolerance."""
-        return self.of_lower >= 1 - _TOLERANCE and self.of_upper <= 1 + _TOLERANCE
-
-    @property
-    def binds(self) -> str:
-        """The slower side: `acting`, `learning`, or `both` if they are equal but for 5 %."""
-        ratio = spread(ratios(self.acting, self.learning)).median
-        if 1 / (1 + _TOLERANCE) <= ratio <= 1 + _TOLERANCE:
-            return "both"
-        return "acting" if ratio < 1 else "learning"
-
-    def to_json(self) -> dict[str, Any]:
-        """All numbers by name, with unit."""
-        rates = ("acting", "learning", "both", "upper", "lower")
-        return {
-            **{f"{name}_steps_per_second": _spread(getattr(self, name)) for name in rates},
-            "steps_per_update": self.update_steps,
-            "learning_updates_per_second": spread(self.learning).median / self.update_steps,
-            **{name: getattr(self, name) for name in ("of_upper", "of_lower", "is_between")},
-            "binds": self.binds,
-        }
-
-
-def _spread(rates: tuple[float, ...]) -> dict[str, Any]:
-    return {**spread(rates)._asdict(), "rounds": rates}
+    `update_steps`: environment steps that make up for an update. Ratios are medians of the rounds,
+    because only the numbers of one round saw the same machine.
+    """
+    sides = list(zip(acting, learning, strict=True))
+    upper, lower = [min(pair) for pair in sides], [serial(*pair) for pair in sides]
+    of_upper, of_lower = (spread(ratios(both, limits)).median for limits in (upper, lower))
+    ratio = spread(ratios(acting, learning)).median
+    is_equal = 1 / (1 + _TOLERANCE) <= ratio <= 1 + _TOLERANCE
+    rates = {"acting": acting, "learning": learning, "both": both, "upper": upper, "lower": lower}
+    return {
+        **{
+            f"{name}_steps_per_second": {**spread(values)._asdict(), "rounds": list(values)}
+            for name, values in rates.items()
+        },
+        "steps_per_update": update_steps,
+        "of_upper": of_upper,
+        "of_lower": of_lower,
+        "is_between": of_upper <= 1 + _TOLERANCE and of_lower >= 1 - _TOLERANCE,
+        "binds": "both" if is_equal else "acting" if ratio < 1 else "learning",
+    }
 
 
 def prepared(config: Config) -> Config:
@@ -113,86 +89,82 @@ def prepared(config: Config) -> Config:
     )
 
 
-def measure(config: Config, pace: Pace) -> Bounds:
-    """Measures the run that `config` describes on this machine, its env servers included.
+def measure(config: Config, pace: Pace) -> dict[str, Any]:
+    """Measures on this machine the run that `config` describes, with its env servers.
 
-    Raises ConfigError if it cannot run.
+    Returns what `compared` does. Raises ConfigError if it cannot run.
     """
     with System(prepared(config)) as system:
         sides = Sides(system)
         sides.collect()
-        # As long as a run takes to become steady: memory, caches and threads.
-        system.run(0.0, by_updates=True)
+        sides.run(0.0)  # the first update is slower than those that follow
         rates = interleave(
             {
-                "both": lambda: _steps_per_second(system.run(pace.seconds, by_updates=True)),
-                "acting": lambda: _steps_per_second(sides.act(pace.seconds)),
+                "both": lambda: sides.run(pace.seconds),
+                "acting": lambda: sides.act(pace.seconds),
                 "learning": lambda: sides.learn(pace.seconds),
             },
             pace.rounds,
         )
-        update_steps = sides.update_steps()
-    admitted = tuple(update_steps * rate for rate in rates["learning"])
-    return Bounds(rates["acting"], admitted, rates["both"], update_steps)
-
-
-def _steps_per_second(interval: Interval) -> float:
-    return interval.steps / interval.seconds
+        steps = sides.update_steps()
+    admitted = [steps * updates for updates in rates["learning"]]
+    return compared(rates["acting"], admitted, rates["both"], update_steps=steps)
 
 
 class Sides:
-    """Runs one side of a system while the other one rests. Used by one thread.
+    """Runs a system, or one side of it while the other one rests. Used by one thread.
 
-    What one interval does counts for no other: the rate limiter, and what a queue holds, are
+    One side's interval leaves no trace in the run: the rate limiter, and what a queue holds, are
     afterwards as they were.
     """
 
     def __init__(self, system: System):
         self._system, self._parts = system, system.parts
-        self._learning, self._channel = system.parts.learning, system.parts.channel
-        self._limiter = system.parts.channel.limiter
-        # A queue hands out each sequence once: what learning takes is put back.
-        self._is_queue = bool(self._learning.accounts())
+        self._learning, self._limiter = system.parts.learning, system.parts.channel.limiter
+
+    def run(self, seconds: float) -> float:
+        """Lets both sides run, as they do in training; environment steps per second."""
+        interval = self._system.run(seconds, by_updates=True)
+        return interval.steps / interval.seconds
 
     def collect(self) -> None:
         """Acts without learning until there is enough to learn from."""
-        if self._limiter.now.is_ready:
-            return
-        bodies = self._acting_bodies(self._learning.run_without_update)
-        self._system.run_until(lambda: self._limiter.now.is_ready, bodies)
+        if not self._limiter.now.is_ready:
+            bodies = self._acting_bodies(self._learning.run_without_update)
+            self._system.run_until(lambda: self._limiter.now.is_ready, bodies)
 
-    def act(self, seconds: float) -> Interval:
-        """Acts, inserts what is acted, and never waits for learning."""
-        is_alternating = self._system.served.config.learning.schedule != "asynchronous"
-        timeout = 0.0 if is_alternating else POLL_SECONDS
+    def act(self, seconds: float) -> float:
+        """Acts and inserts, and never waits for learning; environment steps per second."""
+        held, channel = self._held(), self._parts.channel
+        timeout = POLL_SECONDS if "learning" in self._system.bodies else 0.0
 
         def take_in() -> None:
             self._learning.insert_pages(timeout)
-            put_back()
+            self._put_back(held)
 
-        # Of a limiter that is never ready acting never waits, and the run's own counts nothing.
-        self._channel.limiter = RateLimiter(RatioLimiter(1.0, 1, 1.0))
-        try:
-            with self._kept() as put_back:
-                return self._system.run(seconds, bodies=self._acting_bodies(take_in))
-        finally:
-            self._channel.limiter = self._limiter
+        # One that is never ready lets acting continue, and the run's own counts nothing.
+        channel.limiter = RateLimiter(RatioLimiter(1.0, 1, 1.0))
+        interval = self._system.run(seconds, bodies=self._acting_bodies(take_in))
+        channel.limiter = self._limiter
+        self._put_back(held)
+        return interval.steps / interval.seconds
 
     def learn(self, seconds: float) -> float:
         """Learns from what was acted, and never waits for acting; updates per second."""
         self.collect()
-        counts, batch = self._limiter.now.counts(), self._parts.geometry.batch_per_device
+        held, counts = self._held(), self._limiter.now.counts()
 
         def learn_once() -> None:
-            if self._is_queue and min(self._learning.sequences_of_shards()) < batch:
-                put_back()
+            # A queue hands out each sequence once: it is filled again with the same ones.
+            if min(self._learning.sequences_of_shards()) < self._parts.geometry.batch_per_device:
+                self._put_back(held)
             self._learning.run_once()
 
-        with self._kept() as put_back:
-            self._limiter.acted(ENDLESS)
-            bodies = {"learning": learn_once}
-            interval = self._system.run(seconds, by_updates=True, bodies=bodies)
-            self._limiter.restore(counts)
+        self._limiter.acted(ENDLESS)
+        bodies = {"learning": learn_once}
+        interval = self._system.run(seconds, by_updates=True, bodies=bodies)
+        self._limiter.restore(counts)
+        self._put_back(held)
         return interval.updates / interval.seconds
 
     def update_steps(self) -> float:
@@ -200,39 +172,32 @@ class Sides:
         limiter, config = self._limiter.now, self._system.served.config
         if isinstance(limiter, RatioLimiter):
             return limiter.update_steps / limiter.replay_ratio
-        # The row between two episodes is no environment step.
+        # Of a queue those of its sequences. The row between two episodes is none.
         rows = self._system.served.hub.ledger()["answered"]
         share = self._parts.acting[0].training_steps / rows
         return config.learning.batch_sequences * config.agent.window.length * share
 
-    @contextlib.contextmanager
-    def _kept(self) -> Iterator[Callable[[], None]]:
-        # What a queue holds is what it held, each time this is called, and at the end.
-        states = [index.state() for index in self._learning.indices] if self._is_queue else []
-        count = self._learning.num_sequences
+    def _held(self) -> list[dict[str, Any]]:
+        # Of each shard what waits to be learned from; empty for replay, where nothing waits.
+        is_queue = bool(self._learning.accounts())
+        return [index.state() for index in self._learning.indices] if is_queue else []
 
-        def put_back() -> None:
-            if not states:
-                return
-            taken = count - self._learning.num_sequences
-            for index, state in zip(self._learning.indices, states, strict=True):
-                index.restore(state)
-            # What learning has taken counts as acted again, or acting would get ahead by as much.
-            self._limiter.acted(0, pages=max(0, taken))
-
-        try:
-            yield put_back
-        finally:
-            put_back()
+    def _put_back(self, held: list[dict[str, Any]]) -> None:
+        if not held:
+            return
+        before = self._learning.num_sequences
+        for index, state in zip(self._learning.indices, held, strict=True):
+            index.restore(state)
+        # What learning has taken counts as acted again, or acting would get ahead by as much.
+        self._limiter.acted(0, pages=max(0, self._learning.num_sequences - before))
 
     def _acting_bodies(self, take_in: Callable[[], object]) -> Mapping[str, Callable[[], object]]:
         bodies = dict(self._system.bodies)
         if "learning" in bodies:
             return {**bodies, "learning": take_in}
-        (name,) = bodies  # one thread does both in turn
 
         def act_and_take_in() -> None:
             self._parts.acting[0].run_once()
             take_in()
 
-        return {name: act_and_take_in}
+        return dict.fromkeys(bodies, act_and_take_in)  # one thread does both in turn

@@ -12,17 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from learner.build import batch_rule, build, compile_all, plan_geometry
+from learner.build import build, build_hub, compile_all, plan_geometry
 from learner.processes import env_servers
 from learner.processes.env_servers import EnvServers, socket_address
 from learner.report.metrics import Metrics
 from learner.runtime.worker import Worker
 from learner.schedule import Alternating
-from learner.serving.core import Serving
-from learner.serving.hub import Hub
-from learner.serving.leases import SlotTable
 from learner.serving.server import Service
-from seedrl.config import Config, check, page_steps
+from seedrl.config import Config, check
 from seedrl.errors import ConfigError, UserError
 from seedrl.timing import POLL_SECONDS
 
@@ -59,10 +56,7 @@ class ServedFleet:
             serving = dataclasses.replace(serving, insecure=self._over_tcp)
             self.config = dataclasses.replace(self.config, serving=serving)
             check(self.config)
-            slots = SlotTable(training=serving.training_slots, evaluation=0, seed=self.config.seed)
-            rule = batch_rule(self.config)
-            core = Serving(slots, page_steps=page_steps(self.config), rule=rule)
-            self.hub = Hub(core, self.config.environment)
+            self.hub = build_hub(self.config, plan_geometry(self.config), session_number=1)
             service = Service(self.hub, serving)
             serving = dataclasses.replace(serving, bind=service.start())
             stack.callback(service.stop, grace_seconds=0.0)
@@ -213,7 +207,10 @@ class System:
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while not condition() and not self._failed.wait(0.002):
             if time.monotonic() > deadline:
-                raise RuntimeError(f"nothing happened for {_DEADLINE_SECONDS:.0f} seconds")
+                raise ConfigError(
+                    f"expected a step and an update within {_DEADLINE_SECONDS:.0f} seconds, got "
+                    "none: an environment hangs, or an update is worth too many steps"
+                )
 
     def _flush(self) -> dict[str, float]:
         acting, learning = self.parts.acting[0], self.parts.learning

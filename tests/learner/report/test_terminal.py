@@ -186,7 +186,8 @@ def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with
         "best evaluation": "1.000 over 20 episodes, at 9,000 environment steps",
         "environment steps": "50,004 of 50,000, 678/s in the last interval",
         "updates": "4,321, replay ratio 4.00, 2.5 updates of policy lag",
-        "balance": "learning binds: acting waits 25% of the time",
+        "balance": "learning binds: acting waits 25% of the time; measure it: seedrl bounds "
+        "/my/run",
         "wall time": "0:01:23",
         "run folder": "/my/run",
         "evaluate it": "seedrl evaluate /my/run",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from learner.extras.bench.bounds import Bounds, Sides, prepared
+from learner.extras.bench.bounds import Sides, compared, prepared
 from learner.extras.bench.system import System
 from learner.extras.bench.workloads import Workload
 from seedrl.agents.impala import ImpalaConfig
@@ -40,13 +40,12 @@ def test_bounds_are_the_slower_side_and_both_in_turn(
 ) -> None:
     # The second round is of a machine half as fast: each round is compared with itself.
     acting_rates, learning_rates, both_rates = ((x, x / 2) for x in (acting, learning, both))
-    bounds = Bounds(acting_rates, learning_rates, both_rates, update_steps=8.0)
-    assert bounds.upper == pytest.approx((upper, upper / 2))
-    assert bounds.lower == pytest.approx((lower, lower / 2))
-    assert bounds.of_upper == pytest.approx(of_upper)
-    assert bounds.of_lower == pytest.approx(of_lower)
-    assert (bounds.is_between, bounds.binds) == (is_between, binds)
-    assert bounds.to_json()["learning_updates_per_second"] == pytest.approx(0.75 * learning / 8)
+    found = compared(acting_rates, learning_rates, both_rates, update_steps=8.0)
+    assert found["upper_steps_per_second"]["rounds"] == pytest.approx((upper, upper / 2))
+    assert found["lower_steps_per_second"]["rounds"] == pytest.approx((lower, lower / 2))
+    assert found["of_upper"] == pytest.approx(of_upper)
+    assert found["of_lower"] == pytest.approx(of_lower)
+    assert (found["is_between"], found["binds"]) == (is_between, binds)
 
 
 def replayed(config: Config) -> Config:
@@ -90,10 +89,10 @@ def test_each_side_is_measured_while_the_other_one_rests(
         sides.collect()
         assert learning.updates == 0
         for _ in range(2):
-            assert system.run(0.05, by_updates=True).steps > 0
+            assert sides.run(0.05) > 0
             limiter, updates = system.parts.channel.limiter.now, learning.updates
             held = learning.accounts().get("waiting")
-            assert sides.act(0.05).steps > 0
+            assert sides.act(0.05) > 0
             assert learning.updates == updates
             assert system.parts.channel.limiter.now == limiter
             assert learning.accounts().get("waiting") == held

@@ -46,6 +46,11 @@ def test_the_snippets_train_together_and_act_in_a_script(
     own = f'"{tmp_path / "run"}", allow=["{tmp_path}"]'
     exec(script.replace('"runs/mine"', own), names)
     assert names["action"] in range(4)
+    # The same run, played as the page plays `mine.py`.
+    (tmp_path / "mine.py").write_text("from my_package.recall import make\n")
+    (script,) = re.findall(r"```python\n(import seedrl\nfrom mine .*?)```", SHOWN, re.DOTALL)
+    exec(script.replace('"runs/mine", best=True', own), names)
+    assert names["is_over"] and names["reward"] in (0, 1)
 
 
 def _pattern(line: str) -> str:

@@ -30,19 +30,19 @@ from seedrl.wire.payload import StepLayout, pack_actions
 
 # Rules, and how to fix what breaks them.
 REMEDIES = {
-    "spaces": "declare other spaces, or wrap the environment in one that does",
-    "fails": "it must take every action that its space and its mask allow, and return finite "
-    "numbers of 32 bits, of the shapes and dtypes that its spaces declare",
-    "close-raises": "close must work once, whatever went before",
-    "observation": "return what observation_space declares every time, or declare what is meant",
+    "spaces": "declare supported spaces, or add a wrapper that converts them",
+    "fails": "accept every action that the space and the mask allow, and return finite 32-bit "
+    "numbers with the declared shapes and dtypes",
+    "close-raises": "make close() work after any reset or step",
+    "observation": "clip and cast it to the declared space, or change observation_space",
     "time-limit": "set truncated at a time limit, not terminated: the last state still has a value",
-    "seeding": "call super().reset(seed=seed) in reset, draw only from self.np_random; a vector "
-    "implementation ignores the action that follows a last observation",
-    "isolation": "environments share a process: keep all state, random numbers included, in the "
-    "instance and not in the class, the module or a global generator",
-    "both-flags": "it counts as terminated; set only truncated where the state could have gone on",
-    "endless": "only ended episodes are scored: look further with --steps, or add a TimeLimit",
-    "seed-ignored": "all environments will play the same; draw what is random from self.np_random",
+    "seeding": "call super().reset(seed=seed) in reset, and draw only from self.np_random; a "
+    "vector environment must ignore the action after an episode's last observation",
+    "isolation": "environments share a process: keep all state and random numbers in the instance, "
+    "not in the class, the module or a global generator",
+    "both-flags": "it counts as terminated; set only truncated if the episode could have continued",
+    "endless": "only ended episodes are scored; check more --steps, or add a TimeLimit",
+    "seed-ignored": "all environments will play the same; draw random numbers from self.np_random",
     "mask-name": f"if it is an action mask, return it as info[{ACTION_MASK!r}] or as the key "
     f"{ACTION_MASK!r} of a Dict observation; under any other name it is ignored",
     "gymnasium": "see the documentation of gymnasium.Env",
@@ -207,7 +207,7 @@ def _play_again(
     is_last = is_last.reshape(*is_last.shape, *[1] * (actions.ndim - 2))
     again = play(seeds, np.where(is_last, np.roll(actions, 1, axis=0), actions))
     if row := _difference(first, again):
-        findings.add("seeding", f"the same seeds and actions did not play the same: {row}")
+        findings.add("seeding", f"two plays with the same seeds and actions differ: {row}")
         return
     # From the other end, so that no seed is in both.
     others = [_LARGEST_SEED - seed for seed in seeds]
@@ -216,7 +216,7 @@ def _play_again(
     # A vector implementation has one seed for all, so that none of it can be alone.
     alone = play(seeds[:1], actions[:_SHORT_PLAY_STEPS, :1]) if is_single else None
     if row := _difference(first, alone):
-        findings.add("isolation", f"it plays otherwise when it is alone: {row}")
+        findings.add("isolation", f"it plays differently without other environments: {row}")
 
 
 def _difference(one: Play, other: Play | None) -> str | None:
@@ -225,7 +225,7 @@ def _difference(one: Play, other: Play | None) -> str | None:
         return None
     rows, envs = np.minimum(one.digest.shape, other.digest.shape)
     unequal = np.argwhere(one.digest[:rows, :envs] != other.digest[:rows, :envs])
-    return f"environment {unequal[0, 1]} from row {unequal[0, 0]} on" if len(unequal) else ""
+    return f"environment {unequal[0, 1]} from time step {unequal[0, 0]} on" if len(unequal) else ""
 
 
 def random_actions(action: ActionSpec, num_rows: int, num_envs: int, seed: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """An agent of your own: `seedrl train docs/examples/own_agent/config.py --agent.penalty 1e-3`.
 
-It learns the task of `../own_environment`, with that example's settings.
+It learns the task of `../own_environment`, with the settings of that example.
 """
 
 import dataclasses

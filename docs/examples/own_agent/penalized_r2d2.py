@@ -12,7 +12,7 @@ from seedrl.agents.r2d2 import R2D2Config
 
 @dataclass(frozen=True, kw_only=True)
 class PenalizedR2D2Config(R2D2Config):
-    """R2D2 with small parameters, that explores equally on every slot.
+    """R2D2 that keeps its parameters small, and explores equally on every slot.
 
     Every field is a flag, and this text is its help.
 
@@ -25,7 +25,7 @@ class PenalizedR2D2Config(R2D2Config):
     epsilon: float = 0.1
 
     def __post_init__(self):
-        """Refuses what cannot be: one line that names the field and what came."""
+        """Refuses a wrong value, in one line: field, expected and received value."""
         super().__post_init__()  # R2D2's own fields
         if not 0 <= self.epsilon <= 1:
             raise ValueError(f"agent.epsilon: expected 0 to 1, got {self.epsilon}")
@@ -41,7 +41,7 @@ class PenalizedR2D2Config(R2D2Config):
 
 
 def _penalized(r2d2_loss, penalty, params, target, sequence, weights, key):
-    """The loss of `GradientUpdate`: a scalar, and metrics that reach every report."""
+    """The loss of `GradientUpdate`: a scalar, and metrics, which appear in every report."""
     loss, output = r2d2_loss(params, target, sequence, weights, key)
     squared_norm = jnp.square(optax.tree.norm(params))
     metrics = {**output.metrics, "squared_norm": squared_norm}

@@ -1,7 +1,7 @@
 """R2D2 on an environment of your own: `seedrl train docs/examples/own_environment/config.py`.
 
 The environment is a factory, `module:function`. The folder of this file is on the path of the
-learner and of the env servers that `seedrl train` starts, so `recall.py` beside it is found.
+learner and of the env servers that `seedrl train` starts, so they find `recall.py` next to it.
 """
 
 from seedrl.agents.r2d2 import R2D2Config

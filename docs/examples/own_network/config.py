@@ -1,7 +1,7 @@
 """R2D2 with a network of your own: `seedrl train docs/examples/own_network/config.py`.
 
-It learns the task of `../own_environment`, which takes memory: this file puts that folder on the
-path, as a package that is installed would be.
+It learns the task of `../own_environment`, which needs memory. Loading that example's configuration
+also puts its folder on the import path.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""A network of your own with a state: one matrix of a minimal gated unit, written out."""
+"""A recurrent network of your own: a minimal gated unit, written without a library."""
 
 from dataclasses import dataclass
 
@@ -13,13 +13,13 @@ class MinimalGRUConfig:
     """A minimal gated unit (Zhou et al. 2016) and a linear head.
 
     Attributes:
-      size: numbers in its state.
+      size: size of the recurrent state.
     """
 
     size: int = 32
 
     def build(self, spec):
-        """Three pure functions; `inputs` is a `seedrl.networks.network.NetworkInput`."""
+        """The three pure functions; `inputs` is a `seedrl.networks.network.NetworkInput`."""
         num_inputs = spec.observation.shape[0] + self.size + 1
 
         def init(key):
@@ -37,7 +37,7 @@ class MinimalGRUConfig:
         def unroll(params, carry, inputs):  # observation [T, B, D] -> Q-values [T, B, A], carry
             def step(hidden, row):
                 observation, is_first = row
-                # The carry of the episode before must not reach this one.
+                # The previous episode must not influence this one.
                 hidden = jnp.where(is_first[:, None], 0.0, hidden)
                 ones = jnp.ones((*is_first.shape, 1))
                 gate = jax.nn.sigmoid(

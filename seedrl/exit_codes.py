@@ -12,8 +12,9 @@ class ExitCode(enum.IntEnum):
     Attributes:
       OK: done; or stopped by a first SIGTERM, SIGINT or SIGHUP and saved, if there was anything to
         save.
-      TARGET_MISSED: the learner used up its steps or time without reaching
-        `evaluation.target_return`. An env server: an environment hangs; all stacks are printed.
+      TARGET_MISSED: the learner used up its steps, time or `evaluation.patience_rounds` without a
+        confirmed `evaluation.target_return`. An env server: an environment hangs; all stacks are
+        printed.
       USAGE: a wrong configuration or command line, a checkpoint of another configuration, an
         environment that is refused or cannot be built, or an environment variable with which jax
         cannot start. Or `learning.max_skipped_updates` updates in a row were not finite; the run is

@@ -27,7 +27,7 @@ class BalanceOptions:
 
     Measures the costs of a step with one env server, predicts from which number on more env servers
     bring nothing, and measures numbers around it: with the environment as it is, and slowed. With
-    --environments and --step-ms nothing is run: CONFIG is then the directory of a run on this
+    --environments or --step-ms nothing is run: CONFIG is then the directory of a run on this
     machine, whose metrics have the costs.
 
     Example: seedrl balance cartpole_r2d2 --slower-ms 0 10 --output balance.png

@@ -22,8 +22,8 @@ PROG = "seedrl compare"
 class CompareOptions:
     """Compare runs over seeds, with confidence intervals and learning curves.
 
-    Runs that differ only in their seed form one group. For each group: final scores, when a return
-    was reached, and speed. Only the files of the runs are read.
+    Runs that differ only in their seed form one group. For each group: final scores, and the steps
+    and seconds until a return was reached. Only the files of the runs are read.
 
     Example: seedrl compare runs --against runs/old --output curves.png
 

@@ -172,7 +172,7 @@ class Experiment:
         return Outcome("interrupted", reason) if reason.startswith(STOPPED) else None
 
     def _score(self, run: PlannedRun, folder: Path) -> Outcome | None:
-        _say(f"{run.name}: plays its final score")
+        _say(f"{run.name}: plays the episodes of its final score")
         words = ["evaluate", str(folder), "--episodes", str(self._episodes)]
         words += ["--deterministic", "--save"]
         code = self._run(run, words + _allowing(folder))

@@ -295,7 +295,10 @@ def _updates(summary: Summary) -> str:
     updates, metrics = summary.status.updates, summary.status.metrics
     if not updates:
         # Untrained parameters may have reached the target.
-        hint = ". hint: see the warnings above and replay.min_steps"
+        hint = (
+            ". hint: the run ended while it was compiling, or before it had enough time steps "
+            "(replay.min_steps); run it longer"
+        )
         return f"none{hint * (summary.confirmed_updates is None)}"
     lag = f"{metrics.get('policy_lag_updates', 0.0):.1f} updates of policy lag"
     ratio = metrics.get("replay_ratio", 0.0)  # an on-policy queue has none

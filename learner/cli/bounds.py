@@ -83,16 +83,18 @@ def text(found: Mapping[str, Any]) -> str:
     """A table, and a sentence about the side that binds; `found` is from `bounds.compared`."""
     from learner.extras.bench.measuring import number
 
-    rows = [("", "steps/s", "lowest..highest", "updates/s")]
+    rows = [("", "steps/s", "lowest..highest", "updates/s", "cores")]
     for side, name in _SIDES.items():
         rates = found[f"{side}_steps_per_second"]
         low, median, high = (number(rates[each]) for each in ("lowest", "median", "highest"))
         updates = number(rates["median"] / found["steps_per_update"])
-        rows.append((name, median, f"{low}..{high}", updates if side != "acting" else ""))
+        cores = number(found[f"{side}_cores"])
+        rows.append((name, median, f"{low}..{high}", updates if side != "acting" else "", cores))
     binds, lower = found["binds"], number(found["lower_steps_per_second"]["median"])
     sentence = (
         f"{_BINDS.get(binds, f'{binds} binds').capitalize()}: the run reaches "
         f"{found['of_upper']:.0%} of the slower side, and {found['of_lower']:.0%} of both sides in "
-        f"turn on the same cores ({lower} steps/s)."
+        f"turn on the same cores ({lower} steps/s). A step takes {found['of_processor_time']:.0%} "
+        "of the processor time of the two sides apart."
     )
     return "\n".join([*table(rows), "", sentence])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from learner.extras.bench.measuring import Pace, interleave, ratios, serial, spread
-from learner.extras.bench.system import System
+from learner.extras.bench.system import Interval, System
 from learner.extras.bench.workloads import ENDLESS
 from learner.runtime.channel import RateLimiter
 from seedrl.config import Config
@@ -29,32 +29,49 @@ _TOLERANCE = 0.05  # of the bounds; two sides that differ by less are equal
 
 
 def compared(
-    acting: Sequence[float],
-    learning: Sequence[float],
-    both: Sequence[float],
+    acting: Sequence[Interval],
+    learning: Sequence[Interval],
+    both: Sequence[Interval],
     *,
     update_steps: float,
 ) -> dict[str, Any]:
-    """The two sides and the run, in environment steps/s of each round; all numbers by name.
+    """The two sides and the run, an interval a round of each; all numbers by name.
 
     `update_steps`: environment steps that make up for an update. Ratios are medians of the rounds,
-    because only the numbers of one round saw the same machine.
+    because only the intervals of one round saw the same machine.
     """
-    sides = list(zip(acting, learning, strict=True))
-    upper, lower = [min(pair) for pair in sides], [serial(*pair) for pair in sides]
-    of_upper, of_lower = (spread(ratios(both, limits)).median for limits in (upper, lower))
-    ratio = spread(ratios(acting, learning)).median
+    steps = {
+        "acting": [float(each.steps) for each in acting],
+        "learning": [each.updates * update_steps for each in learning],
+        "both": [float(each.steps) for each in both],
+    }
+    rates, costs, cores = {}, {}, {}
+    for side, intervals in {"acting": acting, "learning": learning, "both": both}.items():
+        pairs = list(zip(steps[side], intervals, strict=True))
+        rates[side] = [number / each.seconds for number, each in pairs]
+        # At a huge replay ratio an interval may have no step.
+        costs[side] = [each.processor_seconds / max(number, 1.0) for number, each in pairs]
+        cores[side] = spread([each.processor_seconds / each.seconds for each in intervals]).median
+    sides = list(zip(rates["acting"], rates["learning"], strict=True))
+    rates |= {"upper": [min(pair) for pair in sides], "lower": [serial(*pair) for pair in sides]}
+    apart = list(map(sum, zip(costs["acting"], costs["learning"], strict=True)))
+    of = {
+        "of_upper": spread(ratios(rates["both"], rates["upper"])).median,
+        "of_lower": spread(ratios(rates["both"], rates["lower"])).median,
+        # More than 1: the sides hinder each other.
+        "of_processor_time": spread(ratios(costs["both"], apart)).median,
+    }
+    ratio = spread(ratios(*(rates[side] for side in ("acting", "learning")))).median
     is_equal = 1 / (1 + _TOLERANCE) <= ratio <= 1 + _TOLERANCE
-    rates = {"acting": acting, "learning": learning, "both": both, "upper": upper, "lower": lower}
     return {
         **{
-            f"{name}_steps_per_second": {**spread(values)._asdict(), "rounds": list(values)}
+            f"{name}_steps_per_second": {**spread(values)._asdict(), "rounds": values}
             for name, values in rates.items()
         },
+        **{f"{side}_cores": number for side, number in cores.items()},
         "steps_per_update": update_steps,
-        "of_upper": of_upper,
-        "of_lower": of_lower,
-        "is_between": of_upper <= 1 + _TOLERANCE and of_lower >= 1 - _TOLERANCE,
+        **of,
+        "is_between": of["of_upper"] <= 1 + _TOLERANCE and of["of_lower"] >= 1 - _TOLERANCE,
         "binds": "both" if is_equal else "acting" if ratio < 1 else "learning",
     }
 
@@ -98,7 +115,7 @@ def measure(config: Config, pace: Pace) -> dict[str, Any]:
         sides = Sides(system)
         sides.collect()
         sides.run(0.0)  # the first update is slower than those that follow
-        rates = interleave(
+        intervals = interleave(
             {
                 "both": lambda: sides.run(pace.seconds),
                 "acting": lambda: sides.act(pace.seconds),
@@ -106,9 +123,7 @@ def measure(config: Config, pace: Pace) -> dict[str, Any]:
             },
             pace.rounds,
         )
-        steps = sides.update_steps()
-    admitted = [steps * updates for updates in rates["learning"]]
-    return compared(rates["acting"], admitted, rates["both"], update_steps=steps)
+        return compared(**intervals, update_steps=sides.update_steps())
 
 
 class Sides:
@@ -122,10 +137,9 @@ class Sides:
         self._system, self._parts = system, system.parts
         self._learning, self._limiter = system.parts.learning, system.parts.channel.limiter
 
-    def run(self, seconds: float) -> float:
-        """Lets both sides run, as they do in training; environment steps per second."""
-        interval = self._system.run(seconds, by_updates=True)
-        return interval.steps / interval.seconds
+    def run(self, seconds: float) -> Interval:
+        """Lets both sides run, as they do in training."""
+        return self._system.run(seconds, by_updates=True)
 
     def collect(self) -> None:
         """Acts without learning until there is enough to learn from."""
@@ -133,8 +147,8 @@ class Sides:
             bodies = self._acting_bodies(self._learning.run_without_update)
             self._system.run_until(lambda: self._limiter.now.is_ready, bodies)
 
-    def act(self, seconds: float) -> float:
-        """Acts and inserts, and never waits for learning; environment steps per second."""
+    def act(self, seconds: float) -> Interval:
+        """Acts and inserts, and never waits for learning."""
         held, channel = self._held(), self._parts.channel
         timeout = POLL_SECONDS if "learning" in self._system.bodies else 0.0
 
@@ -147,10 +161,10 @@ class Sides:
         interval = self._system.run(seconds, bodies=self._acting_bodies(take_in))
         channel.limiter = self._limiter
         self._put_back(held)
-        return interval.steps / interval.seconds
+        return interval
 
-    def learn(self, seconds: float) -> float:
-        """Learns from what was acted, and never waits for acting; updates per second."""
+    def learn(self, seconds: float) -> Interval:
+        """Learns from what was acted, and never waits for acting."""
         self.collect()
         held, counts = self._held(), self._limiter.now.counts()
 
@@ -165,7 +179,7 @@ class Sides:
         interval = self._system.run(seconds, by_updates=True, bodies=bodies)
         self._limiter.restore(counts)
         self._put_back(held)
-        return interval.updates / interval.seconds
+        return interval
 
     def update_steps(self) -> float:
         """Environment steps that make up for an update."""

@@ -14,12 +14,13 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from learner.processes.tuning import tune_process
 from seedrl.config import Config
 
 P = ParamSpec("P")
+Measured = TypeVar("Measured")
 
 
 class Pace(NamedTuple):
@@ -38,10 +39,10 @@ class Spread(NamedTuple):
 
 
 def interleave(
-    measures: Mapping[str, Callable[[], float]], rounds: int
-) -> dict[str, tuple[float, ...]]:
+    measures: Mapping[str, Callable[[], Measured]], rounds: int
+) -> dict[str, tuple[Measured, ...]]:
     """Measures each thing once a round; the measurements by name, in the order of the rounds."""
-    results: dict[str, list[float]] = {name: [] for name in measures}
+    results: dict[str, list[Measured]] = {name: [] for name in measures}
     for number in range(rounds):
         # Every other round goes backwards: a machine that slows down steadily favours none of them.
         for name in list(measures)[:: 1 if number % 2 == 0 else -1]:

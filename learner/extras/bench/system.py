@@ -16,6 +16,7 @@ from learner.build import build, build_hub, compile_all, plan_geometry
 from learner.processes import env_servers
 from learner.processes.env_servers import EnvServers, socket_address
 from learner.report.metrics import Metrics
+from learner.report.stages import ProcessorTime
 from learner.runtime.worker import Worker
 from learner.schedule import Alternating
 from learner.serving.server import Service
@@ -71,6 +72,10 @@ class ServedFleet:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
+    def env_server_pids(self) -> list[int]:
+        names = [server.name for server in self.hub.env_servers().servers]
+        return [int(name.rpartition(":")[2]) for name in names]
+
     def await_rows(self, num_rows: int) -> None:
         """Waits until N rows have arrived in all. Raises ConfigError if they do not."""
 
@@ -95,6 +100,7 @@ class Interval(NamedTuple):
     updates: int
     seconds: float
     metrics: dict[str, float]
+    processor_seconds: float = 0.0  # of the learner and its env servers
 
 
 class System:
@@ -164,13 +170,17 @@ class System:
             self._failed.wait(_RAMP_SECONDS)
             await_next()
             self._flush()
+            pids, processor_time = self.served.env_server_pids(), ProcessorTime()
+            processor_time.others(pids)
             # The clock first and last: a pause between the two never makes the system faster.
             start = time.perf_counter()
             steps, updates = acting.training_steps, learning.updates
             self._failed.wait(seconds)
             await_next()
             steps, updates = acting.training_steps - steps, learning.updates - updates
-            return Interval(steps, updates, time.perf_counter() - start, self._flush())
+            seconds = time.perf_counter() - start
+            processor_seconds = processor_time.own() + processor_time.others(pids)
+            return Interval(steps, updates, seconds, self._flush(), processor_seconds)
 
     def run_until(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from learner.extras.bench.bounds import Sides, compared, prepared
-from learner.extras.bench.system import System
+from learner.extras.bench.system import Interval, System
 from learner.extras.bench.workloads import Workload
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo import PpoConfig
@@ -38,9 +38,18 @@ def test_bounds_are_the_slower_side_and_both_in_turn(
     is_between: bool,
     binds: str,
 ) -> None:
-    # The second round is of a machine half as fast: each round is compared with itself.
-    acting_rates, learning_rates, both_rates = ((x, x / 2) for x in (acting, learning, both))
-    found = compared(acting_rates, learning_rates, both_rates, update_steps=8.0)
+    # The second round is of a machine half as fast: each round is compared with itself. A step of
+    # acting takes 0.25 processor seconds, one of learning 0.5, and one of both 1.
+    def interval(steps: float, seconds: float, processor_seconds: float) -> Interval:
+        return Interval(round(1000 * steps), round(125 * steps), seconds, {}, processor_seconds)
+
+    rounds = [
+        [interval(rate, slow * 1000.0, cost * 1000 * rate) for slow in (1, 2)]
+        for rate, cost in ((acting, 0.25), (learning, 0.5), (both, 1.0))
+    ]
+    found = compared(*rounds, update_steps=8.0)
+    assert found["of_processor_time"] == pytest.approx(1 / 0.75)
+    assert found["both_cores"] == pytest.approx(0.75 * both)
     assert found["upper_steps_per_second"]["rounds"] == pytest.approx((upper, upper / 2))
     assert found["lower_steps_per_second"]["rounds"] == pytest.approx((lower, lower / 2))
     assert found["of_upper"] == pytest.approx(of_upper)
@@ -89,17 +98,17 @@ def test_each_side_is_measured_while_the_other_one_rests(
         sides.collect()
         assert learning.updates == 0
         for _ in range(2):
-            assert sides.run(0.05) > 0
+            assert sides.run(0.05).steps > 0
             limiter, updates = system.parts.channel.limiter.now, learning.updates
             held = learning.accounts().get("waiting")
-            assert sides.act(0.05) > 0
+            assert sides.act(0.05).steps > 0
             assert learning.updates == updates
             assert system.parts.channel.limiter.now == limiter
             assert learning.accounts().get("waiting") == held
             sides.collect()
             steps = acting.training_steps
             limiter, held = system.parts.channel.limiter.now, learning.accounts().get("waiting")
-            assert sides.learn(0.05) > 0
+            assert sides.learn(0.05).updates > 0
             assert learning.updates > updates
             assert acting.training_steps == steps
             after = system.parts.channel.limiter.now

@@ -15,7 +15,7 @@ from learner.build import StartFrom
 from learner.checkpoints.restoring import changed_fields
 from learner.checkpoints.run_folder import RunFolder
 from learner.processes.stop import ENV_SERVERS_FAILED
-from learner.report.balance import sentence
+from learner.report.balance import costs_of, sentence
 from learner.report.env_servers import EnvServers
 from learner.report.events import Events, EventSink
 from learner.report.history import draw
@@ -368,8 +368,13 @@ class StatusWriter:
 
     def _balance(self) -> str:
         present = [each for each in self._env_servers.servers if each.state != "left"]
-        groups = min((server.groups for server in present), default=2)
-        return sentence(self.metrics, cores=num_cores(), groups=groups)
+        costs = costs_of(
+            self.metrics,
+            cores=num_cores(),
+            groups=min((server.groups for server in present), default=2),
+            takes_turns=self._config.learning.schedule != "asynchronous",
+        )
+        return sentence(self.metrics, costs)
 
     def _state(self) -> State:
         session = self.session

@@ -161,6 +161,7 @@ USAGE: dict[str, str] = {
     "seedrl record untrained --episodes 0": "--episodes",
     "seedrl export untrained --best --update 3": "--update",
     "seedrl balance nosuch": "nosuch",
+    "seedrl balance pendulum_ppo": "learning.schedule",
     "seedrl balance cartpole_r2d2 --slower-ms 3": "--slower-ms",
     "seedrl balance cartpole_r2d2 --most-env-servers 1": "--most-env-servers",
     "seedrl balance cartpole_r2d2 --seconds 0": "--seconds",

@@ -76,6 +76,11 @@ def run(argv: Sequence[str]) -> int:
     if words[0].endswith(".json"):
         config_io.require_factories((config.environment.id, *config.environment.wrappers))
     check(config)
+    if config.learning.schedule != "asynchronous":
+        raise ConfigError(
+            "learning.schedule: expected asynchronous, in which acting and learning overlap, got "
+            f"{config.learning.schedule}"
+        )
     require_file("--output", options.output, force=options.force)
     require_jax(starts=False)
     if options.environments is not None or options.step_ms is not None:

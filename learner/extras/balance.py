@@ -38,11 +38,14 @@ _PLACES = (0.5, 1.0, 1.5, 2.0)
 
 
 class Point(NamedTuple):
-    """A number of env servers, with the median rate of its measurements and their mean metrics."""
+    """A number of env servers, with the mean of what was measured."""
 
     env_servers: int
-    steps_per_second: float
     metrics: Mapping[str, float]
+
+    @property
+    def steps_per_second(self) -> float:
+        return self.metrics["env_steps_per_second"]
 
 
 class Curve(NamedTuple):
@@ -54,7 +57,7 @@ class Curve(NamedTuple):
 
     @property
     def name(self) -> str:
-        return _name(self.step_ms)
+        return f"{self.step_ms} ms slower" if self.step_ms else "as it is"
 
     @property
     def predicted(self) -> float:
@@ -71,10 +74,6 @@ class Curve(NamedTuple):
         """True if the curve has points on both sides of what was found."""
         numbers = [point.env_servers for point in self.points]
         return min(numbers) < self.found < max(numbers)
-
-
-def _name(step_ms: int) -> str:
-    return f"{step_ms} ms slower" if step_ms else "as it is"
 
 
 def knee(points: Sequence[tuple[float, float]]) -> float:
@@ -100,18 +99,17 @@ def measure(
     configuration does not work.
     """
     measured: dict[int, list[Mapping[str, float]]] = defaultdict(list)
-    name = _name(step_ms)
     with contextlib.ExitStack() as stack:
 
         def measuring(number: int) -> Callable[[], float]:
-            look(f"{name}: starting {number} env servers")
+            look(f"{step_ms} ms slower: starting {number} env servers")
             system = stack.enter_context(System(scaled(config, number, step_ms)))
             # As long as a run takes to learn, and to become steady.
             system.run_until(lambda: system.parts.learning.updates > 0)
             system.run(0.0, by_updates=True)
 
             def measure_once() -> float:
-                look(f"{name}: measuring {number} env servers")
+                look(f"{step_ms} ms slower: measuring {number} env servers")
                 measured[number].append(_metrics(system, number, pace.seconds))
                 return measured[number][-1]["env_steps_per_second"]
 
@@ -125,11 +123,7 @@ def measure(
             measures[number] = measuring(number)
         # In turn: other load on the machine hits all of them.
         interleave({str(number): measure for number, measure in measures.items()}, pace.rounds)
-    rates = {
-        number: statistics.median(each["env_steps_per_second"] for each in intervals)
-        for number, intervals in measured.items()
-    }
-    points = tuple(Point(number, rates[number], _mean(measured[number])) for number in measures)
+    points = tuple(Point(number, _mean(measured[number])) for number in measures)
     return Curve(step_ms, _costs(measured[1], config), points)
 
 
@@ -199,13 +193,7 @@ def as_json(curve: Curve) -> dict[str, Any]:
         "saturation_predicted": curve.predicted,
         "saturation_found": curve.found,
         "is_found_between_points": curve.is_within,
-        "points": [
-            {
-                **point._asdict(),
-                "predicted_steps_per_second": steps_per_second(curve.costs, point.env_servers),
-            }
-            for point in curve.points
-        ],
+        "metrics_by_env_servers": {point.env_servers: point.metrics for point in curve.points},
     }
 
 

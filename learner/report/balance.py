@@ -8,9 +8,11 @@ learning and c seconds of processor time on C cores (Denning and Buzen 1978, the
 
 More env servers make larger batches, not more of them: acting with N' of them costs a N / N'. The
 same holds for its part of c. A replay ratio r' in place of r makes l, and its part of c, r' / r as
-large. Env servers of one group wait while half of them are acted for: N / (t + a N / 2). A model of
-averages: it is too high near the point where two capacities are equal. A simulation is in its tests
-(tests/learner/report/test_balance.py).
+large. Env servers of one group wait while half of them are acted for: N / (t + a N / 2). If acting
+and learning take turns there is one capacity, 1 / (t / N + a + l).
+
+A model of averages: it is too high near the point where two capacities are equal. Its tests have a
+simulation (tests/learner/report/test_balance.py).
 
 Worked example: t = 10 ms, N = 4, a = 0.5 ms, l = 1.25 ms, c = 0.8 ms, C = 2. Environments 400,
 acting 2,000, learning 800, cores 2,500: environments bind, at 400 steps/s. A fifth env server gives
@@ -20,6 +22,8 @@ acting 2,000, learning 800, cores 2,500: environments bind, at 400 steps/s. A fi
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from learner.report.stages import STAGES
 
 # Below this share of the time neither side counts as waiting.
 _LEAST_SHARE = 0.05
@@ -40,6 +44,7 @@ class Costs(NamedTuple):
     acting_cpu: float = 0.0
     learning_cpu: float = 0.0
     groups: int = 2  # of each env server: with one it waits while its actions are computed
+    takes_turns: bool = False  # acting and learning never overlap, as with `synchronous`
 
 
 def capacities(costs: Costs, env_servers: float, *, ratio: float = 1.0) -> dict[str, float]:
@@ -50,6 +55,9 @@ def capacities(costs: Costs, env_servers: float, *, ratio: float = 1.0) -> dict[
     if costs.groups == 1:  # a batch has half of the env servers, which wait for it
         environment += acting / 2
     processors = costs.environment_cpu + costs.acting_cpu / grown + costs.learning_cpu * ratio
+    if costs.takes_turns:
+        turn = costs.environment / env_servers + acting + costs.learning * ratio
+        return {"turns": 1 / turn}
     seconds = {
         "environments": environment,
         "acting": acting,
@@ -101,7 +109,9 @@ def advice(costs: Costs, now: int, *, replay_ratio: float | None = None) -> str:
     return text
 
 
-def costs_of(metrics: Mapping[str, float], *, cores: int, groups: int = 2) -> Costs | None:
+def costs_of(
+    metrics: Mapping[str, float], *, cores: int, groups: int = 2, takes_turns: bool = False
+) -> Costs | None:
     """The costs that an interval of metrics shows; None if it has not all of them."""
     rate, env_servers = metrics.get("env_steps_per_second", 0.0), metrics.get("env_servers", 0.0)
     waits = [metrics.get(f"{side}_waits_share") for side in ("acting", "learning")]
@@ -126,10 +136,11 @@ def costs_of(metrics: Mapping[str, float], *, cores: int, groups: int = 2) -> Co
         acting_cpu=learner_cpu * part,
         learning_cpu=learner_cpu * (1 - part),
         groups=groups,
+        takes_turns=takes_turns,
     )
 
 
-def sentence(metrics: Mapping[str, float], *, cores: int, groups: int = 2) -> str:
+def sentence(metrics: Mapping[str, float], costs: Costs | None) -> str:
     """Which side waits, and what two changes would bring; empty if that is not measured."""
     acting = metrics.get("acting_waits_share")
     learning = metrics.get("learning_waits_share")
@@ -140,15 +151,19 @@ def sentence(metrics: Mapping[str, float], *, cores: int, groups: int = 2) -> st
     elif acting > learning:
         parts = [f"learning binds: acting waits {acting:.0%} of the time"]
     else:
-        parts = [f"sampling binds: learning waits {learning:.0%} of the time"]
-    costs = costs_of(metrics, cores=cores, groups=groups)
+        stages = {stage: metrics.get(f"acting_{stage}_share", 0.0) for stage in STAGES["acting"]}
+        stage = max(stages, key=stages.__getitem__)
+        parts = [
+            f"sampling binds: learning waits {learning:.0%} of the time, and acting spends "
+            f"{stages[stage]:.0%} of it on {stage}"
+        ]
     if costs is None:
         return parts[0]
     busy = sum(
         metrics.get(f"{who}_cpu_seconds_per_second", 0.0) for who in ("learner", "env_servers")
     )
-    if busy >= _FULL_SHARE * cores:
-        parts[0] += f", and all {cores} cores are busy"
+    if busy >= _FULL_SHARE * costs.cores:
+        parts[0] += f"; all {costs.cores} cores are busy"
     parts.append(f"one more env server: {gain(costs, costs.env_servers + 1):+.0%}")
     if ratio := metrics.get("replay_ratio_target"):
         more = gain(costs, costs.env_servers, ratio=0.5)

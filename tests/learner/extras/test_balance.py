@@ -113,7 +113,8 @@ def test_a_curve_of_real_systems() -> None:
 
 
 def test_a_curve_is_drawn_with_its_prediction() -> None:
-    points = (Point(1, 100.0, {}), Point(2, 195.0, {}), Point(4, 210.0, {}))
-    curve = Curve(10, Costs(1, 0.01, 0.001, 0.005, 2), points)
+    rates = {1: 100.0, 2: 195.0, 4: 210.0}
+    points = (Point(number, {"env_steps_per_second": rate}) for number, rate in rates.items())
+    curve = Curve(10, Costs(1, 0.01, 0.001, 0.005, 2), tuple(points))
     assert curve.predicted == pytest.approx(2.0) and curve.is_within
     assert png([curve, curve._replace(step_ms=0)], "CartPole").startswith(b"\x89PNG")

@@ -51,6 +51,13 @@ def test_the_worked_example() -> None:
     assert steps_per_second(EXAMPLE._replace(groups=1), 4) == pytest.approx(1000 / 2.75)
 
 
+def test_sides_that_take_turns_add_up() -> None:
+    # 10 ms / 4 + 0.5 + 1.25 ms a step; with 8 env servers 10 ms / 8 + 0.25 + 1.25.
+    turns = EXAMPLE._replace(takes_turns=True)
+    assert capacities(turns, 4) == pytest.approx({"turns": 1000 / 4.25})
+    assert gain(turns, 8) == pytest.approx(4.25 / 2.75 - 1)
+
+
 METRICS = {
     "env_steps_per_second": 800.0,
     "env_servers": 10.0,
@@ -77,24 +84,30 @@ def test_costs_are_shares_over_the_rate() -> None:
     assert costs_of({**METRICS, "learning_waits_share": 1.0}, cores=8) is None  # not learned yet
 
 
+def said(changes: dict[str, float], cores: int = 8) -> str:
+    metrics = {**METRICS, **changes}
+    return sentence(metrics, costs_of(metrics, cores=cores))
+
+
 def test_the_sentence_names_the_side_and_what_two_changes_bring() -> None:
     # Environments could do 2,000, so half the ratio doubles: learning 1,600.
-    assert sentence(METRICS, cores=8) == (
+    assert said({}) == (
         "learning binds: acting waits 62% of the time; one more env server: +0%; "
         "replay ratio 2 instead of 4: +100%"
     )
     bound = {"acting_waits_share": 0.0, "learning_waits_share": 0.4, "env_step_ms": 12.5}
-    assert sentence({**METRICS, **bound}, cores=8) == (
-        "sampling binds: learning waits 40% of the time; one more env server: +10%; "
-        "replay ratio 2 instead of 4: +0%"
+    bound |= {"acting_environment_share": 0.7}
+    assert said(bound) == (
+        "sampling binds: learning waits 40% of the time, and acting spends 70% of it on "
+        "environment; one more env server: +10%; replay ratio 2 instead of 4: +0%"
     )
-    full = sentence({**METRICS, **bound, "learner_cpu_seconds_per_second": 1.9}, cores=2)
+    full = said({**bound, "learner_cpu_seconds_per_second": 1.9}, cores=2)
     assert "all 2 cores are busy; one more env server: +" in full
     # Of an on-policy queue; and what is not measured is left out.
-    assert "ratio" not in sentence({**METRICS, "replay_ratio_target": 0.0}, cores=8)
+    assert "ratio" not in said({"replay_ratio_target": 0.0})
     few = {"acting_waits_share": 0.0, "learning_waits_share": 0.04}
-    assert sentence(few, cores=8) == "neither side waits"
-    assert sentence({}, cores=8) == ""
+    assert sentence(few, None) == "neither side waits"
+    assert sentence({}, None) == ""
 
 
 def test_advice_counts_env_servers_and_says_what_binds_then() -> None:

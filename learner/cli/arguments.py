@@ -23,6 +23,7 @@ from seedrl.programs.command_line import (
     parse_words,
     print_help,
 )
+from seedrl.run_files import read_object
 
 Options = TypeVar("Options")
 
@@ -39,6 +40,11 @@ _SETS = {
     "--envs-per-server": "--launch.envs-per-server",
     "--groups": "--launch.groups",
 }
+# What a profile may set: of how a machine is used, not of what is learned.
+PROFILE = (
+    *("launch.env_servers", "launch.envs_per_server", "launch.groups"),
+    *("serving.training_slots", "serving.batch_deadline_seconds"),
+)
 # The fields that most users set, which `--help` lists; `--help-all` lists all.
 _COMMON = (
     *("--seed", "--environment.id", "--environment.arguments"),
@@ -72,6 +78,19 @@ def require_file(flag: str, path: Path | None, *, force: bool) -> None:
         raise ConfigError(f"{flag}: expected a file in an existing folder, got {path}")
     if path is not None and not force and path.exists():
         raise ConfigError(f"{flag}: {path} is there already; --force replaces it")
+
+
+def profile_words(path: Path) -> list[str]:
+    """The words of a command line that set what `seedrl tune` has found. Raises ConfigError."""
+    try:
+        fields = read_object(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--profile: cannot read {path}: {error}") from error
+    if unknown := sorted(fields.keys() - set(PROFILE)):
+        raise ConfigError(
+            f"--profile: expected only {', '.join(PROFILE)} in {path}, got {unknown[0]:.100}"
+        )
+    return [f"{name_of(name)}={value}" for name, value in fields.items()]
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -66,6 +66,15 @@ class BalanceOptions:
             raise ConfigError(f"--slower-ms: expected some of 0, 1, 10 and 50, got {got}")
 
 
+def require_overlap(config: Config) -> None:
+    """Raises ConfigError for a schedule in which acting and learning take turns."""
+    if config.learning.schedule != "asynchronous":
+        raise ConfigError(
+            "learning.schedule: expected asynchronous, in which acting and learning overlap, got "
+            f"{config.learning.schedule}"
+        )
+
+
 def run(argv: Sequence[str]) -> int:
     """Prints curves and advice, or a prediction; returns the exit code."""
     words, name = list(argv), argv[0] if argv else ""
@@ -76,11 +85,7 @@ def run(argv: Sequence[str]) -> int:
     if words[0].endswith(".json"):
         config_io.require_factories((config.environment.id, *config.environment.wrappers))
     check(config)
-    if config.learning.schedule != "asynchronous":
-        raise ConfigError(
-            "learning.schedule: expected asynchronous, in which acting and learning overlap, got "
-            f"{config.learning.schedule}"
-        )
+    require_overlap(config)
     require_file("--output", options.output, force=options.force)
     require_jax(starts=False)
     if options.environments is not None or options.step_ms is not None:

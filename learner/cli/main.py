@@ -41,6 +41,7 @@ GROUPS = {
         "check-agent": "check your own agent on tiny tasks",
         "check-env-server": "check an env server in any language against the contract",
         "balance": "predict how many env servers a run needs, then measure it",
+        "tune": "find env servers, groups and batches that are fast on this machine",
         "bounds": "find the slower side of a run: acting or learning",
         "bench": "compare this machine's speed with its limits",
     },

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from learner.checkpoints.folder_lock import lock
-from learner.cli.arguments import help_of, parse
+from learner.cli.arguments import help_of, parse, profile_words
 from learner.multihost.topology import ALONE, Topology, topology_of
 from learner.processes import env_servers
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
@@ -129,15 +129,21 @@ class TrainOptions(RunOptions, ResumeOptions):
 
     Attributes:
       workdir: directory of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
+      profile: JSON file of `seedrl tune`, with env servers and slots for this machine; an option of
+        the same field wins.
     """
 
     workdir: Path | None = None
+    profile: Path | None = None
 
 
 def run(argv: Sequence[str]) -> int:
     """`seedrl train`: trains until the run is over; returns its exit code."""
     with stop_on_signals(shlex.join([*PROG.split(), *argv])) as stop:
         options, config = parse(TrainOptions, argv, prog=PROG)
+        if options.profile is not None:
+            words = [argv[0], *profile_words(options.profile), *argv[1:]]
+            options, config = parse(TrainOptions, words, prog=PROG)
         if argv[0].endswith(".json"):
             config_io.require_factories((config.environment.id, *config.environment.wrappers))
         name = Path(argv[0]).stem

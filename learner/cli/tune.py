@@ -1,0 +1,97 @@
+"""`seedrl tune CONFIG`: settings that are fast on this machine, as a profile for `seedrl train`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from learner.cli.arguments import parse, require_at_least, require_file
+from learner.cli.balance import require_overlap
+from learner.processes.tuning import require_jax
+from seedrl import config_io
+from seedrl.config import check
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
+
+if TYPE_CHECKING:  # imports jax
+    from learner.extras.tune import Setting
+
+PROG = "seedrl tune"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions:
+    """Find env servers, environments, groups and a batch deadline that are fast on this machine.
+
+    Changes one setting at a time and keeps it if it is at least 3 % faster, measured alternately
+    with the best one so far. Replay ratio, batch and the bound of the policy lag stay as they are.
+
+    Example: seedrl tune pong_r2d2 --output pong.json, then seedrl train pong_r2d2 --profile
+    pong.json
+
+    Attributes:
+      output: JSON file to write the profile to.
+      force: replace an existing output file.
+      total_seconds: time after which no further setting is tried.
+      seconds: duration of each measurement.
+      rounds: repetitions of each measurement.
+      most_env_servers: largest number of env servers to start.
+      allow: code that CONFIG may name, as for `seedrl train`.
+    """
+
+    output: Path | None = None
+    force: bool = False
+    total_seconds: float = 90.0
+    seconds: float = 1.0
+    rounds: int = 3
+    most_env_servers: int = 32
+    allow: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_at_least(self, rounds=1, most_env_servers=1)
+        for name in ("seconds", "total_seconds"):
+            if not (value := getattr(self, name)) > 0:
+                flag = name.replace("_", "-")
+                raise ConfigError(f"--{flag}: expected more than 0, got {value:g}")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Prints each setting that is tried; returns the exit code."""
+    options, config = parse(TuneOptions, argv, prog=PROG)
+    if argv[0].endswith(".json"):
+        config_io.require_factories((config.environment.id, *config.environment.wrappers))
+    check(config)
+    require_overlap(config)
+    require_file("--output", options.output, force=options.force)
+    require_jax(starts=False)
+    # After the checks: what they import takes seconds.
+    from learner.extras.bench.measuring import Pace
+    from learner.extras.tune import setting_of, tune
+    from learner.processes.tuning import tune_process
+
+    tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
+    best, gain = setting_of(config), 1.0
+    print(f"{'as it is':<16}{_text(best)}", flush=True)
+    for move in tune(
+        config,
+        Pace(options.rounds, options.seconds),
+        seconds=options.total_seconds,
+        most_env_servers=options.most_env_servers,
+    ):
+        result = "cannot run" if move.gain == -1 else f"{move.gain:+.0%}"
+        print(f"{result:<11}{'kept' * move.is_kept:<5}{_text(move.setting)}", flush=True)
+        if move.is_kept:
+            best, gain = move.setting, gain * (1 + move.gain)
+    print(f"expected: {gain - 1:+.0%} steps/s with {_text(best)}")
+    if options.output is not None:
+        options.output.write_text(json.dumps(best.fields(), indent=2) + "\n")
+        print(f"wrote {options.output}: use it with seedrl train CONFIG --profile")
+    return ExitCode.OK
+
+
+def _text(setting: "Setting") -> str:
+    return (
+        f"{setting.env_servers} env servers of {setting.environments} environments in "
+        f"{setting.groups} groups, batch deadline {1e3 * setting.batch_deadline_seconds:g} ms"
+    )

@@ -1,0 +1,131 @@
+"""Settings of serving that make a run faster on this machine, found by measuring.
+
+One knob changes at a time, and stays changed if the new setting is faster than the best one so far
+in measurements in turn. Nothing is changed that decides what is learned from a step: no replay
+ratio, batch, or bound of the policy lag. The number of environments may change, and with it how
+many streams of experience there are.
+"""
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from learner.extras.balance import environments_each, scaled
+from learner.extras.bench.measuring import Pace, interleave, ratios
+from learner.extras.bench.system import System
+from seedrl.config import Config, check
+from seedrl.errors import ConfigError
+from seedrl.fields import with_fields
+
+# What a setting has to be faster than the best one, to be kept: less is noise.
+LEAST_GAIN = 0.03
+_MOST_GROUPS = 4
+
+
+class Setting(NamedTuple):
+    """The knobs, in the order in which they are tried."""
+
+    env_servers: int
+    environments: int  # that train, of each env server
+    groups: int
+    batch_deadline_seconds: float
+
+    def moved(self, knob: str, *, up: bool) -> "Setting | None":
+        """With one knob turned by a step; None if it is at its end."""
+        value = getattr(self, knob)
+        if knob == "groups":
+            new = value + (1 if up else -1)
+            is_allowed = 1 <= new <= min(_MOST_GROUPS, self.environments)
+        else:
+            new = value * 2 if up else value / 2
+            is_allowed = isinstance(value, float) or new >= 1
+            new = new if isinstance(value, float) else int(new)
+        return self._replace(**{knob: new}) if is_allowed and new != value else None
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a configuration that it sets, as a profile has them."""
+        return {
+            "launch.env_servers": self.env_servers,
+            "launch.envs_per_server": 0,  # those that evaluate are shared out, too
+            "launch.groups": self.groups,
+            "serving.training_slots": self.env_servers * self.environments,
+            "serving.batch_deadline_seconds": self.batch_deadline_seconds,
+        }
+
+    def applied(self, config: Config) -> Config:
+        """The configuration with it."""
+        return with_fields(config, self.fields())
+
+
+class Move(NamedTuple):
+    """A setting that was tried, compared with the best one before."""
+
+    setting: Setting
+    gain: float  # 0.25 is a quarter faster; -1: it cannot run
+    is_kept: bool
+
+
+def setting_of(config: Config) -> Setting:
+    launch, deadline = config.launch, config.serving.batch_deadline_seconds
+    return Setting(launch.env_servers, environments_each(config), launch.groups, float(deadline))
+
+
+def climb(
+    start: Setting, gain_over: Callable[[Setting, Setting], float], is_over: Callable[[], bool]
+) -> Iterator[Move]:
+    """Turns each knob up while that makes it faster, else down, until nothing does.
+
+    `gain_over(best, new)` measures: 0.25 is a quarter faster, -1 cannot run.
+    """
+    best, tried, has_moved = start, {start}, True
+    while has_moved:
+        has_moved = False
+        for knob in Setting._fields:
+            for up in (True, False):
+                while (new := best.moved(knob, up=up)) is not None and new not in tried:
+                    if is_over():
+                        return
+                    tried.add(new)
+                    gain = gain_over(best, new)
+                    is_kept = gain >= LEAST_GAIN
+                    yield Move(new, gain, is_kept)
+                    if not is_kept:
+                        break
+                    best, has_moved = new, True
+
+
+def tune(config: Config, pace: Pace, *, seconds: float, most_env_servers: int) -> Iterator[Move]:
+    """The settings that are tried on this machine for so many seconds, each when it is measured."""
+    end = time.monotonic() + seconds
+    running: dict[Setting, tuple[System, contextlib.ExitStack]] = {}
+    with contextlib.ExitStack() as stack:
+
+        def start(setting: Setting) -> None:
+            own = stack.enter_context(contextlib.ExitStack())
+            changed = scaled(setting.applied(config), setting.env_servers, 0)
+            system = own.enter_context(System(changed))
+            system.run_until(lambda: system.parts.learning.updates > 0)
+            running[setting] = system, own
+
+        def rate(setting: Setting) -> float:
+            interval = running[setting][0].run(pace.seconds, by_updates=True)
+            return interval.steps / interval.seconds
+
+        def gain_over(best: Setting, new: Setting) -> float:
+            try:
+                check(new.applied(config))  # with as much in replay as a run needs
+            except ConfigError:
+                return -1.0
+            if new.env_servers > most_env_servers:
+                return -1.0
+            for setting in running.keys() - {best}:  # memory is for the two that are compared
+                running.pop(setting)[1].close()
+            if best not in running:
+                start(best)
+            start(new)
+            found = interleave({"new": lambda: rate(new), "best": lambda: rate(best)}, pace.rounds)
+            return statistics.median(ratios(found["new"], found["best"])) - 1
+
+        yield from climb(setting_of(config), gain_over, lambda: time.monotonic() >= end)

@@ -1,0 +1,108 @@
+"""Tuning: how knobs are turned, on fleets whose optimum is known; and what a profile may set."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from learner.cli import train
+from learner.cli.arguments import PROFILE, parse, profile_words
+from learner.cli.main import main
+from learner.extras.tune import LEAST_GAIN, Move, Setting, climb, setting_of
+from seedrl import config_io
+from seedrl.config import check
+from seedrl.errors import ConfigError
+
+START = Setting(2, 16, 2, 0.001)
+
+
+def climbed(rate: dict[str, float], limit: float, most: int = 10**6) -> tuple[Setting, list[Move]]:
+    """Moves on a fleet: each knob helps in proportion up to its number, all together to a limit."""
+
+    def speed(setting: Setting) -> float:
+        values = setting._asdict()
+        product = 1.0
+        for knob, best in rate.items():
+            product *= min(values[knob], best) / max(1.0, values[knob] / best) ** 0.5
+        return min(limit, product)
+
+    moves: list[Move] = []
+    best = START
+    turns = iter(range(most))
+    for move in climb(
+        START,
+        lambda best, new: speed(new) / speed(best) - 1,
+        lambda: next(turns, None) is None,
+    ):
+        assert move.is_kept == (move.gain >= LEAST_GAIN)
+        best = move.setting if move.is_kept else best
+        moves.append(move)
+    return best, moves
+
+
+def test_knobs_are_turned_until_none_makes_it_faster() -> None:
+    best, moves = climbed({"env_servers": 8, "environments": 16, "groups": 3}, limit=1e9)
+    assert best == Setting(8, 16, 3, 0.001) and len(moves) <= 20
+    best, _ = climbed({"env_servers": 1, "environments": 64, "groups": 1}, limit=1e9)
+    assert best == Setting(1, 64, 1, 0.001)
+    # No setting is measured twice.
+    assert len({move.setting for move in moves}) == len(moves)
+
+
+def test_nothing_is_kept_where_learning_binds_and_nothing_is_tried_when_time_is_up() -> None:
+    best, moves = climbed({"env_servers": 8}, limit=1.0)
+    assert best == START and not any(move.is_kept for move in moves)
+    assert climbed({"env_servers": 8}, limit=1e9, most=2)[0].env_servers == 8
+    assert climbed({"env_servers": 8}, limit=1e9, most=0) == (START, [])
+
+
+def test_a_knob_ends_where_its_next_step_means_nothing() -> None:
+    least = Setting(1, 1, 1, 0.0)
+    assert [least.moved(knob, up=False) for knob in Setting._fields] == [None] * 4
+    # A group has at least one environment; a deadline of 0 stays.
+    assert least.moved("groups", up=True) is None
+    assert least.moved("batch_deadline_seconds", up=True) is None
+    assert least.moved("env_servers", up=True) == Setting(2, 1, 1, 0.0)
+
+
+def test_a_profile_sets_what_tune_has_found_and_options_win(tmp_path: Path) -> None:
+    config = config_io.load("cartpole_r2d2")
+    assert setting_of(config) == START
+    setting = Setting(4, 16, 3, 0.002)
+    assert set(setting.fields()) == set(PROFILE)
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(setting.fields()))
+    words = ["cartpole_r2d2", *profile_words(path)]
+    _, found = parse(train.TrainOptions, words, prog="seedrl train")
+    check(found)
+    assert setting_of(found) == setting and found == setting.applied(config)
+    assert dataclasses.replace(found, launch=config.launch, serving=config.serving) == config
+    _, found = parse(train.TrainOptions, [*words, "--launch.groups", "1"], prog="seedrl train")
+    assert found.launch.groups == 1
+
+
+@pytest.mark.parametrize("text", ['{"replay.ratio": 1}', "[1]", "no JSON"])
+def test_a_profile_sets_nothing_else(tmp_path: Path, text: str) -> None:
+    (tmp_path / "profile.json").write_text(text)
+    with pytest.raises(ConfigError, match="--profile"):
+        profile_words(tmp_path / "profile.json")
+
+
+@pytest.mark.slow
+def test_tune_compares_real_systems_and_writes_a_profile(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = tmp_path / "profile.json"
+    words = "tune cartpole_r2d2 --serving.training-slots 2 --agent.network.core none"
+    words += " --launch.env-servers 1 --learning.batch-sequences 2 --replay.ratio 0.1"
+    words += " --learning.num-devices 1 --agent.n-steps 1"
+    words += " --agent.burn-in 0 --agent.unroll 4 --agent.stride 4"
+    # Time for one comparison.
+    words += f" --total-seconds 0.1 --seconds 0.05 --rounds 1 --output {profile}"
+    assert main(words.split()) == 0
+    first, second, last, _ = capsys.readouterr().out.splitlines()
+    assert "1 env servers of 2 environments" in first
+    assert "2 env servers of 2 environments" in second and last.startswith("expected: +")
+    found = json.loads(profile.read_text())
+    assert found["launch.env_servers"] == (2 if "kept" in second else 1)

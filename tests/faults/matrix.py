@@ -17,7 +17,7 @@ GUARANTEES = """\
 Each fault has one of three outcomes:
 
 - it has no effect on the run;
-- it is detected, bounded and counted, and everything else continues;
+- it is detected and counted, its effect is limited, and everything else continues;
 - the run stops with [an exit code that names the reason](exit_codes.md) and keeps its last \
 durable checkpoint.
 
@@ -25,10 +25,10 @@ No fault passes unnoticed, and nothing hangs. On one machine `seedrl train` rest
 a learner, and processes on several machines, are restarted by [your \
 scheduler](scaling.md#restarts).
 
-"Last figure" is the last measurement with CartPole, on two CPU cores in November 2026, and its \
-commit. A row without a figure has tests without a measurement, which run in every `make test`. \
-The [fault matrix](fault_matrix.md) lists the tests of each row, [the proof of the data \
-path](proof.md) the counts of time steps. [Terms](glossary.md)."""
+"Last figure" is the last measurement, with its commit; all were made with CartPole on two CPU \
+cores in November 2026. A row without a figure has tests that measure nothing; they run in every \
+`make test`. The [fault matrix](fault_matrix.md) lists the tests of each row. [The proof of the \
+data path](proof.md) has the counts of time steps, and the [glossary](glossary.md) the terms."""
 TESTS = """\
 The tests that inject the faults of the [guarantees](reliability.md).
 

@@ -367,11 +367,9 @@ class StatusWriter:
         )
 
     def _balance(self) -> str:
-        present = [each for each in self._env_servers.servers if each.state != "left"]
         costs = costs_of(
             self.metrics,
             cores=num_cores(),
-            groups=min((server.groups for server in present), default=2),
             takes_turns=self._config.learning.schedule != "asynchronous",
         )
         return sentence(self.metrics, costs)

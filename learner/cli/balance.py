@@ -96,11 +96,11 @@ def run(argv: Sequence[str]) -> int:
 
 def _predicted(options: BalanceOptions, config: Config, folder: Path) -> Iterator[str]:
     from learner.extras.balance import costs_of_run, environments_each
-    from learner.report.balance import advice, capacities, steps_per_second
+    from learner.report.balance import advice, capacities, slowed, steps_per_second
 
-    costs, each = costs_of_run(folder, config), environments_each(config)
+    costs, each = costs_of_run(folder), environments_each(config)
     if options.step_ms is not None:
-        costs = costs._replace(environment=options.step_ms / 1e3)
+        costs = slowed(costs, options.step_ms / 1e3)
     number = costs.env_servers
     if options.environments is not None:
         number = math.ceil(options.environments / each)

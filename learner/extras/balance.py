@@ -117,14 +117,14 @@ def measure(
 
         measures = {1: measuring(1)}
         measures[1]()
-        point = saturation(_costs(measured.pop(1), config))
+        point = saturation(_costs(measured.pop(1)))
         numbers = {min(most, max(1, round(place * point))) for place in _PLACES}
         for number in sorted(numbers - {1} or {2}):
             measures[number] = measuring(number)
         # In turn: other load on the machine hits all of them.
         interleave({str(number): measure for number, measure in measures.items()}, pace.rounds)
     points = tuple(Point(number, _mean(measured[number])) for number in measures)
-    return Curve(step_ms, _costs(measured[1], config), points)
+    return Curve(step_ms, _costs(measured[1]), points)
 
 
 def _metrics(system: System, env_servers: int, seconds: float) -> Mapping[str, float]:
@@ -149,8 +149,8 @@ def _mean(intervals: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: statistics.fmean(each[name] for each in intervals) for name in sorted(names)}
 
 
-def _costs(intervals: Sequence[Mapping[str, float]], config: Config) -> Costs:
-    found = costs_of(_mean(intervals), cores=num_cores(), groups=config.launch.groups)
+def _costs(intervals: Sequence[Mapping[str, float]]) -> Costs:
+    found = costs_of(_mean(intervals), cores=num_cores())
     assert found is not None, "an interval has an update, and steps"
     return found
 
@@ -197,7 +197,7 @@ def as_json(curve: Curve) -> dict[str, Any]:
     }
 
 
-def costs_of_run(folder: Path, config: Config) -> Costs:
+def costs_of_run(folder: Path) -> Costs:
     """What a run has cost, by the metrics of its second half. Raises ConfigError without them."""
     history = History()
     for lines in LineReader(folder / METRICS).rest():
@@ -205,7 +205,7 @@ def costs_of_run(folder: Path, config: Config) -> Costs:
     columns = {name: column[len(column) // 2 :] for name, column in history.columns().items()}
     known = {name: [x for x in column if x is not None] for name, column in columns.items()}
     means = {name: sum(found) / len(found) for name, found in known.items() if found}
-    found = costs_of(means, cores=num_cores(), groups=config.launch.groups)
+    found = costs_of(means, cores=num_cores())
     if found is None:
         raise ConfigError(
             f"CONFIG: expected the directory of a run whose {METRICS} has the costs of a step, for "

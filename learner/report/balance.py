@@ -1,22 +1,23 @@
 """Which side binds a run, and a model of what a change would bring. Pure.
 
-Each stage has a capacity in time steps per second, and the run gets the smallest one. With N env
-servers, of which each needs t seconds for a step, a seconds of acting a step at N env servers, l of
-learning and c seconds of processor time on C cores (Denning and Buzen 1978, the utilization law):
+Each stage has a capacity in time steps per second, and the run gets the smallest one (Denning and
+Buzen 1978, the utilization law). With N env servers, of which each needs t seconds for a step; s
+seconds of the acting thread for a step, all but its waits for learning; l seconds of the learning
+thread, without its waits; and c seconds of processor time on C cores:
 
-    environments N / t     acting 1 / a     learning 1 / l     cores C / c
+    environments N / t     sampling 1 / s     learning 1 / l     cores C / c
 
-More env servers make larger batches, not more of them: acting with N' of them costs a N / N'. The
-same holds for its part of c. A replay ratio r' in place of r makes l, and its part of c, r' / r as
-large. Env servers of one group wait while half of them are acted for: N / (t + a N / 2). If acting
-and learning take turns there is one capacity, 1 / (t / N + a + l).
+s has what environments and acting cost each other by taking turns, as it was measured. More env
+servers make larger batches, not more of them: with N' of them s is s N / N'. The same holds for
+acting's part of c. A replay ratio r' in place of r makes l, and its part of c, r' / r as large. If
+acting and learning take turns there is one capacity, 1 / (s + l).
 
 A model of averages: it is too high near the point where two capacities are equal. Its tests have a
 simulation (tests/learner/report/test_balance.py).
 
-Worked example: t = 10 ms, N = 4, a = 0.5 ms, l = 1.25 ms, c = 0.8 ms, C = 2. Environments 400,
-acting 2,000, learning 800, cores 2,500: environments bind, at 400 steps/s. A fifth env server gives
-500, +25 %. From 800 * 0.010 = 8 env servers on learning binds: half its ratio would give 1,600.
+Worked example: t = 10 ms, N = 4, s = 2.8 ms, l = 1.25 ms, c = 0.8 ms, C = 2. Environments 400,
+sampling 357, learning 800, cores 2,500: sampling binds, at 357 steps/s. A fifth env server gives
+446, +25 %. From 800 * 0.0028 * 4 = 9 env servers on learning binds: half the ratio makes it 1,600.
 """
 
 import math
@@ -36,32 +37,27 @@ class Costs(NamedTuple):
 
     env_servers: int
     environment: float  # of one env server
-    acting: float  # of the acting thread, without its waits
+    sampling: float  # of the acting thread, without its waits for learning
     learning: float  # of the learning thread, without its waits
     cores: int
     # Of processors, by who needs it.
     environment_cpu: float = 0.0
     acting_cpu: float = 0.0
     learning_cpu: float = 0.0
-    groups: int = 2  # of each env server: with one it waits while its actions are computed
     takes_turns: bool = False  # acting and learning never overlap, as with `synchronous`
 
 
 def capacities(costs: Costs, env_servers: float, *, ratio: float = 1.0) -> dict[str, float]:
     """Time steps per second that each stage could do. `ratio` is relative to the measured one."""
     grown = env_servers / costs.env_servers
-    acting = costs.acting / grown
-    environment = costs.environment / env_servers
-    if costs.groups == 1:  # a batch has half of the env servers, which wait for it
-        environment += acting / 2
-    processors = costs.environment_cpu + costs.acting_cpu / grown + costs.learning_cpu * ratio
+    sampling, learning = costs.sampling / grown, costs.learning * ratio
     if costs.takes_turns:
-        turn = costs.environment / env_servers + acting + costs.learning * ratio
-        return {"turns": 1 / turn}
+        return {"turns": 1 / (sampling + learning)}
+    processors = costs.environment_cpu + costs.acting_cpu / grown + costs.learning_cpu * ratio
     seconds = {
-        "environments": environment,
-        "acting": acting,
-        "learning": costs.learning * ratio,
+        "environments": costs.environment / env_servers,
+        "sampling": sampling,
+        "learning": learning,
         "cores": processors / costs.cores,
     }
     return {stage: 1 / cost for stage, cost in seconds.items() if cost > 0}
@@ -109,33 +105,37 @@ def advice(costs: Costs, now: int, *, replay_ratio: float | None = None) -> str:
     return text
 
 
+def slowed(costs: Costs, environment: float) -> Costs:
+    """The costs with another time of an env server for a step."""
+    more = (environment - costs.environment) / costs.env_servers
+    return costs._replace(environment=environment, sampling=max(0.0, costs.sampling + more))
+
+
 def costs_of(
-    metrics: Mapping[str, float], *, cores: int, groups: int = 2, takes_turns: bool = False
+    metrics: Mapping[str, float], *, cores: int, takes_turns: bool = False
 ) -> Costs | None:
     """The costs that an interval of metrics shows; None if it has not all of them."""
     rate, env_servers = metrics.get("env_steps_per_second", 0.0), metrics.get("env_servers", 0.0)
-    waits = [metrics.get(f"{side}_waits_share") for side in ("acting", "learning")]
-    if rate <= 0 or env_servers < 1 or "env_step_ms" not in metrics or None in waits:
-        return None
+    waits = [metrics.get(f"{side}_waits_share", 1.0) for side in ("acting", "learning")]
+    environment = metrics.get("env_step_ms", 0.0) / 1e3
+    if rate <= 0 or env_servers < 1 or environment <= 0 or max(waits) >= 1:
+        return None  # acting or learning has not started
+    sampling, learning = (1 - share for share in waits)
     # As acting and learning share the learner's threads, so they share its processor time.
-    acting = sum(
+    computing = sum(
         metrics.get(f"acting_{stage}_share", 0.0) for stage in ("transfer", "act", "wire", "other")
     )
-    learning = 1 - metrics["learning_waits_share"]
-    if min(acting, learning, metrics["env_step_ms"]) <= 0:  # one of them has not started
-        return None
     learner_cpu = metrics.get("learner_cpu_seconds_per_second", 0.0) / rate
-    part = acting / max(acting + learning, 1e-9)
+    part = computing / (computing + learning)
     return Costs(
         env_servers=int(env_servers),
-        environment=metrics["env_step_ms"] / 1e3,
-        acting=acting / rate,
+        environment=environment,
+        sampling=sampling / rate,
         learning=learning / rate,
         cores=cores,
         environment_cpu=metrics.get("env_servers_cpu_seconds_per_second", 0.0) / rate,
         acting_cpu=learner_cpu * part,
         learning_cpu=learner_cpu * (1 - part),
-        groups=groups,
         takes_turns=takes_turns,
     )
 

@@ -70,7 +70,7 @@ def test_a_run_predicts_for_others_without_being_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = run_folder(tmp_path / "run")
-    costs = costs_of_run(run, config_io.load("cartpole_r2d2"))
+    costs = costs_of_run(run)
     assert (costs.env_servers, costs.environment, costs.learning) == (4, 0.01, 0.5 / 400)
     # 80 environments in 10 env servers of 10 ms a step: learning's 800 bind. Of 50 ms: 200.
     for words, first in (
@@ -83,7 +83,7 @@ def test_a_run_predicts_for_others_without_being_run(
         assert main(["balance", str(run), *words.split()]) == 0
         assert capsys.readouterr().out.splitlines()[0] == first
     with pytest.raises(ConfigError, match="--environments"):
-        costs_of_run(tmp_path, config_io.load("cartpole_r2d2"))
+        costs_of_run(tmp_path)
 
 
 def tiny() -> Config:

@@ -15,13 +15,14 @@ from learner.report.balance import (
     gain,
     saturation,
     sentence,
+    slowed,
     steps_per_second,
 )
 
 EXAMPLE = Costs(
     env_servers=4,
     environment=0.010,
-    acting=0.0005,
+    sampling=0.0028,
     learning=0.00125,
     cores=2,
     environment_cpu=0.0002,
@@ -32,30 +33,28 @@ EXAMPLE = Costs(
 
 def test_the_worked_example() -> None:
     assert capacities(EXAMPLE, 4) == pytest.approx(
-        {"environments": 400, "acting": 2000, "learning": 800, "cores": 2500}
+        {"environments": 400, "sampling": 1000 / 2.8, "learning": 800, "cores": 2500}
     )
-    assert steps_per_second(EXAMPLE, 4) == pytest.approx(400)
+    assert steps_per_second(EXAMPLE, 4) == pytest.approx(357, abs=0.5)
     assert gain(EXAMPLE, 5) == pytest.approx(0.25)
     assert gain(EXAMPLE, 4, ratio=0.5) == pytest.approx(0.0)
-    for env_servers in (8, 9, 100):
+    for env_servers in (9, 10, 100):
         assert steps_per_second(EXAMPLE, env_servers) == pytest.approx(800)
-    # Half the ratio: learning 1600 at 16 env servers; acting 8000, cores 2 / (0.2 + 0.075 + 0.15).
-    assert steps_per_second(EXAMPLE, 16, ratio=0.5) == pytest.approx(1600)
-    assert capacities(EXAMPLE, 16, ratio=0.5)["cores"] == pytest.approx(2000 / 0.425)
-    # 800 * 0.010. With the cores: 2 / (0.5 + 0.3 * 4 / N) = N / 10 at N = (20 - 1.2) / 0.5.
-    assert saturation(EXAMPLE) == pytest.approx(8)
-    slow_cores = EXAMPLE._replace(learning=0.0002)
-    assert saturation(slow_cores) == pytest.approx(37.6)
-    assert saturation(EXAMPLE._replace(groups=1), ratio=0.5) == pytest.approx(1.6 * 11)
-    # In turns: 10 ms / 4 + 0.5 ms / 2 a step.
-    assert steps_per_second(EXAMPLE._replace(groups=1), 4) == pytest.approx(1000 / 2.75)
+    # Half the ratio: learning 1600 at 20 env servers; cores 2 / (0.2 + 0.06 + 0.15).
+    assert steps_per_second(EXAMPLE, 20, ratio=0.5) == pytest.approx(1600)
+    assert capacities(EXAMPLE, 20, ratio=0.5)["cores"] == pytest.approx(2000 / 0.41)
+    # 800 * 0.0028 * 4. With the cores: 2 / (0.5 + 0.3 * 4 / N) = N / 11.2.
+    assert saturation(EXAMPLE) == pytest.approx(8.96)
+    assert saturation(EXAMPLE._replace(learning=0.0002)) == pytest.approx((22.4 - 1.2) / 0.5)
+    # 10 ms more a step of each of four env servers: 2.5 ms of acting's time.
+    assert slowed(EXAMPLE, 0.020)[1:3] == pytest.approx((0.020, 0.0053))
 
 
 def test_sides_that_take_turns_add_up() -> None:
-    # 10 ms / 4 + 0.5 + 1.25 ms a step; with 8 env servers 10 ms / 8 + 0.25 + 1.25.
+    # 2.8 + 1.25 ms a step; with 8 env servers 1.4 + 1.25.
     turns = EXAMPLE._replace(takes_turns=True)
-    assert capacities(turns, 4) == pytest.approx({"turns": 1000 / 4.25})
-    assert gain(turns, 8) == pytest.approx(4.25 / 2.75 - 1)
+    assert capacities(turns, 4) == pytest.approx({"turns": 1000 / 4.05})
+    assert gain(turns, 8) == pytest.approx(4.05 / 2.65 - 1)
 
 
 METRICS = {
@@ -73,14 +72,13 @@ METRICS = {
 
 
 def test_costs_are_shares_over_the_rate() -> None:
-    # 0.2 of acting and 1.0 of learning share the learner's processor time.
-    costs = costs_of(METRICS, cores=8, groups=3)
+    # 0.2 of acting's computing and 1.0 of learning share the learner's processor time.
+    costs = costs_of(METRICS, cores=8)
     assert costs is not None
-    assert costs == pytest.approx(
-        Costs(10, 0.005, 0.2 / 800, 1 / 800, 8, 0.1 / 800, 0.2 / 800, 1.0 / 800, 3)
-    )
-    assert costs_of({**METRICS, "env_steps_per_second": 0.0}, cores=8) is None
-    assert costs_of({"env_steps_per_second": 1.0, "env_servers": 1.0}, cores=8) is None
+    expected = Costs(10, 0.005, 0.38 / 800, 1 / 800, 8, 0.1 / 800, 0.2 / 800, 1.0 / 800)
+    assert costs == pytest.approx(expected)
+    for absent in ("env_steps_per_second", "env_servers", "env_step_ms", "acting_waits_share"):
+        assert costs_of({k: v for k, v in METRICS.items() if k != absent}, cores=8) is None
     assert costs_of({**METRICS, "learning_waits_share": 1.0}, cores=8) is None  # not learned yet
 
 
@@ -112,10 +110,10 @@ def test_the_sentence_names_the_side_and_what_two_changes_bring() -> None:
 
 def test_advice_counts_env_servers_and_says_what_binds_then() -> None:
     assert advice(EXAMPLE, 4, replay_ratio=4.0) == (
-        "env servers bind: 8 instead of 4 give +100%, then learning binds. "
+        "env servers bind: 9 instead of 4 give +124%, then learning binds. "
         "Then replay ratio 2 instead of 4: +0%"
     )
-    assert advice(EXAMPLE, 16) == "learning binds: 8 of 16 env servers are enough"
+    assert advice(EXAMPLE, 16) == "learning binds: 9 of 16 env servers are enough"
     assert "the cores" in advice(EXAMPLE._replace(learning=0.0001), 100)
 
 
@@ -141,6 +139,7 @@ def simulated(fleet: Fleet, seconds: float = 10.0) -> tuple[float, Costs]:
     target = -(-fleet.env_servers * fleet.groups // 2)
     steps = owed = 0
     batch: list[int] = []
+    held = 0.0  # how long acting had a batch and waited for learning
 
     draw = random.Random(1).uniform
 
@@ -154,7 +153,10 @@ def simulated(fleet: Fleet, seconds: float = 10.0) -> tuple[float, Costs]:
         begin(0.0, "environment", fleet.step_seconds, server)
     now = 0.0
     while now < seconds:
+        before = now
         now, kind, which = heapq.heappop(events)
+        if not is_acting and len(waiting) >= target:
+            held += now - before
         if kind == "environment":
             owned[which].popleft()
             waiting.append(which)
@@ -176,8 +178,13 @@ def simulated(fleet: Fleet, seconds: float = 10.0) -> tuple[float, Costs]:
         if not is_acting and len(waiting) >= target and owed < 2 * fleet.update_steps:
             is_acting, batch = True, [waiting.popleft() for _ in range(len(waiting))]
             begin(now, "acting", fleet.batch_seconds)
-    cost = {kind: total / steps for kind, total in busy.items()}
-    return steps / now, Costs(fleet.env_servers, cores=10**6, groups=fleet.groups, **cost)
+    return steps / now, Costs(
+        fleet.env_servers,
+        environment=busy["environment"] / steps,
+        sampling=(now - held) / steps,
+        learning=busy["learning"] / steps,
+        cores=10**6,
+    )
 
 
 FLEETS = [

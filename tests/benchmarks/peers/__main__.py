@@ -20,7 +20,7 @@ from seedrl.programs.command_line import POSITIONAL, read
 from tests.benchmarks.peers import virtual_environment
 
 # Each is a module here with `run(pace, venvs) -> Iterator[Result]`.
-PEERS = ("sb3", "sample_factory", "flashbax")
+PEERS = ("sb3", "sample_factory", "flashbax", "torchrl")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,9 +51,9 @@ class Learned(NamedTuple):
 
 
 # Name, unit, and the fields of `Learned` that count, ours and the other's.
-_HELD = ("both to a score that holds over 100", "s", "held_seconds", "held_seconds")
-_FIRST = ("both to a first score", "s", "first_seconds", "first_seconds")
-_STEPS = ("training steps of both to a first score", "", "first_steps", "first_steps")
+HELD = ("both to a score that holds over 100", "s", "held_seconds", "held_seconds")
+FIRST = ("both to a first score", "s", "first_seconds", "first_seconds")
+STEPS = ("training steps of both to a first score", "", "first_steps", "first_steps")
 _STRICT = (
     "ours to a score that holds over 100, theirs to a first one",
     *("s", "held_seconds", "first_seconds"),
@@ -61,12 +61,12 @@ _STRICT = (
 # Ours, the other, the figure and the ratio to reach.
 _COMPARISONS = (
     (_BASE, "Stable-Baselines3 DQN", _STRICT, 1.0),
-    *((ours, _BASE, _HELD, 0.8) for ours in _OURS if ours != _BASE),
+    *((ours, _BASE, HELD, 0.8) for ours in _OURS if ours != _BASE),
     *(
         (ours, other, figure, None)
         for ours in _OURS
         for other in _THEIRS
-        for figure in (_HELD, _FIRST, _STEPS)
+        for figure in (HELD, FIRST, STEPS)
     ),
 )
 
@@ -74,10 +74,21 @@ _COMPARISONS = (
 def run(pace: Pace, venvs: Path) -> Iterator[Result]:
     """Trains all of them once a round; the results, all from the same runs."""
     interpreter = virtual_environment.python("sb3", venvs)
-    for name in _OURS:
+    theirs = {label: partial(_theirs, interpreter, task) for label, task in _THEIRS.items()}
+    yield from compare(_OURS, theirs, _COMPARISONS, pace.rounds)
+
+
+def compare(
+    ours: Iterable[str],
+    theirs: Mapping[str, Callable[[int], Learned]],
+    comparisons: Iterable[tuple[str, str, tuple[str, str, str, str], float | None]],
+    rounds: int,
+) -> Iterator[Result]:
+    """Trains our configs and theirs, functions of a seed, once a round; see `_COMPARISONS`."""
+    trained: dict[str, Callable[[int], Learned]] = {name: partial(_ours, name) for name in ours}
+    for name in trained:
         _train(name, 0, f"--learning.total-steps={_WARM_UP_STEPS}")
-    trained: dict[str, Callable[[int], Learned]] = {name: partial(_ours, name) for name in _OURS}
-    trained |= {label: partial(_theirs, interpreter, task) for label, task in _THEIRS.items()}
+    trained |= theirs
     runs: dict[str, list[Learned]] = {name: [] for name in trained}
 
     def measure(name: str) -> float:
@@ -87,8 +98,8 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
         runs[name].append(found)
         return found.held_seconds
 
-    interleave({name: partial(measure, name) for name in trained}, pace.rounds)
-    for mine, other, (figure, unit, my_field, other_field), target in _COMPARISONS:
+    interleave({name: partial(measure, name) for name in trained}, rounds)
+    for mine, other, (figure, unit, my_field, other_field), target in comparisons:
         config = config_io.load(mine)
         serving = config.serving
         yield Result(

@@ -37,7 +37,7 @@ class Options:
       allow_env: shell patterns of the factories (package.module:factory) of environments and
         wrappers that the learner may name, in addition to envs_server.envs.*. Registered gymnasium
         ids are always allowed. A name that a module imports from elsewhere must be given in full.
-      notes: file of a supervisor, which gives it to its env servers.
+      notes: set by `--processes` for the env servers that it starts.
       token_file: file with the learner's token.
       authority: PEM file of the authority of the learner's certificate.
       certificate: PEM file of this env server's certificate.

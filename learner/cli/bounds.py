@@ -27,8 +27,8 @@ class BoundsOptions:
     """Find the slower side of a run: acting or learning.
 
     Starts the run that CONFIG describes, with its env servers and without evaluation, and measures
-    alternately, all on this machine: acting without learning, learning without acting (from what
-    was acted before), and both. CONFIG may also be the directory of a run.
+    alternately, all on this machine: acting without learning, learning without acting (on time
+    steps stored before), and both. CONFIG may also be the directory of a run.
 
     Example: seedrl bounds cartpole_r2d2 --seconds 2
 

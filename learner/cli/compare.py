@@ -29,8 +29,8 @@ class CompareOptions:
 
     Attributes:
       runs: directories of runs, or of several runs each.
-      against: likewise; each group of RUN is compared with each of these groups of the same
-        environment.
+      against: runs to compare with, named as RUN. Each group of RUN is compared with each of
+        these groups of the same environment.
       threshold: report when each run first reached this return; by default the runs' target.
       json: print one JSON object instead of text.
       output: PNG file to write the learning curves to.

@@ -78,7 +78,8 @@ class ExportOptions:
 
     Attributes:
       workdir: directory of the run.
-      output: file to write; by default policy.jax in the run's directory, which is replaced.
+      output: file to write; by default policy.jax in the run's directory; an existing
+        policy.jax is replaced.
       force: replace an existing output file.
       update: export the checkpoint of this update; by default the newest.
       best: export the checkpoint with the highest score in the run's evaluations.

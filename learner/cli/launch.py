@@ -50,8 +50,8 @@ class LaunchOptions:
       env_server_cpus: CPUs of each env server, as Ray counts them; 1 makes an autoscaling cluster
         start a CPU for each.
       wait_seconds: longest wait for free resources; an autoscaling cluster needs minutes.
-      allow: code that CONFIG may name if it is a run's config.json: directories of Python files,
-        and environment factories (package.module:factory).
+      allow: code that CONFIG may name if CONFIG is a run's config.json: directories of Python
+        files, and environment factories (package.module:factory).
     """
 
     on: Literal["ray"]

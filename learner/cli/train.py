@@ -52,8 +52,8 @@ class RunOptions:
         must match; the others, for example the head, are initialized as usual. A line lists both.
       profile_updates: trace this many updates. Starts after a warm-up of ten and writes into the
         run's directory profile; open its trace.json.gz at ui.perfetto.dev.
-      allow: code that CONFIG may name if it is a run's config.json. Directories of Python files,
-        and environment factories (package.module:factory).
+      allow: code that CONFIG may name if CONFIG is a run's config.json. Directories of Python
+        files, and environment factories (package.module:factory).
     """
 
     resume: Literal["auto", "never", "must"] = "auto"

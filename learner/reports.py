@@ -316,6 +316,7 @@ class StatusWriter:
         metrics.gauge("environment_failures", found.failures)
         metrics.gauge("connections_refused", found.refused)
         metrics.count("learner_cpu_seconds", self._processor_time.own())
+        metrics.count("learner_cpu_delay_seconds", self._processor_time.delay())
         here = f"{socket.gethostname()}:"
         names = [server.name for server in found.servers if server.state != "left"]
         pids = [int(name.removeprefix(here)) for name in names if name.startswith(here)]

@@ -159,11 +159,14 @@ def sentence(metrics: Mapping[str, float], costs: Costs | None) -> str:
         ]
     if costs is None:
         return parts[0]
-    busy = sum(
-        metrics.get(f"{who}_cpu_seconds_per_second", 0.0) for who in ("learner", "env_servers")
+    learner, env_servers, delay = (
+        metrics.get(f"{what}_seconds_per_second", 0.0)
+        for what in ("learner_cpu", "env_servers_cpu", "learner_cpu_delay")
     )
-    if busy >= _FULL_SHARE * costs.cores:
+    if learner + env_servers >= _FULL_SHARE * costs.cores:
         parts[0] += f"; all {costs.cores} cores are busy"
+    elif delay > learner:
+        parts[0] += "; other programs take the cores, so that gains are rough"
     parts.append(f"one more env server: {gain(costs, costs.env_servers + 1):+.0%}")
     if ratio := metrics.get("replay_ratio_target"):
         more = gain(costs, costs.env_servers, ratio=0.5)

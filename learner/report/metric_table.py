@@ -82,6 +82,8 @@ METRICS: tuple[Metric, ...] = (
            "one after another"),
     Metric("learner_cpu_seconds", "count", "balance", "s",
            "processor time of the learner; per second, the cores that it keeps busy"),
+    Metric("learner_cpu_delay_seconds", "count", "balance", "s",
+           "how long threads of the learner could run and had no core, all together, on Linux"),
     Metric("env_servers_cpu_seconds", "count", "balance", "s",
            "processor time of the env servers on the learner's host, where that is Linux"),
     # learning

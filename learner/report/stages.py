@@ -1,5 +1,6 @@
 """Where the time of a run goes: each thread's by stage, and the processor time of its processes."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -59,12 +60,18 @@ class ProcessorTime:
 
     def __init__(self) -> None:
         self._own = time.process_time()
+        self._delays = _delays()
         self._others: dict[int, float] = {}
 
     def own(self) -> float:
         """Of all threads of this process."""
         before, self._own = self._own, time.process_time()
         return self._own - before
+
+    def delay(self) -> float:
+        """How long its threads could have run and had no core, all together."""
+        before, self._delays = self._delays, _delays()
+        return sum(now - before.get(thread, now) for thread, now in self._delays.items())
 
     def others(self, pids: Iterable[int]) -> float:
         """Of processes by their ids; one that was not asked for before counts from now on."""
@@ -73,6 +80,15 @@ class ProcessorTime:
             if (seconds := _processor_seconds(pid)) is not None:
                 self._others[pid] = seconds
         return sum(now - before.get(pid, now) for pid, now in self._others.items())
+
+
+def _delays() -> dict[str, float]:
+    # By thread; a thread or its file may be gone.
+    found = {}
+    for path in Path("/proc/self/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            found[path.parent.name] = int(path.read_text().split()[1]) / 1e9
+    return found
 
 
 def _processor_seconds(pid: int) -> float | None:

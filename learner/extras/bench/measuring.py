@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import multiprocessing
-import os
 import platform
 import statistics
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from learner.processes.tuning import tune_process
+from learner.report.stages import num_cores
 from seedrl.config import Config
 
 P = ParamSpec("P")
@@ -154,7 +154,7 @@ def machine() -> dict[str, Any]:
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine_in_words(),
-        "cores": _num_cores(),
+        "cores": num_cores(),
         "devices": [device.device_kind for device in jax.local_devices()],
         "versions": {"python": platform.python_version(), **_versions()},
     }
@@ -162,7 +162,7 @@ def machine() -> dict[str, Any]:
 
 def machine_in_words() -> str:
     commit = _commit()
-    return f"{_processor()}, {_num_cores()} cores, {platform.platform()}, commit {commit}"
+    return f"{_processor()}, {num_cores()} cores, {platform.platform()}, commit {commit}"
 
 
 def _commit() -> str | None:
@@ -173,11 +173,6 @@ def _commit() -> str | None:
     command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty"]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.stdout.strip() or None
-
-
-def _num_cores() -> int:
-    # Those that this process may use. macOS has neither this nor /proc.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _processor() -> str:

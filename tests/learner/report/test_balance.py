@@ -101,6 +101,8 @@ def test_the_sentence_names_the_side_and_what_two_changes_bring() -> None:
     )
     full = said({**bound, "learner_cpu_seconds_per_second": 1.9}, cores=2)
     assert "all 2 cores are busy; one more env server: +" in full
+    starved = said({**bound, "learner_cpu_delay_seconds_per_second": 1.3})
+    assert "other programs take the cores" in starved
     # Of an on-policy queue; and what is not measured is left out.
     assert "ratio" not in said({"replay_ratio_target": 0.0})
     few = {"acting_waits_share": 0.0, "learning_waits_share": 0.04}

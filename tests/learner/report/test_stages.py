@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -40,3 +41,21 @@ def test_processor_time_of_others_counts_from_the_first_look_until_they_are_gone
     assert first == 0.0 and 0.05 < second < 1.0
     assert processor_time.others([other.pid]) == 0.0
     assert processor_time.own() >= 0.0
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="needs /proc")
+def test_threads_that_have_no_core_are_delayed() -> None:
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        # Others of this machine and these two share one core.
+        work = "import time\nwhile time.process_time() < 0.5: pass"
+        processor_time = ProcessorTime()
+        with subprocess.Popen([sys.executable, "-c", work]):
+            end = time.process_time() + 0.3
+            while time.process_time() < end:
+                pass
+        delay = processor_time.delay()
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert delay > 0.05

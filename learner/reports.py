@@ -259,6 +259,7 @@ class StatusWriter:
         # The thread's own.
         self._env_servers = EnvServers()
         self._processor_time = ProcessorTime()
+        self._balance = ""
         self._ending: tuple[State, str] | None = None
         # When, and the environment steps and updates then.
         self._before: tuple[float, int, int] | None = None
@@ -363,17 +364,17 @@ class StatusWriter:
             training_slots=self._env_servers.training,
             evaluation_slots=self._env_servers.evaluation,
             env_servers=self._env_servers.servers,
-            balance=self._balance(),
+            balance=self._balance_in(state),
             metrics=self.metrics,
         )
 
-    def _balance(self) -> str:
-        costs = costs_of(
-            self.metrics,
-            cores=num_cores(),
-            takes_turns=self._config.learning.schedule != "asynchronous",
-        )
-        return sentence(self.metrics, costs)
+    def _balance_in(self, state: State) -> str:
+        # An interval in which the run ends says nothing: the sentence before it stays.
+        if state == "training":
+            takes_turns = self._config.learning.schedule != "asynchronous"
+            costs = costs_of(self.metrics, cores=num_cores(), takes_turns=takes_turns)
+            self._balance = sentence(self.metrics, costs)
+        return self._balance
 
     def _state(self) -> State:
         session = self.session

@@ -110,6 +110,21 @@ def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Rep
     assert (saved["state"], saved["reason"]) == ("finished", "all steps taken")
 
 
+def test_the_sentence_on_balance_is_of_training(reported: Reported) -> None:
+    live = reported.live
+    live.address, live.session = "unix:/there", reported.session
+    reported.session.is_compiling = False
+    progress: Any = SimpleNamespace(last=None, best=None, is_compiling=False)
+    live.progress = progress
+    live.metrics = {"acting_waits_share": 0.5, "learning_waits_share": 0.0}
+    assert live.now().balance == ""  # without env servers
+    live._env_servers = EnvServers(training=Slots(total=1, live=1))
+    assert live.now().balance == "learning binds: acting waits 50% of the time"
+    live.stopping("all steps taken")
+    live.metrics = {"acting_waits_share": 0.0, "learning_waits_share": 0.9}
+    assert live.now().balance == "learning binds: acting waits 50% of the time"
+
+
 def test_a_stand_still_is_reported_ever_more_rarely_and_its_end_once() -> None:
     heard: Any = Heard()
     still = StandStill(heard, steps=0, now=0.0)

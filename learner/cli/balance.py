@@ -1,6 +1,5 @@
 """`seedrl balance CONFIG`: how many env servers a run needs, predicted and found."""
 
-import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -37,7 +36,6 @@ class BalanceOptions:
       most_env_servers: largest number of env servers to start.
       seconds: duration of each measurement.
       rounds: repetitions of each measurement.
-      json: print one JSON object instead of text.
       output: PNG file to write the curves to.
       force: replace an existing output file.
       environments: number of environments, to predict for.
@@ -49,7 +47,6 @@ class BalanceOptions:
     most_env_servers: int = 16
     seconds: float = 5.0
     rounds: int = 3
-    json: bool = False
     output: Path | None = None
     force: bool = False
     environments: int | None = None
@@ -116,7 +113,7 @@ def _measure(options: BalanceOptions, config: Config, name: str) -> int:
     from rich.console import Console
 
     from learner.extras import balance
-    from learner.extras.bench.measuring import Pace, machine
+    from learner.extras.bench.measuring import Pace
     from learner.processes.tuning import tune_process
 
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
@@ -132,11 +129,7 @@ def _measure(options: BalanceOptions, config: Config, name: str) -> int:
             )
             for step_ms in dict.fromkeys(options.slower_ms)
         ]
-    if options.json:
-        found = [balance.as_json(curve) for curve in curves]
-        print(json.dumps({"config": name, "machine": machine(), "curves": found}))
-    else:
-        print(*_lines(curves, config), sep="\n")
+    print(*_lines(curves, config), sep="\n")
     if options.output is not None:
         options.output.write_bytes(balance.png(curves, name))
         print(f"wrote {options.output}", file=sys.stderr)
@@ -149,16 +142,15 @@ def _lines(curves: "Sequence[Curve]", config: Config) -> Iterator[str]:
 
     rows = [("step", "env servers", "steps/s", "predicted")]
     for curve in curves:
-        for point in curve.points:
-            predicted = steps_per_second(curve.costs, point.env_servers)
-            rates = (f"{point.steps_per_second:,.0f}", f"{predicted:,.0f}")
-            rows.append((curve.name, str(point.env_servers), *rates))
+        for number, rate in curve.rates.items():
+            predicted = steps_per_second(curve.costs, number)
+            rows.append((curve.name, str(number), f"{rate:,.0f}", f"{predicted:,.0f}"))
     yield from (*table(rows), "")
     rows = [("step", "saturation predicted", "found", "error")]
     for curve in curves:
         found, error = f"{curve.found:.1f}", f"{curve.predicted / curve.found - 1:+.0%}"
         if not curve.is_within:
-            is_low = curve.found <= curve.points[0].env_servers
+            is_low = curve.found <= min(curve.rates)
             found, error = f"at {'most' if is_low else 'least'} {curve.found:.0f}", "-"
         rows.append((curve.name, f"{curve.predicted:.1f} env servers", found, error))
     yield from (*table(rows), "")

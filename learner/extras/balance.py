@@ -11,7 +11,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -37,23 +37,12 @@ _MOST_STEPS = 20_000
 _PLACES = (0.5, 1.0, 1.5, 2.0)
 
 
-class Point(NamedTuple):
-    """A number of env servers, with the mean of what was measured."""
-
-    env_servers: int
-    metrics: Mapping[str, float]
-
-    @property
-    def steps_per_second(self) -> float:
-        return self.metrics["env_steps_per_second"]
-
-
 class Curve(NamedTuple):
     """An environment with each step `step_ms` longer: the costs of one run, and what was found."""
 
     step_ms: int
     costs: Costs
-    points: tuple[Point, ...]  # by the number of env servers; the first one has the costs
+    rates: Mapping[int, float]  # steps/s by the number of env servers; the first has the costs
 
     @property
     def name(self) -> str:
@@ -67,22 +56,21 @@ class Curve(NamedTuple):
     @property
     def found(self) -> float:
         """The same, of the curve."""
-        return knee([(point.env_servers, point.steps_per_second) for point in self.points])
+        return knee(self.rates)
 
     @property
     def is_within(self) -> bool:
         """True if the curve has points on both sides of what was found."""
-        numbers = [point.env_servers for point in self.points]
-        return min(numbers) < self.found < max(numbers)
+        return min(self.rates) < self.found < max(self.rates)
 
 
-def knee(points: Sequence[tuple[float, float]]) -> float:
+def knee(curve: Mapping[int, float]) -> float:
     """Where a curve that rises in proportion and then stays level bends, at the least squares.
 
-    `points`: number of env servers, steps per second. The errors are relative ones. It is the
-    smallest or the largest number if all points are level, or all in proportion.
+    The errors are relative ones. It is the smallest or the largest number if all points are level,
+    or all in proportion.
     """
-    numbers, rates = np.array(points, np.float64).T
+    numbers, rates = np.array([*curve.items()], np.float64).T
     candidates = np.geomspace(numbers.min(), numbers.max(), 500)
     shapes = np.minimum(1.0, numbers / candidates[:, None]) / rates  # [candidate, point]
     levels = shapes.sum(axis=1) / (shapes**2).sum(axis=1)
@@ -117,14 +105,15 @@ def measure(
 
         measures = {1: measuring(1)}
         measures[1]()
-        point = saturation(_costs(measured.pop(1)))
-        numbers = {min(most, max(1, round(place * point))) for place in _PLACES}
-        for number in sorted(numbers - {1} or {2}):
+        point = saturation(_costs(*measured.pop(1)))
+        numbers = {round(place * point) for place in _PLACES} | ({2, 3} if point < 2 else set())
+        for number in sorted({min(most, max(1, number)) for number in numbers} - {1}):
             measures[number] = measuring(number)
         # In turn: other load on the machine hits all of them.
         interleave({str(number): measure for number, measure in measures.items()}, pace.rounds)
-    points = tuple(Point(number, _mean(measured[number])) for number in measures)
-    return Curve(step_ms, _costs(measured[1]), points)
+    means = {number: _mean(measured[number]) for number in measures}
+    rates = {number: metrics["env_steps_per_second"] for number, metrics in means.items()}
+    return Curve(step_ms, _costs(means[1]), rates)
 
 
 def _metrics(system: System, env_servers: int, seconds: float) -> Mapping[str, float]:
@@ -149,8 +138,8 @@ def _mean(intervals: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: statistics.fmean(each[name] for each in intervals) for name in sorted(names)}
 
 
-def _costs(intervals: Sequence[Mapping[str, float]]) -> Costs:
-    found = costs_of(_mean(intervals), cores=num_cores())
+def _costs(metrics: Mapping[str, float]) -> Costs:
+    found = costs_of(metrics, cores=num_cores())
     assert found is not None, "an interval has an update, and steps"
     return found
 
@@ -185,18 +174,6 @@ def scaled(config: Config, env_servers: int, step_ms: int) -> Config:
     return dataclasses.replace(changed, replay=replay)
 
 
-def as_json(curve: Curve) -> dict[str, Any]:
-    """All numbers by name."""
-    return {
-        "slower_ms": curve.step_ms,
-        "costs_seconds": curve.costs._asdict(),
-        "saturation_predicted": curve.predicted,
-        "saturation_found": curve.found,
-        "is_found_between_points": curve.is_within,
-        "metrics_by_env_servers": {point.env_servers: point.metrics for point in curve.points},
-    }
-
-
 def costs_of_run(folder: Path) -> Costs:
     """What a run has cost, by the metrics of its second half. Raises ConfigError without them."""
     history = History()
@@ -220,12 +197,10 @@ def png(curves: Sequence[Curve], title: str) -> bytes:
     def draw(figure: "Figure") -> None:
         for place, curve in enumerate(curves):
             axes = figure.add_subplot(1, len(curves), place + 1)
-            numbers = [point.env_servers for point in curve.points]
-            rates = [point.steps_per_second for point in curve.points]
-            fine = np.linspace(min(numbers) / 2, max(numbers), 200)
+            fine = np.linspace(min(curve.rates) / 2, max(curve.rates), 200)
             line = [steps_per_second(curve.costs, number) for number in fine]
             axes.plot(fine, line, label="predicted from 1 env server")
-            axes.plot(numbers, rates, "o", label="found")
+            axes.plot([*curve.rates], [*curve.rates.values()], "o", label="found")
             axes.axvline(curve.predicted, linestyle=":", color="gray")
             axes.set(xlabel="env servers", title=f"{title}, {curve.name}")
             axes.set_ylim(bottom=0)

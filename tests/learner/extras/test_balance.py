@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from learner.cli.main import main
-from learner.extras.balance import Curve, Point, costs_of_run, knee, measure, png, scaled
+from learner.extras.balance import Curve, costs_of_run, knee, measure, png, scaled
 from learner.extras.bench.measuring import Pace
 from learner.report.balance import Costs
 from seedrl import config_io
@@ -28,14 +28,13 @@ METRICS = {
 
 
 def test_a_knee_is_where_a_curve_bends() -> None:
-    def curve(bend: float, *numbers: int) -> list[tuple[float, float]]:
-        return [(number, 100 * min(number, bend)) for number in numbers]
+    def curve(bend: float, *numbers: int) -> dict[int, float]:
+        return {number: 100 * min(number, bend) for number in numbers}
 
     assert knee(curve(3.5, 1, 2, 4, 6)) == pytest.approx(3.5, rel=0.01)
     assert knee(curve(0.5, 1, 2, 4)) == 1.0  # level
     assert knee(curve(9.0, 1, 2, 4)) == pytest.approx(4.0)  # in proportion
-    noisy = [(1, 103.0), (2, 196.0), (4, 352.0), (6, 348.0)]
-    assert knee(noisy) == pytest.approx(3.5, rel=0.05)
+    assert knee({1: 103.0, 2: 196.0, 4: 352.0, 6: 348.0}) == pytest.approx(3.5, rel=0.05)
 
 
 def test_a_point_is_a_run_of_as_many_environments_each_slowed_by_a_wrapper() -> None:
@@ -104,17 +103,14 @@ def tiny() -> Config:
 def test_a_curve_of_real_systems() -> None:
     seen: list[str] = []
     curve = measure(tiny(), Pace(1, 0.5), step_ms=10, most=2, look=seen.append)
-    assert [point.env_servers for point in curve.points] == [1, 2]
+    assert list(curve.rates) == [1, 2] and curve.costs.environment > 0.01
     assert "10 ms slower: measuring 2 env servers" in seen
     # An env server steps its environments one after another.
-    for point in curve.points:
-        assert 0 < point.steps_per_second <= 100 * point.env_servers
-        assert point.metrics["env_step_ms"] > 10
+    for number, rate in curve.rates.items():
+        assert 0 < rate <= 100 * number
 
 
 def test_a_curve_is_drawn_with_its_prediction() -> None:
-    rates = {1: 100.0, 2: 195.0, 4: 210.0}
-    points = (Point(number, {"env_steps_per_second": rate}) for number, rate in rates.items())
-    curve = Curve(10, Costs(1, 0.01, 0.001, 0.005, 2), tuple(points))
+    curve = Curve(10, Costs(1, 0.01, 0.001, 0.005, 2), {1: 100.0, 2: 195.0, 4: 210.0})
     assert curve.predicted == pytest.approx(2.0) and curve.is_within
     assert png([curve, curve._replace(step_ms=0)], "CartPole").startswith(b"\x89PNG")

@@ -7,11 +7,7 @@ Seeds 0 to 4: 1.00 over the 100 confirming episodes, after 247,096 to 467,208 st
 seconds); without memory (`--agent.network.core none`) 0.21 to 0.32. Two busy cores of a Xeon at 2.5
 GHz; 2026-11-22, commit 45a4281.
 
-RepeatPreviousEasy of POPGym (`pip install '.[popgym]'` for env servers), where the suit of the card
-three cards ago is to be named: `--environment.id envs_server.envs.popgym:make --agent.gamma 0.9
---agent.reward-scale 48 --evaluation.target-return 0.9`. Perfect memory has 1 there, the best policy
-without memory -0.49. Seeds 0 to 4: 0.91 to 0.99 after 470,064 to 733,544 steps (median 67 seconds);
-without memory -0.50 to -0.48.
+RepeatPreviousEasy of POPGym is learned with three options more: docs/agents/impala.md.
 """
 
 from seedrl.agents.impala import ImpalaConfig

@@ -7,11 +7,7 @@ Seeds 0 to 4: 1.00 over the 100 confirming episodes, after 82,064 to 133,320 ste
 seconds); without memory (`--agent.network.core none`) 0.21 to 0.29. Two busy cores of a Xeon at 2.5
 GHz; 2026-11-22, commit 45a4281.
 
-RepeatPreviousEasy of POPGym (`pip install '.[popgym]'` for env servers), where the suit of the card
-three cards ago is to be named: `--environment.id envs_server.envs.popgym:make --agent.reward-scale
-48 --evaluation.target-return 0.9`. Perfect memory has 1 there, the best policy without memory
--0.49. Seeds 0 to 4: 0.91 to 1.00 after 97,744 to 138,696 steps (median 26 seconds); without memory
--0.51 to -0.49.
+RepeatPreviousEasy of POPGym is learned with three options more: docs/agents/r2d2.md.
 """
 
 from seedrl.agents.r2d2 import R2D2Config

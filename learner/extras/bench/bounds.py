@@ -86,7 +86,9 @@ def prepared(config: Config) -> Config:
     rates = {
         field.name: _NO_LEARNING_RATE
         for field in dataclasses.fields(agent)
-        if field.name.endswith("learning_rate") and getattr(agent, field.name)
+        if field.name.endswith("learning_rate")
+        # 0 of SAC's temperature keeps it; and a user's own field may be a schedule.
+        if isinstance(rate := getattr(agent, field.name), float) and rate
     }
     slots, batch = config.serving.training_slots, config.learning.batch_sequences
     if isinstance(replay, ReplayConfig):

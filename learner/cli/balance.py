@@ -149,7 +149,9 @@ def _lines(curves: "Sequence[Curve]", config: Config) -> Iterator[str]:
     rows = [("step", "saturation predicted", "found", "error")]
     for curve in curves:
         found, error = f"{curve.found:.1f}", f"{curve.predicted / curve.found - 1:+.0%}"
-        if not curve.is_within:
+        if not curve.is_clear:  # other programs, say
+            found, error = "no clear bend", "-"
+        elif not curve.is_within:
             is_low = curve.found <= min(curve.rates)
             found, error = f"at {'most' if is_low else 'least'} {curve.found:.0f}", "-"
         rows.append((curve.name, f"{curve.predicted:.1f} env servers", found, error))

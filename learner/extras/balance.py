@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 SLOWED = {ms: f"envs_server.envs.slowed:by_{ms}_ms" for ms in (1, 10, 50)}
 # In the replay of a learner: an update costs the same however large that is.
 _MOST_STEPS = 20_000
+_MOST_SPREAD = 1.3  # of points around a curve with a bend
 # Where a curve is measured, relative to the predicted saturation point.
 _PLACES = (0.5, 1.0, 1.5, 2.0)
 
@@ -62,6 +63,12 @@ class Curve(NamedTuple):
     def is_within(self) -> bool:
         """True if the curve has points on both sides of what was found."""
         return min(self.rates) < self.found < max(self.rates)
+
+    @property
+    def is_clear(self) -> bool:
+        """True if all points lie near a curve that bends there, within 15 % or so."""
+        slopes = [rate / min(number, self.found) for number, rate in self.rates.items()]
+        return max(slopes) <= _MOST_SPREAD * min(slopes)
 
 
 def knee(curve: Mapping[int, float]) -> float:

@@ -112,5 +112,8 @@ def test_a_curve_of_real_systems() -> None:
 
 def test_a_curve_is_drawn_with_its_prediction() -> None:
     curve = Curve(10, Costs(1, 0.01, 0.001, 0.005, 2), {1: 100.0, 2: 195.0, 4: 210.0})
-    assert curve.predicted == pytest.approx(2.0) and curve.is_within
+    assert curve.predicted == pytest.approx(2.0) and curve.is_within and curve.is_clear
+    # Of a machine that other programs left meanwhile.
+    rising = curve._replace(rates={1: 50.0, 2: 86.0, 5: 146.0, 7: 202.0, 8: 227.0})
+    assert rising.is_within and not rising.is_clear
     assert png([curve, curve._replace(step_ms=0)], "CartPole").startswith(b"\x89PNG")

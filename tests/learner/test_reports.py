@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import os
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,6 +125,17 @@ def test_the_sentence_on_balance_is_of_training(reported: Reported) -> None:
     live.stopping("all steps taken")
     live.metrics = {"acting_waits_share": 0.0, "learning_waits_share": 0.9}
     assert live.now().balance == "learning binds: acting waits 50% of the time"
+
+
+def test_an_env_server_calls_itself_what_it_likes(reported: Reported) -> None:
+    here = socket.gethostname()
+    servers = [
+        env_server(f"{host}:{os.getpid()}", host=host)
+        for host in (here, f"{here}:no number", "", ":")
+    ]
+    reported.live._gauges(EnvServers(tuple(servers)))
+    metrics = reported.metrics.flush(env_steps=0, updates=0)
+    assert metrics["env_servers"] == 4 and metrics["env_servers_cpu_seconds"] >= 0
 
 
 def test_a_stand_still_is_reported_ever_more_rarely_and_its_end_once() -> None:

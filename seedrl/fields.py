@@ -109,6 +109,9 @@ def _fault_of_class(value: Any, kind: type) -> str | None:
         # NaN would pass through comparisons that are written the other way round; no arithmetic: a
         # whole number may be too large for a float.
         is_right = isinstance(value, int | float) and abs(value) <= sys.float_info.max
+    elif kind is int:
+        # As many bits as an array's: no sum of it is too large for a float.
+        is_right = isinstance(value, int) and abs(value) < 2**63
     else:
         is_right = isinstance(value, kind)
     names = {float: "a finite number", int: "a whole number", type(None): "None"}

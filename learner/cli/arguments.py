@@ -45,6 +45,8 @@ PROFILE = (
     *("launch.env_servers", "launch.envs_per_server", "launch.groups"),
     *("serving.training_slots", "serving.batch_deadline_seconds"),
 )
+# Of a time or a number on the command line: no wait overflows, no sum is infinite.
+_LARGEST = 1_000_000
 # The fields that most users set, which `--help` lists; `--help-all` lists all.
 _COMMON = (
     *("--seed", "--environment.id", "--environment.arguments"),
@@ -80,17 +82,26 @@ def require_file(flag: str, path: Path | None, *, force: bool) -> None:
         raise ConfigError(f"{flag}: {path} is there already; --force replaces it")
 
 
-def profile_words(path: Path) -> list[str]:
-    """The words of a command line that set what `seedrl tune` has found. Raises ConfigError."""
+def profile_words(path: Path, words: Sequence[str] = ()) -> list[str]:
+    """Options that set what `seedrl tune` has found, but for what `words` set. Raises ConfigError.
+
+    The file may be anybody's.
+    """
     try:
         fields = read_object(path)
     except (OSError, ValueError) as error:
         raise ConfigError(f"--profile: cannot read {path}: {error}") from error
     if unknown := sorted(fields.keys() - set(PROFILE)):
         raise ConfigError(
-            f"--profile: expected only {', '.join(PROFILE)} in {path}, got {unknown[0]:.100}"
+            f"--profile: expected only {', '.join(PROFILE)} in {path}, got {unknown[0]!r:.100}"
         )
-    return [f"{name_of(name)}={value}" for name, value in fields.items()]
+    for name, value in fields.items():
+        if not isinstance(value, int | float):
+            raise ConfigError(
+                f"--profile: expected a number as {name}, got {value!r:.60} in {path}"
+            )
+    given = {_SETS.get(flag, flag) for flag in map(flag_of, words)}
+    return [f"{flag}={fields[name]}" for name in fields if (flag := name_of(name)) not in given]
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -105,6 +116,16 @@ def require_at_least(options: Any, **least: int) -> None:
         value = getattr(options, name)
         if value is not None and value < bound:
             raise ConfigError(f"{name_of(name)}: expected at least {bound}, got {value}")
+
+
+def require_positive(options: Any, *names: str) -> None:
+    """Raises ConfigError for a flag that is not above 0, or huge; None is one that is not given."""
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and not 0 < value <= _LARGEST:
+            raise ConfigError(
+                f"{name_of(name)}: expected more than 0 and at most {_LARGEST:,}, got {value!s:.60}"
+            )
 
 
 def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Options, Config]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learner.cli.arguments import parse, require_at_least, require_file, table
+from learner.cli.arguments import parse, require_at_least, require_file, require_positive, table
 from learner.processes.tuning import require_jax
 from seedrl import config_io, run_files
 from seedrl.config import Config, check
@@ -54,10 +54,8 @@ class BalanceOptions:
     allow: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        require_at_least(self, most_env_servers=2, rounds=1, environments=1)
-        for name, value in (("seconds", self.seconds), ("step-ms", self.step_ms)):
-            if value is not None and not value > 0:
-                raise ConfigError(f"--{name}: expected more than 0, got {value:g}")
+        require_at_least(self, most_env_servers=2, rounds=1)
+        require_positive(self, "seconds", "step_ms", "environments")
         if not self.slower_ms or not set(self.slower_ms) <= {0, 1, 10, 50}:
             got = " ".join(map(str, self.slower_ms)) or "nothing"
             raise ConfigError(f"--slower-ms: expected some of 0, 1, 10 and 50, got {got}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from learner.cli.arguments import require_at_least, require_file
+from learner.cli.arguments import require_at_least, require_file, require_positive
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import POSITIONAL, read
@@ -65,8 +65,7 @@ def run_benchmarks(
         if name not in benchmarks:
             raise ConfigError(f"unknown benchmark {name!r}: expected {', '.join(benchmarks)}")
     require_at_least(options, rounds=1)
-    if not options.seconds > 0:
-        raise ConfigError(f"--seconds: expected more than 0, got {options.seconds:g}")
+    require_positive(options, "seconds")
     require_file("--output", options.output, force=options.force)
     # After the check: what they import takes seconds.
     from rich.console import Console

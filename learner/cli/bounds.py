@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from learner.cli.arguments import parse, require_at_least, table
+from learner.cli.arguments import parse, require_at_least, require_positive, table
 from learner.processes.tuning import require_jax
 from seedrl import config_io, run_files
 from seedrl.config import check
-from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 
 PROG = "seedrl bounds"
@@ -46,8 +45,7 @@ class BoundsOptions:
 
     def __post_init__(self) -> None:
         require_at_least(self, rounds=1)
-        if not self.seconds > 0:
-            raise ConfigError(f"--seconds: expected more than 0, got {self.seconds:g}")
+        require_positive(self, "seconds")
 
 
 def run(argv: Sequence[str]) -> int:

@@ -142,7 +142,7 @@ def run(argv: Sequence[str]) -> int:
     with stop_on_signals(shlex.join([*PROG.split(), *argv])) as stop:
         options, config = parse(TrainOptions, argv, prog=PROG)
         if options.profile is not None:
-            words = [argv[0], *profile_words(options.profile), *argv[1:]]
+            words = [argv[0], *profile_words(options.profile, argv), *argv[1:]]
             options, config = parse(TrainOptions, words, prog=PROG)
         if argv[0].endswith(".json"):
             config_io.require_factories((config.environment.id, *config.environment.wrappers))

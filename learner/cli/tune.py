@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learner.cli.arguments import parse, require_at_least, require_file
+from learner.cli.arguments import parse, require_at_least, require_file, require_positive
 from learner.cli.balance import require_overlap
 from learner.processes.tuning import require_jax
 from seedrl import config_io
 from seedrl.config import check
-from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 
 if TYPE_CHECKING:  # imports jax
@@ -50,10 +49,7 @@ class TuneOptions:
 
     def __post_init__(self) -> None:
         require_at_least(self, rounds=1, most_env_servers=1)
-        for name in ("seconds", "total_seconds"):
-            if not (value := getattr(self, name)) > 0:
-                flag = name.replace("_", "-")
-                raise ConfigError(f"--{flag}: expected more than 0, got {value:g}")
+        require_positive(self, "seconds", "total_seconds")
 
 
 def run(argv: Sequence[str]) -> int:

@@ -6,7 +6,6 @@ of its own: a learner and its env servers, as a run has them. All are there, and
 
 import contextlib
 import dataclasses
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -153,8 +152,9 @@ def _costs(metrics: Mapping[str, float]) -> Costs:
 
 def environments_each(config: Config) -> int:
     """Training environments of an env server."""
-    launch = config.launch
-    return launch.envs_per_server or math.ceil(config.serving.training_slots / launch.env_servers)
+    each = -(-config.serving.training_slots // config.launch.env_servers)
+    # That number has those that evaluate, too.
+    return min(each, config.launch.envs_per_server or each)
 
 
 def scaled(config: Config, env_servers: int, step_ms: int) -> Config:

@@ -85,7 +85,7 @@ def plan(
     launch = dataclasses.replace(
         launch, env_servers=num_servers, envs_per_server=num_envs, groups=num_groups
     )
-    num_envs = num_envs or math.ceil(slots / num_servers)
+    num_envs = num_envs or -(-slots // num_servers)
     fitted = dataclasses.replace(config, serving=serving, launch=launch)
     return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs))
 

@@ -83,6 +83,9 @@ def test_a_run_predicts_for_others_without_being_run(
         assert capsys.readouterr().out.splitlines()[0] == first
     with pytest.raises(ConfigError, match="--environments"):
         costs_of_run(tmp_path)
+    for words in ("--step-ms inf", "--step-ms 1e300", f"--environments {10**400}"):
+        assert main(["balance", str(run), *words.split()]) == 2
+        assert words.split()[0] in capsys.readouterr().err
 
 
 def tiny() -> Config:

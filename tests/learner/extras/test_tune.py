@@ -10,6 +10,7 @@ from learner.cli import train
 from learner.cli.arguments import PROFILE, parse, profile_words
 from learner.cli.main import main
 from learner.extras.tune import LEAST_GAIN, Move, Setting, climb, setting_of
+from learner.processes import env_servers
 from seedrl import config_io
 from seedrl.config import check
 from seedrl.errors import ConfigError
@@ -78,15 +79,47 @@ def test_a_profile_sets_what_tune_has_found_and_options_win(tmp_path: Path) -> N
     check(found)
     assert setting_of(found) == setting and found == setting.applied(config)
     assert dataclasses.replace(found, launch=config.launch, serving=config.serving) == config
-    _, found = parse(train.TrainOptions, [*words, "--launch.groups", "1"], prog="seedrl train")
-    assert found.launch.groups == 1
+    # The options of the command that set a field, too.
+    for flag in ("--launch.groups", "--launch.groups=1", "--env-servers", "--envs=3"):
+        given = [] if "=" in flag else ["1"]
+        kept = profile_words(path, [flag, *given])
+        options, found = parse(
+            train.TrainOptions, ["cartpole_r2d2", *kept, flag, *given], prog="seedrl train"
+        )
+        assert len(kept) == len(PROFILE) - 1
+        assert (found.launch.groups, options.env_servers, options.envs) in (
+            (1, None, None),
+            (3, 1, None),
+            (3, None, 3),
+        )
 
 
-@pytest.mark.parametrize("text", ['{"replay.ratio": 1}', "[1]", "no JSON"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"replay.ratio": 1}',
+        '{"launch.\\u001b[2J": 1}',
+        "[1]",
+        "no JSON",
+        '{"launch.groups": "2"}',
+        '{"launch.groups": null}',
+        json.dumps({"launch.groups": "9" * 100_000}),
+        json.dumps({"launch.groups": [9] * 100_000}),
+    ],
+)
 def test_a_profile_sets_nothing_else(tmp_path: Path, text: str) -> None:
     (tmp_path / "profile.json").write_text(text)
-    with pytest.raises(ConfigError, match="--profile"):
+    with pytest.raises(ConfigError, match="--profile") as caught:
         profile_words(tmp_path / "profile.json")
+    # One line for a terminal: of the file's words only a few, and no control character.
+    assert len(str(caught.value)) < 600 and str(caught.value).isprintable()
+
+
+def test_the_numbers_of_a_setting_are_of_environments_that_train() -> None:
+    config = config_io.load("cartpole_r2d2")
+    # As `seedrl train --envs-per-server 66` saves it: 32 environments train, 100 evaluate.
+    config, _ = env_servers.plan(config, env_servers=2, envs_per_server=66)
+    assert setting_of(config) == START
 
 
 @pytest.mark.slow

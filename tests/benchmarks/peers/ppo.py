@@ -26,7 +26,8 @@ from tests.benchmarks.conditions import conditions
 from tests.benchmarks.peers import sb3, virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 
-_PATIENCE_SECONDS = 600.0
+# Theirs may take an hour to learn CartPole beside other work.
+_PATIENCE_SECONDS = 3600.0
 _CARTPOLE = "cartpole_ppo"
 _TARGET = 475.0
 # What the environments of each are to their network: see `_task`.

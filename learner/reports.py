@@ -337,7 +337,7 @@ class StatusWriter:
         waiting_for = ""
         if steps_per_second == 0 and self._ending is None:
             waiting_for = waited_for(self._env_servers.servers)
-            waiting_for = waiting_for or "acting waits for learning, as the replay ratio requires"
+            waiting_for = waiting_for or "acting waits until learning has caught up"
             if state in ("starting", "compiling"):
                 waiting_for = state
             elif env_steps >= config.learning.total_steps:

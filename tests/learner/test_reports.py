@@ -97,7 +97,7 @@ def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Rep
     note()
     live.stopping("all steps taken")
     note()
-    ratio = "acting waits for learning, as the replay ratio requires"
+    ratio = "acting waits until learning has caught up"
     assert found == [
         ("starting", "starting"),
         ("waiting", "no env server is connected"),

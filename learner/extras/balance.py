@@ -16,11 +16,11 @@ import numpy as np
 
 from learner.extras.bench.bounds import prepared
 from learner.extras.bench.measuring import Pace, interleave
-from learner.extras.bench.system import System
+from learner.extras.bench.system import Interval, System
 from learner.report.balance import Costs, costs_of, saturation, steps_per_second
 from learner.report.history import History, picture
 from learner.report.json_lines import LineReader
-from learner.report.stages import ProcessorTime, num_cores
+from learner.report.stages import num_cores
 from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.run_files import METRICS
@@ -104,7 +104,8 @@ def measure(
 
             def measure_once() -> float:
                 look(f"{step_ms} ms slower: measuring {number} env servers")
-                measured[number].append(_metrics(system, number, pace.seconds))
+                interval = system.run(pace.seconds, by_updates=True)
+                measured[number].append(metrics_of(interval, number))
                 return measured[number][-1]["env_steps_per_second"]
 
             return measure_once
@@ -122,19 +123,15 @@ def measure(
     return Curve(step_ms, _costs(means[1]), rates)
 
 
-def _metrics(system: System, env_servers: int, seconds: float) -> Mapping[str, float]:
-    """What a system did for some seconds, with what the reports of a run add to its metrics."""
-    names = [server.name for server in system.served.hub.env_servers().servers]
-    pids = [int(name.rpartition(":")[2]) for name in names]
-    processor_time = ProcessorTime()
-    processor_time.others(pids)
-    interval = system.run(seconds, by_updates=True)
+def metrics_of(interval: Interval, env_servers: int) -> Mapping[str, float]:
+    """An interval's metrics, with what the reports of a run add to them."""
+    others = interval.env_servers_processor_seconds
     return {
         **interval.metrics,
         "env_servers": float(env_servers),
         "env_steps_per_second": interval.steps / interval.seconds,
-        "learner_cpu_seconds_per_second": processor_time.own() / interval.seconds,
-        "env_servers_cpu_seconds_per_second": processor_time.others(pids) / interval.seconds,
+        "learner_cpu_seconds_per_second": (interval.processor_seconds - others) / interval.seconds,
+        "env_servers_cpu_seconds_per_second": others / interval.seconds,
     }
 
 

@@ -100,7 +100,8 @@ class Interval(NamedTuple):
     updates: int
     seconds: float
     metrics: dict[str, float]
-    processor_seconds: float = 0.0  # of the learner and its env servers
+    processor_seconds: float = 0.0  # of the learner and its env servers, of which
+    env_servers_processor_seconds: float = 0.0
 
 
 class System:
@@ -179,8 +180,8 @@ class System:
             await_next()
             steps, updates = acting.training_steps - steps, learning.updates - updates
             seconds = time.perf_counter() - start
-            processor_seconds = processor_time.own() + processor_time.others(pids)
-            return Interval(steps, updates, seconds, self._flush(), processor_seconds)
+            own, others = processor_time.own(), processor_time.others(pids)
+            return Interval(steps, updates, seconds, self._flush(), own + others, others)
 
     def run_until(
         self,

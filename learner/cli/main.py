@@ -2,12 +2,13 @@
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
 from learner.processes.stop import end_with
 from seedrl.errors import ConfigError, did_you_mean
-from seedrl.programs.outcome import exit_code
+from seedrl.programs.outcome import ending_signals, exit_code
 
 # Each is a module of this package with `run(argv)`, which returns the exit code and is imported
 # only when it is called; these are functions of the command's name in another command's module.
@@ -56,6 +57,10 @@ COMMANDS = {name: purpose for group in GROUPS.values() for name, purpose in grou
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a sub-command; returns its exit code (`seedrl.exit_codes.ExitCode`)."""
     arguments = sys.argv[1:] if argv is None else argv
+    if argv is None:
+        # As Ctrl-C does: else temporary folders would stay.
+        for number in ending_signals():
+            signal.signal(number, signal.default_int_handler)
     code = exit_code(lambda: _run(arguments), prog="seedrl")
     if argv is None:  # else the process continues
         end_with(code)

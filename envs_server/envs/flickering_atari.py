@@ -25,6 +25,7 @@ class _Flickering(VectorObservationWrapper):
     def __init__(self, env: VectorEnv[Any, Any, Any], probability: float) -> None:
         super().__init__(env)
         self._probability = probability
+        self._random = np.random.default_rng()  # until a reset has a seed
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         if seed is not None:

@@ -22,6 +22,7 @@ def test_frames_are_blanked_at_random_and_the_others_are_the_game() -> None:
     flickering = make_vec(4, **size)
     shown, blanked = played(make_vec(4, probability=0.0, **size), 5), played(flickering, 5)
     assert shown.shape == (41, 4, 42, 42) and shown.any((2, 3)).all()
+    assert make_vec(1, **size).reset()[0].shape == (1, 42, 42)  # without a seed
     is_blank = ~blanked.any((2, 3))
     assert 0.35 < is_blank.mean() < 0.65  # four stds
     np.testing.assert_array_equal(blanked[~is_blank], shown[~is_blank])

@@ -24,10 +24,10 @@ class TuneOptions:
     """Find env servers, environments, groups and a batch deadline that are fast on this machine.
 
     Changes one setting at a time and keeps it if it is at least 3 % faster, measured alternately
-    with the best one so far. Replay ratio, batch and the bound of the policy lag stay as they are.
+    with the best one so far. Replay ratio and batch stay as they are. More environments also raise
+    the default bound of the policy lag of IMPALA and PPO, replay.max-lag-updates.
 
-    Example: seedrl tune pong_r2d2 --output pong.json, then seedrl train pong_r2d2 --profile
-    pong.json
+    Example: seedrl tune pong_r2d2 --output pong.json
 
     Attributes:
       output: JSON file to write the profile to.

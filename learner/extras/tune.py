@@ -2,8 +2,8 @@
 
 One knob changes at a time, and stays changed if the new setting is faster than the best one so far
 in measurements in turn. Nothing is changed that decides what is learned from a step: no replay
-ratio, batch, or bound of the policy lag. The number of environments may change, and with it how
-many streams of experience there are.
+ratio or batch. The number of environments may change, and with it how many streams of experience
+there are, and a queue's bound of the policy lag if `replay.max_lag_updates` is None.
 """
 
 import contextlib

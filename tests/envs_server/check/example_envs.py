@@ -160,6 +160,20 @@ class WrongDtype(Walk):
         return np.array([self.position, 0.5])
 
 
+class NoNumbers(Walk):
+    """Words in place of their embedding."""
+
+    def observation(self) -> Any:
+        return np.array(["left", "right"])
+
+
+class NothingThere(Walk):
+    """A list of what is near that happens to be empty."""
+
+    def observation(self) -> Any:
+        return np.zeros(0, np.float32)
+
+
 class OutsideItsSpace(Walk):
     """Bounds that nobody looked at."""
 
@@ -312,6 +326,8 @@ ERRORS = {
     LargeReward: "fails",
     RaisesInReset: "fails",
     WrongDtype: "observation",
+    NoNumbers: "observation",
+    NothingThere: "observation",
     OutsideItsSpace: "observation",
     DictWalkInCentimetres: "observation",
     GlobalRandom: "seeding",

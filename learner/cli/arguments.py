@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from seedrl import config_io
-from seedrl.config import Config, EnvironmentConfig
+from seedrl.config import Config, EnvironmentConfig, check
 from seedrl.errors import ConfigError
 from seedrl.fields import hints_of, with_fields
 from seedrl.programs.command_line import (
@@ -23,6 +23,7 @@ from seedrl.programs.command_line import (
     parse_words,
     print_help,
 )
+from seedrl.run_files import CONFIG as CONFIG_FILE
 from seedrl.run_files import read_object
 
 Options = TypeVar("Options")
@@ -168,6 +169,20 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Op
     if not argv[0].endswith(".json"):  # what a run's folder names is not the user's
         environment = config.environment
         config_io.import_factories((environment.id, *environment.wrappers))
+    return own_options, config
+
+
+def parse_to_measure(
+    options: type[Options], argv: Sequence[str], *, prog: str
+) -> tuple[Options, Config]:
+    """Like `parse`, for a command that runs CONFIG here: also a run's directory, and checked."""
+    words = list(argv)
+    if words and words[0] and (Path(words[0]) / CONFIG_FILE).is_file():
+        words[0] = str(Path(words[0]) / CONFIG_FILE)
+    own_options, config = parse(options, words, prog=prog)
+    if words[0].endswith(".json"):  # the folder may be anybody's
+        config_io.require_factories((config.environment.id, *config.environment.wrappers))
+    check(config)
     return own_options, config
 
 

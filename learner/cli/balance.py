@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learner.cli.arguments import parse, require_at_least, require_file, require_positive, table
+from learner.cli.arguments import (
+    parse_to_measure,
+    require_at_least,
+    require_file,
+    require_positive,
+    table,
+)
 from learner.processes.tuning import require_jax
-from seedrl import config_io, run_files
-from seedrl.config import Config, check
+from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 
@@ -72,21 +77,14 @@ def require_overlap(config: Config) -> None:
 
 def run(argv: Sequence[str]) -> int:
     """Prints curves and advice, or a prediction; returns the exit code."""
-    words, name = list(argv), argv[0] if argv else ""
-    folder = Path(name)
-    if name and (folder / run_files.CONFIG).is_file():
-        words[0] = str(folder / run_files.CONFIG)
-    options, config = parse(BalanceOptions, words, prog=PROG)
-    if words[0].endswith(".json"):
-        config_io.require_factories((config.environment.id, *config.environment.wrappers))
-    check(config)
+    options, config = parse_to_measure(BalanceOptions, argv, prog=PROG)
     require_overlap(config)
     require_file("--output", options.output, force=options.force)
     require_jax(starts=False)
     if options.environments is not None or options.step_ms is not None:
-        print(*_predicted(options, config, folder), sep="\n")
+        print(*_predicted(options, config, Path(argv[0])), sep="\n")
         return ExitCode.OK
-    return _measure(options, config, name)
+    return _measure(options, config, argv[0])
 
 
 def _predicted(options: BalanceOptions, config: Config, folder: Path) -> Iterator[str]:

@@ -3,13 +3,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from learner.cli.arguments import parse, require_at_least, require_positive, table
+from learner.cli.arguments import parse_to_measure, require_at_least, require_positive, table
 from learner.processes.tuning import require_jax
-from seedrl import config_io, run_files
-from seedrl.config import check
 from seedrl.exit_codes import ExitCode
 
 PROG = "seedrl bounds"
@@ -50,13 +47,7 @@ class BoundsOptions:
 
 def run(argv: Sequence[str]) -> int:
     """Prints the bounds; returns the exit code."""
-    words, name = list(argv), argv[0] if argv else ""
-    if name and (Path(name) / run_files.CONFIG).is_file():
-        words[0] = str(Path(name) / run_files.CONFIG)
-    options, config = parse(BoundsOptions, words, prog=PROG)
-    if words[0].endswith(".json"):
-        config_io.require_factories((config.environment.id, *config.environment.wrappers))
-    check(config)
+    options, config = parse_to_measure(BoundsOptions, argv, prog=PROG)
     require_jax(starts=False)
     # After the checks: what they import takes seconds.
     from rich.console import Console
@@ -67,10 +58,10 @@ def run(argv: Sequence[str]) -> int:
 
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
     pace = Pace(options.rounds, options.seconds)
-    with Console(stderr=True).status(f"{name}: acting, learning, and both in turn"):
+    with Console(stderr=True).status(f"{argv[0]}: acting, learning, and both in turn"):
         found = measure(config, pace)
     if options.json:
-        measured = {"config": name, "pace": pace._asdict(), "machine": machine()}
+        measured = {"config": argv[0], "pace": pace._asdict(), "machine": machine()}
         print(json.dumps({**measured, **found}))
     else:
         print(text(found))

@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learner.cli.arguments import parse, require_at_least, require_file, require_positive
+from learner.cli.arguments import parse_to_measure, require_at_least, require_file, require_positive
 from learner.cli.balance import require_overlap
 from learner.processes.tuning import require_jax
-from seedrl import config_io
-from seedrl.config import check
 from seedrl.exit_codes import ExitCode
 
 if TYPE_CHECKING:  # imports jax
@@ -25,7 +23,8 @@ class TuneOptions:
 
     Changes one setting at a time and keeps it if it is at least 3 % faster, measured alternately
     with the best one so far. Replay ratio and batch stay as they are. More environments also raise
-    the default bound of the policy lag of IMPALA and PPO, replay.max-lag-updates.
+    the default bound of the policy lag of IMPALA and PPO, replay.max-lag-updates. CONFIG may
+    also be the directory of a run.
 
     Example: seedrl tune pong_r2d2 --output pong.json
 
@@ -54,10 +53,7 @@ class TuneOptions:
 
 def run(argv: Sequence[str]) -> int:
     """Prints each setting that is tried; returns the exit code."""
-    options, config = parse(TuneOptions, argv, prog=PROG)
-    if argv[0].endswith(".json"):
-        config_io.require_factories((config.environment.id, *config.environment.wrappers))
-    check(config)
+    options, config = parse_to_measure(TuneOptions, argv, prog=PROG)
     require_overlap(config)
     require_file("--output", options.output, force=options.force)
     require_jax(starts=False)

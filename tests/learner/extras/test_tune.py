@@ -122,6 +122,24 @@ def test_the_numbers_of_a_setting_are_of_environments_that_train() -> None:
     assert setting_of(config) == START
 
 
+def test_a_run_may_be_anybodys_and_its_code_is_not_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = config_io.load("cartpole_r2d2")
+    for command, name, named in (
+        ("tune", "os:system", "os:system"),
+        ("bounds", "os:system", "os:system"),
+        ("balance", "os:system", "os:system"),
+        ("tune", "CartPole-v1", "--output"),
+    ):
+        environment = dataclasses.replace(config.environment, id=name)
+        text = config_io.to_json(dataclasses.replace(config, environment=environment))
+        (tmp_path / "config.json").write_text(text)
+        words = [command, str(tmp_path)] + ["--output", "no/such/file"] * (command != "bounds")
+        assert main(words) == 2
+        assert named in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_tune_compares_real_systems_and_writes_a_profile(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

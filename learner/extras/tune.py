@@ -124,7 +124,10 @@ def tune(config: Config, pace: Pace, *, seconds: float, most_env_servers: int) -
                 running.pop(setting)[1].close()
             if best not in running:
                 start(best)
-            start(new)
+            try:
+                start(new)
+            except ConfigError:  # too much for this machine: what was found before stays
+                return -1.0
             found = interleave({"new": lambda: rate(new), "best": lambda: rate(best)}, pace.rounds)
             return statistics.median(ratios(found["new"], found["best"])) - 1
 

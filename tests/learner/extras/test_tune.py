@@ -9,10 +9,13 @@ import pytest
 from learner.cli import train
 from learner.cli.arguments import PROFILE, parse, profile_words
 from learner.cli.main import main
-from learner.extras.tune import LEAST_GAIN, Move, Setting, climb, setting_of
+from learner.extras import tune as tune_module
+from learner.extras.bench.measuring import Pace
+from learner.extras.bench.system import Interval
+from learner.extras.tune import LEAST_GAIN, Move, Setting, climb, setting_of, tune
 from learner.processes import env_servers
 from seedrl import config_io
-from seedrl.config import check
+from seedrl.config import Config, check
 from seedrl.errors import ConfigError
 
 START = Setting(2, 16, 2, 0.001)
@@ -138,6 +141,33 @@ def test_a_run_may_be_anybodys_and_its_code_is_not_run(
         words = [command, str(tmp_path)] + ["--output", "no/such/file"] * (command != "bounds")
         assert main(words) == 2
         assert named in capsys.readouterr().err
+
+
+def test_a_setting_that_does_not_start_ends_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    class System:
+        # Three env servers are too much for the machine, and one is as fast as two.
+        def __init__(self, config: Config) -> None:
+            self.num_servers = config.launch.env_servers
+
+        def __enter__(self) -> "System":
+            if self.num_servers > 2:
+                raise ConfigError("environment.id: no memory")
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def run_until(self, condition: object) -> None:
+            pass
+
+        def run(self, seconds: float, *, by_updates: bool) -> Interval:
+            return Interval(100, 1, 1.0, {})
+
+    monkeypatch.setattr(tune_module, "System", System)
+    config = config_io.load("cartpole_r2d2")
+    moves = [*tune(config, Pace(1, 0.1), seconds=1e6, most_env_servers=32)]
+    gains = {move.setting.env_servers: move.gain for move in moves}
+    assert gains == {4: -1.0, 1: 0.0, 2: 0.0}
 
 
 @pytest.mark.slow

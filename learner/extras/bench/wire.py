@@ -17,7 +17,7 @@ from learner.extras.bench.system import ANY_PORT, ServedFleet
 from learner.processes.env_servers import Child, child_environment, socket_address
 from learner.serving.hub import Hub
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.config import Config, EnvironmentConfig, LaunchConfig
+from seedrl.config import Config, EnvironmentConfig, LaunchConfig, LearningConfig
 from seedrl.timing import POLL_SECONDS, WARNING_SECONDS
 from seedrl.wire.framing import (
     ActionsPayload,
@@ -154,6 +154,7 @@ def config(messages: Messages, *, env_servers: int, local_link: bool = True) -> 
             vectorization="native",
         ),
         agent=R2D2Config(burn_in=0, unroll=1, n_steps=1, stride=1),  # which is never built
+        learning=LearningConfig(num_devices=1),  # of several, each would answer its own slots
         launch=LaunchConfig(
             env_servers=env_servers,
             envs_per_server=_GROUPS * messages.num_envs,

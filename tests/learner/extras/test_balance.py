@@ -114,7 +114,7 @@ def tiny() -> Config:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_a_curve_of_real_systems() -> None:
     seen: list[str] = []
     curve = measure(tiny(), Pace(1, 0.5), step_ms=10, most=2, look=seen.append)

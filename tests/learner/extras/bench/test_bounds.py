@@ -87,7 +87,10 @@ def synchronous(config: Config) -> Config:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [replayed, queued, synchronous])
+@pytest.mark.parametrize(
+    "kind",
+    [replayed, *(pytest.param(kind, marks=pytest.mark.gate) for kind in (queued, synchronous))],
+)
 def test_each_side_is_measured_while_the_other_one_rests(
     tiny: Workload, kind: Callable[[Config], Config]
 ) -> None:

@@ -319,9 +319,7 @@ class StatusWriter:
         metrics.count("learner_cpu_seconds", self._processor_time.own())
         metrics.count("learner_cpu_delay_seconds", self._processor_time.delay())
         present = [server for server in found.servers if server.state != "left"]
-        # What comes before the number is the env server's own word, and may hold anything.
-        local = [server.name for server in present if server.host == socket.gethostname()]
-        pids = [int(name.rpartition(":")[2]) for name in local]
+        pids = [server.pid for server in present if server.host == socket.gethostname()]
         metrics.count("env_servers_cpu_seconds", self._processor_time.others(pids))
 
     def now(self) -> Status:

@@ -155,7 +155,7 @@ def environments_each(config: Config) -> int:
 
 
 def scaled(config: Config, env_servers: int, step_ms: int) -> Config:
-    """The run with so many env servers of as many environments each, without an end."""
+    """The run with `env_servers` env servers. Each has as many environments as now."""
     launch, environment = config.launch, config.environment
     if step_ms:
         wrappers = (*environment.wrappers, SLOWED[step_ms])

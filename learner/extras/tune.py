@@ -97,7 +97,7 @@ def climb(
 
 
 def tune(config: Config, pace: Pace, *, seconds: float, most_env_servers: int) -> Iterator[Move]:
-    """The settings that are tried on this machine for so many seconds, each when it is measured."""
+    """Tries settings on this machine for `seconds`; yields each once it is measured."""
     end = time.monotonic() + seconds
     running: dict[Setting, tuple[System, contextlib.ExitStack]] = {}
     with contextlib.ExitStack() as stack:

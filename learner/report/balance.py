@@ -88,7 +88,7 @@ def saturation(costs: Costs, *, ratio: float = 1.0) -> float:
 
 
 def advice(costs: Costs, now: int, *, replay_ratio: float | None = None) -> str:
-    """What to change with so many env servers, and what that would bring."""
+    """What to change in a run with `now` env servers, and what that would bring."""
     enough = max(1, math.ceil(saturation(costs) - 0.05))  # a twentieth of one brings nothing
     most = max(now, enough)
     limits = capacities(costs, most)

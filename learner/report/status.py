@@ -74,6 +74,12 @@ class EnvServerStatus:
     left_because: str = ""
     quarantined: int = 0
 
+    @property
+    def pid(self) -> int:
+        """Its process on its host."""
+        # What comes before the number is the env server's own word, and may hold anything.
+        return int(self.name.rpartition(":")[2])
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationStatus:

@@ -73,8 +73,7 @@ class ServedFleet:
         self._stack.close()
 
     def env_server_pids(self) -> list[int]:
-        names = [server.name for server in self.hub.env_servers().servers]
-        return [int(name.rpartition(":")[2]) for name in names]
+        return [server.pid for server in self.hub.env_servers().servers]
 
     def await_rows(self, num_rows: int) -> None:
         """Waits until N rows have arrived in all. Raises ConfigError if they do not."""

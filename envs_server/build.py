@@ -10,6 +10,8 @@ import gymnasium
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures, one_line
 from envs_server.groups import VectorEnvironment
 from envs_server.loop import build_loop
+from envs_server.tokens import TokenGym
+from seedrl.token_env import TokenEnv
 from seedrl.wire.seedrl_pb2 import Assign, Environment
 
 # Keyword arguments of gymnasium's `make` and `make_vec` that decide what is built rather than how.
@@ -132,12 +134,14 @@ def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:
             env = gymnasium.make(recipe.id, disable_env_checker=True, **recipe.arguments)
         else:
             env = recipe.factory(**recipe.arguments)
+        if isinstance(env, TokenEnv):
+            env = TokenGym(env)
         for wrapper in recipe.wrappers:
             env = wrapper(env)
         if not isinstance(env, gymnasium.Env):
             raise BuildError(
-                f"expected a gymnasium.Env from {recipe.id} and its wrappers, got a "
-                f"{type(env).__name__}"
+                f"expected a gymnasium.Env or a seedrl.TokenEnv from {recipe.id} and its wrappers, "
+                f"got a {type(env).__name__}"
             )
         return env
 

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from envs_server.failures import BuildError
+from envs_server.tokens import CompletionSpace
 from seedrl.specs import (
     ACTION_MASK,
     MOST_BOUNDS,
@@ -81,6 +82,8 @@ def to_own_actions(action_space: spaces.Space[Any]) -> Callable[[np.ndarray], np
 
 def _action(space: spaces.Space[Any]) -> ActionSpec:
     match space:
+        case CompletionSpace():
+            return space.tokens
         case spaces.Discrete():
             return DiscreteSpec(int(space.n))
         case spaces.MultiDiscrete():

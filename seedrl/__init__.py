@@ -9,10 +9,20 @@ if _typing.TYPE_CHECKING:
     from seedrl.config import Config
     from seedrl.policy import Policy
     from seedrl.run import Run
+    from seedrl.token_env import CharactersVocabulary, TokenEnv, bytes_vocabulary
 
-__all__ = ["load_policy", "train"]
+__all__ = ["CharactersVocabulary", "TokenEnv", "bytes_vocabulary", "load_policy", "train"]
 
 # Env servers import this package and must stay thin: each function imports when it is called.
+
+
+def __getattr__(name: str) -> _typing.Any:
+    # Imports numpy, for which a command line need not wait.
+    if name in ("CharactersVocabulary", "TokenEnv", "bytes_vocabulary"):
+        from seedrl import token_env
+
+        return getattr(token_env, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def train(

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from seedrl.errors import ConfigError
-from seedrl.specs import ACTION_MASK, ArraySpec, EnvSpec, shown
+from seedrl.specs import ACTION_MASK, ArraySpec, EnvSpec, TokensSpec, shown
 
 _MOST_CATEGORIES = 4096  # of all elements of one array: inputs of a dense layer
 # Rows and columns of the smallest picture, of which an encoder's convolutions leave one.
@@ -136,6 +136,9 @@ def stacked_arrays(leaves: list[ArraySpec], torso: str) -> list[int]:
 
 def describe(spec: EnvSpec, torso: str = "auto", frame_stack: int | None = None) -> str:
     """The observation in one line, as a network with these settings takes it, or why none does."""
+    if isinstance(spec.action, TokensSpec):
+        tokens = spec.action
+        return f"observation: turns of up to {tokens.longest_turn} of {tokens.vocabulary} tokens"
     mask = f"; action mask of {spec.observation[ACTION_MASK].shape[0]}" if spec.has_mask else ""
     spec = spec.without_mask()  # networks do not see it
     try:

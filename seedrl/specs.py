@@ -21,6 +21,8 @@ MOST_DIMENSIONS = 8
 MOST_ELEMENTS = 2**28
 MOST_ACTIONS = 2**20
 MOST_ACTION_ELEMENTS = 1024
+MOST_TOKENS = 2**16  # of a turn, and of a completion
+MOST_SEED = 2**31 - 3  # of a question: it is sent plus 1, and a space counts one more
 MOST_BOUNDS = 1024
 # Bounds from here on say that there are none: spaces write "unbounded" as the ends of their dtype.
 NO_BOUND = 2**31 - 1
@@ -209,7 +211,60 @@ class BoxSpec:
         return lambda actions: np.clip(middle + half * actions, low, high)
 
 
-ActionSpec: TypeAlias = DiscreteSpec | MultiDiscreteSpec | BoxSpec
+@dataclass(frozen=True)
+class TokensSpec:
+    """Turns and completions: the environment and the policy send each other token ids.
+
+    `seedrl.turns` lays both out as rows of int32. An observation is one turn, an action one
+    completion.
+
+    Attributes:
+      vocabulary: number of tokens; ids are 0 to it - 1.
+      longest_turn, longest_completion: most ids of each.
+      end: the id that ends a completion.
+
+    Raises ValueError for what is beyond the bounds of this module.
+    """
+
+    vocabulary: int
+    longest_turn: int
+    longest_completion: int
+    end: int
+
+    def __post_init__(self) -> None:
+        limits = {
+            "vocabulary": (2, MOST_ACTIONS),
+            "longest_turn": (1, MOST_TOKENS),
+            "longest_completion": (1, MOST_TOKENS),
+            "end": (0, self.vocabulary - 1 if type(self.vocabulary) is int else 0),
+        }
+        for name, (least, most) in limits.items():
+            value = getattr(self, name)
+            if type(value) is not int or not least <= value <= most:
+                raise ValueError(f"tokens.{name}: expected {least} to {most}, got {value!r:.60}")
+
+    def __str__(self) -> str:
+        return f"completions of up to {self.longest_completion} of {self.vocabulary} tokens"
+
+    @property
+    def array(self) -> ArraySpec:
+        """One completion as it is stored and sent."""
+        return ArraySpec((2 + self.longest_completion,), "int32")
+
+    @property
+    def turn(self) -> ArraySpec:
+        """One turn as it is stored and sent."""
+        largest = max(self.vocabulary - 1, self.longest_turn)
+        return ArraySpec((1 + self.longest_turn,), "int32", (0.0,), (float(largest),))
+
+    @functools.cached_property
+    def largest(self) -> np.ndarray:
+        """The largest number of each element of a completion, `[2 + longest_completion] int32`."""
+        ids = [self.vocabulary - 1] * self.longest_completion
+        return np.array([MOST_SEED + 1, self.longest_completion, *ids], np.int32)
+
+
+ActionSpec: TypeAlias = DiscreteSpec | MultiDiscreteSpec | BoxSpec | TokensSpec
 
 
 @dataclass(frozen=True)
@@ -237,6 +292,10 @@ class EnvSpec:
             )
         if self.has_mask:
             _check_mask(self)
+        if isinstance(self.action, TokensSpec) and self.observation != self.action.turn:
+            raise ValueError(
+                f"observation: expected turns, {_show(self.action.turn)}, of {self.action}"
+            )
 
     @property
     def has_mask(self) -> bool:

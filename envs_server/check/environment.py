@@ -23,7 +23,7 @@ from envs_server.build import Recipe, build, build_one
 from envs_server.check.findings import Findings
 from envs_server.failures import BuildError, EnvironmentFailedError, one_line
 from envs_server.groups import EnvGroup
-from seedrl.specs import ACTION_MASK, ActionSpec, BoxSpec, EnvSpec, has_mask
+from seedrl.specs import ACTION_MASK, ActionSpec, BoxSpec, EnvSpec, TokensSpec, has_mask
 from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import FramedStep, receive_from_env_server
 from seedrl.wire.payload import StepLayout, pack_actions
@@ -239,12 +239,27 @@ def random_actions(action: ActionSpec, num_rows: int, num_envs: int, seed: int) 
         box = random.uniform(-1, 1, size).astype(np.float32)
         box[:1], box[1:2] = -1.0, 1.0
         return box
+    if isinstance(action, TokensSpec):
+        return _random_completions(action, random, size)
     rows = random.integers(action.largest, size=size, dtype=np.int32, endpoint=True)
     # Each environment starts with another one.
     num_first = int(np.max(action.largest)) + 1
     each_once = np.add.outer(np.arange(num_first), np.arange(num_envs))[:num_rows]
     each_once = each_once.reshape(*each_once.shape, *[1] * len(action.array.shape))
     rows[:num_first] = each_once % (action.largest + 1)
+    return rows
+
+
+def _random_completions(
+    tokens: TokensSpec, random: np.random.Generator, size: tuple[int, ...]
+) -> np.ndarray:
+    # Of any length, with an end; none asks for the question of a seed.
+    rows = np.zeros(size, np.int32)
+    rows[..., 1] = random.integers(1, tokens.longest_completion, size[:-1], endpoint=True)
+    ids = random.integers(tokens.vocabulary, size=(*size[:-1], tokens.longest_completion))
+    places = np.arange(tokens.longest_completion)
+    ids[places == rows[..., 1:2] - 1] = tokens.end
+    rows[..., 2:] = np.where(places < rows[..., 1:2], ids, 0)
     return rows
 
 

@@ -27,7 +27,7 @@ from seedrl.networks.network import (
     PolicyAndValue,
     num_outputs_of,
 )
-from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec
+from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec, TokensSpec
 from seedrl.types import Sequence, StoredStep, TimeStep, Tree
 
 # B for each minibatch: unlike the number of time steps and of actions most agents have, so that
@@ -143,7 +143,15 @@ def q_values_of(num_actions: int) -> Tree:
 
 
 def policy_and_value_of(spec: EnvSpec) -> PolicyAndValue | GaussianAndValue:
-    """The `output` of `build_network` for a policy over the actions of a spec."""
+    """The `output` of `build_network` for a policy over the actions of a spec.
+
+    Raises ConfigError for token ids, which only agents for them generate.
+    """
+    if isinstance(spec.action, TokensSpec):
+        raise ConfigError(
+            f"agent: expected one for token ids (GRPOConfig), because the environment takes "
+            f"{spec.action}"
+        )
     value = _array((), "float32")
     numbers = _array((num_outputs_of(spec.action),), "float32")
     if isinstance(spec.action, BoxSpec):

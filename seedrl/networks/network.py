@@ -42,7 +42,7 @@ def num_outputs_of(action: ActionSpec) -> int:
         return action.num_actions
     if isinstance(action, MultiDiscreteSpec):
         return sum(action.counts)
-    return math.prod(action.shape)
+    return math.prod(action.array.shape)
 
 
 class Network(NamedTuple):

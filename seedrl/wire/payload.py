@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from seedrl.specs import ACTION_MASK, ActionSpec, ArraySpec, BoxSpec, EnvSpec
+from seedrl.specs import ACTION_MASK, ActionSpec, ArraySpec, BoxSpec, EnvSpec, TokensSpec
+from seedrl.turns import illegal_turns
 from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import FramedStep, WireError, frame_step
 
@@ -143,6 +144,7 @@ class StepLayout:
             if section.dtype.name in _FITS
         ]
         self._has_mask = spec.has_mask
+        self._tokens = spec.action if isinstance(spec.action, TokensSpec) else None
         last = self._sections[-1]
         # Of every such payload without a LAST row, or without metrics; and if every row is LAST.
         self.num_bytes = last.stop + len(last.padding)
@@ -184,6 +186,8 @@ class StepLayout:
             self._check(self._flatten(observation))
         if self._has_mask:
             _check_mask(observation[ACTION_MASK], terminated)
+        if self._tokens is not None:
+            _check_turns(self._tokens, observation)
 
     def metrics(self, data: Buffer) -> np.ndarray:
         """The metrics `[L, M] float32` in a payload that `unpack` has accepted.
@@ -204,7 +208,8 @@ class StepLayout:
         padding is not zero, or if a value is ruled out: a step type other than 0, 1, 2; a reward
         not finite, beyond `max_abs_reward`, or not 0 on FIRST; a discount not 1, nor 0 on LAST; an
         observation with NaN, infinity, or a number that float32 (or int32, uint32) cannot hold; a
-        bool not 0 or 1; an action mask that forbids all actions where no episode has terminated.
+        bool not 0 or 1; an action mask that forbids all actions where no episode has terminated; a
+        turn that is too long, or has an id out of range.
         """
         if len(data) != (size := self.size(data)):
             raise WireError(f"expected a step payload of {size} bytes, got {len(data)}")
@@ -219,6 +224,8 @@ class StepLayout:
         tree = self._unflatten(observation)
         if self._has_mask:
             _check_mask(tree[ACTION_MASK], discount == 0)
+        if self._tokens is not None:
+            _check_turns(self._tokens, tree)
         return TimeStep(step_type, reward, discount, tree)
 
     def _num_last(self, data: Buffer) -> int:
@@ -383,6 +390,17 @@ def _check_mask(mask: np.ndarray, terminated: np.ndarray | None) -> None:
         row = int(np.argmin(has_legal))
         path = f"observation.{ACTION_MASK}"
         raise ValueFaultError(f"expected an action that may be taken in {path}, got none", row)
+
+
+def _check_turns(tokens: TokensSpec, rows: np.ndarray) -> None:
+    is_illegal = illegal_turns(tokens, rows)
+    if is_illegal.any():
+        row = int(np.argmax(is_illegal))
+        raise ValueFaultError(
+            f"expected at most {tokens.longest_turn} ids of 0 to {tokens.vocabulary - 1} in "
+            f"observation, got {rows[row][0]} ids, the largest {rows[row][1:].max()}",
+            row,
+        )
 
 
 def _largest_reward(most: float) -> float:

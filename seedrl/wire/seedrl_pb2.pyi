@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 e548c6c772f34f5697f0ea687b9cb7573f8a28d576d138a4b96be3554d12f5d3
+# seedrl/wire/seedrl.proto sha256 e68b0eeb31b18e1b8c9e319e80afabed842fcf1a950db19715c2578bf72c9b61
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -129,14 +129,28 @@ class EnvSpec(_message.Message):
     def __init__(self, action: _Optional[_Union[Action, _Mapping]] = ..., observation: _Optional[_Union[Observation, _Mapping]] = ...) -> None: ...
 
 class Action(_message.Message):
-    __slots__ = ("discrete", "box", "multi_discrete")
+    __slots__ = ("discrete", "box", "multi_discrete", "tokens")
     DISCRETE_FIELD_NUMBER: _ClassVar[int]
     BOX_FIELD_NUMBER: _ClassVar[int]
     MULTI_DISCRETE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
     discrete: int
     box: Box
     multi_discrete: MultiDiscrete
-    def __init__(self, discrete: _Optional[int] = ..., box: _Optional[_Union[Box, _Mapping]] = ..., multi_discrete: _Optional[_Union[MultiDiscrete, _Mapping]] = ...) -> None: ...
+    tokens: Tokens
+    def __init__(self, discrete: _Optional[int] = ..., box: _Optional[_Union[Box, _Mapping]] = ..., multi_discrete: _Optional[_Union[MultiDiscrete, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ...) -> None: ...
+
+class Tokens(_message.Message):
+    __slots__ = ("vocabulary", "longest_turn", "longest_completion", "end")
+    VOCABULARY_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_TURN_FIELD_NUMBER: _ClassVar[int]
+    LONGEST_COMPLETION_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    vocabulary: int
+    longest_turn: int
+    longest_completion: int
+    end: int
+    def __init__(self, vocabulary: _Optional[int] = ..., longest_turn: _Optional[int] = ..., longest_completion: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class MultiDiscrete(_message.Message):
     __slots__ = ("shape", "counts")

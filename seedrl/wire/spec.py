@@ -12,6 +12,7 @@ from seedrl.specs import (
     DiscreteSpec,
     EnvSpec,
     MultiDiscreteSpec,
+    TokensSpec,
     shown,
 )
 from seedrl.types import Tree
@@ -74,6 +75,8 @@ def _action_message(action: ActionSpec) -> seedrl_pb2.Action:
     if isinstance(action, MultiDiscreteSpec):
         several = seedrl_pb2.MultiDiscrete(shape=action.shape, counts=action.counts)
         return seedrl_pb2.Action(multi_discrete=several)
+    if isinstance(action, TokensSpec):
+        return seedrl_pb2.Action(tokens=seedrl_pb2.Tokens(**vars(action)))
     box = seedrl_pb2.Box(shape=action.shape, low=action.low, high=action.high)
     return seedrl_pb2.Action(box=box)
 
@@ -99,13 +102,19 @@ def _tree(path: str, message: seedrl_pb2.Observation) -> Tree:
 def _action(message: seedrl_pb2.Action) -> ActionSpec:
     kind = message.WhichOneof("kind")
     if kind is None:
-        raise ValueError("action: expected discrete, box or multi_discrete, got none of them")
+        raise ValueError(
+            "action: expected discrete, box, multi_discrete or tokens, got none of them"
+        )
     try:
         if kind == "discrete":
             return DiscreteSpec(message.discrete)
         if kind == "multi_discrete":
             several = message.multi_discrete
             return MultiDiscreteSpec(tuple(several.shape), tuple(several.counts))
+        if kind == "tokens":
+            tokens = message.tokens
+            lengths = (tokens.longest_turn, tokens.longest_completion)
+            return TokensSpec(tokens.vocabulary, *lengths, tokens.end)
         return BoxSpec(tuple(message.box.shape), tuple(message.box.low), tuple(message.box.high))
     except ValueError as error:
         raise ValueError(f"action: {error}") from error

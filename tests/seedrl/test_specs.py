@@ -6,7 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seedrl.specs import (
+    ArraySpec,
+    BoxSpec,
+    DiscreteSpec,
+    EnvSpec,
+    MultiDiscreteSpec,
+    TokensSpec,
+)
 from seedrl.types import Tree
 
 _IMAGE = ArraySpec((84, 84), "uint8")
@@ -156,6 +163,14 @@ def test_a_mask_that_does_not_fit_the_actions_is_refused_by_name(mask: Tree, act
                 ((2,), (2**19 + 1, 1)),
             )
         ),
+        *(
+            lambda sizes=sizes: TokensSpec(*sizes)
+            for sizes in ((1, 4, 4, 0), (2**20 + 1, 4, 4, 0), (9, 0, 4, 0), (9, 4, 2**16 + 1, 0))
+        ),
+        lambda: TokensSpec(9, 4, 4, 9),
+        lambda: TokensSpec(9, 4, True, 8),
+        lambda: EnvSpec(_SPEED, TokensSpec(9, 4, 4, 8)),
+        lambda: EnvSpec(TokensSpec(9, 5, 4, 8).turn, TokensSpec(9, 4, 4, 8)),
         lambda: EnvSpec((), DiscreteSpec(2)),
         lambda: EnvSpec((_SPEED,) * 257, DiscreteSpec(2)),
         lambda: EnvSpec((ArraySpec((2**28,), "bool"), _SPEED), DiscreteSpec(2)),

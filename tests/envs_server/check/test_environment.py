@@ -18,7 +18,7 @@ from seedrl_plugin import counting
 from envs_server.build import Recipe, choose
 from envs_server.check.environment import Play, check
 from envs_server.check.findings import Findings
-from envs_server.envs import catch, constant, masked_cartpole
+from envs_server.envs import catch, constant, masked_cartpole, token_tasks
 from seedrl.exit_codes import ExitCode
 
 _HIDE = (masked_cartpole.hide_velocities,)
@@ -49,6 +49,7 @@ def _check(recipe: Recipe, vectorization: str = "auto") -> tuple[Findings, Play 
         (_STILL, "native", ["endless", "seed-ignored"]),
         (Recipe("catch", {}, (), catch.make), "auto", []),
         (_COUNTING, "auto", []),
+        (Recipe("reverse", {}, (), token_tasks.reverse), "auto", []),
         (Recipe("Taxi-v4", {"max_episode_steps": 9}), "auto", []),
         (Recipe("Pendulum-v1", {"max_episode_steps": 9}), "auto", []),
         (Recipe("Blackjack-v1", {}), "auto", []),

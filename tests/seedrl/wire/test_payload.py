@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seedrl.specs import (
+    MOST_SEED,
+    ArraySpec,
+    BoxSpec,
+    DiscreteSpec,
+    EnvSpec,
+    MultiDiscreteSpec,
+    TokensSpec,
+)
+from seedrl.turns import completion_row, read_completion, seed_row
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import (
     StepPayload,
@@ -306,6 +315,41 @@ def test_each_of_several_actions_has_its_own_bound(actions: list[list[int]]) -> 
     layout.unpack(pack_actions(0, 0, np.array([[2, 4]], np.int32)))
     with pytest.raises(WireError):
         layout.unpack(pack_actions(0, 0, np.array(actions, np.int32)))
+
+
+_TOKENS = TokensSpec(vocabulary=5, longest_turn=3, longest_completion=2, end=4)
+
+
+def test_a_completion_is_the_literal_one_of_the_contract() -> None:
+    data = bytes.fromhex("00000000 01000000 0700000000000000 00000000 02000000 03000000 04000000")
+    assert pack_actions(0, 7, completion_row(_TOKENS, [3, 4])[None]) == data
+    _, (row,) = ActionLayout(_TOKENS, 1).unpack(data)
+    ids, _ = read_completion(row)
+    assert ids is not None and ids.tolist() == [3, 4]
+    _, (row,) = ActionLayout(_TOKENS, 1).unpack(
+        pack_actions(0, 0, seed_row(_TOKENS, MOST_SEED)[None])
+    )
+    assert read_completion(row) == (None, MOST_SEED)
+
+
+@pytest.mark.parametrize("row", [[0, 3, 0, 0], [0, 1, 5, 0], [-1, 0, 0, 0], [0, 1, -1, 0]])
+def test_a_completion_beyond_its_spec_is_refused(row: list[int]) -> None:
+    with pytest.raises(WireError):
+        ActionLayout(_TOKENS, 1).unpack(pack_actions(0, 0, np.array([row], np.int32)))
+
+
+@pytest.mark.parametrize("row", [[4, 0, 0, 0], [-1, 0, 0, 0], [1, 5, 0, 0], [1, -1, 0, 0]])
+def test_a_turn_beyond_its_spec_is_refused_by_row(row: list[int]) -> None:
+    layout = StepLayout(EnvSpec(_TOKENS.turn, _TOKENS), 2)
+    rows = np.array([[3, 4, 0, 1], row], np.int32)
+    timestep = TimeStep(
+        *(np.zeros(2, each) for each in ("uint8", "float32")), np.ones(2, "f4"), rows
+    )
+    with pytest.raises(ValueFaultError) as refused:
+        layout.unpack(layout.pack(0, 0, timestep))
+    assert refused.value.row == 1
+    with pytest.raises(ValueFaultError):
+        layout.check_observation(rows)
 
 
 def test_only_numbers_between_two_bounds_are_sent_within_one() -> None:

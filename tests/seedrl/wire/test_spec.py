@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from seedrl.errors import CheckpointError
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seedrl.specs import (
+    ArraySpec,
+    BoxSpec,
+    DiscreteSpec,
+    EnvSpec,
+    MultiDiscreteSpec,
+    TokensSpec,
+)
 from seedrl.wire.seedrl_pb2 import (
     Action,
     Array,
@@ -29,6 +36,7 @@ _NESTED = EnvSpec(
     BoxSpec((2,), (-1.0, 0.1), (1.0, 3.3e38)),
 )
 _SEVERAL = EnvSpec(_SPEED, MultiDiscreteSpec((2, 1), (3, 2**10)))
+_TOKENS = EnvSpec(TokensSpec(257, 9, 12, 256).turn, TokensSpec(257, 9, 12, 256))
 _HALF_BOUNDED = EnvSpec(_SPEED, BoxSpec((2,), (-math.inf, 0.0), (1.0, math.inf)))
 # The examples of the contract's comments.
 _EXAMPLES = {
@@ -51,7 +59,7 @@ def test_the_examples_of_the_contract_are_read(text: str, spec: EnvSpec) -> None
 
 
 def test_a_spec_comes_back_from_its_message_and_from_its_text() -> None:
-    for spec in (_NESTED, _SEVERAL, _HALF_BOUNDED, *_EXAMPLES.values()):
+    for spec in (_NESTED, _SEVERAL, _TOKENS, _HALF_BOUNDED, *_EXAMPLES.values()):
         message = SpecMessage.FromString(spec_message(spec).SerializeToString())
         assert spec_of(message) == spec
         assert saved_spec(encode_spec(spec)) == spec

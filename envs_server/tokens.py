@@ -1,0 +1,60 @@
+"""A `seedrl.TokenEnv` as a gymnasium environment, so that groups step it as any other."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, MultiDiscrete
+
+from seedrl.specs import MOST_SEED, TokensSpec
+from seedrl.token_env import TokenEnv
+from seedrl.turns import read_completion, turn_row
+
+
+class CompletionSpace(MultiDiscrete):
+    """Rows of `seedrl.turns`: a seed or none, a length, ids."""
+
+    def __init__(self, tokens: TokensSpec) -> None:
+        int32: Any = np.int32  # gymnasium's types know int64 only
+        super().__init__(tokens.largest.astype(np.int64) + 1, dtype=int32)
+        self.tokens = tokens
+
+
+class TokenGym(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Steps a `TokenEnv`; observations and actions are the rows of `seedrl.turns`."""
+
+    def __init__(self, env: TokenEnv) -> None:
+        """Raises ValueError for sizes out of range."""
+        self.env, self.tokens = env, env.spec
+        self.observation_space = Box(
+            0, int(self.tokens.turn.high[0]), self.tokens.turn.shape, np.int32
+        )
+        self.action_space = CompletionSpace(self.tokens)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Asks a question of its own choice."""
+        super().reset(seed=seed)
+        return self._ask(int(self.np_random.integers(MOST_SEED))), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Takes a completion, or asks the question of a seed instead."""
+        ids, seed = read_completion(action)
+        if ids is None:
+            return self._ask(seed), 0.0, False, False, {}
+        turn, reward = self.env.step(ids)
+        is_over = turn is None
+        row = turn_row(self.tokens, () if turn is None else turn)
+        return row, reward, is_over, False, dict(self.env.info) if is_over else {}
+
+    def close(self) -> None:
+        """Closes an environment that can be closed."""
+        if callable(close := getattr(self.env, "close", None)):
+            close()
+
+    def _ask(self, seed: int) -> np.ndarray:
+        row = turn_row(self.tokens, self.env.reset(seed))
+        if not row[0]:
+            raise ValueError("reset: expected a turn of at least one id, got none")
+        return row

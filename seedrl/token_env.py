@@ -1,0 +1,124 @@
+"""Environments of token ids: a question, completions, a reward. Imports numpy only.
+
+    class Echo(seedrl.TokenEnv):
+        tokens = seedrl.bytes_vocabulary()
+        longest_turn, longest_completion = 8, 9
+
+        def reset(self, seed):
+            self.word = str(np.random.default_rng(seed).integers(1000))
+            return self.tokens.encode(self.word)
+
+        def step(self, ids):
+            return None, float(self.tokens.decode(ids) == self.word)
+
+Text stays here: an env server sends and receives ids, so nothing is ever tokenized twice.
+"""
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from seedrl.specs import TokensSpec
+
+
+class Vocabulary(Protocol):
+    """Text as ids. Any tokenizer with these four is one.
+
+    Attributes:
+      size: number of ids.
+      end: the id that ends a completion.
+    """
+
+    size: int
+    end: int
+
+    # Ids of a text, `[n] int32`.
+    def encode(self, text: str) -> np.ndarray: ...
+    # Text of ids, up to the first `end`.
+    def decode(self, ids: np.ndarray) -> str: ...
+
+
+class BytesVocabulary:
+    """The 256 bytes of UTF-8, and `end`, 256."""
+
+    size, end = 257, 256
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+
+    def decode(self, ids: np.ndarray) -> str:
+        """Bytes that are no UTF-8 become U+FFFD."""
+        return bytes(before_end(ids, self.end).tolist()).decode(errors="replace")
+
+
+class CharactersVocabulary:
+    """The characters of an alphabet, then `end`. Raises ValueError if one occurs twice."""
+
+    def __init__(self, alphabet: str) -> None:
+        if not alphabet or len(set(alphabet)) != len(alphabet):
+            raise ValueError(f"alphabet: expected different characters, got {alphabet!r:.80}")
+        self._alphabet, self._ids = alphabet, {each: i for i, each in enumerate(alphabet)}
+        self.end = len(alphabet)
+        self.size = self.end + 1
+
+    def encode(self, text: str) -> np.ndarray:
+        """Raises ValueError for a character that is not in the alphabet."""
+        if unknown := set(text) - self._ids.keys():
+            raise ValueError(f"expected characters of {self._alphabet!r}, got {sorted(unknown)}")
+        return np.array([self._ids[each] for each in text], np.int32)
+
+    def decode(self, ids: np.ndarray) -> str:
+        return "".join(self._alphabet[each] for each in before_end(ids, self.end).tolist())
+
+
+def before_end(ids: np.ndarray, end: int) -> np.ndarray:
+    """The ids up to the first `end`, without it."""
+    ends = np.flatnonzero(np.asarray(ids) == end)
+    return np.asarray(ids)[: ends[0] if ends.size else None]
+
+
+def bytes_vocabulary() -> BytesVocabulary:
+    """The vocabulary of all texts: 256 bytes and an end."""
+    return BytesVocabulary()
+
+
+class TokenEnv(abc.ABC):
+    """An environment that asks and rewards in token ids. One episode is one dialogue.
+
+    Attributes:
+      tokens: its vocabulary.
+      longest_turn: most ids of a turn of the environment.
+      longest_completion: most ids of a completion, `tokens.end` included; a longer one is cut.
+      info: numbers of the episode, for `environment.metrics`; read after its last step.
+    """
+
+    tokens: Vocabulary
+    longest_turn: int
+    longest_completion: int
+    info: Mapping[str, float] = {}  # an instance sets its own
+
+    @abc.abstractmethod
+    def reset(self, seed: int) -> Sequence[int] | np.ndarray:
+        """Starts an episode; returns the ids of its first turn. Equal seeds ask equal questions."""
+
+    @abc.abstractmethod
+    def step(self, ids: np.ndarray) -> tuple[Sequence[int] | np.ndarray | None, float]:
+        """Takes a completion; returns the next turn, or None at the end, and the reward.
+
+        `ids [n] int32` end with `tokens.end`, unless the completion was cut.
+        """
+
+    def solution(self) -> Sequence[int] | np.ndarray:
+        """A right completion of the present turn, `tokens.end` included, for `seedrl pretrain`.
+
+        Raises NotImplementedError if the environment has none.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no method solution()")
+
+    @property
+    def spec(self) -> TokensSpec:
+        """Sizes and vocabulary. Raises ValueError for a size out of range."""
+        sizes = (self.longest_turn, self.longest_completion)
+        return TokensSpec(self.tokens.size, *sizes, self.tokens.end)

@@ -1,0 +1,49 @@
+"""The token tasks: their solutions are right, and nothing else is."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from envs_server.envs import token_tasks
+from seedrl.token_env import TokenEnv
+
+
+@pytest.mark.parametrize(
+    ("make", "answer"),
+    [
+        (token_tasks.reverse, lambda question: question[-2::-1]),
+        (token_tasks.addition, lambda question: str(eval_sum(question))),
+    ],
+)
+def test_only_the_answer_pays(make: Callable[[], TokenEnv], answer: Callable[[str], str]) -> None:
+    env = make()
+    for seed in range(200):
+        question = env.tokens.decode(env.reset(seed))
+        solution = env.solution()
+        assert env.tokens.decode(solution) == answer(question)
+        assert len(solution) <= env.longest_completion
+        for ids, reward in (
+            (solution, 1.0),
+            (solution[:-1], 0.0),
+            (solution[1:], 0.0),
+            (np.append(solution[:-1], [0, env.tokens.end]), 0.0),
+            (solution[:0], 0.0),
+        ):
+            env.reset(seed)
+            assert env.step(ids) == (None, reward)
+            assert env.info == {"exact": reward}
+
+
+def eval_sum(question: str) -> int:
+    one, other = question.removesuffix("=").split("+")
+    return int(one) + int(other)
+
+
+def test_questions_differ_by_seed_and_keep_to_their_length() -> None:
+    env = token_tasks.reverse(longest=5, shortest=2, letters=3)
+    questions = [env.tokens.decode(env.reset(seed)) for seed in range(300)]
+    assert {len(each) for each in questions} == {3, 4, 5, 6}
+    assert len(set(questions)) > 100
+    with pytest.raises(ValueError, match="shortest"):
+        token_tasks.reverse(longest=2, shortest=3)

@@ -1,0 +1,85 @@
+"""Token environments, stepped as any other."""
+
+import numpy as np
+import pytest
+
+import seedrl
+from envs_server.build import Recipe, build, build_one
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures
+from envs_server.groups import EnvGroup
+from envs_server.tokens import TokenGym
+from seedrl.specs import EnvSpec
+from seedrl.turns import completion_row, seed_row, turn_ids
+
+
+class Counting(seedrl.TokenEnv):
+    """Asks for `turns` numbers, the first of which is the seed modulo 7; each right one pays 1."""
+
+    tokens = seedrl.bytes_vocabulary()
+    longest_turn, longest_completion = 2, 2
+
+    def __init__(self, turns: int = 2) -> None:
+        self._turns = turns
+
+    def reset(self, seed: int) -> list[int]:
+        self._number, self._asked = seed % 7, 1
+        return [self._number]
+
+    def step(self, ids: np.ndarray) -> tuple[list[int] | None, float]:
+        reward = float(ids.tolist() == [self._number, self.tokens.end])
+        self.info = {"asked": self._asked}
+        if self._asked == self._turns:
+            return None, reward
+        self._asked += 1
+        self._number += 1
+        # A turn of three ids is too long.
+        return [self._number] * (3 if self._turns > 2 else 1), reward
+
+
+def _gym(turns: int = 2) -> TokenGym:
+    return TokenGym(Counting(turns))
+
+
+def test_a_dialogue_is_an_episode() -> None:
+    env = _gym()
+    env.reset(seed=3)
+    row, reward, terminated, *_ = env.step(seed_row(env.tokens, 16))
+    assert (turn_ids(row).tolist(), reward, terminated) == ([2], 0.0, False)
+    row, reward, terminated, *_ = env.step(completion_row(env.tokens, [2, 256]))
+    assert (turn_ids(row).tolist(), reward, terminated) == ([3], 1.0, False)
+    row, reward, terminated, truncated, info = env.step(completion_row(env.tokens, [2, 256]))
+    assert turn_ids(row).tolist() == []
+    assert (reward, terminated, truncated, info) == (0.0, True, False, {"asked": 2})
+
+
+def test_the_seed_decides_the_question_whatever_was_asked_before() -> None:
+    one, other = _gym(), _gym()
+    one.reset(seed=1)
+    other.reset(seed=2)
+    one.step(completion_row(one.tokens, [0]))
+    asked = [env.step(seed_row(env.tokens, 5))[0].tolist() for env in (one, other)]
+    assert asked[0] == asked[1]
+
+
+def test_a_group_has_the_spec_of_its_tokens() -> None:
+    group = EnvGroup(0, build(Recipe("counting", {}, (), Counting), "auto", 2), [0, 1])
+    tokens = Counting().spec
+    assert group.spec == EnvSpec(tokens.turn, tokens)
+    group.first()
+
+
+def test_a_turn_that_is_too_long_is_a_failure_of_its_environment() -> None:
+    failures = Failures(1, 0)
+    recipe = Recipe("counting", {"turns": 3}, (), Counting)
+    environments = build(recipe, "auto", 1, failures=failures)
+    environments.reset([0])
+    with pytest.raises(EnvironmentFailedError, match="turn"):
+        environments.step(completion_row(Counting().spec, [0, 256])[None])
+
+
+def test_sizes_out_of_range_are_refused_before_the_run() -> None:
+    class Endless(Counting):
+        longest_completion = 0
+
+    with pytest.raises(BuildError, match="longest_completion"):
+        build_one(Recipe("endless", {}, (), Endless))

@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(words: Sequence[str]) -> int:
     if words[:1] == ["--version"]:
-        from seedrl.programs.command_line import print_version_if_asked
+        from seedrl.programs.help import print_version_if_asked
 
         print_version_if_asked(words)
     options = read_options(words)

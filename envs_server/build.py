@@ -159,7 +159,7 @@ def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
     # All: an environment that calls sys.exit, or raises KeyboardInterrupt, has failed.
     except BaseException as error:
         from envs_server.factories import advice
-        from seedrl.errors import missing_extra
+        from seedrl.hints import missing_extra
 
         reason = missing_extra(error) or f"{one_line(error)}{advice(recipe.id, error)}"
         raise BuildError(f"cannot build {recipe.id}: {reason}") from error

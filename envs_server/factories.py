@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 
 from envs_server.failures import BuildError, one_line
-from seedrl.errors import missing_extra
+from seedrl.hints import missing_extra
 from seedrl.wire.seedrl_pb2 import Environment
 
 # What ships with the env server is always allowed.

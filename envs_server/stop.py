@@ -18,7 +18,7 @@ _log = logging.getLogger("envs_server")
 
 # In the environment of a supervisor's child: the number of the supervisor's process.
 PARENT_VARIABLE = "SEEDRL_PARENT"
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 # For environments to be closed, once the process is asked to stop: less than its supervisor waits.
 _CLOSING_SECONDS = 3.0
 _LOOK_SECONDS = 0.5  # between two looks for a hang
@@ -138,9 +138,17 @@ def is_supervised() -> bool:
     return PARENT_VARIABLE in os.environ
 
 
+def adopt_orphans() -> None:
+    """Makes the kernel give this process the orphans among its descendants, in any session."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
 def end_with_parent() -> None:
     """Has the kernel send SIGTERM when the supervisor of this process dies. In the main thread."""
     if parent := os.environ.pop(PARENT_VARIABLE, ""):
+        # A daemon of an environment stays this process's as long as it lives: the supervisor, which
+        # kills whatever it is given, gets the daemon only after that.
+        adopt_orphans()
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
         if os.getppid() != int(parent):  # it died before the kernel knew
             os.kill(os.getpid(), signal.SIGTERM)

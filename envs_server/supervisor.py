@@ -1,11 +1,9 @@
 """The env servers of one machine: child processes that are started again when they die."""
 
 import contextlib
-import ctypes
 import math
 import os
 import re
-import secrets
 import signal
 import subprocess
 import sys
@@ -16,35 +14,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envs_server.options import PROG, Options
-from envs_server.stop import PARENT_VARIABLE
+from envs_server.stop import PARENT_VARIABLE, adopt_orphans
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import ending_signals
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 
-# In a child's environment: a mark, another one at each start, that all inherit which it starts.
-_MARK_VARIABLE = "SEEDRL_ENV_SERVER"
 # What a child notes when training is over (`envs_server.client`, which loads gRPC).
 _FINISHED = "finished"
 # Before one is started again, doubled each time that it dies; one that has lived for as long as the
 # longest pause is started at once.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
-_PR_SET_CHILD_SUBREAPER = 36
 # Of an env server's output more is not kept than this; when it is cut, a quarter stays.
 _LONGEST_LOG_BYTES = 2**22
-_STOPPED_SECONDS = 30.0  # an environment that stops its process (SIGSTOP) is not waited for longer
 
 
 @dataclass
 class _Child:
-    # An env server over all its processes, the leader of a process group each. Times are of the
+    # An env server over all its processes, the leader of a session each. Times are of the
     # monotonic clock. What a process notes outlives it; see `envs_server.client.Client`.
     notes: Path
     output: Path | None
     process: subprocess.Popen[bytes] | None = None  # None while it pauses or is over
-    mark: str = ""
     started: float = 0.0
-    stopped: float = math.inf  # since when its process stands still
     pause: float = 0.0  # before the last start
     due: float = 0.0  # when it is started again; infinite if it is over
 
@@ -71,8 +63,7 @@ def supervise(options: Options, words: Sequence[str], module: str = "envs_server
                 raise ConfigError(f"--logs: {error}") from error
         children = [_child(options, Path(folder), number) for number in range(options.processes)]
         stack.callback(_kill, children)
-        # Processes whose parent is gone become this one's children: see `_kill_orphans`.
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        adopt_orphans()
         many = "s" * (options.num_envs > 1)
         _print(f"{options.processes} env servers of {options.num_envs} environment{many} each")
         flags = ["-P"] if sys.flags.safe_path else []
@@ -87,17 +78,13 @@ def _child(options: Options, folder: Path, number: int) -> _Child:
 def _watch(children: Sequence[_Child], command: Sequence[str], asked: Sequence[int]) -> int:
     outcome: ExitCode | None = None  # once they are to end
     deadline = math.inf
-    running: set[subprocess.Popen[bytes]] = set()
-    has_orphans = False
     while True:
         for child in children:
             is_ending = bool(asked) or outcome is not None
             if _tend(child, command, is_ending=is_ending):
                 outcome = ExitCode.USAGE
-        before, running = running, {child.process for child in children if child.process}
-        # Again while there are some: the children of those that are killed come here, too.
-        if before - running or has_orphans:
-            has_orphans = _kill_orphans(children)
+        running = {child.process for child in children if child.process}
+        _kill_orphans(running)
         if (asked or outcome) and deadline == math.inf:
             outcome, deadline = outcome or ExitCode.OK, time.monotonic() + GRACE_SECONDS
             for process in running:  # not reaped: their numbers are still their own
@@ -108,7 +95,6 @@ def _watch(children: Sequence[_Child], command: Sequence[str], asked: Sequence[i
         if time.monotonic() >= deadline:
             _print(f"{len(running)} env servers did not end in time: killed")
             return outcome or ExitCode.OK
-        _reap_orphans({process.pid for process in running})
         time.sleep(POLL_SECONDS)
 
 
@@ -142,19 +128,18 @@ def _tend(child: _Child, command: Sequence[str], *, is_ending: bool) -> bool:
 
 
 def _start(child: _Child, command: Sequence[str]) -> None:
-    child.mark = secrets.token_hex(8)
-    marks = {PARENT_VARIABLE: str(os.getpid()), _MARK_VARIABLE: child.mark}
     try:
         with contextlib.ExitStack() as stack:
             output = stack.enter_context(child.output.open("ab")) if child.output else None
             child.process = subprocess.Popen(
                 [*command, "--notes", str(child.notes)],
-                env={**os.environ, **marks},
+                env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                # Ctrl-C reaches only this process, which decides what to do.
-                process_group=0,
+                # Ctrl-C reaches only this process, which decides what to do. And an environment has
+                # no terminal: its use from the background would stop the process (SIGTTOU).
+                start_new_session=True,
             )
     except OSError as error:
         child.due = time.monotonic() + _LONGEST_PAUSE_SECONDS
@@ -163,26 +148,15 @@ def _start(child: _Child, command: Sequence[str]) -> None:
 
 
 def _reaped(
-    child: _Child,
-    process: subprocess.Popen[bytes],
-    flags: int = os.WEXITED | os.WSTOPPED | os.WNOHANG,
+    child: _Child, process: subprocess.Popen[bytes], flags: int = os.WEXITED | os.WNOHANG
 ) -> int | None:
-    # The exit code of a process that has ended; None while it runs. One that stands still for too
-    # long is killed.
-    found, now = os.waitid(os.P_PID, process.pid, flags | os.WNOWAIT), time.monotonic()
-    if found is None:
-        child.stopped = math.inf
-        return None
-    if found.si_code == os.CLD_STOPPED:  # reported until it continues or ends
-        child.stopped = min(child.stopped, now)
-        if now - child.stopped >= _STOPPED_SECONDS:
-            _print(f"env server {process.pid} was stopped for too long: killed")
-            os.kill(process.pid, signal.SIGKILL)
+    # The exit code of a process that has ended; None while it runs.
+    if os.waitid(os.P_PID, process.pid, flags | os.WNOWAIT) is None:
         return None
     # Before its number, and its group's, may be another's: all that it has started.
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
-    child.process, child.stopped = None, math.inf
+    child.process = None
     code = process.wait()
     return code if code >= 0 else 128 - code
 
@@ -193,40 +167,22 @@ def _kill(children: Sequence[_Child]) -> None:
             os.kill(child.process.pid, signal.SIGKILL)
             _reaped(child, child.process, os.WEXITED)
     deadline = time.monotonic() + GRACE_SECONDS
-    while _kill_orphans(children) and time.monotonic() < deadline:
+    while _kill_orphans(()) and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
-def _kill_orphans(children: Sequence[_Child]) -> bool:
-    # What environments have started in a session of its own, in no group that could be killed, is a
-    # child of this process once its parent is gone; its own children are only then. True if there
-    # were any. A daemon that an env server's environment has made stays as long as that runs.
-    own = {child.process.pid for child in children if child.process}
-    marks = [f"{_MARK_VARIABLE}={child.mark}\0".encode() for child in children if child.process]
+def _kill_orphans(running: Collection["subprocess.Popen[bytes]"]) -> bool:
+    # An env server adopts the daemons of its environments (`envs_server.stop`). When it dies they
+    # become children of this process, whatever their session; so do their own children when they
+    # die. So a child that is no env server is an orphan. True if there were any.
     listed = Path(f"/proc/self/task/{os.getpid()}/children")
-    pids = []
-    with contextlib.suppress(OSError):  # a kernel that does not list them
-        found = set(map(int, listed.read_text().split())) - own
-        pids = [pid for pid in found if not _has_mark(pid, marks)]
-        for pid in pids:
+    orphans: set[int] = set()
+    with contextlib.suppress(OSError):  # a kernel that does not list them, or another user's
+        orphans = set(map(int, listed.read_text().split())) - {each.pid for each in running}
+        for pid in orphans:
             os.kill(pid, signal.SIGKILL)
-    _reap_orphans(own)
-    return bool(pids)
-
-
-def _has_mark(pid: int, marks: Collection[bytes]) -> bool:
-    try:
-        inherited = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # it has just ended, or is another user's
-        return False
-    return any(mark in inherited for mark in marks)
-
-
-def _reap_orphans(own: Collection[int]) -> None:
-    flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-    with contextlib.suppress(ChildProcessError):  # there is none
-        while (found := os.waitid(os.P_ALL, 0, flags)) and found.si_pid not in own:
-            os.waitpid(found.si_pid, 0)
+            os.waitpid(pid, os.WNOHANG)  # one that is still dying is listed again
+    return bool(orphans)
 
 
 def _print(line: str) -> None:

@@ -56,14 +56,13 @@ from learner.serving.hub import Hub
 from learner.serving.leases import SlotRange, SlotTable, lanes_of, session_seed
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
-from seedrl.checkpoints import Checkpoint
+from seedrl.checkpoints import Checkpoint, saved_spec
 from seedrl.config import Config, evaluation_steps, page_steps
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import Array, Page
-from seedrl.wire.spec import saved_spec
 
 
 class Geometry(NamedTuple):

@@ -13,11 +13,11 @@ from learner.learning.loop import Snapshot
 from learner.report.metrics import Metrics
 from learner.schedule import Session
 from seedrl.agents.agent import replace_actor_params
+from seedrl.checkpoints import encode_spec
 from seedrl.config import Config
 from seedrl.config_io import to_json
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import Tree
-from seedrl.wire.spec import encode_spec
 
 
 class Checkpointer:

@@ -21,11 +21,10 @@ from learner.serving.server import Service
 from seedrl import stored_arrays
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
-from seedrl.checkpoints import Checkpoint, updates_of_params
+from seedrl.checkpoints import Checkpoint, saved_spec, updates_of_params
 from seedrl.config import MOST_EPISODE_STEPS, Actions, Config
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
-from seedrl.wire.spec import saved_spec
 
 
 class Evaluation(NamedTuple):

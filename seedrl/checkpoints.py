@@ -37,11 +37,16 @@ from typing import Any, NamedTuple, NoReturn
 
 import jax
 import numpy as np
+from google.protobuf import json_format
 
 from seedrl import stored_arrays
 from seedrl.errors import CheckpointError, in_one_line
 from seedrl.run_files import open_regular, read_object
+from seedrl.specs import EnvSpec
 from seedrl.types import Tree
+from seedrl.wire import seedrl_pb2
+from seedrl.wire.contract import MAJOR, MINOR
+from seedrl.wire.spec import spec_message, spec_of
 
 _logger = logging.getLogger(__name__)
 
@@ -435,3 +440,24 @@ def opened(path: Path) -> Checkpoint:
             f"{in_one_line(error)}"
         ) from error
     return Checkpoint(int(path.name.split(".")[0]), path, _Meta(file, content))
+
+
+# The spec of the environment, among the records
+
+
+def encode_spec(spec: EnvSpec) -> str:
+    """A text for checkpoints; equal specs give equal texts."""
+    # Sorted: the keys of a protobuf map have no order.
+    return json_format.MessageToJson(spec_message(spec), indent=None, sort_keys=True)
+
+
+def saved_spec(text: str) -> EnvSpec:
+    """Inverse of `encode_spec`. Raises CheckpointError: it may be an older seedrl's."""
+    try:
+        return spec_of(json_format.Parse(text, seedrl_pb2.EnvSpec()))
+    # A file may hold anything; protobuf raises an AttributeError for what is no text.
+    except (json_format.ParseError, ValueError, AttributeError, RecursionError) as error:
+        raise CheckpointError(
+            f"expected a readable env_spec; {in_one_line(error):.80}; it may be of another wire "
+            f"version (this one is {MAJOR}.{MINOR}): start a new workdir, or use its seedrl"
+        ) from error

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from seedrl.agents.window import WindowSpec
-from seedrl.errors import ConfigError, naming_own_code
+from seedrl.errors import ConfigError
 from seedrl.fields import (
     NonNegativeFloat,
     NonNegativeInt,
@@ -21,6 +21,7 @@ from seedrl.fields import (
     check_fields,
     fields_of,
 )
+from seedrl.hints import naming_own_code
 from seedrl.replay.prioritized import ReplayConfig as ReplayConfig
 from seedrl.wire.contract import (
     LEAST_MESSAGE_BYTES,

@@ -19,8 +19,9 @@ from typing import Any
 
 from seedrl import run_files
 from seedrl.config import Config
-from seedrl.errors import ConfigError, did_you_mean, in_one_line, missing_extra, own_place
+from seedrl.errors import ConfigError, in_one_line
 from seedrl.fields import check_fields
+from seedrl.hints import did_you_mean, missing_extra, own_place
 
 # Fields of earlier versions, and their names of today.
 RENAMED = {

@@ -19,7 +19,6 @@ from seedrl.errors import ConfigError
 from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec, has_mask
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire.payload import StepLayout, check_rewards
-from seedrl.wire.spec import saved_spec
 
 __all__ = ["Policy", "PolicyCarry", "PolicyStep", "load"]
 
@@ -304,7 +303,7 @@ def load(
     config_io.allow(*allow)
     config = config_io.of_run(folder)
     found = checkpoints.choose(folder, step=step, is_best=best, parts=checkpoints.PARAMS)
-    spec = saved_spec(found.meta["env_spec"])
+    spec = checkpoints.saved_spec(found.meta["env_spec"])
     agent = build_agent(config.agent, spec)
     # Shapes alone: what is computed here would be thrown away.
     abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}

@@ -19,7 +19,7 @@ from seedrl import config_io, run_files
 from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import leaves_of, words_of
+from seedrl.programs.command_line import opposite_of
 from seedrl.timing import POLL_SECONDS
 
 if TYPE_CHECKING:
@@ -231,3 +231,23 @@ def _text(config: Config) -> str:
     # Modules in the current folder are found by whoever plays the run from elsewhere.
     config_io.import_factories(names)
     return config_io.to_json(config)
+
+
+def leaves_of(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Options of a nested table by their names: `replay.ratio` for {"replay": {"ratio": 4}}."""
+    # With or without quotes: `replay.ratio = 4` makes a table in TOML.
+    for key, value in table.items():
+        name = (f"{path}.{key}" if path else key).replace("_", "-")
+        if isinstance(value, Mapping):
+            yield from leaves_of(value, name)
+        else:
+            yield name, value
+
+
+def words_of(name: str, value: Any) -> list[str]:
+    """An option as words of a command line; the inverse of `parse_words`."""
+    if isinstance(value, bool):
+        return [f"--{name}" if value else opposite_of(f"--{name}")]
+    values = value if isinstance(value, list | tuple) else [value]
+    # One line, as a run records its command: it is compared with that.
+    return [f"--{name}", *(str(each).replace("\n", " ") for each in values)]

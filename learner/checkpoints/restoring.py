@@ -18,14 +18,13 @@ import numpy as np
 from learner.learning.learn_step import LearnerState, initial_state
 from seedrl import checkpoints, stored_arrays
 from seedrl.agents.check import build_agent
-from seedrl.checkpoints import best_directory, choose
+from seedrl.checkpoints import best_directory, choose, saved_spec
 from seedrl.config import OWN_SERVING, Config
 from seedrl.config_io import changes, difference, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.replay.buffer import ReplayState
 from seedrl.specs import BoxSpec, EnvSpec
 from seedrl.types import Tree
-from seedrl.wire.spec import saved_spec
 
 Resumption = Literal["none", "restored", "redistributed", "filled again"]
 

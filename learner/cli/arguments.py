@@ -10,19 +10,18 @@ from seedrl import config_io
 from seedrl.config import Config, EnvironmentConfig, check
 from seedrl.errors import ConfigError
 from seedrl.fields import hints_of, with_fields
+from seedrl.hints import naming_own_code
 from seedrl.programs.command_line import (
     HELP,
     Flag,
-    Group,
     Mark,
-    documented,
     flag_of,
     flags_of,
     name_of,
     naming_the_help,
     parse_words,
-    print_help,
 )
+from seedrl.programs.help import Group, documented, explained_flags_of, print_help
 from seedrl.run_files import CONFIG as CONFIG_FILE
 from seedrl.run_files import read_object
 
@@ -154,7 +153,7 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Op
         help_of(options, words, prog=prog, config=loaded)
     own, fields = flags_of(options), flags_of_fields(loaded)
     fields |= {short: fields[name] for short, name in _SHORT.items()}
-    with naming_the_help(prog):
+    with naming_the_help(prog), naming_own_code("options"):
         _require_present_names(words, own | fields)
         values = parse_words(words, own | fields)
         for name, field in _SETS.items():
@@ -203,7 +202,7 @@ def _sections(value: Any, path: tuple[str, ...] = ()) -> Iterator[Group]:
         elif field.init:
             kind, meaning = hints.get(field.name, Any), meanings.get(field.name, "")
             kind = type(item) if kind is Any else kind
-            flags[name_of(".".join(place))] = Flag(place, kind, item, meaning)
+            flags[name_of(".".join(place))] = Flag(place, kind, item, meaning=meaning)
     yield Group(".".join(path) or "run", flags, about.partition("\n\n")[0])
     yield from below
 
@@ -238,7 +237,8 @@ def help_of(
     argument: Flag = CONFIG,
 ) -> NoReturn:
     """Prints the help of a command with a CONFIG, or another `argument`. Raises SystemExit."""
-    own, sections = Group("options", flags_of(options)), list(_sections(config or _NO_CONFIG))
+    own = Group("options", explained_flags_of(options))
+    sections = list(_sections(config or _NO_CONFIG))
     more = f"All fields of the configuration: {prog} --help-all"
     if "--help-all" not in words:
         fields = {name: flag for section in sections for name, flag in section.flags.items()}

@@ -10,8 +10,9 @@ from typing import Annotated
 from learner.cli.arguments import require_file
 from learner.extras import comparison
 from learner.extras.comparison import Comparison, Group, MeasuredRun, group, measure
-from seedrl.errors import ConfigError, require_extra
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.hints import require_extra
 from seedrl.programs.command_line import RUN, Mark, read
 from seedrl.run_files import find_runs
 

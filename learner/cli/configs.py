@@ -7,8 +7,9 @@ from typing import Annotated
 
 from learner.cli.arguments import table
 from seedrl import config_io
-from seedrl.errors import ConfigError, did_you_mean
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.hints import did_you_mean
 from seedrl.programs.command_line import Mark, read
 
 PROG = "seedrl configs"

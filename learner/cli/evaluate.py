@@ -19,8 +19,9 @@ from learner.report.json_lines import plain
 from seedrl import config_io
 from seedrl.config import MOST_EPISODE_STEPS, Actions, Config, check
 from seedrl.config_io import of_run, require_factories
-from seedrl.errors import ConfigError, require_extra
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.hints import require_extra
 from seedrl.programs.command_line import RUN, read
 from seedrl.run_files import LOGS, make_folder
 

@@ -17,7 +17,8 @@ from learner.processes import env_servers
 from learner.report.terminal import resuming
 from seedrl import config_io
 from seedrl.config import Config, check
-from seedrl.errors import ConfigError, require_extra
+from seedrl.errors import ConfigError
+from seedrl.hints import require_extra
 
 PROG = "seedrl launch"
 # Of a cluster that this machine is not part of.

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from learner.processes.stop import end_with
-from seedrl.errors import ConfigError, did_you_mean
+from seedrl.errors import ConfigError
+from seedrl.hints import did_you_mean
 from seedrl.programs.outcome import ending_signals, exit_code
 
 # Each is a module of this package with `run(argv)`, which returns the exit code and is imported
@@ -80,7 +81,7 @@ def _run(argv: Sequence[str]) -> int:
         print("One command: seedrl COMMAND --help. Version: seedrl --version")
         return 0
     # Imports argparse and more, which `seedrl --help` needs not wait for.
-    from seedrl.programs.command_line import print_version_if_asked
+    from seedrl.programs.help import print_version_if_asked
 
     print_version_if_asked(argv)
     name = argv[0]

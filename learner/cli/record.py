@@ -20,8 +20,9 @@ from learner.cli.evaluate import PlayOptions, config_of
 from learner.processes.tuning import require_jax
 from seedrl import config_io
 from seedrl.config import EnvironmentConfig
-from seedrl.errors import ConfigError, require_extra
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.hints import require_extra
 from seedrl.programs.command_line import read
 from seedrl.run_files import VIDEOS, make_folder
 from seedrl.types import Tree

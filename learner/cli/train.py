@@ -27,9 +27,11 @@ from learner.processes.tuning import require_jax
 from learner.report.output import tolerating_lost_output
 from seedrl import config_io, run_files
 from seedrl.config import Config, ServingConfig, check
-from seedrl.errors import ConfigError, require_extra
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import HELP, RUN, Flag, Mark, print_version_if_asked
+from seedrl.hints import require_extra
+from seedrl.programs.command_line import HELP, RUN, Flag, Mark
+from seedrl.programs.help import print_version_if_asked
 from seedrl.programs.outcome import exit_code
 
 PROG = "seedrl train"

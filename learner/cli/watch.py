@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from seedrl.errors import ConfigError, require_extra
+from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.hints import require_extra
 from seedrl.programs.command_line import POSITIONAL, read
 
 PROG = "seedrl watch"

@@ -32,7 +32,7 @@ from learner.report.terminal import score
 from seedrl import run_files
 from seedrl.config import OWN_SERVING
 from seedrl.errors import ConfigError
-from seedrl.programs.command_line import leaves_of
+from seedrl.run import leaves_of
 from seedrl.run_files import read_object
 
 if TYPE_CHECKING:

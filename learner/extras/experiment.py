@@ -25,7 +25,7 @@ from seedrl import run_files
 from seedrl.config_io import to_allow
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import leaves_of, words_of
+from seedrl.run import leaves_of, words_of
 from seedrl.run_files import read_regular
 from seedrl.timing import POLL_SECONDS
 

@@ -23,16 +23,15 @@ from learner.multihost.peers import MessageSocket, Peers
 from learner.multihost.topology import Topology
 from learner.processes.stop import StopRequest
 from seedrl import checkpoints, run_files
-from seedrl.checkpoints import Checkpoint
+from seedrl.checkpoints import Checkpoint, encode_spec, saved_spec
 from seedrl.config import OWN_SERVING, Config
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import describe
+from seedrl.programs.help import describe
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
 from seedrl.wire.credentials import read_token
-from seedrl.wire.spec import encode_spec, saved_spec
 
 # What hosts may have each its own, beside OWN_SERVING.
 _OWN = ("launch", "logging")

@@ -7,7 +7,8 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from seedrl.errors import ConfigError, in_one_line, require_extra
+from seedrl.errors import ConfigError, in_one_line
+from seedrl.hints import require_extra
 
 # From glibc's malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8

@@ -19,7 +19,8 @@ from seedrl.agents.agent import (
     no_initial_priorities,
 )
 from seedrl.agents.masks import masked
-from seedrl.errors import ConfigError, naming_own_code
+from seedrl.errors import ConfigError
+from seedrl.hints import naming_own_code
 from seedrl.networks.network import (
     GaussianAndValue,
     Network,

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
-from seedrl.errors import UserError, missing_extra
+from seedrl.errors import UserError
 from seedrl.exit_codes import ExitCode
 
 # Errors of a full disk or a folder that cannot be written to: no defect of ours.
@@ -72,8 +72,11 @@ def _described(error: Exception) -> tuple[str, ExitCode]:
     # No line for a defect of ours, of which the traceback is printed.
     if isinstance(error, UserError):
         return str(error), error.exit_code
-    if isinstance(error, ImportError) and (missing := missing_extra(error)):
-        return missing, ExitCode.USAGE
+    if isinstance(error, ImportError):
+        from seedrl.hints import missing_extra
+
+        if missing := missing_extra(error):
+            return missing, ExitCode.USAGE
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return f"the path {error.filename} is too long", ExitCode.USAGE
     if isinstance(error, OSError) and error.errno in _UNWRITABLE:

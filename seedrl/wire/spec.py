@@ -1,10 +1,7 @@
-"""An EnvSpec as the message of proto/seedrl/wire/seedrl.proto, as its JSON text, and back."""
+"""An EnvSpec as the message of proto/seedrl/wire/seedrl.proto, and back."""
 
 from collections.abc import Mapping
 
-from google.protobuf import json_format
-
-from seedrl.errors import CheckpointError, in_one_line
 from seedrl.specs import (
     ActionSpec,
     ArraySpec,
@@ -17,7 +14,6 @@ from seedrl.specs import (
 )
 from seedrl.types import Tree
 from seedrl.wire import seedrl_pb2
-from seedrl.wire.contract import MAJOR, MINOR
 
 
 def spec_message(spec: EnvSpec) -> seedrl_pb2.EnvSpec:
@@ -33,24 +29,6 @@ def spec_of(message: seedrl_pb2.EnvSpec) -> EnvSpec:
     Every bound is checked: a message may come from anybody. Its own length bounds the work here.
     """
     return EnvSpec(_tree("observation", message.observation), _action(message.action))
-
-
-def encode_spec(spec: EnvSpec) -> str:
-    """A text for checkpoints; equal specs give equal texts."""
-    # Sorted: the keys of a protobuf map have no order.
-    return json_format.MessageToJson(spec_message(spec), indent=None, sort_keys=True)
-
-
-def saved_spec(text: str) -> EnvSpec:
-    """Inverse of `encode_spec`. Raises CheckpointError: it may be an older seedrl's."""
-    try:
-        return spec_of(json_format.Parse(text, seedrl_pb2.EnvSpec()))
-    # A file may hold anything; protobuf raises an AttributeError for what is no text.
-    except (json_format.ParseError, ValueError, AttributeError, RecursionError) as error:
-        raise CheckpointError(
-            f"expected a readable env_spec; {in_one_line(error):.80}; it may be of another wire "
-            f"version (this one is {MAJOR}.{MINOR}): start a new workdir, or use its seedrl"
-        ) from error
 
 
 def _message(tree: Tree) -> seedrl_pb2.Observation:

@@ -34,7 +34,7 @@ from learner.report.status import (
 from learner.serving.ledger import ACCOUNTS
 from seedrl.config import Config
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import documented
+from seedrl.programs.help import documented
 from tests.faults import matrix as faults
 
 ROOT = Path(__file__).parents[2]

@@ -116,8 +116,7 @@ def test_a_folder_of_logs_is_made_and_one_that_cannot_be_is_wrong_usage(tmp_path
     assert code == 2 and "--logs" in stderr
 
 
-def test_a_process_without_a_mark_ends_with_the_run(tmp_path: Path) -> None:
-    """In a session of its own, its parent long gone."""
+def test_a_process_in_a_session_of_its_own_ends_with_the_run(tmp_path: Path) -> None:
     code, _ = _run(
         tmp_path,
         "away = subprocess.Popen(['sleep', '60'], start_new_session=True, env={})",
@@ -162,17 +161,6 @@ def test_a_daemon_of_an_environment_stays_when_another_env_server_ends(tmp_path:
     )
     assert (tmp_path / "stayed").read_text() == "True"
     assert code == 0 and not is_alive(tmp_path / "daemon")
-
-
-def test_a_process_that_stops_itself_is_replaced(tmp_path: Path) -> None:
-    code, stderr = _run(
-        tmp_path,
-        "if number == 1 and start == 1: os.kill(os.getpid(), signal.SIGSTOP)",
-        "wait_for(1, 2)",
-        "over()",
-        settings=f"{_QUICK}; supervisor._STOPPED_SECONDS = 0.2",
-    )
-    assert (code, _starts(tmp_path)) == (0, [1, 2, 1]) and "was stopped" in stderr
 
 
 def test_they_do_not_outlive_their_supervisor(tmp_path: Path) -> None:

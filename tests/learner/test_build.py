@@ -29,13 +29,12 @@ from learner.learning.page_routing import ShardedReplay
 from seedrl import checkpoints
 from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.checkpoints import Checkpoint, best_directory
+from seedrl.checkpoints import Checkpoint, best_directory, encode_spec
 from seedrl.config import Config, EnvironmentConfig, LearningConfig, ReplayConfig, ServingConfig
 from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.wire.spec import encode_spec
 
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
 CONFIG = Config(

@@ -22,12 +22,12 @@ from seedrl import checkpoints, policy
 from seedrl.agents.normalization import RunningStatistics
 from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
+from seedrl.checkpoints import encode_spec
 from seedrl.config import Actions, Config, EnvironmentConfig, ServingConfig
 from seedrl.config_io import to_json
 from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.replay.queue import QueueConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.wire.spec import encode_spec
 
 pytestmark = [
     pytest.mark.slow,

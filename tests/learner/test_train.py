@@ -19,11 +19,10 @@ from learner.runtime.worker import Deaths
 from learner.train import _wait_for_env_server, train
 from seedrl import checkpoints, config_io
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.checkpoints import Checkpoint, best_directory, best_return
+from seedrl.checkpoints import Checkpoint, best_directory, best_return, encode_spec
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.wire.spec import encode_spec
 from tests import own_process
 from tests.learner.report.event_files import first_steps
 

@@ -13,13 +13,12 @@ import pytest
 from seedrl import checkpoints, config_io, policy
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.r2d2 import R2D2Config
-from seedrl.checkpoints import best_directory
+from seedrl.checkpoints import best_directory, encode_spec
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.errors import ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.types import StepType, TimeStep
-from seedrl.wire.spec import encode_spec
 from tests.seedrl.random_parameters import random_parameters
 
 _SPEC = EnvSpec(

@@ -24,13 +24,13 @@ from learner.learning.learn_step import LearnerState, initial_state
 from learner.learning.loop import Snapshot
 from seedrl import checkpoints, stored_arrays
 from seedrl.agents.r2d2 import R2D2Config
+from seedrl.checkpoints import encode_spec
 from seedrl.config import Config
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.index import PageIndex
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
-from seedrl.wire.spec import encode_spec
 from tests.learner.checkpoints.snapshots import CONFIG, META, abstract_of, replay, state
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from seedrl.errors import ConfigError
-from seedrl.programs.command_line import POSITIONAL, Mark, print_version_if_asked, read
+from seedrl.programs.command_line import POSITIONAL, Mark, read
+from seedrl.programs.help import print_version_if_asked
 
 
 @dataclass(frozen=True, kw_only=True)

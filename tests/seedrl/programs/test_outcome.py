@@ -1,6 +1,7 @@
 """Exit codes."""
 
 import errno
+import importlib.util
 import os
 import signal
 import subprocess
@@ -10,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from seedrl import errors
 from seedrl.errors import AddressInUseError, CheckpointError, ConfigError
 from seedrl.programs.outcome import ending_signals, exit_code
 from tests.patience import SECONDS
@@ -81,7 +81,7 @@ def test_a_reader_that_goes_away_is_no_error(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_missing_package_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(errors.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert exit_code(raising(ModuleNotFoundError("x", name="jax")), prog="test") == 2
     error = capsys.readouterr().err
     assert error.startswith("test: error: ") and "pip install 'seedrl[learner]'" in error

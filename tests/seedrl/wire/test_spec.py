@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from seedrl.checkpoints import encode_spec, saved_spec
 from seedrl.errors import CheckpointError
 from seedrl.specs import (
     ArraySpec,
@@ -24,7 +25,7 @@ from seedrl.wire.seedrl_pb2 import (
     Tuple,
 )
 from seedrl.wire.seedrl_pb2 import EnvSpec as SpecMessage
-from seedrl.wire.spec import encode_spec, saved_spec, spec_message, spec_of
+from seedrl.wire.spec import spec_message, spec_of
 
 _PROTO = Path(__file__).parents[3] / "proto/seedrl/wire/seedrl.proto"
 _SPEED = ArraySpec((), "float32")

@@ -5,7 +5,7 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from seedrl import errors
+from seedrl import errors, hints
 
 
 @pytest.fixture
@@ -13,24 +13,24 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """As `pip install seedrl` leaves it."""
 
     def find_spec(name: str) -> ModuleSpec | None:
-        return None if name in errors.EXTRA_OF else ModuleSpec(name, None)
+        return None if name in hints.EXTRA_OF else ModuleSpec(name, None)
 
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
 
 
 @pytest.mark.usefixtures("bare")
 def test_a_package_of_an_extra_is_named_with_what_to_install() -> None:
-    line = errors.missing_extra(ModuleNotFoundError("x", name="jax.numpy"))
+    line = hints.missing_extra(ModuleNotFoundError("x", name="jax.numpy"))
     assert line is not None and "pip install 'seedrl[learner]'" in line and ".[learner]" in line
-    assert errors.missing_extra(ModuleNotFoundError("x", name="own_package")) is None
+    assert hints.missing_extra(ModuleNotFoundError("x", name="own_package")) is None
     with pytest.raises(errors.ConfigError):
-        errors.require_extra("learner")
+        hints.require_extra("learner")
     error = RuntimeError("MuJoCo is not installed")
     error.__cause__ = ModuleNotFoundError("x", name="mujoco")
-    assert "seedrl[mujoco]" in str(errors.missing_extra(error))
+    assert "seedrl[mujoco]" in str(hints.missing_extra(error))
 
 
 def test_what_is_installed_is_not_asked_for() -> None:
-    errors.require_extra("learner")
+    hints.require_extra("learner")
     # Something in it is missing, which is not for us to explain.
-    assert errors.missing_extra(ModuleNotFoundError("x", name="jax.no_such_module")) is None
+    assert hints.missing_extra(ModuleNotFoundError("x", name="jax.no_such_module")) is None

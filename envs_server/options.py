@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 from seedrl.errors import ConfigError
-from seedrl.programs.command_line import Mark, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import Mark
 from seedrl.wire.contract import MOST_GROUPS, address_fault, is_local
 
 PROG = "python -m envs_server"

@@ -19,7 +19,7 @@ from seedrl import config_io, run_files
 from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import opposite_of
+from seedrl.programs.flags import opposite_of
 from seedrl.timing import POLL_SECONDS
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from seedrl.exit_codes import ExitCode
 from seedrl.observations import describe
-from seedrl.programs.command_line import POSITIONAL, Mark, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import POSITIONAL, Mark
 from seedrl.programs.outcome import exit_code, leave
 
 if TYPE_CHECKING:

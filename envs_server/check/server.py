@@ -29,7 +29,8 @@ from envs_server.check.environment import legal, random_actions
 from envs_server.check.findings import Findings
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import Mark, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import Mark
 from seedrl.programs.outcome import exit_code
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import StepType

@@ -11,16 +11,8 @@ from seedrl.config import Config, EnvironmentConfig, check
 from seedrl.errors import ConfigError
 from seedrl.fields import hints_of, with_fields
 from seedrl.hints import naming_own_code
-from seedrl.programs.command_line import (
-    HELP,
-    Flag,
-    Mark,
-    flag_of,
-    flags_of,
-    name_of,
-    naming_the_help,
-    parse_words,
-)
+from seedrl.programs.command_line import HELP, naming_the_help
+from seedrl.programs.flags import Flag, Mark, flag_of, flags_of, name_of, parse_words
 from seedrl.programs.help import Group, documented, explained_flags_of, print_help
 from seedrl.run_files import CONFIG as CONFIG_FILE
 from seedrl.run_files import read_object

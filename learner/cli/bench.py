@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from learner.cli.arguments import require_at_least, require_file, require_positive
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import POSITIONAL, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import POSITIONAL
 
 if TYPE_CHECKING:  # imports jax
     from rich.console import Console

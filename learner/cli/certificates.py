@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.hints import require_extra
-from seedrl.programs.command_line import POSITIONAL, Mark, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import POSITIONAL, Mark
 
 if TYPE_CHECKING:
     from cryptography import x509

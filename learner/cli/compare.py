@@ -13,7 +13,8 @@ from learner.extras.comparison import Comparison, Group, MeasuredRun, group, mea
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.hints import require_extra
-from seedrl.programs.command_line import RUN, Mark, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import RUN, Mark
 from seedrl.run_files import find_runs
 
 PROG = "seedrl compare"

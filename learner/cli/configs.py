@@ -10,7 +10,8 @@ from seedrl import config_io
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.hints import did_you_mean
-from seedrl.programs.command_line import Mark, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import Mark
 
 PROG = "seedrl configs"
 

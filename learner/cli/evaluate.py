@@ -22,7 +22,8 @@ from seedrl.config_io import of_run, require_factories
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.hints import require_extra
-from seedrl.programs.command_line import RUN, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import RUN
 from seedrl.run_files import LOGS, make_folder
 
 if TYPE_CHECKING:  # imports jax

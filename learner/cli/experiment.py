@@ -18,7 +18,8 @@ from learner.report.output import tolerating_lost_output
 from learner.report.terminal import score
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import POSITIONAL, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import POSITIONAL
 
 PROG = "seedrl experiment"
 

@@ -12,7 +12,8 @@ from learner.processes.tuning import require_jax
 from learner.report.json_lines import replace_file
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.command_line import POSITIONAL, RUN, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import POSITIONAL, RUN
 from seedrl.run_files import find_runs
 
 _COLUMNS = ("run", "config", "seed", "state", "steps", "last", "best", "why")

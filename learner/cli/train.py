@@ -30,7 +30,8 @@ from seedrl.config import Config, ServingConfig, check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.hints import require_extra
-from seedrl.programs.command_line import HELP, RUN, Flag, Mark
+from seedrl.programs.command_line import HELP
+from seedrl.programs.flags import RUN, Flag, Mark
 from seedrl.programs.help import print_version_if_asked
 from seedrl.programs.outcome import exit_code
 

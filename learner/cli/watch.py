@@ -10,7 +10,8 @@ from typing import Annotated
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.hints import require_extra
-from seedrl.programs.command_line import POSITIONAL, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import POSITIONAL
 
 PROG = "seedrl watch"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")

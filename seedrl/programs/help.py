@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING
 from typing import NamedTuple, NoReturn
 
-from seedrl.programs.command_line import Flag, add, flags_of, metavar_of, opposite_of, parts_of
+from seedrl.programs.flags import Flag, add, flags_of, metavar_of, opposite_of, parts_of
 from seedrl.wire.contract import MAJOR, MINOR
 
 # Stands for a hyphen while argparse breaks lines: the names of flags are not to be broken.

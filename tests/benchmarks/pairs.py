@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Annotated
 
 from learner.extras.bench.measuring import ratios, spread
-from seedrl.programs.command_line import POSITIONAL, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import POSITIONAL
 
 Rounds = Mapping[str, Sequence[float]]
 

@@ -16,7 +16,8 @@ from rich.console import Console
 from learner.cli.bench import print_results, write
 from learner.extras.bench.measuring import Pace, Result, machine
 from learner.processes.tuning import tune_process
-from seedrl.programs.command_line import POSITIONAL, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import POSITIONAL
 from tests.benchmarks.peers import virtual_environment
 
 # Each is a module here with `run(pace, venvs) -> Iterator[Result]`.

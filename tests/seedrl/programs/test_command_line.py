@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from seedrl.errors import ConfigError
-from seedrl.programs.command_line import POSITIONAL, Mark, read
+from seedrl.programs.command_line import read
+from seedrl.programs.flags import POSITIONAL, Mark
 from seedrl.programs.help import print_version_if_asked
 
 

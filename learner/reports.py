@@ -5,8 +5,10 @@ import logging
 import math
 import os
 import socket
+import statistics
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +17,7 @@ from learner.build import StartFrom
 from learner.checkpoints.restoring import changed_fields
 from learner.checkpoints.run_folder import RunFolder
 from learner.processes.stop import ENV_SERVERS_FAILED
-from learner.report.balance import costs_of, sentence
+from learner.report.balance import costs_of
 from learner.report.env_servers import EnvServers
 from learner.report.events import Events, EventSink
 from learner.report.history import draw
@@ -29,9 +31,11 @@ from learner.report.status import (
     EvaluationStatus,
     State,
     Status,
+    Verdict,
     write_status,
 )
 from learner.report.terminal import Progress, Summary, duration, score
+from learner.report.verdict import Conditions, sentence, verdict
 from learner.runtime.watchdog import exit_deadline
 from learner.schedule import Session
 from learner.serving.hub import Hub
@@ -51,6 +55,8 @@ _CLOSE_SECONDS = 60.0
 _MOST_NAMES = 3
 # If no episode of this many had a metric, its name is probably misspelt.
 _EPISODES_WITHOUT = 20
+# Looks at env servers, one a second, over which their speeds are compared.
+_MOST_PACES = 10
 # Steps without the end of an episode after which that is reported, and then at each doubling.
 _STEPS_WITHOUT = 5_000
 
@@ -259,7 +265,9 @@ class StatusWriter:
         # The thread's own.
         self._env_servers = EnvServers()
         self._processor_time = ProcessorTime()
-        self._balance = ""
+        self._balance: tuple[str, Verdict | None] = ("", None)
+        # Of the last looks: steps/s for one environment of each env server.
+        self._paces: deque[dict[str, float]] = deque(maxlen=_MOST_PACES)
         self._ending: tuple[State, str] | None = None
         # When, and the environment steps and updates then.
         self._before: tuple[float, int, int] | None = None
@@ -316,11 +324,14 @@ class StatusWriter:
         metrics.gauge("slots_quarantined", found.quarantined)
         metrics.gauge("environment_failures", found.failures)
         metrics.gauge("connections_refused", found.refused)
-        metrics.count("learner_cpu_seconds", self._processor_time.own())
-        metrics.count("learner_cpu_delay_seconds", self._processor_time.delay())
         present = [server for server in found.servers if server.state != "left"]
         pids = [server.pid for server in present if server.host == socket.gethostname()]
-        metrics.count("env_servers_cpu_seconds", self._processor_time.others(pids))
+        processor_time = self._processor_time
+        own, env_servers = processor_time.own(), processor_time.others(pids)
+        metrics.count("learner_cpu_seconds", own)
+        metrics.count("learner_cpu_delay_seconds", processor_time.delay())
+        metrics.count("env_servers_cpu_seconds", env_servers)
+        metrics.count("other_cpu_seconds", max(0.0, processor_time.cores() - own - env_servers))
 
     def now(self) -> Status:
         """The state of the run. Rates are since the call before."""
@@ -340,6 +351,7 @@ class StatusWriter:
                 waiting_for = state
             elif env_steps >= config.learning.total_steps:
                 waiting_for = "training is complete, and the last parameters are evaluated"
+        balance, found = self._balance_in(state)
         return Status(
             time_seconds=now,
             state=state,
@@ -363,17 +375,37 @@ class StatusWriter:
             training_slots=self._env_servers.training,
             evaluation_slots=self._env_servers.evaluation,
             env_servers=self._env_servers.servers,
-            balance=self._balance_in(state),
+            balance=balance,
+            verdict=found,
             metrics=self.metrics,
         )
 
-    def _balance_in(self, state: State) -> str:
+    def _balance_in(self, state: State) -> tuple[str, Verdict | None]:
         # An interval in which the run ends says nothing: the sentence before it stays.
         if state == "training":
             takes_turns = self._config.learning.schedule != "asynchronous"
             costs = costs_of(self.metrics, cores=num_cores(), takes_turns=takes_turns)
-            self._balance = sentence(self.metrics, costs)
+            found = None if costs is None else verdict(self.metrics, costs, self._conditions())
+            self._balance = sentence(self.metrics, costs, found), found
         return self._balance
+
+    def _conditions(self) -> Conditions:
+        servers = [each for each in self._env_servers.servers if each.state == "live"]
+        servers = [each for each in servers if each.training_slots]
+        self._paces.append(
+            {each.name: each.steps_per_second / each.environments for each in servers}
+        )
+        paces = {
+            name: statistics.fmean(look[name] for look in self._paces if name in look)
+            for name in self._paces[-1]
+        }
+        return Conditions(
+            paces,
+            groups=min((each.groups - bool(each.evaluation_slots) for each in servers), default=1),
+            environments=min((each.training_slots for each in servers), default=1),
+            deadline_seconds=self._config.serving.batch_deadline_seconds,
+            epochs=getattr(self._config.agent, "epochs", 1),
+        )
 
     def _state(self) -> State:
         session = self.session

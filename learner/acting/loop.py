@@ -83,18 +83,23 @@ def metrics_by_slot(batch: Batch) -> dict[int, tuple[float, ...]]:
     }
 
 
-def seconds_owed(steps: Iterable[Pending]) -> float:
-    """Time that env servers took for these steps, in the order of arrival, all together.
+def seconds_owed(steps: Iterable[Pending]) -> tuple[float, list[float]]:
+    """Time that env servers took for these steps, in the order of arrival: all together, and own.
 
     Each from its actions, or from the arrival of the step before it, to its own arrival: an env
-    server steps one group after another. It includes the ways there and back.
+    server steps one group after another. It includes the ways there and back. It does not if the
+    actions were there before the last step arrived: of such a step, the second result has its
+    seconds for each environment.
     """
-    total = 0.0
+    total, own = 0.0, []
     for item in steps:
-        lease = item.group.lease
-        total += max(0.0, item.arrival - max(item.group.answered_seconds, lease.last_arrival))
+        lease, answered = item.group.lease, item.group.answered_seconds
+        seconds = max(0.0, item.arrival - max(answered, lease.last_arrival))
+        if answered < lease.last_arrival:
+            own.append(seconds / len(item.group.slots))
+        total += seconds
         lease.last_arrival = max(item.arrival, lease.last_arrival)
-    return total
+    return total, own
 
 
 class Acting:
@@ -203,8 +208,10 @@ class Acting:
         frozen = self._params if is_training else self.evaluator.frozen
         measured = self._tally.measured
         if is_training:
-            seconds = seconds_owed(batch.pending)
+            seconds, own = seconds_owed(batch.pending)
             measured["env_step_ms"].append(1e3 * seconds / len(batch.slots))
+            measured["env_own_step_ms"].extend(1e3 * each for each in own)
+            measured["deadline_batches"].append(batch.is_late)
         start = self.laps.lap("acting_other")
         actions, timestep = self._actor.act(
             batch, frozen, self.training_steps, on_staged=self._on_staged

@@ -24,13 +24,6 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from learner.report.stages import STAGES
-
-# Below this share of the time neither side counts as waiting.
-_LEAST_SHARE = 0.05
-# From this share on all cores count as busy.
-_FULL_SHARE = 0.95
-
 
 class Costs(NamedTuple):
     """What one environment step costs, in seconds, measured with a number of env servers."""
@@ -138,37 +131,3 @@ def costs_of(
         learning_cpu=learner_cpu * (1 - part),
         takes_turns=takes_turns,
     )
-
-
-def sentence(metrics: Mapping[str, float], costs: Costs | None) -> str:
-    """Which side waits, and what two changes would bring; empty if that is not measured."""
-    acting = metrics.get("acting_waits_share")
-    learning = metrics.get("learning_waits_share")
-    if acting is None or learning is None:
-        return ""
-    if max(acting, learning) < _LEAST_SHARE:
-        parts = ["neither side waits"]
-    elif acting > learning:
-        parts = [f"learning binds: acting waits {acting:.0%} of the time"]
-    else:
-        stages = {stage: metrics.get(f"acting_{stage}_share", 0.0) for stage in STAGES["acting"]}
-        stage = max(stages, key=stages.__getitem__)
-        parts = [
-            f"sampling binds: learning waits {learning:.0%} of the time, and acting spends "
-            f"{stages[stage]:.0%} of it on {stage}"
-        ]
-    if costs is None:
-        return parts[0]
-    learner, env_servers, delay = (
-        metrics.get(f"{what}_seconds_per_second", 0.0)
-        for what in ("learner_cpu", "env_servers_cpu", "learner_cpu_delay")
-    )
-    if learner + env_servers >= _FULL_SHARE * costs.cores:
-        parts[0] += f"; all {costs.cores} cores are busy"
-    elif delay > learner:
-        parts[0] += "; other programs take the cores, so that gains are rough"
-    parts.append(f"one more env server: {gain(costs, costs.env_servers + 1):+.0%}")
-    if ratio := metrics.get("replay_ratio_target"):
-        more = gain(costs, costs.env_servers, ratio=0.5)
-        parts.append(f"replay ratio {ratio / 2:g} instead of {ratio:g}: {more:+.0%}")
-    return "; ".join(parts)

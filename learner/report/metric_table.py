@@ -80,12 +80,20 @@ METRICS: tuple[Metric, ...] = (
     Metric("env_step_ms", "mean", "balance", "ms",
            "time of an env server for a time step, messages included; it steps its environments "
            "one after another"),
+    Metric("env_own_step_ms", "mean", "balance", "ms",
+           "the same, of steps whose actions the env server had before it sent the last step: "
+           "messages are not included. Absent with one group", is_rare=True),
+    Metric("deadline_batches", "mean", "balance", "",
+           "share of training batches with fewer steps than they aim at, taken at "
+           "`serving.batch_deadline_seconds`"),
     Metric("learner_cpu_seconds", "count", "balance", "s",
            "processor time of the learner; per second, the cores that it keeps busy"),
     Metric("learner_cpu_delay_seconds", "count", "balance", "s",
            "how long threads of the learner could run and had no core, all together, on Linux"),
     Metric("env_servers_cpu_seconds", "count", "balance", "s",
            "processor time of the env servers on the learner's host, where that is Linux"),
+    Metric("other_cpu_seconds", "count", "balance", "s",
+           "processor time of all other programs on the cores that the learner may use, on Linux"),
     # learning
     Metric("loss", "mean", "learning", "", "the loss of an update, over all devices"),
     Metric("gradient_norm", "distribution", "learning", "",

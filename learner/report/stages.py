@@ -61,6 +61,7 @@ class ProcessorTime:
     def __init__(self) -> None:
         self._own = time.process_time()
         self._delays = _delays()
+        self._cores = _cores_seconds()
         self._others: dict[int, float] = {}
 
     def own(self) -> float:
@@ -72,6 +73,11 @@ class ProcessorTime:
         """How long its threads could have run and had no core, all together."""
         before, self._delays = self._delays, _delays()
         return sum(now - before.get(thread, now) for thread, now in self._delays.items())
+
+    def cores(self) -> float:
+        """Of all programs, on the cores that this one may use."""
+        before, self._cores = self._cores, _cores_seconds()
+        return self._cores - before
 
     def others(self, pids: Iterable[int]) -> float:
         """Of processes by their ids; one that was not asked for before counts from now on."""
@@ -89,6 +95,18 @@ def _delays() -> dict[str, float]:
         with contextlib.suppress(OSError, ValueError, IndexError):
             found[path.parent.name] = int(path.read_text().split()[1]) / 1e9
     return found
+
+
+def _cores_seconds() -> float:
+    # Of all but waits, which are the fourth and fifth; a guest's time is in the first two.
+    seconds = 0.0
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        for name, *ticks in map(str.split, Path("/proc/stat").read_text().splitlines()):
+            if name in cores:
+                busy = sum(map(int, ticks[:8])) - sum(map(int, ticks[3:5]))
+                seconds += busy / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 def _processor_seconds(pid: int) -> float | None:

@@ -31,6 +31,7 @@ class Batch(NamedTuple):
     oldest_arrival: float  # of the step that waited longest, by the hub's clock
     number: int  # of batches that were taken before
     rows: Sequence[slice | np.ndarray]  # which of the B rows are those of each of `pending`
+    is_late: bool = False  # taken at the deadline, with fewer rows than a batch aims at
 
 
 class Serving:
@@ -202,6 +203,7 @@ class Serving:
 
     def take(self, lane: BatchQueue) -> Batch:
         """Takes a lane's batch; its slots stay taken until `answered`."""
+        is_late = lane.num_rows < lane.target_rows
         pending = lane.take()
         slots_of = [item.group.slots for item in pending]
         slots = np.concatenate(slots_of)
@@ -220,7 +222,7 @@ class Serving:
             item.group.queued, item.group.dispatched = False, True
         self.num_batches += 1
         arrival, number = pending[0].arrival, self.num_batches - 1
-        return Batch(pending, slots, streams, positions, lane.role, arrival, number, rows)
+        return Batch(pending, slots, streams, positions, lane.role, arrival, number, rows, is_late)
 
     def _aligned(self, rows: np.ndarray) -> np.ndarray:
         # Rows before a batch of all slots, without those of open pages if these differ.

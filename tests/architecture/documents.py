@@ -30,6 +30,7 @@ from learner.report.status import (
     EvaluationStatus,
     Slots,
     Status,
+    Verdict,
 )
 from learner.serving.ledger import ACCOUNTS
 from seedrl.config import Config
@@ -126,7 +127,7 @@ def events_page() -> str:
         "and its state is not `finished`, the learner is dead or hangs.",
         _table(("field", "meaning"), _attributes(Status)),
     ]
-    for kind in (Slots, EvaluationStatus, EnvServerStatus):
+    for kind in (Verdict, Slots, EvaluationStatus, EnvServerStatus):
         parts += [f"### {kind.__name__}", _table(("field", "meaning"), _attributes(kind))]
     return "\n\n".join(parts) + "\n"
 

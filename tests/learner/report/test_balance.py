@@ -14,7 +14,6 @@ from learner.report.balance import (
     costs_of,
     gain,
     saturation,
-    sentence,
     slowed,
     steps_per_second,
 )
@@ -80,34 +79,6 @@ def test_costs_are_shares_over_the_rate() -> None:
     for absent in ("env_steps_per_second", "env_servers", "env_step_ms", "acting_waits_share"):
         assert costs_of({k: v for k, v in METRICS.items() if k != absent}, cores=8) is None
     assert costs_of({**METRICS, "learning_waits_share": 1.0}, cores=8) is None  # not learned yet
-
-
-def said(changes: dict[str, float], cores: int = 8) -> str:
-    metrics = {**METRICS, **changes}
-    return sentence(metrics, costs_of(metrics, cores=cores))
-
-
-def test_the_sentence_names_the_side_and_what_two_changes_bring() -> None:
-    # Environments could do 2,000, so half the ratio doubles: learning 1,600.
-    assert said({}) == (
-        "learning binds: acting waits 62% of the time; one more env server: +0%; "
-        "replay ratio 2 instead of 4: +100%"
-    )
-    bound = {"acting_waits_share": 0.0, "learning_waits_share": 0.4, "env_step_ms": 12.5}
-    bound |= {"acting_environment_share": 0.7}
-    assert said(bound) == (
-        "sampling binds: learning waits 40% of the time, and acting spends 70% of it on "
-        "environment; one more env server: +10%; replay ratio 2 instead of 4: +0%"
-    )
-    full = said({**bound, "learner_cpu_seconds_per_second": 1.9}, cores=2)
-    assert "all 2 cores are busy; one more env server: +" in full
-    starved = said({**bound, "learner_cpu_delay_seconds_per_second": 1.3})
-    assert "other programs take the cores" in starved
-    # Of an on-policy queue; and what is not measured is left out.
-    assert "ratio" not in said({"replay_ratio_target": 0.0})
-    few = {"acting_waits_share": 0.0, "learning_waits_share": 0.04}
-    assert sentence(few, None) == "neither side waits"
-    assert sentence({}, None) == ""
 
 
 def test_advice_counts_env_servers_and_says_what_binds_then() -> None:

@@ -233,7 +233,11 @@ def test_one_slow_group_delays_the_others_to_the_deadline_and_no_longer() -> Non
         assert _lane(serving).seconds_until_due(now) == DEADLINE
         now += DEADLINE
         assert _lane(serving).seconds_until_due(now) == 0.0
-        assert _act(serving).slots.tolist() == groups[1].slots.tolist()
+        batch = _act(serving)
+        assert batch.slots.tolist() == groups[1].slots.tolist() and batch.is_late
+    _step(serving, groups[0], FIRST, now)
+    _step(serving, groups[1], FIRST, now)
+    assert not _act(serving).is_late
 
 
 def test_slots_that_are_only_reserved_keep_nobody_waiting() -> None:

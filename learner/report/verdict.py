@@ -1,0 +1,192 @@
+"""What binds a run, the change that is worth its price, and what it would bring. Pure.
+
+The changes are in the order of their price: first what costs nothing, then more environments, then
+more processes. Of those that help the side that binds, the verdict is the first one that brings a
+tenth or more. `learner.report.balance` is the model of the whole; what it has no stage for is here,
+with X the steps/s of the run, N env servers, and u = X t / N the share of the time in which an env
+server steps, t seconds for a step without the messages:
+
+    env servers as fast as the median   sum max(x, median) / sum x, x the steps/s of each
+    half the batch deadline             1 / (1 - w / 2), w the share of waits that it ends
+    two groups instead of one           1 / u: env servers step while actions are computed
+    twice the environments              2 / (1 + u): a step more in each turn, at the time of one
+    without other programs              1 / (1 - f q), f the share of the time that needs a core, q
+                                        that of it in which there is none
+
+Each is at most what learning and the cores allow.
+"""
+
+import dataclasses
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from learner.report.balance import Costs, capacities, gain
+from learner.report.stages import STAGES
+from learner.report.status import Cause, Verdict
+
+# Below this share of the time neither side counts as waiting.
+_LEAST_SHARE = 0.05
+# From this share on all cores count as busy.
+_FULL_SHARE = 0.95
+# What a change has to bring to be named before a dearer one.
+LEAST_GAIN = 0.1
+# Above it an env server has no time for more environments.
+_MOST_BUSY = 0.5
+
+
+class Conditions(NamedTuple):
+    """What the metrics of a run do not have."""
+
+    rates: Mapping[str, float] = {}  # steps/s of each env server for one of its environments
+    groups: int = 2  # of training environments, of the env server with the fewest
+    environments: int = 1  # that train, of the env server with the fewest
+    deadline_seconds: float = 0.0  # of a batch
+    epochs: int = 1  # over what an update learns from
+
+
+def verdict(metrics: Mapping[str, float], costs: Costs, conditions: Conditions) -> Verdict:
+    """The cause, and the change to make."""
+    if costs.takes_turns:
+        changes = [_env_server(costs), _learning(metrics, costs, conditions)]
+        return max(changes, key=lambda each: each.gain)
+    changes = [_neighbour(metrics, costs)]
+    if _learning_binds(metrics):
+        last = _learning(metrics, costs, conditions)
+    else:
+        changes += _of_sampling(metrics, costs, conditions)
+        last = _env_server(costs)
+    return next((each for each in changes if each.gain >= LEAST_GAIN), last)
+
+
+def _learning_binds(metrics: Mapping[str, float]) -> bool:
+    return metrics["acting_waits_share"] > metrics["learning_waits_share"]
+
+
+def _of_sampling(
+    metrics: Mapping[str, float], costs: Costs, conditions: Conditions
+) -> Iterator[Verdict]:
+    limits = capacities(costs, costs.env_servers)
+    rate = min(limits.values())
+    # What sampling may gain until something else binds.
+    most = min(limits.get(stage, float("inf")) for stage in ("learning", "cores")) / rate - 1
+    if len(rates := conditions.rates) > 1:
+        slowest = min(rates, key=rates.__getitem__)
+        median = statistics.median_high(rates.values())
+        total = sum(rates.values())
+        if rates[slowest] < median / 2:
+            more = sum(max(each, median) for each in rates.values()) / total - 1
+            change = f"env server {slowest} as fast as the others"
+            yield Verdict(cause="one straggler", change=change, gain=min(most, more))
+    waits = metrics.get("deadline_batches", 0.0) * metrics.get("acting_batch_share", 0.0)
+    now = 1e3 * conditions.deadline_seconds
+    change = f"batch deadline {now / 2:g} ms instead of {now:g} ms"
+    yield Verdict(cause="long deadline", change=change, gain=min(most, 1 / (1 - waits / 2) - 1))
+    busy, on_the_way = _busy(metrics, costs), _on_the_way(metrics, costs)
+    computing = _computing(metrics)
+    if conditions.groups == 1 and conditions.environments > 1:
+        # The batches of a single env server are half as large then.
+        bound = computing * (2 if costs.env_servers == 1 else 1)
+        more = 1 / max(busy, bound, 1e-9) - 1
+        yield Verdict(cause="too few groups", change="2 groups instead of 1", gain=min(most, more))
+    if busy < _MOST_BUSY:
+        cause: Cause = "slow network" if on_the_way > computing else "small batches"
+        change, more = "twice the environments of each env server", (1 - busy) / (1 + busy)
+        yield Verdict(cause=cause, change=change, gain=min(most, more))
+
+
+def _busy(metrics: Mapping[str, float], costs: Costs) -> float:
+    """The share of the time in which an env server steps."""
+    own = metrics.get("env_own_step_ms", 1e3 * costs.environment) / 1e3
+    return min(1.0, own * metrics["env_steps_per_second"] / costs.env_servers)
+
+
+def _on_the_way(metrics: Mapping[str, float], costs: Costs) -> float:
+    """The share of the time in which all that an env server owes is on the way."""
+    owed = costs.environment * metrics["env_steps_per_second"] / costs.env_servers
+    return min(1.0, owed) - _busy(metrics, costs)
+
+
+def _computing(metrics: Mapping[str, float]) -> float:
+    """The share of the time in which the acting thread works."""
+    stages = ("transfer", "act", "wire", "other")
+    return sum(metrics.get(f"acting_{stage}_share", 0.0) for stage in stages)
+
+
+def _neighbour(metrics: Mapping[str, float], costs: Costs) -> Verdict:
+    learner, env_servers, delay, others = (
+        metrics.get(f"{what}_seconds_per_second", 0.0)
+        for what in ("learner_cpu", "env_servers_cpu", "learner_cpu_delay", "other_cpu")
+    )
+    # Of the time with something to do; ours wait for each other, too.
+    without_core = min(
+        delay / max(delay + learner, 1e-9), others / max(others + learner + env_servers, 1e-9)
+    )
+    if _learning_binds(metrics):
+        needs_core = 1 - metrics["learning_waits_share"]
+    else:
+        # Env servers may compute, or wait for something else.
+        stepping = costs.env_servers * _busy(metrics, costs)
+        sleeps = 1 - min(1.0, env_servers / max(stepping, 1e-9))
+        needs_core = 1 - sleeps * metrics.get("acting_environment_share", 0.0)
+    more = 1 / max(1 - needs_core * without_core, 1e-9) - 1
+    change = f"without other programs, which take {others:.1f} of {costs.cores} cores"
+    return Verdict(cause="busy neighbour", change=change, gain=more)
+
+
+def _env_server(costs: Costs) -> Verdict:
+    more = gain(costs, costs.env_servers + 1)
+    return Verdict(cause="slow environments", change="one more env server", gain=more)
+
+
+def _learning(metrics: Mapping[str, float], costs: Costs, conditions: Conditions) -> Verdict:
+    if ratio := metrics.get("replay_ratio_target"):
+        limits = capacities(costs, costs.env_servers)
+        learning = limits.pop("learning", 0.0)
+        # With each step learned once, would learning still bind?
+        is_high = ratio > 1 and learning * ratio >= min(limits.values())
+        cause: Cause = "high replay ratio" if is_high else "slow updates"
+        change = f"replay ratio {ratio / 2:g} instead of {ratio:g}"
+        return Verdict(cause=cause, change=change, gain=gain(costs, costs.env_servers, ratio=0.5))
+    if (epochs := conditions.epochs) > 1:
+        half = epochs // 2
+        more = gain(costs, costs.env_servers, ratio=half / epochs)
+        change = f"{half} epoch{'s' * (half > 1)} instead of {epochs}"
+        return Verdict(cause="full queue", change=change, gain=more)
+    return dataclasses.replace(_env_server(costs), cause="full queue")
+
+
+def sentence(
+    metrics: Mapping[str, float], costs: Costs | None, found: Verdict | None = None
+) -> str:
+    """Which side waits, and what changes would bring; empty if that is not measured."""
+    acting = metrics.get("acting_waits_share")
+    learning = metrics.get("learning_waits_share")
+    if acting is None or learning is None:
+        return ""
+    cause = "" if found is None else f" ({found.cause})"
+    if max(acting, learning) < _LEAST_SHARE:
+        parts = [f"neither side waits{cause}"]
+    elif acting > learning:
+        parts = [f"learning binds{cause}: acting waits {acting:.0%} of the time"]
+    else:
+        stages = {stage: metrics.get(f"acting_{stage}_share", 0.0) for stage in STAGES["acting"]}
+        stage = max(stages, key=stages.__getitem__)
+        parts = [
+            f"sampling binds{cause}: learning waits {learning:.0%} of the time, and acting spends "
+            f"{stages[stage]:.0%} of it on {stage}"
+        ]
+    if costs is None:
+        return parts[0]
+    learner, env_servers = (
+        metrics.get(f"{what}_cpu_seconds_per_second", 0.0) for what in ("learner", "env_servers")
+    )
+    if learner + env_servers >= _FULL_SHARE * costs.cores:
+        parts[0] += f"; all {costs.cores} cores are busy"
+    changes = {"one more env server": gain(costs, costs.env_servers + 1)}
+    if ratio := metrics.get("replay_ratio_target"):
+        change = f"replay ratio {ratio / 2:g} instead of {ratio:g}"
+        changes[change] = gain(costs, costs.env_servers, ratio=0.5)
+    if found is not None and found.change not in changes:
+        changes = {found.change: found.gain, **changes}
+    return "; ".join([*parts, *(f"{change}: {more:+.0%}" for change, more in changes.items())])

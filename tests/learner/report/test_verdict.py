@@ -1,0 +1,130 @@
+"""The verdict of a run: a table of metrics, each with the cause and the gain worked by hand."""
+
+import pytest
+
+from learner.report.balance import costs_of
+from learner.report.verdict import Conditions, sentence, verdict
+
+# 10 env servers of 5 ms a step could do 2,000 steps/s; learning does 800 of them.
+LEARNING_BINDS = {
+    "env_steps_per_second": 800.0,
+    "env_servers": 10.0,
+    "env_step_ms": 5.0,
+    "acting_environment_share": 0.1,
+    "acting_waits_share": 0.62,
+    "acting_act_share": 0.2,
+    "learning_waits_share": 0.0,
+    "replay_ratio_target": 4.0,
+    "learner_cpu_seconds_per_second": 1.2,
+    "env_servers_cpu_seconds_per_second": 0.1,
+}
+# 2 of 5 ms do 400 steps/s; learning could do 4,000.
+SAMPLING_BINDS = {
+    **LEARNING_BINDS,
+    "env_steps_per_second": 400.0,
+    "env_servers": 2.0,
+    "acting_environment_share": 0.75,
+    "acting_act_share": 0.2,
+    "acting_waits_share": 0.0,
+    "learning_waits_share": 0.9,
+}
+
+
+def found(metrics: dict[str, float], **conditions: object) -> tuple[str, str, float]:
+    costs = costs_of(metrics, cores=8)
+    assert costs is not None
+    verdict_ = verdict(metrics, costs, Conditions(**conditions))  # type: ignore[arg-type]
+    return verdict_.cause, verdict_.change, verdict_.gain
+
+
+def test_the_cause_is_the_cheapest_change_that_brings_a_tenth() -> None:
+    assert found(SAMPLING_BINDS) == (
+        *("slow environments", "one more env server"),
+        pytest.approx(0.5),
+    )
+    # 1 of 3 at a fifth: 3 instead of 2.2.
+    straggler = found(SAMPLING_BINDS, rates={"a:1": 50.0, "a:2": 10.0, "b:7": 50.0})
+    assert straggler == (
+        *("one straggler", "env server a:2 as fast as the others"),
+        pytest.approx(150 / 110 - 1),
+    )
+    assert found(SAMPLING_BINDS, rates={"a:1": 50.0, "a:2": 30.0})[0] == "slow environments"
+    # 40 % of the time is lost at the deadline: 1 / 0.8.
+    late = {"deadline_batches": 0.8, "acting_batch_share": 0.5, "acting_environment_share": 0.3}
+    assert found({**SAMPLING_BINDS, **late}, deadline_seconds=0.01) == (
+        *("long deadline", "batch deadline 5 ms instead of 10 ms"),
+        pytest.approx(0.25),
+    )
+    # One env server steps for 60 % of the time, and acting works for 40 % of it on its batches,
+    # which would be half as large: 1 / 0.8.
+    one = {"env_servers": 1.0, "env_step_ms": 1.5, "acting_environment_share": 0.6}
+    one |= {"acting_act_share": 0.4}
+    assert found({**SAMPLING_BINDS, **one}, groups=1, environments=4) == (
+        *("too few groups", "2 groups instead of 1"),
+        pytest.approx(0.25),
+    )
+    assert found({**SAMPLING_BINDS, **one}, groups=1)[0] == "slow environments"
+    # Env servers step for a fifth of the time. With twice the environments a turn takes 1.2.
+    own = {"env_own_step_ms": 1.0}
+    assert found({**SAMPLING_BINDS, **own}) == (
+        *("slow network", "twice the environments of each env server"),
+        pytest.approx(2 / 1.2 - 1),
+    )
+    quick = {"env_step_ms": 1.0, "acting_environment_share": 0.2, "acting_act_share": 0.8}
+    assert found({**SAMPLING_BINDS, **quick})[0] == "small batches"
+    # Learning allows half as much again.
+    assert found({**SAMPLING_BINDS, **own, "learning_waits_share": 1 / 3})[2] == pytest.approx(0.5)
+
+
+def test_learning_binds_for_its_ratio_its_updates_or_a_queue() -> None:
+    # Each step learned once: 3,200 steps/s, more than the 2,000 of the environments.
+    assert found(LEARNING_BINDS) == (
+        *("high replay ratio", "replay ratio 2 instead of 4"),
+        pytest.approx(1.0),
+    )
+    assert found({**LEARNING_BINDS, "replay_ratio_target": 2.0})[0] == "slow updates"
+    queue = {key: value for key, value in LEARNING_BINDS.items() if key != "replay_ratio_target"}
+    assert found(queue) == ("full queue", "one more env server", 0.0)
+    assert found(queue, epochs=4) == ("full queue", "2 epochs instead of 4", pytest.approx(1.0))
+    assert found(queue, epochs=3)[1] == "1 epoch instead of 3"
+
+
+def test_other_programs_are_a_cause_if_the_run_waits_for_cores() -> None:
+    # Its threads wait for a core in half of their time, and a third of what ran was not ours: a
+    # third of all the time.
+    busy = {"learner_cpu_delay_seconds_per_second": 1.2, "other_cpu_seconds_per_second": 0.65}
+    assert found({**LEARNING_BINDS, **busy}) == (
+        *("busy neighbour", "without other programs, which take 0.7 of 8 cores"),
+        pytest.approx(0.5),
+    )
+    # Env servers that sleep for 75 % of the time do not need one.
+    cause, _, _ = found({**SAMPLING_BINDS, **busy, "env_servers_cpu_seconds_per_second": 0.0})
+    assert cause == "slow environments"
+    # Ours wait for each other.
+    assert found({**LEARNING_BINDS, **busy, "other_cpu_seconds_per_second": 0.0})[0] != cause
+
+
+def said(changes: dict[str, float], cores: int = 8) -> str:
+    metrics = {**LEARNING_BINDS, **changes}
+    costs = costs_of(metrics, cores=cores)
+    assert costs is not None
+    return sentence(metrics, costs, verdict(metrics, costs, Conditions()))
+
+
+def test_the_sentence_names_the_side_its_cause_and_what_changes_bring() -> None:
+    assert said({}) == (
+        "learning binds (high replay ratio): acting waits 62% of the time; "
+        "one more env server: +0%; replay ratio 2 instead of 4: +100%"
+    )
+    assert said({**SAMPLING_BINDS, "env_own_step_ms": 1.0}) == (
+        "sampling binds (slow network): learning waits 90% of the time, and acting spends 75% of "
+        "it on environment; twice the environments of each env server: +67%; "
+        "one more env server: +50%; replay ratio 2 instead of 4: +0%"
+    )
+    full = said({**SAMPLING_BINDS, "learner_cpu_seconds_per_second": 1.9}, cores=2)
+    assert "all 2 cores are busy; one more env server: +" in full
+    # Of an on-policy queue; and what is not measured is left out.
+    assert "ratio" not in said({"replay_ratio_target": 0.0})
+    few = {"acting_waits_share": 0.0, "learning_waits_share": 0.04}
+    assert sentence(few, None) == "neither side waits"
+    assert sentence({}, None) == ""

@@ -10,8 +10,6 @@ import gymnasium
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures, one_line
 from envs_server.groups import VectorEnvironment
 from envs_server.loop import build_loop
-from envs_server.tokens import TokenGym
-from seedrl.token_env import TokenEnv
 from seedrl.wire.seedrl_pb2 import Assign, Environment
 
 # Keyword arguments of gymnasium's `make` and `make_vec` that decide what is built rather than how.
@@ -49,7 +47,7 @@ def read_recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:
 
     The refusal names everything that `allowed` lacks, not only the first.
     """
-    arguments = _read_arguments(environment.arguments)
+    arguments = _read_arguments(environment.arguments)  # JSON: no argument is ever code
     if ":" not in environment.id and not environment.wrappers:
         return Recipe(environment.id, arguments)
     from envs_server.factories import load_all
@@ -83,9 +81,9 @@ def choose(recipe: Recipe, vectorization: str) -> str:
         raise BuildError(
             f"expected vectorization auto, seeded, {', '.join(_BACK_ENDS)}; got {vectorization!r}"
         )
-    if recipe.wrappers:
+    if recipe.wrappers:  # a wrapper takes one environment, not a vector of them
         return "sync"
-    if recipe.is_atari:
+    if recipe.is_atari:  # its C++ threads step without the interpreter's lock
         return "atari"
     spec = None if recipe.factory else gymnasium.registry.get(recipe.id)
     has_vector = spec.vector_entry_point if spec else recipe.vector_factory
@@ -134,10 +132,14 @@ def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:
             env = gymnasium.make(recipe.id, disable_env_checker=True, **recipe.arguments)
         else:
             env = recipe.factory(**recipe.arguments)
-        if isinstance(env, TokenEnv):
-            env = TokenGym(env)
+        if not isinstance(env, gymnasium.Env):
+            # Imported here, as below: most env servers have no environment of token ids.
+            from envs_server.tokens import gymnasium_of
+
+            env = gymnasium_of(env)
         for wrapper in recipe.wrappers:
             env = wrapper(env)
+        # After the wrappers: a factory of one may return anything, too.
         if not isinstance(env, gymnasium.Env):
             raise BuildError(
                 f"expected a gymnasium.Env or a seedrl.TokenEnv from {recipe.id} and its wrappers, "

@@ -322,7 +322,7 @@ class Lease:
             self._outbox.put(FromEnvServer(refusal=Refusal(reason=str(error))))
             raise error
         self._action_layouts = [group.action_layout for group in self._groups]
-        ready = Ready(spec=spec_message(self._groups[0].spec), metrics=_metrics_of(assign))
+        ready = Ready(spec=spec_message(self._groups[0].spec), metrics=assign.environment.metrics)
         self._outbox.put(FromEnvServer(ready=ready))
         # After Ready, without which the learner cannot read them.
         for step in first:
@@ -339,7 +339,7 @@ class Lease:
         )
 
     def _build(self, assign: Assign) -> None:
-        asked, metrics = assign.environment, _metrics_of(assign)
+        asked, metrics = assign.environment, list(assign.environment.metrics)
         recipe = read_recipe(asked, self._offer.allowed)
         failures = self._failures
         # 0: as this side thinks fit.
@@ -377,16 +377,13 @@ class Lease:
         self._groups = []
 
 
-def _metrics_of(assign: Assign) -> list[str]:
-    return list(dict.fromkeys(assign.environment.metrics))  # each once
-
-
 def _check_together(groups: list[EnvGroup], assign: Assign) -> None:
     # Raises BuildError for groups of several specs, or with steps that the learner does not take,
     # UnusableLinkError if the link that the learner took has no room for its actions.
     for group in groups:
-        if difference := groups[0].spec.difference(group.spec):
-            raise BuildError(f"expected environments of one spec: {'; '.join(difference)}")
+        if (first := groups[0].spec) != group.spec:
+            both = f"got {first!s:.200} and {group.spec!s:.200}"
+            raise BuildError(f"expected environments of one spec, {both}")
     longest = max(group.longest_message_bytes for group in groups)
     if longest > (limit := min(assign.max_message_bytes or _MAX_MESSAGE_BYTES, _MAX_MESSAGE_BYTES)):
         raise BuildError(

@@ -107,8 +107,10 @@ class EnvGroup:
         self._failures = failures or Failures(len(seeds), 0)
         self.spec: EnvSpec = env_spec(environment.observation_space, environment.action_space)
         self.action_layout = ActionLayout(self.spec.action, len(seeds))
+        # Made once: it looks at the space, and every step of every group passes it.
         self._to_own_actions = to_own_actions(environment.action_space)
         self.metrics = np.zeros((0, len(metrics)), np.float32)
+        # Before anything is reset: spaces that no message can carry are refused at once.
         self._lay_out(self.spec)
         self._measure: Callable[..., np.ndarray] | None = None
         if metrics:
@@ -144,7 +146,7 @@ class EnvGroup:
         """Starts the first episodes: every row is FIRST."""
         num_envs = len(self._seeds)
         observation = self._environment.reset(self._seeds)
-        if self._environment.has_info_mask():
+        if self._environment.has_info_mask():  # which only the first `info` shows
             self._lay_out(with_info_mask(self.spec))
         return TimeStep(
             np.full(num_envs, StepType.FIRST, np.uint8),
@@ -165,15 +167,16 @@ class EnvGroup:
         is_first, self._is_last = self._is_last, np.logical_or(terminated, truncated)
         if restarted is not None:
             is_first = is_first | restarted
-        step_type = self._is_last.view(np.uint8) + _MID
-        reward = np.array(reward, np.float32)
+        step_type = self._is_last.view(np.uint8) + _MID  # LAST is the number after MID
+        reward = np.array(reward, np.float32)  # a copy: FIRST rows are changed below
         if 1 in is_first.tobytes():  # hardly ever, and a fraction of the time of `any`
             if (is_first & self._is_last).any():
                 row = int(np.argmax(is_first & self._is_last))
                 text = f"environment {row} ended an episode with its first observation"
                 raise ValueFaultError(text, row)
             step_type[is_first] = StepType.FIRST
-            reward[is_first] = 0
+            reward[is_first] = 0  # of an ignored action, or of a step that was broken off
+        # Of a truncated episode it stays 1: its last observation has a value, which bootstraps.
         discount = np.logical_not(terminated).astype(np.float32)
         if self._measure is not None:
             self.metrics = self._measure(info, np.flatnonzero(self._is_last))
@@ -200,6 +203,7 @@ class EnvGroup:
             position = self._positions[error.row] if isinstance(error, ValueFaultError) else None
             where = f"{what} of group {self._index}"
             raise EnvironmentFailedError(self._failures.failed(position, where, error)) from error
+        # Only now: a step that failed is never sent, so its number belongs to no step.
         self._sequence += 1
         if not self._failures.has_worked:  # FIRST rows are of resets
             self._failures.has_worked = bool((timestep.step_type != StepType.FIRST).any())

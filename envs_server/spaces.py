@@ -8,7 +8,6 @@ import numpy as np
 from gymnasium import spaces
 
 from envs_server.failures import BuildError
-from envs_server.tokens import CompletionSpace
 from seedrl.specs import (
     ACTION_MASK,
     MOST_BOUNDS,
@@ -19,6 +18,7 @@ from seedrl.specs import (
     DiscreteSpec,
     EnvSpec,
     MultiDiscreteSpec,
+    TokensSpec,
     has_mask,
 )
 from seedrl.types import Tree
@@ -39,6 +39,7 @@ def env_spec(observation_space: spaces.Space[Any], action_space: spaces.Space[An
     tree = _tree("observation", observation_space)
     if has_mask(tree):
         mask = tree[ACTION_MASK]
+        # Integers in most environments. Of bools the wire checks that each is 0 or 1.
         is_whole = isinstance(mask, ArraySpec) and np.dtype(mask.dtype).kind in "biu"
         tree[ACTION_MASK] = ArraySpec(mask.shape, "bool") if is_whole else mask
     try:
@@ -81,14 +82,16 @@ def to_own_actions(action_space: spaces.Space[Any]) -> Callable[[np.ndarray], np
 
 
 def _action(space: spaces.Space[Any]) -> ActionSpec:
+    # Of `envs_server.tokens`, which is not loaded for any other space.
+    if isinstance(tokens := getattr(space, "tokens", None), TokensSpec):
+        return tokens
     match space:
-        case CompletionSpace():
-            return space.tokens
         case spaces.Discrete():
             return DiscreteSpec(int(space.n))
         case spaces.MultiDiscrete():
             return MultiDiscreteSpec(_shape(space), tuple(map(int, space.nvec.ravel())))
         case spaces.MultiBinary():
+            # Two choices each: to an agent it is no kind of its own.
             return MultiDiscreteSpec(_shape(space), (2,) * math.prod(_shape(space)))
         case spaces.Box() if np.issubdtype(space.dtype, np.floating):
             low, high = (bound.ravel().tolist() for bound in (space.low, space.high))
@@ -116,7 +119,7 @@ def _tree(path: str, space: spaces.Space[Any]) -> Tree:
 def _array(space: spaces.Space[Any]) -> ArraySpec:
     match space:
         case spaces.Discrete():
-            last = space.start + space.n - 1
+            last = space.start + space.n - 1  # observations keep the space's own numbers
             return ArraySpec((), "int64", *_bounds(space.start, last), is_categorical=True)
         case spaces.MultiDiscrete():
             bounds = _bounds(space.start, space.start + space.nvec - 1)
@@ -146,4 +149,4 @@ def _bounds(low: Any, high: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _show(space: spaces.Space[Any]) -> str:
-    return " ".join(str(space).split())[:150]
+    return " ".join(str(space).split())[:150]  # of a Dict it can be pages

@@ -11,6 +11,11 @@ from seedrl.token_env import TokenEnv
 from seedrl.turns import read_completion, turn_row
 
 
+def gymnasium_of(env: Any) -> Any:
+    """A `TokenEnv` as a gymnasium environment; anything else as it is."""
+    return TokenGym(env) if isinstance(env, TokenEnv) else env
+
+
 class CompletionSpace(MultiDiscrete):
     """Rows of `seedrl.turns`: a seed or none, a length, ids."""
 

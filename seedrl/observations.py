@@ -18,13 +18,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from seedrl.errors import ConfigError
-from seedrl.specs import ACTION_MASK, ArraySpec, EnvSpec, TokensSpec, shown
+from seedrl.specs import ACTION_MASK, ArraySpec, EnvSpec, TokensSpec, shown, shown_array
 
 _MOST_CATEGORIES = 4096  # of all elements of one array: inputs of a dense layer
 # Rows and columns of the smallest picture, of which an encoder's convolutions leave one.
 SMALLEST_PICTURE = {"nature": 36, "impala": 1, "minatar": 3}
 _LARGE = SMALLEST_PICTURE["nature"]
 _FRAMES_OF_PICTURES = 4  # as R2D2 and DQN
+_MOST_LINES = 8  # of a difference, which becomes the text of a gRPC status
 
 
 class Meaning(NamedTuple):
@@ -186,3 +187,33 @@ def _described(spec: ArraySpec, torso: str) -> str:
         return f"picture {rows} x {columns} x {meaning.channels}{order}{scaled}, convolved"
     sizes = " x ".join(map(str, spec.shape)) or "1"
     return f"{sizes} {'number' if size == 1 else 'numbers'}{scaled}, dense"
+
+
+def spec_difference(one: EnvSpec, other: EnvSpec) -> list[str]:
+    """One line per field in which `other` differs from `one`; empty if networks see them alike.
+
+    Bounds count where a network scales by them: of integers, and of arrays of rank 2 or more.
+    Where one of the specs declares none of an array, any of the other's do.
+    """
+    mine, theirs = dict(one.leaves()), dict(other.leaves())
+    lines = []
+    for path in [*mine, *(path for path in theirs if path not in mine)]:
+        here, there = mine.get(path), theirs.get(path)
+        if not _fits(here, there):
+            text = f"expected {shown_array(here)}, got {shown_array(there)}"
+            lines.append(f"{shown(path)}: {text}")
+    if one.action != other.action:
+        lines.append(f"action: expected {one.action!r:.60}, got {other.action!r:.60}")
+    if len(lines) > _MOST_LINES:
+        lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
+    return lines
+
+
+def _fits(one: ArraySpec | None, other: ArraySpec | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    # An older checkpoint, or an env server in another language, need not declare bounds.
+    has_both = one.low and other.low
+    if has_both and ("int" in one.dtype or len(one.shape) > 1):
+        return one == other
+    return (one.shape, one.dtype) == (other.shape, other.dtype)

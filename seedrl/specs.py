@@ -32,9 +32,7 @@ DTYPES = (
 )
 # The key of a dict observation, and of an environment's `info`, that holds the action mask.
 ACTION_MASK = "action_mask"
-# Bounds of a message about specs, which becomes the text of a gRPC status.
-_MOST_LINES = 8
-_LONGEST_SHOWN = 60
+_LONGEST_SHOWN = 60  # of a path in a message, which becomes the text of a gRPC status
 
 
 @dataclass(frozen=True)
@@ -294,7 +292,7 @@ class EnvSpec:
             _check_mask(self)
         if isinstance(self.action, TokensSpec) and self.observation != self.action.turn:
             raise ValueError(
-                f"observation: expected turns, {_show(self.action.turn)}, of {self.action}"
+                f"observation: expected turns, {shown_array(self.action.turn)}, of {self.action}"
             )
 
     @property
@@ -322,24 +320,6 @@ class EnvSpec:
         """The leaves of an observation tree of this spec, in wire order."""
         return [leaf for *_, leaf in _walk("observation", self.observation, observation)]
 
-    def difference(self, other: "EnvSpec") -> list[str]:
-        """One line per field in which `other` differs from this spec; empty if they are equal.
-
-        Bounds count where a network scales by them: of integers, and of arrays of rank 2 or more.
-        Where one of the specs declares none of an array, any of the other's do.
-        """
-        mine, theirs = dict(self.leaves()), dict(other.leaves())
-        lines = [
-            f"{shown(path)}: expected {_show(mine.get(path))}, got {_show(theirs.get(path))}"
-            for path in [*mine, *(path for path in theirs if path not in mine)]
-            if not _fits(mine.get(path), theirs.get(path))
-        ]
-        if self.action != other.action:
-            lines.append(f"action: expected {self.action!r:.60}, got {other.action!r:.60}")
-        if len(lines) > _MOST_LINES:
-            lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
-        return lines
-
 
 def has_mask(observation: Tree) -> bool:
     """True if an observation, or a tree of its specs, has an action mask."""
@@ -363,7 +343,7 @@ def _check_mask(spec: EnvSpec) -> None:
     if not isinstance(action, DiscreteSpec):
         raise ValueError(f"{path}: expected one discrete action to mask, got {action}")
     if mask != ArraySpec((action.num_actions,), "bool"):
-        got = _show(mask) if isinstance(mask, ArraySpec) else f"{type(mask).__name__}"
+        got = shown_array(mask) if isinstance(mask, ArraySpec) else f"{type(mask).__name__}"
         raise ValueError(
             f"{path}: expected bool[{action.num_actions}], one for each action, got {got}"
         )
@@ -382,17 +362,8 @@ def _check_shape(shape: Any, most_elements: int) -> None:
         )
 
 
-def _fits(one: ArraySpec | None, other: ArraySpec | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    # An older checkpoint, or an env server in another language, need not declare bounds.
-    has_both = one.low and other.low
-    if has_both and ("int" in one.dtype or len(one.shape) > 1):
-        return one == other
-    return (one.shape, one.dtype) == (other.shape, other.dtype)
-
-
-def _show(spec: ArraySpec | None) -> str:
+def shown_array(spec: ArraySpec | None) -> str:
+    """A spec in a message: `float32[2, 3] of 0 to 1`."""
     if spec is None:
         return "nothing"
     kind = " categories" if spec.is_categorical else ""

@@ -45,11 +45,12 @@ class Options:
     environment: Annotated[str, POSITIONAL]
     arguments: Annotated[str, Mark("JSON")] = "{}"
     wrappers: Annotated[tuple[str, ...], Mark(action="extend")] = ()
+    # By default what training would use: a fault of another back end is none of the run.
     vectorization: Literal["auto", "seeded", "sync", "native", "atari"] = "auto"
-    num_envs: int = 4
+    num_envs: int = 4  # several: shared state shows only then
     steps: int = 1_000
     seed: int = 0
-    max_abs_reward: float = 1e6
+    max_abs_reward: float = 1e6  # as a configuration's default
 
     def __post_init__(self) -> None:
         if self.num_envs < 1 or self.steps < 1:
@@ -97,6 +98,7 @@ def _summary(options: Options, back_end: str, play: "Play") -> Iterator[str]:
         yield f"  action mask  {play.mask}"
     yield f"  played       {options.num_envs} x {options.steps:,} steps on the {back_end} back end"
     ended = "none ended"
+    # Only whole episodes: a score of the beginning of one would look like a bad episode.
     if episodes := play.episodes():
         lengths, scores, are_terminated = zip(*episodes, strict=True)
         ended = (

@@ -26,7 +26,7 @@ from envs_server.groups import EnvGroup
 from seedrl.specs import ACTION_MASK, ActionSpec, BoxSpec, EnvSpec, TokensSpec, has_mask
 from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import FramedStep, receive_from_env_server
-from seedrl.wire.payload import StepLayout, pack_actions
+from seedrl.wire.learner_payload import StepReader, pack_actions
 
 # Rules, and how to fix what breaks them.
 REMEDIES = {
@@ -126,6 +126,7 @@ def check(
     seeds = range(seed, seed + num_envs)
 
     def play(what: Recipe, seeds: Sequence[int], actions: np.ndarray | None = None) -> Play | None:
+        # Built anew for each play, as at each connection: nothing may be left of the one before.
         environments = build(what, back_end, len(seeds), max_abs_reward=max_abs_reward)
         with _faults(environments.close, findings):
             group = EnvGroup(0, environments, seeds)
@@ -271,6 +272,7 @@ def legal(actions: np.ndarray, observation: Tree) -> np.ndarray:
     if not has_mask(observation):
         return actions
     mask = observation[ACTION_MASK]
+    # The k-th of those that are legal: all of them are tried, however few there are.
     kth = actions % np.maximum(mask.sum(axis=-1), 1)
     others = np.argmax(np.cumsum(mask, axis=-1) > kth[:, None], axis=-1).astype(actions.dtype)
     is_legal = np.take_along_axis(mask, actions[:, None], axis=-1)[:, 0]
@@ -279,7 +281,7 @@ def legal(actions: np.ndarray, observation: Tree) -> np.ndarray:
 
 def _play(group: EnvGroup, actions: np.ndarray) -> Play:
     message, actions = group.first(), actions.copy()
-    layout = StepLayout(group.spec, actions.shape[1])
+    layout = StepReader(group.spec, actions.shape[1])
     timestep = _timestep(message, layout)
     rows, seconds = [_row(timestep, group.spec)], 0.0
     for number in range(len(actions)):
@@ -295,7 +297,7 @@ def _play(group: EnvGroup, actions: np.ndarray) -> Play:
     return Play(group.spec, actions, seconds, step_type, reward, discount, digest)
 
 
-def _timestep(message: FramedStep, layout: StepLayout) -> TimeStep:
+def _timestep(message: FramedStep, layout: StepReader) -> TimeStep:
     payload = receive_from_env_server(message.message)
     assert isinstance(payload, memoryview), "an env server's group only sends steps"
     return layout.unpack(payload)
@@ -305,6 +307,7 @@ def _row(timestep: TimeStep, spec: EnvSpec) -> tuple[np.ndarray, ...]:
     *scalars, observation = timestep
     arrays = (*scalars, *spec.flatten(observation))
     rows = range(len(scalars[0]))
+    # Hashes, because the observations of several plays would fill the memory.
     digests = [hash(tuple(array[row].tobytes() for array in arrays)) for row in rows]
     # Copies: views would keep every message, with its observations, until the end.
     return *(array.copy() for array in scalars), np.array(digests)
@@ -316,6 +319,7 @@ def _check_by_gymnasium(recipe: Recipe, findings: Findings) -> None:
         warnings.simplefilter("always")
         try:
             env = build_one(recipe)
+            # Nothing here renders, and `close` is checked after a play.
             check_env(env, skip_render_check=True, skip_close_check=True)
             env.close()
         except BuildError:  # it was built before: one more than there is a port or licence for
@@ -334,7 +338,7 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any], findings: Findings) -> None:
         super().__init__(env)
         self._findings = findings
-        self._max_steps = env.spec.max_episode_steps if env.spec else None
+        self._max_steps = env.spec.max_episode_steps if env.spec else None  # as registered
         self._num_steps = self._length = 0
 
     def reset(self, **arguments: Any) -> Any:

@@ -28,6 +28,7 @@ class Findings:
         if before := self._found.get((rule, subject)):
             before.times += 1
         else:
+            # The first one: those that follow may be its consequences.
             self._found[rule, subject] = Finding(rule, text, self._remedies[rule])
 
     @property

@@ -37,7 +37,8 @@ from seedrl.types import StepType
 from seedrl.wire import contract
 from seedrl.wire.framing import StepPayload, WireError
 from seedrl.wire.learner_end import learner_handler, server_options
-from seedrl.wire.payload import Buffer, StepLayout, pack_actions, sequence_of, split
+from seedrl.wire.learner_payload import StepReader, pack_actions, sequence_of
+from seedrl.wire.payload import Buffer, split
 from seedrl.wire.seedrl_pb2 import Assign, Finish, FromLearner, Hello
 from seedrl.wire.spec import spec_of
 
@@ -84,7 +85,7 @@ class Options:
     command: str
     environment: str = "CartPole-v1"
     arguments: Annotated[str, Mark("JSON")] = "{}"
-    num_envs: int = 4
+    num_envs: int = 4  # three groups, and a first one of two: rows that are mixed up show
     steps: int = 200
     patience_seconds: float = 30.0
 
@@ -158,12 +159,12 @@ class Lease:
             raise BrokenError("Ready", str(error)) from error
         sizes = [len(each) for each in slots]
         self.steps: list[list[bytes]] = [[] for _ in sizes]
-        self._layouts = [StepLayout(self._spec, size) for size in sizes]
+        self._layouts = [StepReader(self._spec, size) for size in sizes]
         self._actions = [
             random_actions(self._spec.action, _NUM_DRAWN, size, seed=0) for size in sizes
         ]
         # Of each row, whether it has to be FIRST next.
-        self._is_first = [np.ones(size, bool) for size in sizes]
+        self._is_first = [np.ones(size, bool) for size in sizes]  # all, at the beginning
         self._await_steps(set(range(len(sizes))))
 
     def receive(self, kind: str) -> Any:
@@ -193,7 +194,7 @@ class Lease:
 
     def answer(self, group: int, offset: int = 0) -> bytes:
         """Random actions that answer the step in flight, or one `offset` from it."""
-        number = len(self.steps[group]) - 1
+        number = len(self.steps[group]) - 1  # the step in flight is the last one that came
         step = self._layouts[group].unpack(memoryview(self.steps[group][number]))
         actions = legal(self._actions[group][number % _NUM_DRAWN], step.observation)
         return pack_actions(group, number + offset, actions)
@@ -252,9 +253,10 @@ class Process:
         if self.exit_code() is None and self._process is not None:
             return
         command = self._command.replace("{learner}", address)
+        # stdout has only the report, whatever the env server prints.
         files: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": sys.__stderr__}
         try:
-            words = shlex.split(command)
+            words = shlex.split(command)  # no shell: an argument is never read a second time
             self._process = subprocess.Popen(words, start_new_session=True, **files)
         except (OSError, ValueError) as error:
             raise ConfigError(f"--command: cannot start {command!r}: {error}") from error
@@ -267,6 +269,7 @@ class Process:
         """Kills it with all that it has started."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
+                # Not SIGTERM: whether it ends when it is asked to is none of the rules.
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
@@ -346,9 +349,9 @@ def _steps(trial: Trial, *, rounds: int = 0, **changed: Any) -> None:
 
 def _seeds(trial: Trial) -> None:
     plays = []
-    for seed in (1, 1, 2):
+    for seed in (1, 1, 2):  # equal seeds, and others
         lease = trial.play(60, seed=seed)
-        lease.end(StatusCode.UNAVAILABLE)
+        lease.end(StatusCode.UNAVAILABLE)  # it returns with environments that are built anew
         plays.append(lease.steps)
     # Bytes of whole steps: nothing that a learner sees may differ.
     if plays[0] != plays[1]:
@@ -443,7 +446,7 @@ def check(subject: Process, plan: Options, names: Sequence[str] = tuple(DIALOGUE
                 left = f" ({len(names) - 1} more were not tried)" if number == 0 else ""
                 trial.findings.add(error.rule, f"{name}{left}: {error}", subject=str(error)[:40])
                 trial.restart()
-                if left:
+                if left:  # it cannot serve at all: every other dialogue would end the same way
                     break
     finally:
         subject.stop()

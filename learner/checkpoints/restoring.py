@@ -22,6 +22,7 @@ from seedrl.checkpoints import best_directory, choose, saved_spec
 from seedrl.config import OWN_SERVING, Config
 from seedrl.config_io import changes, difference, to_json
 from seedrl.errors import CheckpointError, ConfigError
+from seedrl.observations import spec_difference
 from seedrl.replay.buffer import ReplayState
 from seedrl.specs import BoxSpec, EnvSpec
 from seedrl.types import Tree
@@ -148,7 +149,7 @@ def _other_meanings(checkpoint: checkpoints.Checkpoint, spec: EnvSpec) -> list[s
     if isinstance(saved.action, BoxSpec) and isinstance(mine.action, BoxSpec):
         are_bounded_alike = np.array_equal(saved.action.is_bounded, mine.action.is_bounded)
         saved = dataclasses.replace(saved, action=mine.action) if are_bounded_alike else saved
-    return mine.difference(saved)
+    return spec_difference(mine, saved)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from seedrl.config import OWN_SERVING, Config
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.exit_codes import ExitCode
+from seedrl.observations import spec_difference
 from seedrl.programs.help import describe
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
@@ -176,7 +177,7 @@ def common_spec(
     spec = saved_spec(found)
     # One that has joined since it was asked for may have brought another one, too.
     own = wait_for_spec(0.0, spec)
-    if own is not None and (difference := spec.difference(own)):
+    if own is not None and (difference := spec_difference(spec, own)):
         raise ConfigError(
             f"environment: expected the same on all hosts, got {'; '.join(difference)}. hint: "
             "check whether another version of it is installed there"

@@ -26,7 +26,8 @@ from seedrl.wire.framing import (
     step_message_bytes,
 )
 from seedrl.wire.learner_end import Answer, LearnerLink, Received
-from seedrl.wire.payload import Buffer, StepLayout, ValueFaultError, sequence_of, split
+from seedrl.wire.learner_payload import StepReader, sequence_of
+from seedrl.wire.payload import Buffer, ValueFaultError, split
 from seedrl.wire.spec import spec_of
 
 _logger = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class Connection:
         self._connect_link = connect_link
         self._most_answers = _SPARE_ANSWERS
         self._lease: Lease | None = None
-        self._layouts: list[StepLayout] = []  # of the steps of each group
+        self._layouts: list[StepReader] = []  # of the steps of each group
         # Where in the metrics of a LAST row those of `environment.metrics` are; -1 for nowhere.
         self._columns = np.zeros(0, np.int64)
         self._expected: tuple[str, ...] = ("hello",)
@@ -225,7 +226,7 @@ class Connection:
         self._columns = columns_of(ready, self._hub.environment.metrics)
         self._hub.ready(self._leased(), spec)
         self._layouts = [
-            StepLayout(
+            StepReader(
                 spec,
                 len(group.slots),
                 len(ready.metrics),

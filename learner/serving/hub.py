@@ -15,9 +15,10 @@ from learner.serving.batching import Pending
 from learner.serving.core import Batch, Serving
 from learner.serving.leases import Group, Lease, NoFreeSlotError, Role
 from seedrl.config import EnvironmentConfig
+from seedrl.observations import spec_difference
 from seedrl.specs import EnvSpec
 from seedrl.wire.contract import LONGEST_FROM_LEARNER, printable
-from seedrl.wire.payload import pack_actions
+from seedrl.wire.learner_payload import pack_actions
 from seedrl.wire.seedrl_pb2 import Hello
 
 # Slots stay idle that long before an env server is sent away so that it can have them: one that was
@@ -136,7 +137,7 @@ class Hub:
         Raises EndError if they are not like the run's environments.
         """
         with self._changed:
-            if self._spec is not None and (difference := self._spec.difference(spec)):
+            if self._spec is not None and (difference := spec_difference(self._spec, spec)):
                 raise self._refusal("; ".join(difference))
             # The first one stays: a later one may declare fewer bounds.
             self._spec, self._has_spec = self._spec or spec, True

@@ -2,32 +2,28 @@
 
 E is the number of environments of a group, L the number of its rows that are LAST, M the number of
 metrics that LAST rows carry. Every number is little-endian and every section is padded with zeros
-to a multiple of 8 bytes. What the contract rules out is refused as a payload is read.
+to a multiple of 8 bytes. Steps are packed here, and actions read, of which those that the contract
+rules out are refused. `seedrl.wire.learner_payload` is the learner's end.
 
 Every message passes here, on both sides, and most are small: what is in order has to show in a few
 operations on all of it, and in bytes, which are searched in a fraction of the time of `all`.
 """
 
 import math
-import operator
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from seedrl.specs import ACTION_MASK, ActionSpec, ArraySpec, BoxSpec, EnvSpec, TokensSpec
-from seedrl.turns import illegal_turns
-from seedrl.types import StepType, TimeStep, Tree
+from seedrl.types import TimeStep, Tree
 from seedrl.wire.framing import FramedStep, WireError, frame_step
 
 Buffer: TypeAlias = bytes | memoryview
 
-_HEADER = struct.Struct("<IIQ")
+HEADER = struct.Struct("<IIQ")
 _ALIGNMENT = 8
-_STEP_TYPES = bytes(StepType)
-_FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
-_ONE = np.ones((), "<f4").tobytes()
 _LARGEST = float(np.finfo(np.float32).max)
 # Of float64, what still becomes that; half a unit in the last place beyond, it becomes infinite.
 _LARGEST_ROUNDED = float(np.nextafter(_LARGEST + 2.0**103, 0.0))
@@ -40,9 +36,6 @@ _FITS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "int64": lambda leaf: (leaf >= -(2**31)) & (leaf < 2**31),
     "uint64": lambda leaf: leaf < 2**32,
 }
-_FLOATS = np.dtype("<f4")
-# Actions of an agent, in the machine's byte order, and as they are sent.
-_ACTION_DTYPES = {np.dtype(np.int32): np.dtype("<i4"), np.dtype(np.float32): _FLOATS}
 
 
 class ValueFaultError(WireError):
@@ -69,19 +62,19 @@ class StepHeader(NamedTuple):
 
 def read_header(data: Buffer) -> StepHeader:
     """The header of a payload. Raises WireError if `data` is too short for one."""
-    if len(data) < _HEADER.size:
-        raise WireError(f"expected a payload of at least {_HEADER.size} bytes, got {len(data)}")
-    return StepHeader(*_HEADER.unpack_from(data))
+    if len(data) < HEADER.size:
+        raise WireError(f"expected a payload of at least {HEADER.size} bytes, got {len(data)}")
+    return StepHeader(*HEADER.unpack_from(data))
 
 
-def sequence_of(data: Buffer) -> int:
-    """The number of the step in a payload that `split` gave."""
-    return int(_HEADER.unpack_from(data)[2])
+class Layout(Protocol):
+    """Where everything lies in the payloads of a group."""
+
+    def size(self, data: Buffer) -> int:
+        """Length of the payload with which `data` begins."""
 
 
-def split(
-    data: Buffer, layouts: "Sequence[StepLayout] | Sequence[ActionLayout]"
-) -> Iterator[tuple[int, Buffer]]:
+def split(data: Buffer, layouts: Sequence[Layout]) -> Iterator[tuple[int, Buffer]]:
     """The payloads of a message, one after another, each with the number of its group.
 
     `layouts` are those of the groups, by their numbers. Raises WireError if there is no such group
@@ -107,7 +100,7 @@ def check_rewards(reward: np.ndarray, most: float = 0.0) -> None:
     """
     if reward.dtype.kind != "f" or reward.dtype.itemsize < 4:
         reward = reward.astype(np.float64)  # the bound may be beyond what it can hold
-    bound = _largest_reward(most)
+    bound = largest_reward(most)
     is_legal = np.abs(reward) <= bound  # also false for NaN
     if 0 not in is_legal.tobytes():
         return
@@ -123,21 +116,16 @@ def check_rewards(reward: np.ndarray, most: float = 0.0) -> None:
 class StepLayout:
     """Where everything lies in step payloads of `num_envs` environments of `spec`. Immutable."""
 
-    def __init__(
-        self, spec: EnvSpec, num_envs: int, num_metrics: int = 0, max_abs_reward: float = 0.0
-    ) -> None:
-        """`num_metrics` is M; `max_abs_reward` bounds rewards, 0 for no bound."""
+    def __init__(self, spec: EnvSpec, num_envs: int, num_metrics: int = 0) -> None:
+        """`num_metrics` is M."""
         if num_envs < 1:
             raise ValueError(f"expected at least one environment in a group, got {num_envs}")
         self._num_envs = num_envs
         self._num_metrics = num_metrics
-        self._largest_reward = _largest_reward(max_abs_reward)
         self._sections = list(_sections(spec, num_envs))
-        # Most observations are one array: then there is no tree to build.
-        self._unflatten: Callable[[list[Any]], Tree] = spec.unflatten
         self._flatten: Callable[[Tree], Sequence[Any]] = spec.flatten
-        if isinstance(spec.observation, ArraySpec):
-            self._unflatten, self._flatten = operator.itemgetter(0), lambda leaf: (leaf,)
+        if isinstance(spec.observation, ArraySpec):  # most: then there is no tree to walk through
+            self._flatten = lambda leaf: (leaf,)
         self._checks = [
             (index, section.path, _FITS[section.dtype.name])
             for index, section in enumerate(self._sections[3:])
@@ -148,90 +136,33 @@ class StepLayout:
         last = self._sections[-1]
         # Of every such payload without a LAST row, or without metrics; and if every row is LAST.
         self.num_bytes = last.stop + len(last.padding)
-        self.most_bytes = self.num_bytes + _padded(4 * num_envs * num_metrics)
+        self.most_bytes = self.num_bytes + padded(4 * num_envs * num_metrics)
 
-    def size(self, data: Buffer) -> int:
-        """Length of the payload with which `data` begins."""
-        if not self._num_metrics:
-            return self.num_bytes
-        # Only rows that end an episode carry metrics.
-        return self.num_bytes + _padded(4 * self._num_last(data) * self._num_metrics)
-
-    def pack(
+    def pack_framed(
         self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None = None
-    ) -> bytes:
-        """The payload of `timestep`, whose leaves are `[E, ...]` of exactly the spec's dtypes.
+    ) -> FramedStep:
+        """The message with `timestep`, whose leaves are `[E, ...]` of exactly the spec's dtypes.
 
         `metrics [L, M] float32` are those of the rows that are LAST, NaN where there is none.
 
         Raises WireError if a leaf has another shape or dtype; `check_observation` looks at values.
         """
-        return b"".join(self._parts(group, sequence, timestep, metrics))
-
-    def pack_framed(
-        self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None = None
-    ) -> FramedStep:
-        """Like `pack`, but the whole message for the stream, saving a copy of the payload."""
         parts = self._parts(group, sequence, timestep, metrics)
-        num_metric_bytes = 0 if metrics is None else _padded(metrics.nbytes)
+        num_metric_bytes = 0 if metrics is None else padded(metrics.nbytes)
         return frame_step(self.num_bytes + num_metric_bytes, parts)
 
     def check_observation(self, observation: Tree, terminated: np.ndarray | None = None) -> None:
         """Raises ValueFaultError for numbers that whoever gets this observation would refuse.
 
-        Of each leaf `[E, *shape]`, if it has the spec's dtype; others `pack` refuses. `terminated
-        [E] bool`: where an episode has, an action mask may forbid all actions.
+        Of each leaf `[E, *shape]`, if it has the spec's dtype; others `pack_framed` refuses.
+        `terminated [E] bool`: where an episode has, an action mask may forbid all actions.
         """
-        if self._checks:
-            self._check(self._flatten(observation))
-        if self._has_mask:
-            _check_mask(observation[ACTION_MASK], terminated)
-        if self._tokens is not None:
-            _check_turns(self._tokens, observation)
+        leaves = self._flatten(observation) if self._checks else ()
+        self._check(leaves, observation, terminated)
 
-    def metrics(self, data: Buffer) -> np.ndarray:
-        """The metrics `[L, M] float32` in a payload that `unpack` has accepted.
-
-        Raises WireError for an infinite one, or if padding is not zero.
-        """
-        shape = (self._num_last(data), self._num_metrics)
-        section = _section("metrics", ArraySpec((), "float32"), shape, self.num_bytes)
-        metrics = _read(memoryview(data).toreadonly(), section)  # nobody may write to gRPC's memory
-        if np.isinf(metrics).any():
-            raise WireError("expected finite metrics, or NaN for none; got infinity")
-        return metrics
-
-    def unpack(self, data: Buffer) -> TimeStep:
-        """The time step in `data`: read-only, maybe unaligned, views of it with leaves `[E, ...]`.
-
-        Raises WireError, naming the field, if the length or the number of environments differs, if
-        padding is not zero, or if a value is ruled out: a step type other than 0, 1, 2; a reward
-        not finite, beyond `max_abs_reward`, or not 0 on FIRST; a discount not 1, nor 0 on LAST; an
-        observation with NaN, infinity, or a number that float32 (or int32, uint32) cannot hold; a
-        bool not 0 or 1; an action mask that forbids all actions where no episode has terminated; a
-        turn that is too long, or has an id out of range.
-        """
-        if len(data) != (size := self.size(data)):
-            raise WireError(f"expected a step payload of {size} bytes, got {len(data)}")
-        _, num_envs, _ = _HEADER.unpack_from(data)
-        if num_envs != self._num_envs:
-            raise WireError(f"expected a step of {self._num_envs} environments, got {num_envs}")
-        view = memoryview(data).toreadonly()
-        leaves = [_read(view, section) for section in self._sections]
-        step_type, reward, discount, *observation = leaves
-        _check_steps(step_type, reward, discount, self._largest_reward)
-        self._check(observation)
-        tree = self._unflatten(observation)
-        if self._has_mask:
-            _check_mask(tree[ACTION_MASK], discount == 0)
-        if self._tokens is not None:
-            _check_turns(self._tokens, tree)
-        return TimeStep(step_type, reward, discount, tree)
-
-    def _num_last(self, data: Buffer) -> int:
-        return bytes(data[_HEADER.size : _HEADER.size + self._num_envs]).count(_LAST)
-
-    def _check(self, leaves: Sequence[np.ndarray]) -> None:
+    def _check(
+        self, leaves: Sequence[np.ndarray], tree: Tree, terminated: np.ndarray | None
+    ) -> None:
         for index, path, is_legal in self._checks:
             if 0 in is_legal(leaves[index]).tobytes():
                 leaf = leaves[index]
@@ -241,13 +172,17 @@ class StepLayout:
                     f"{leaf[position]} at {list(position)}",
                     position[0],
                 )
+        if self._has_mask:
+            _check_mask(tree[ACTION_MASK], terminated)
+        if self._tokens is not None:
+            _check_turns(self._tokens, tree)
 
     def _parts(
         self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None
     ) -> list[bytes | memoryview]:
         observation = self._flatten(timestep.observation)
         leaves = [timestep.step_type, timestep.reward, timestep.discount, *observation]
-        parts: list[bytes | memoryview] = [_HEADER.pack(group, self._num_envs, sequence)]
+        parts: list[bytes | memoryview] = [HEADER.pack(group, self._num_envs, sequence)]
         for section, leaf in zip(self._sections, leaves, strict=True):
             if leaf.shape != section.shape or leaf.dtype != section.dtype:
                 expected = f"{section.dtype}{list(section.shape)}"
@@ -265,31 +200,12 @@ class StepLayout:
         return parts
 
 
-def pack_actions(
-    group: int, sequence: int, actions: np.ndarray, largest: float | np.ndarray = 1.0
-) -> bytes:
-    """The payload of actions that answer step `sequence` of `group`.
-
-    `actions` are `[E] int32`, `[E, *shape] int32` or `[E, *shape] float32`; of the latter what lies
-    beyond the spec's `largest` is sent as the nearest, so that an agent may explore with unbounded
-    noise.
-    """
-    # Every answer passes here: comparing dtypes takes a fraction of the time that their names take.
-    dtype = _ACTION_DTYPES.get(actions.dtype)
-    assert actions.ndim and dtype is not None, actions.dtype
-    if dtype is _FLOATS:
-        actions = np.clip(actions, -largest, largest)
-    padding = b"\0" * (-actions.nbytes % _ALIGNMENT)
-    header = _HEADER.pack(group, len(actions), sequence)
-    return b"".join((header, actions.astype(dtype, copy=False).tobytes(), padding))
-
-
 class ActionLayout:
     """Where everything lies in action payloads for `num_envs` environments. Immutable."""
 
     def __init__(self, action: ActionSpec, num_envs: int) -> None:
         self._num_envs = num_envs
-        self._section = _section("actions", action.array, (num_envs,), _HEADER.size)
+        self._section = section_of("actions", action.array, (num_envs,), HEADER.size)
         self._is_discrete, self._largest = not isinstance(action, BoxSpec), action.largest
         self.num_bytes = self._section.stop + len(self._section.padding)
 
@@ -309,7 +225,7 @@ class ActionLayout:
                 f"expected actions for {self._num_envs} environments in {self.num_bytes} bytes, "
                 f"got them for {header.num_envs} in {len(data)}"
             )
-        actions = _read(memoryview(data).toreadonly(), self._section)
+        actions = read_section(memoryview(data).toreadonly(), self._section)
         if self._is_discrete:
             # As unsigned numbers, negative actions are large.
             is_legal = actions.view(np.uint32) <= self._largest
@@ -340,21 +256,21 @@ class _Section(NamedTuple):
 def _sections(spec: EnvSpec, num_envs: int) -> Iterator[_Section]:
     scalars = {"step_type": "uint8", "reward": "float32", "discount": "float32"}
     fields = [(path, ArraySpec((), dtype)) for path, dtype in scalars.items()]
-    start = _HEADER.size
+    start = HEADER.size
     for path, leaf in [*fields, *spec.leaves()]:
-        section = _section(path, leaf, (num_envs,), start)
+        section = section_of(path, leaf, (num_envs,), start)
         yield section
         start = section.stop + len(section.padding)
 
 
-def _section(path: str, leaf: ArraySpec, rows: tuple[int, ...], start: int) -> _Section:
+def section_of(path: str, leaf: ArraySpec, rows: tuple[int, ...], start: int) -> _Section:
     """Where arrays `leaf` lie, one in each of `rows`, from byte `start` on."""
     dtype = np.dtype(leaf.dtype).newbyteorder("<")
     stop = start + math.prod(rows) * leaf.num_bytes
     return _Section(path, dtype, (*rows, *leaf.shape), start, stop, b"\0" * (-stop % _ALIGNMENT))
 
 
-def _read(data: memoryview, section: _Section) -> np.ndarray:
+def read_section(data: memoryview, section: _Section) -> np.ndarray:
     """A view of it. Raises WireError for padding that is not zero or a bool that is not 0 or 1."""
     stop, padding = section.stop, section.padding
     if padding and data[stop : stop + len(padding)] != padding:
@@ -363,23 +279,6 @@ def _read(data: memoryview, section: _Section) -> np.ndarray:
     if section.dtype == np.bool_ and array.view(np.uint8).max(initial=0) > 1:
         raise WireError(f"expected bools 0 or 1 in {section.path}, got another byte")
     return array
-
-
-def _check_steps(
-    step_type: np.ndarray, reward: np.ndarray, discount: np.ndarray, largest: float
-) -> None:
-    kinds = step_type.tobytes()
-    if unknown := kinds.translate(None, _STEP_TYPES):
-        raise WireError(f"expected step_type 0, 1 or 2, got {unknown[0]}")
-    if 0 in (np.abs(reward) <= largest).tobytes():  # seldom: the words cost time
-        check_rewards(reward, largest)
-    if _FIRST in kinds and reward[step_type == _FIRST].any():
-        raise WireError("expected reward 0 on FIRST, got another")
-    if discount.tobytes() == _ONE * len(discount):
-        return
-    is_terminated = (discount == 0) & (step_type == _LAST)
-    if not ((discount == 1) | is_terminated).all():
-        raise WireError("expected discount 1, or 0 on LAST; got another, or 0 on FIRST or MID")
 
 
 def _check_mask(mask: np.ndarray, terminated: np.ndarray | None) -> None:
@@ -393,6 +292,8 @@ def _check_mask(mask: np.ndarray, terminated: np.ndarray | None) -> None:
 
 
 def _check_turns(tokens: TokensSpec, rows: np.ndarray) -> None:
+    from seedrl.turns import illegal_turns  # here: most runs have no turns
+
     is_illegal = illegal_turns(tokens, rows)
     if is_illegal.any():
         row = int(np.argmax(is_illegal))
@@ -403,9 +304,11 @@ def _check_turns(tokens: TokensSpec, rows: np.ndarray) -> None:
         )
 
 
-def _largest_reward(most: float) -> float:
+def largest_reward(most: float) -> float:
+    """The largest reward that passes, either way; `most` is 0 for no bound."""
     return min(most or _LARGEST, _LARGEST)
 
 
-def _padded(size: int) -> int:
+def padded(size: int) -> int:
+    """Length of a section of `size` bytes with its padding."""
     return size + -size % _ALIGNMENT

@@ -23,8 +23,9 @@ from seedrl.wire.framing import (
     receive_from_env_server,
 )
 from seedrl.wire.learner_end import LearnerLink, connect_link, learner_handler, server_options
+from seedrl.wire.learner_payload import StepReader, pack_actions
 from seedrl.wire.link import Link
-from seedrl.wire.payload import StepLayout, pack_actions, read_header
+from seedrl.wire.payload import read_header
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
 from seedrl.wire.spec import spec_of
 from tests.patience import SECONDS
@@ -125,7 +126,7 @@ class ScriptedLearner:
             assert next(messages).hello.major == MAJOR
             yield assign
             spec = spec_of(next(messages).ready.spec)
-            layouts = [StepLayout(spec, len(group.seeds)) for group in assign.assign.groups]
+            layouts = [StepReader(spec, len(group.seeds)) for group in assign.assign.groups]
             random = np.random.default_rng(0)
             for _ in range(num_steps):
                 data = next(messages)
@@ -162,7 +163,7 @@ def _one_by_one(messages: Messages) -> Messages:
             continue
         left = message
         while left:
-            size = StepLayout(spec, read_header(left).num_envs, num_metrics).size(left)
+            size = StepReader(spec, read_header(left).num_envs, num_metrics).size(left)
             yield left[:size]
             left = left[size:]
 

@@ -18,7 +18,8 @@ from envs_server.client import Client, Offer
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.wire.framing import ActionsPayload, StepPayload
-from seedrl.wire.payload import pack_actions, read_header
+from seedrl.wire.learner_payload import pack_actions
+from seedrl.wire.payload import read_header
 from seedrl.wire.seedrl_pb2 import Environment
 from tests.envs_server.conftest import ScriptedLearner
 

@@ -10,7 +10,8 @@ from seedrl_plugin.counting import reward_of
 from seedrl.exit_codes import ExitCode
 from seedrl.types import StepType
 from seedrl.wire.framing import ActionsPayload
-from seedrl.wire.payload import StepLayout, pack_actions, read_header
+from seedrl.wire.learner_payload import StepReader, pack_actions
+from seedrl.wire.payload import read_header
 from seedrl.wire.seedrl_pb2 import Assign, Environment, Finish, FromLearner, Group
 from seedrl.wire.spec import spec_of
 
@@ -149,7 +150,7 @@ def test_last_rows_carry_the_numbers_that_are_asked_for(learner: Any) -> None:
         ready = next(messages).ready
         assert list(ready.metrics) == ["step", "missing"]
         spec = spec_of(ready.spec)
-        layouts = [StepLayout(spec, size, num_metrics=2) for size in (2, 1)]
+        layouts = [StepReader(spec, size, num_metrics=2) for size in (2, 1)]
         for _ in range(16):
             data = next(messages)
             group, num_envs, sequence = read_header(data)

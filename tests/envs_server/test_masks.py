@@ -16,7 +16,7 @@ from envs_server.loop import build_loop
 from seedrl.specs import ArraySpec, DiscreteSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import receive_from_env_server
-from seedrl.wire.payload import StepLayout, pack_actions
+from seedrl.wire.learner_payload import StepReader, pack_actions
 from tests.masked_walk import ACTIONS, MASKS, make
 
 _ALL = np.ones(3, np.int8)
@@ -29,7 +29,7 @@ def _group(recipe: Recipe, num_envs: int, back_end: str = "sync") -> EnvGroup:
 def _received(group: EnvGroup, message: Any, num_envs: int) -> TimeStep:
     payload = receive_from_env_server(message.message)
     assert isinstance(payload, memoryview)
-    return StepLayout(group.spec, num_envs).unpack(payload)
+    return StepReader(group.spec, num_envs).unpack(payload)
 
 
 @pytest.mark.parametrize("mask", ["info", "observation"])

@@ -84,11 +84,6 @@ def test_merged_info_is_taken_apart() -> None:
     assert info_of(info, 1) == {"episode": {"r": 2.5}, "listed": 5}
 
 
-@pytest.mark.parametrize("mask", [3, [True], np.ones((3, 2), np.bool_), "no", np.zeros(3)])
-def test_a_key_that_only_looks_like_a_mask_hides_nothing(mask: Any) -> None:
-    assert info_of({"lives": np.array([3, 0, 2]), "_lives": mask}, 2) == {"lives": 2}
-
-
 @pytest.mark.skipif(find_spec("ale_py") is None, reason="needs the extra atari")
 class TestAtari:
     """ALE games: frames, rewards, ends and seeds."""

@@ -37,45 +37,6 @@ def test_flatten_and_unflatten_are_inverse() -> None:
     assert _SPEC.flatten(tree) == [1, 2, 3, 4]
 
 
-def test_every_difference_gets_its_line() -> None:
-    other = EnvSpec({"c": ArraySpec((42, 84), "uint8"), "d": _SPEED}, DiscreteSpec(5))
-    assert _SPEC.difference(other) == [
-        "observation.c: expected uint8[84, 84], got uint8[42, 84]",
-        "observation.z.0: expected float32[], got nothing",
-        "observation.z.1.a: expected float32[], got nothing",
-        "observation.z.1.b: expected uint8[84, 84], got nothing",
-        "observation.d: expected nothing, got float32[]",
-        "action: expected DiscreteSpec(num_actions=4), got DiscreteSpec(num_actions=5)",
-    ]
-    assert _SPEC.difference(_SPEC) == []
-
-
-def test_several_actions_differ_by_each_count() -> None:
-    one, other = (EnvSpec(_SPEED, MultiDiscreteSpec((2,), (3, last))) for last in (4, 5))
-    (line,) = one.difference(other)
-    assert line.startswith("action: ") and "(3, 4)" in line and "(3, 5)" in line
-    assert one.difference(EnvSpec(_SPEED, MultiDiscreteSpec((2,), (3, 4)))) == []
-
-
-def test_bounds_differ_only_from_other_bounds() -> None:
-    one, other, none = (
-        EnvSpec(ArraySpec((), "int64", *bounds), DiscreteSpec(2))
-        for bounds in (((0.0,), (7.0,), True), ((0.0,), (8.0,), True), ())
-    )
-    assert one.difference(none) == none.difference(one) == []
-    assert one.difference(other) == [
-        "observation: expected int64[] categories of 0 to 7, got int64[] categories of 0 to 8"
-    ]
-
-
-@pytest.mark.parametrize(("shape", "differs"), [((), False), ((4,), False), ((40, 40), True)])
-def test_bounds_of_floats_count_only_for_pictures(shape: tuple[int, ...], differs: bool) -> None:
-    one, other = (
-        EnvSpec(ArraySpec(shape, "float32", (0.0,), (high,)), DiscreteSpec(2)) for high in (1, 2)
-    )
-    assert bool(one.difference(other)) == differs
-
-
 _MASK = ArraySpec((4,), "bool")
 
 
@@ -191,11 +152,3 @@ def test_the_largest_that_is_allowed_is() -> None:
     EnvSpec(tree, DiscreteSpec(1))
     with pytest.raises(ValueError):
         EnvSpec({"a": tree}, DiscreteSpec(1))
-
-
-def test_a_difference_is_short_however_large_the_specs_are() -> None:
-    keys = [chr(0x1F600 + number) * 100 + "\n\x1b[2J" for number in range(200)]
-    other = EnvSpec(dict.fromkeys(keys, _SPEED), BoxSpec((1,), (0.0,), (1.0,)))
-    lines = _SPEC.difference(other)
-    assert len(lines) == 9 and lines[-1] == "and 197 more"
-    assert all(line.isprintable() and len(line) < 200 for line in lines)

@@ -25,7 +25,8 @@ from seedrl.wire.framing import (
     encode_from_env_server,
     encode_from_learner,
 )
-from seedrl.wire.payload import StepLayout, pack_actions
+from seedrl.wire.learner_payload import pack_actions
+from seedrl.wire.payload import StepLayout
 
 
 class Messages(NamedTuple):

@@ -26,6 +26,7 @@ from seedrl.wire.framing import (
 from seedrl.wire.link import Link, listen
 from seedrl.wire.payload import StepLayout
 from seedrl.wire.spec import spec_message
+from tests.packed import packed
 from tests.patience import SECONDS
 from tests.typed_call import connect_method
 
@@ -130,7 +131,7 @@ class Client:
             np.ones(size, np.float32),
             spec.unflatten(leaves),
         )
-        self.send(StepPayload(StepLayout(spec, size).pack(group, sequence, timestep)))
+        self.send(StepPayload(packed(StepLayout(spec, size), group, sequence, timestep)))
 
     def end(self) -> tuple[grpc.StatusCode, str]:
         """How the learner ended the stream; nothing more may arrive before that."""

@@ -23,6 +23,7 @@ from seedrl.wire import contract, seedrl_pb2
 from seedrl.wire.framing import StepPayload
 from seedrl.wire.payload import ActionLayout, StepLayout
 from seedrl.wire.spec import spec_message
+from tests.packed import packed
 
 SPEC = EnvSpec(ArraySpec((), "float32"), DiscreteSpec(99))
 FIRST, MID, LAST = StepType
@@ -79,10 +80,10 @@ def _step(
     zeros = np.zeros(num_envs, np.float32)
     timestep = TimeStep(np.full(num_envs, kinds, np.uint8), zeros, zeros + 1, zeros)
     if metrics is None:
-        return StepPayload(StepLayout(SPEC, num_envs).pack(group, sequence, timestep))
+        return StepPayload(packed(StepLayout(SPEC, num_envs), group, sequence, timestep))
     rows = np.array(metrics, np.float32).reshape(-1, 2)
     layout = StepLayout(SPEC, num_envs, num_metrics=2)
-    return StepPayload(layout.pack(group, sequence, timestep, rows))
+    return StepPayload(packed(layout, group, sequence, timestep, rows))
 
 
 def _act(hub: Hub) -> None:
@@ -147,7 +148,7 @@ def test_an_absurd_reward_is_a_failure_of_its_environment_and_no_breach() -> Non
     assert answer.assign.environment.max_abs_reward == 1e6
     zeros = np.zeros(4, np.float32)
     step = TimeStep(np.ones(4, np.uint8), zeros + np.float32(1e38), zeros + 1, zeros)
-    assert not connection.receive(StepPayload(StepLayout(SPEC, 4).pack(0, 0, step)))
+    assert not connection.receive(StepPayload(packed(StepLayout(SPEC, 4), 0, 0, step)))
     end = connection.outbox.get_nowait()
     assert end.code is grpc.StatusCode.UNAVAILABLE
     assert "environment.max_abs_reward" in end.details

@@ -27,17 +27,16 @@ from seedrl.wire.framing import (
     encode_from_env_server,
     receive_from_env_server,
 )
+from seedrl.wire.learner_payload import StepReader, pack_actions, sequence_of
 from seedrl.wire.payload import (
     ActionLayout,
     StepHeader,
-    StepLayout,
     ValueFaultError,
     check_rewards,
-    pack_actions,
     read_header,
-    sequence_of,
     split,
 )
+from tests.packed import packed
 
 _SPEC = EnvSpec({"b": ArraySpec((3,), "uint8"), "a": ArraySpec((), "float32")}, DiscreteSpec(2))
 _STEP = TimeStep(
@@ -71,9 +70,9 @@ def _assert_equal_steps(spec: EnvSpec, left: TimeStep, right: TimeStep) -> None:
 
 
 def test_the_layout_is_the_literal_one_of_the_contract() -> None:
-    layout = StepLayout(_SPEC, 2)
+    layout = StepReader(_SPEC, 2)
     assert layout.num_bytes == len(_BYTES) == 56
-    assert layout.pack(5, 258, _STEP) == _BYTES
+    assert packed(layout, 5, 258, _STEP) == _BYTES
     assert read_header(_BYTES) == StepHeader(group=5, num_envs=2, sequence=258)
     _assert_equal_steps(_SPEC, layout.unpack(_BYTES), _STEP)
     assert layout.pack_framed(5, 258, _STEP).message == b"\x1a\x38" + _BYTES
@@ -99,23 +98,23 @@ def test_what_the_contract_rules_out_is_refused(position: int, value: bytes, fie
     data = bytearray(_BYTES)
     data[position : position + len(value)] = value
     with pytest.raises(WireError) as fault:
-        StepLayout(_SPEC, 2).unpack(data)
+        StepReader(_SPEC, 2).unpack(data)
     assert field in str(fault.value)
 
 
 @pytest.mark.parametrize("data", [b"", _BYTES[:-1], _BYTES[:15], _BYTES + b"\0", _BYTES * 2])
 def test_another_length_is_refused(data: bytes) -> None:
     with pytest.raises(WireError):
-        StepLayout(_SPEC, 2).unpack(data)
+        StepReader(_SPEC, 2).unpack(data)
 
 
 def test_a_bool_has_two_values_only() -> None:
     spec = EnvSpec((ArraySpec((8,), "bool"),), DiscreteSpec(2))
     step = _STEP._replace(observation=(np.ones((2, 8), np.bool_),))
-    data = bytearray(StepLayout(spec, 2).pack(0, 0, step))
+    data = bytearray(packed(StepReader(spec, 2), 0, 0, step))
     data[-1] = 2
     with pytest.raises(WireError):
-        StepLayout(spec, 2).unpack(data)
+        StepReader(spec, 2).unpack(data)
 
 
 _DTYPES = st.sampled_from(["bool", "uint8", "int16", "int64", "float16", "float32", "float64"])
@@ -169,9 +168,9 @@ def test_every_spec_makes_the_round_trip(
     case: tuple[EnvSpec, int, TimeStep], group: int, sequence: int
 ) -> None:
     spec, num_envs, step = case
-    layout = StepLayout(spec, num_envs)
+    layout = StepReader(spec, num_envs)
     message = encode_from_env_server(layout.pack_framed(group, sequence, step))
-    assert message == encode_from_env_server(StepPayload(layout.pack(group, sequence, step)))
+    assert message == encode_from_env_server(StepPayload(packed(layout, group, sequence, step)))
     data = receive_from_env_server(message)
     assert len(data) == layout.num_bytes and len(data) % 8 == 0
     assert read_header(data) == StepHeader(group, num_envs, sequence)
@@ -197,13 +196,13 @@ def test_every_spec_makes_the_round_trip(
     ],
 )
 def test_what_a_learner_cannot_hold_is_refused(dtype: str, number: float, size: int) -> None:
-    layout = StepLayout(EnvSpec(ArraySpec((size,), dtype), DiscreteSpec(2)), 2)
+    layout = StepReader(EnvSpec(ArraySpec((size,), dtype), DiscreteSpec(2)), 2)
     observation = np.ones((2, size), dtype)
     observation[0, 0] = 3e4 if dtype == "float16" else 2e9  # whose square few of them can hold
-    layout.unpack(layout.pack(0, 0, _STEP._replace(observation=observation)))
+    layout.unpack(packed(layout, 0, 0, _STEP._replace(observation=observation)))
     observation[1, 1] = number
     with pytest.raises(ValueFaultError) as fault:
-        layout.unpack(layout.pack(0, 0, _STEP._replace(observation=observation)))
+        layout.unpack(packed(layout, 0, 0, _STEP._replace(observation=observation)))
     assert (fault.value.row, fault.value.is_absurd) == (1, False)
 
 
@@ -211,16 +210,16 @@ def test_a_mask_may_forbid_all_actions_only_where_an_episode_has_terminated() ->
     spec = EnvSpec(
         {"action_mask": ArraySpec((3,), "bool"), "seen": ArraySpec((), "int32")}, DiscreteSpec(3)
     )
-    layout, mask = StepLayout(spec, 2), np.array([[True, False, True], [False, False, False]])
+    layout, mask = StepReader(spec, 2), np.array([[True, False, True], [False, False, False]])
     seen = {"action_mask": mask, "seen": np.zeros(2, np.int32)}
     types, reward = np.array([StepType.MID, StepType.LAST], np.uint8), np.zeros(2, np.float32)
     ended = TimeStep(types, reward, np.array([1, 0], np.float32), seen)
-    _assert_equal_steps(spec, layout.unpack(layout.pack(0, 0, ended)), ended)
+    _assert_equal_steps(spec, layout.unpack(packed(layout, 0, 0, ended)), ended)
     layout.check_observation(seen, np.array([False, True]))
     # A truncated episode bootstraps from its last observation, so an action must be legal there.
     truncated = ended._replace(discount=np.ones(2, np.float32))
     for refuse in (
-        lambda: layout.unpack(layout.pack(0, 0, truncated)),
+        lambda: layout.unpack(packed(layout, 0, 0, truncated)),
         lambda: layout.check_observation(seen, np.zeros(2, bool)),
         lambda: layout.check_observation(seen),
     ):
@@ -234,8 +233,8 @@ _METRIC_BYTES = bytes.fromhex("0000003f 0000c07f 000080bf 00000000")
 
 
 def test_metrics_of_last_rows_follow_the_observation() -> None:
-    layout = StepLayout(_SPEC, 2, num_metrics=3)
-    data = layout.pack(5, 258, _STEP, _METRICS)
+    layout = StepReader(_SPEC, 2, num_metrics=3)
+    data = packed(layout, 5, 258, _STEP, _METRICS)
     assert data == _BYTES + _METRIC_BYTES and layout.size(data) == len(data)
     assert layout.pack_framed(5, 258, _STEP, _METRICS).message == b"\x1a\x48" + data
     _assert_equal_steps(_SPEC, layout.unpack(data), _STEP)
@@ -247,13 +246,13 @@ def test_damaged_metrics_are_refused(position: int, value: bytes) -> None:
     data = bytearray(_BYTES + _METRIC_BYTES)
     data[position : position + len(value)] = value
     with pytest.raises(WireError):
-        StepLayout(_SPEC, 2, num_metrics=3).metrics(data)
+        StepReader(_SPEC, 2, num_metrics=3).metrics(data)
 
 
 def test_a_message_may_hold_the_steps_of_several_groups() -> None:
-    layouts = [StepLayout(_SPEC, 2, num_metrics=3), StepLayout(_SPEC, 2, num_metrics=3)]
-    first = layouts[1].pack(1, 9, _STEP, _METRICS)
-    second = layouts[0].pack(0, 4, _STEP, _METRICS)
+    layouts = [StepReader(_SPEC, 2, num_metrics=3), StepReader(_SPEC, 2, num_metrics=3)]
+    first = packed(layouts[1], 1, 9, _STEP, _METRICS)
+    second = packed(layouts[0], 0, 4, _STEP, _METRICS)
     parts = list(split(first + second, layouts))
     assert [(group, sequence_of(data)) for group, data in parts] == [(1, 9), (0, 4)]
     assert [bytes(data) for _, data in parts] == [first, second]
@@ -340,13 +339,13 @@ def test_a_completion_beyond_its_spec_is_refused(row: list[int]) -> None:
 
 @pytest.mark.parametrize("row", [[4, 0, 0, 0], [-1, 0, 0, 0], [1, 5, 0, 0], [1, -1, 0, 0]])
 def test_a_turn_beyond_its_spec_is_refused_by_row(row: list[int]) -> None:
-    layout = StepLayout(EnvSpec(_TOKENS.turn, _TOKENS), 2)
+    layout = StepReader(EnvSpec(_TOKENS.turn, _TOKENS), 2)
     rows = np.array([[3, 4, 0, 1], row], np.int32)
     timestep = TimeStep(
         *(np.zeros(2, each) for each in ("uint8", "float32")), np.ones(2, "f4"), rows
     )
     with pytest.raises(ValueFaultError) as refused:
-        layout.unpack(layout.pack(0, 0, timestep))
+        layout.unpack(packed(layout, 0, 0, timestep))
     assert refused.value.row == 1
     with pytest.raises(ValueFaultError):
         layout.check_observation(rows)

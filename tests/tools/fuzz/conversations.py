@@ -32,7 +32,8 @@ from seedrl.wire.framing import (
     receive_from_env_server,
     receive_from_learner,
 )
-from seedrl.wire.payload import StepLayout, pack_actions
+from seedrl.wire.learner_payload import pack_actions
+from seedrl.wire.payload import StepLayout
 from seedrl.wire.seedrl_pb2 import (
     Assign,
     Environment,
@@ -46,6 +47,7 @@ from seedrl.wire.seedrl_pb2 import (
     Sent,
 )
 from seedrl.wire.spec import spec_message
+from tests.packed import packed
 from tests.tools.fuzz.target import Target, assert_one_line
 from tests.tools.fuzz.wire import hello
 
@@ -174,7 +176,7 @@ def _step(sequence: int, step_type: int, group: int = 0, num_envs: int = 2) -> b
     kinds = np.full(num_envs, step_type, np.uint8)
     step = TimeStep(kinds, ones * (step_type > 0), ones, observation)
     metrics = np.ones((num_envs if step_type == 2 else 0, 1), np.float32)
-    payload = StepLayout(_SPEC, num_envs, 1).pack(group, sequence, step, metrics)
+    payload = packed(StepLayout(_SPEC, num_envs, 1), group, sequence, step, metrics)
     return encode_from_env_server(StepPayload(payload))
 
 

@@ -14,7 +14,8 @@ from seedrl.wire.framing import (
     receive_from_env_server,
     receive_from_learner,
 )
-from seedrl.wire.payload import ActionLayout, Buffer, StepLayout, pack_actions, sequence_of, split
+from seedrl.wire.learner_payload import StepReader, pack_actions, sequence_of
+from seedrl.wire.payload import ActionLayout, Buffer, split
 from seedrl.wire.seedrl_pb2 import (
     Assign,
     Environment,
@@ -29,6 +30,7 @@ from seedrl.wire.seedrl_pb2 import (
     Sent,
 )
 from seedrl.wire.spec import spec_message
+from tests.packed import packed
 from tests.tools.fuzz.target import Target, assert_one_line
 
 _METRICS = 2
@@ -42,10 +44,10 @@ _NESTED = EnvSpec(
     BoxSpec((2,), (-1.0, 0.0), (1.0, 0.5)),
 )
 _LAYOUTS = (
-    StepLayout(_PLAIN, 2),
-    StepLayout(_PLAIN, 3, _METRICS, _MAX_ABS_REWARD),
-    StepLayout(_NESTED, 2),
-    StepLayout(_NESTED, 1, _METRICS),
+    StepReader(_PLAIN, 2),
+    StepReader(_PLAIN, 3, _METRICS, _MAX_ABS_REWARD),
+    StepReader(_NESTED, 2),
+    StepReader(_NESTED, 1, _METRICS),
 )
 _ACTION_LAYOUTS = (ActionLayout(_PLAIN.action, 3), ActionLayout(_NESTED.action, 2))
 
@@ -86,11 +88,11 @@ def read_steps(data: bytes) -> bool:
     except WireError as error:
         assert_one_line(error)
         return False
-    packed = [
-        _LAYOUTS[group].pack(group, sequence_of(part), step, metrics)
+    again = [
+        packed(_LAYOUTS[group], group, sequence_of(part), step, metrics)
         for (group, part), (step, metrics) in zip(parts, steps, strict=True)
     ]
-    assert b"".join(packed) == data
+    assert b"".join(again) == data
     return True
 
 
@@ -124,7 +126,7 @@ def _step_seed(group: int, *, is_last: bool = False) -> bytes:
         spec.unflatten(leaves),
     )
     metrics = np.full((num_envs if is_last else 0, _METRICS), 1.5, np.float32)
-    return layout.pack(group, 3, step, metrics if group % 2 else None)
+    return packed(layout, group, 3, step, metrics if group % 2 else None)
 
 
 _STEPS = tuple(_step_seed(group, is_last=is_last) for group in range(4) for is_last in (0, 1))

@@ -27,9 +27,7 @@ def config() -> Config:
             frames_per_step=4,
         ),
         agent=ApexConfig(
-            network=QNetworkConfig(
-                torso="nature", torso_sizes=(), core="none", head_sizes=(512,), frame_stack=4
-            ),
+            network=QNetworkConfig(torso="nature", torso_sizes=(), core="none", frame_stack=4),
             earlier_steps=3,
             reward_clip=1.0,
         ),

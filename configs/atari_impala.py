@@ -26,9 +26,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="ALE/Pong-v5", vectorization="atari", frames_per_step=4),
         agent=ImpalaConfig(
-            network=ActorCriticConfig(
-                torso="impala", torso_sizes=(256,), core="none", frame_stack=4
-            ),
+            network=ActorCriticConfig(torso="impala", core="none", frame_stack=4),
             unroll=20,
             reward_clip=1.0,
             learning_rate=6e-4,

@@ -9,15 +9,14 @@ cores of an EPYC; 2026-11-24, commit 1187edb. Stable-Baselines3 (docs/learning.m
 
 from seedrl.agents.sac import SacConfig
 from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
-from seedrl.networks.config import BoxNetworkConfig
 from seedrl.replay.prioritized import ReplayConfig
 
 
 def config() -> Config:
     return Config(
         environment=EnvironmentConfig(id="HalfCheetah-v5"),
-        # All other fields of agent and network are those of Stable-Baselines3 by default.
-        agent=SacConfig(network=BoxNetworkConfig()),
+        # All fields of agent and network are those of Stable-Baselines3 by default.
+        agent=SacConfig(),
         serving=ServingConfig(training_slots=8, evaluation_slots=10),
         replay=ReplayConfig(capacity_steps=200_000, priority_exponent=0.0, ratio=256.0),
         learning=LearningConfig(batch_sequences=256, total_steps=200_000),

@@ -24,9 +24,7 @@ def config() -> Config:
             frames_per_step=4,
         ),
         agent=PpoConfig(
-            network=ActorCriticConfig(
-                torso="nature", torso_sizes=(256,), core="none", frame_stack=4
-            ),
+            network=ActorCriticConfig(torso="nature", core="none", frame_stack=4),
             unroll=128,
             epochs=3,
             chunk_steps=1,

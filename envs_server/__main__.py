@@ -25,6 +25,7 @@ def _run(words: Sequence[str]) -> int:
         print_version_if_asked(words)
     options = read_options(words)
     # numpy and gRPC are imported only once the command line is known to be good.
+    # A child has the same command line: the mark in its environment tells them apart.
     if (options.processes > 1 or options.logs is not None) and not is_supervised():
         from envs_server.supervisor import supervise
 
@@ -43,6 +44,7 @@ def _serve(options: Options) -> int:
     stop.install()
     end_with_parent()
     token, credentials = "", None
+    # TLS and its files: most learners of the same host need neither.
     if options.token_file or options.authority:
         from seedrl.wire.credentials import Certificates, read_token
 

@@ -50,8 +50,11 @@ def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
     Raises BuildError.
     """
     if not _NAME.fullmatch(name) or ".py:" in name:
-        raise BuildError(f"expected package.module:factory, got {name!r}; {_likely_fault(name)}")
-    _check_allowed([name], allowed)
+        raise BuildError(
+            f"expected package.module:factory, got {name!r}: name the module, not its "
+            f"file; for gymnasium's own module:id {_ADVICE}"
+        )
+    _check_allowed([name], allowed)  # first: importing a module runs it
     module_name, _, attribute = name.partition(":")
     try:
         module = importlib.import_module(module_name)
@@ -63,6 +66,7 @@ def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
     factory = getattr(module, attribute, None)
     if not callable(factory):
         raise BuildError(f"expected a callable {attribute} in {module_name}, there is none")
+    # `module:name` may be a name that the module has only imported, `os.system` say.
     defined_in = getattr(factory, "__module__", None)
     if defined_in != module_name and name not in allowed:
         defined_as = f"{defined_in}:{getattr(factory, '__qualname__', attribute)}"
@@ -94,16 +98,6 @@ def advice(name: str, error: BaseException) -> str:
     return ""
 
 
-def _likely_fault(name: str) -> str:
-    module, _, _ = name.partition(":")
-    if "/" in module or module.endswith(".py"):
-        meant = module.removesuffix(".py").strip("./").replace("/", ".")
-        return f"name the module, not its file: {meant}:..., from the folder that has it"
-    if "-" in module:
-        return f"a module's name has no dash: did you mean {name.replace('-', '_')}?"
-    return f"gymnasium's own module:id is not supported: {_ADVICE}"
-
-
 # Raises BuildError, with a remedy that can be pasted, for names that no pattern matches: their own,
 # or the one under which a callable was defined.
 def _check_allowed(names: Iterable[str], allowed: Sequence[str], defined_as: str = "") -> None:
@@ -111,6 +105,7 @@ def _check_allowed(names: Iterable[str], allowed: Sequence[str], defined_as: str
     refused = [
         name
         for name in names
+        # Case counts on every system: `fnmatch` itself would ask the system's file names.
         if not any(fnmatch.fnmatchcase(defined_as or name, pattern) for pattern in patterns)
     ]
     if refused:

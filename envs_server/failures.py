@@ -71,15 +71,18 @@ class Failures:
         text = str(error) if isinstance(error, ValueFaultError | BuildError) else one_line(error)
         text = f"{where}: {text}"
         if position is not None:
+            # The position is the same in all leases, the slot the learner's name of it in this one.
             text = f"environment {position} (slot {self.slots[position]}), {text}"
         if not self.most_per_hour:
             raise EnvironmentFailedError(text) from error
+        # Within an hour, not in all: a run of weeks must not lose an environment that fails daily.
         now = self._clock()
         times = [each for each in self._times.get(position, ()) if now - each < 3600] + [now]
         self._times[position] = times
         if len(times) <= self.most_per_hour:
             _log.error("%s (failure %d within an hour)", text, len(times))
             return text
+        # Raised, so that its stream ends: a lease never changes, and the next Hello offers fewer.
         self.live = [live for live in self.live if position not in (live, None)]
         self.reason = f"left out after failure {len(times)} within an hour: {text}"
         _log.error("%s; %d of %d go on", self.reason, len(self.live), len(self.slots))

@@ -1,9 +1,7 @@
 """Numbers that a learner asks for of each episode: from the `info` of its last step."""
 
 import contextlib
-import decimal
 import logging
-import numbers
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -48,11 +46,8 @@ def _find(info: Any, name: str) -> Any:
 
 def _number(value: Any) -> float:
     """A scalar of `info` as a float that float32 can hold; NaN if it is none."""
-    if not isinstance(value, numbers.Real | np.bool_ | decimal.Decimal):
-        # Scalars of numpy, jax or torch.
-        value = np.asarray(value)[()] if hasattr(value, "__array__") else None
-        if not isinstance(value, np.number | np.bool_) or np.iscomplexobj(value):
-            return np.nan
+    array = np.asarray(value)  # a number of Python's, or a scalar of numpy, jax or torch
+    if array.ndim or array.dtype.kind not in "biuf":
+        return np.nan
     with np.errstate(over="ignore"):
-        number = float(value)
-        return number if np.isfinite(np.float32(number)) else np.nan
+        return float(array.astype(np.float32))

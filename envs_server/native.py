@@ -1,5 +1,6 @@
 """Environments that are a vector already: a user's `make_vec`, gymnasium's own, and ALE's games."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -56,7 +57,7 @@ def build_vector(
         whole = f"{id} with {len(wrappers)} wrappers"
         raise BuildError(f"vectorization {back_end} cannot build {whole}; use sync")
     env: VectorEnv[Any, Any, Any]
-    if is_atari:
+    if is_atari:  # not gymnasium's: that has other frames, and sticky actions
         env = atari_vector(id, arguments, num_envs)
     elif vector_factory is None:
         env = gymnasium.make_vec(id, num_envs, vectorization_mode="vector_entry_point", **arguments)
@@ -85,6 +86,7 @@ def build_vector(
         return observation
 
     def reset(seeds: Sequence[int]) -> Tree:
+        # A vector of gymnasium's draws all its environments' numbers from one generator.
         seed: Any = np.asarray(seeds, np.int64) if is_atari else seeds[0]
         observation, info = env.reset(seed=seed)
         _require_no_mask(spec, info)
@@ -124,18 +126,10 @@ def info_of(info: Mapping[str, Any], row: int) -> dict[str, Any]:
         if isinstance(value, Mapping):
             own[key] = info_of(value, row)
         elif isinstance(key, str) and not key.startswith("_"):
-            mask = info.get(f"_{key}")
-            # Or it is a key of the environment's own, which only looks like gymnasium's mask.
-            is_hidden = (
-                isinstance(mask, np.ndarray)
-                and mask.dtype == bool
-                and mask.ndim == 1
-                and not mask[row : row + 1].all()
-            )
-            is_array = isinstance(value, np.ndarray) and value.ndim > 0
-            has_rows = (is_array or isinstance(value, list | tuple)) and row < len(value)
-            if has_rows and not is_hidden:
-                own[key] = value[row]
+            # Gymnasium masks the rows that have the key. Another key may have no rows, or no mask.
+            with contextlib.suppress(TypeError, IndexError):
+                if f"_{key}" not in info or info[f"_{key}"][row]:
+                    own[key] = value[row]
     return own
 
 

@@ -50,11 +50,11 @@ class Options:
     learner: Annotated[str, Mark("ADDRESS")]
     num_envs: int
     processes: int = 1
-    logs: Path | None = None
-    groups: int = 2
+    logs: Path | None = None  # each env server has its own file there: lines of two never mix
+    groups: int = 2  # one steps while the learner computes the actions of the other
     allow_env: Annotated[tuple[str, ...], Mark("PATTERN", action="extend")] = ()
-    notes: Path | None = None
-    token_file: Path | None = None
+    notes: Path | None = None  # a file, because it has to outlive the process
+    token_file: Path | None = None  # a file, because others can read a command line
     authority: Path | None = None
     certificate: Path | None = None
     private_key: Path | None = None
@@ -83,10 +83,12 @@ def _fault(options: Options) -> str:
     least = min(options.num_envs, options.groups, options.processes)
     if least < 1 or options.groups > MOST_GROUPS:
         return f"expected --num-envs and --processes of at least 1, --groups of 1 to {MOST_GROUPS}"
+    # A child that ends with its supervisor, and the orphans of a child, need prctl.
     if sys.platform != "linux" and (options.processes > 1 or options.logs):
         return "--processes and --logs: Linux only"
     if (options.certificate is None) != (options.private_key is None):
         return "--certificate and --private-key: expected both or none"
+    # Without an authority there is no TLS, and nothing would ever ask for the certificate.
     if options.certificate and not options.authority:
         return "--certificate: expected --authority with it"
     if options.token_file and not (

@@ -21,7 +21,7 @@ from seedrl.programs.outcome import exit_code, leave
 from seedrl.specs import has_mask
 from seedrl.wire.seedrl_pb2 import Environment
 
-_NUM_DRAWN = 64
+_NUM_DRAWN = 64  # rows of random actions, drawn before the clock runs
 
 
 def main() -> int:

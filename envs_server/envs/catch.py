@@ -40,14 +40,14 @@ class Catch(gymnasium.Env[np.ndarray, np.int64]):
         """Drops the next ball; the paddle starts in the middle."""
         super().reset(seed=seed)
         self._ball_row = 0
-        self._ball_column = int(self.np_random.integers(self._columns))
+        self._ball_column = int(self.np_random.integers(self._columns))  # all that is random
         self._paddle_column = self._columns // 2
         return self._board(), {}
 
     def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Moves the paddle, then lets the ball fall by one row."""
         column = self._paddle_column + int(action) - 1
-        self._paddle_column = min(max(column, 0), self._columns - 1)
+        self._paddle_column = min(max(column, 0), self._columns - 1)  # a wall on both sides
         self._ball_row += 1
         terminated = self._ball_row == self._rows - 1
         is_caught = self._paddle_column == self._ball_column
@@ -62,6 +62,7 @@ class Catch(gymnasium.Env[np.ndarray, np.int64]):
 
     def _board(self) -> np.ndarray:
         board = np.zeros((self._rows, self._columns), np.float32)
+        # One plane for both: in the last row they are the same number if the ball is caught.
         board[self._ball_row, self._ball_column] = board[-1, self._paddle_column] = 1
         return board
 

@@ -36,7 +36,7 @@ class Still(gymnasium.Env[np.ndarray, np.int64]):
 
     def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Takes its time, and is where it was."""
-        if self._step_seconds:
+        if self._step_seconds:  # even a sleep of 0 gives the processor away
             time.sleep(self._step_seconds)
         return self._observation, 0.0, False, False, {}
 

@@ -42,6 +42,7 @@ class DelayedRecall(gymnasium.Env[np.ndarray, np.int64]):
         # The asking row is the last but one; the answer to it comes with the step that ends.
         self._row += 1
         terminated = self._row == self._delay + 2
+        # The action of any other row counts for nothing: nothing in between helps to remember.
         is_right = terminated and int(action) == self._cue
         asks = self._row == self._delay + 1
         observation = self._shown(self._symbols if asks else None)

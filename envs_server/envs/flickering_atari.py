@@ -29,6 +29,7 @@ class _Flickering(VectorObservationWrapper):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
         if seed is not None:
+            # One seed for the flicker and all games: each game has one that is drawn from it.
             self._random = np.random.default_rng(seed)
             seed = self._random.integers(2**31, size=self.num_envs)
         return super().reset(seed=seed, options=options)
@@ -64,7 +65,7 @@ class _Single(gymnasium.Env[np.ndarray, np.int64]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         observation, _ = self._env.reset(seed=int(self.np_random.integers(2**31)))
-        return observation[0].copy(), {}
+        return observation[0].copy(), {}  # the vector's memory is that of its next step
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, _ = self._env.step(np.array([action]))

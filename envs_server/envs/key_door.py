@@ -37,6 +37,7 @@ class KeyDoor(gymnasium.Env[np.ndarray, np.int64]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Draws three different places."""
         super().reset(seed=seed)
+        # Without replacement: a key under the agent, or at the door, would be no task.
         cells = self.np_random.choice(self._size**2, 3, replace=False)
         self._places = np.stack(np.divmod(cells, self._size), axis=-1)
         self._has_key, self._steps = False, 0
@@ -53,6 +54,7 @@ class KeyDoor(gymnasium.Env[np.ndarray, np.int64]):
             reward += 0.5
         terminated = self._has_key and np.array_equal(agent, door)
         reward += float(terminated)
+        # Not both: a value after the door would be bootstrapped from.
         truncated = not terminated and self._steps >= self._max_steps
         return self._seen(), reward, terminated, truncated, {}
 

@@ -30,6 +30,7 @@ def make(**arguments: Any) -> gymnasium.Env[Any, Any]:
 
 def make_vec(num_envs: int, **arguments: Any) -> VectorEnv[Any, Any, Any]:
     """`num_envs` masked CartPole-v1 in one object; `arguments` as for `make`."""
+    # The class itself: `make_vec` would wrap it once more.
     env = CartPoleVectorEnv(num_envs, **arguments)
     single = _positions(env.single_observation_space)
     return TransformObservations(env, lambda seen: seen[:, _SEEN], None, single)

@@ -14,6 +14,7 @@ from gymnasium.wrappers import TransformObservation
 
 def make(**arguments: Any) -> gymnasium.Env[Any, Any]:
     """One masked Pendulum-v1; `arguments` are gymnasium's."""
+    # Without gymnasium's checker, which looks at every step.
     env = gymnasium.make("Pendulum-v1", disable_env_checker=True, **arguments)
     # Of gymnasium's (cosine, sine, angular velocity).
     return TransformObservation(env, lambda seen: seen[:2], Box(-1, 1, (2,), np.float32))

@@ -54,7 +54,7 @@ class MinAtar(gymnasium.Env[np.ndarray, np.int64]):
         """Starts an episode; `seed` decides this one and those that follow."""
         super().reset(seed=seed)
         self._game.seed(seed)  # None changes nothing
-        self._game.last_action = 0
+        self._game.last_action = 0  # which a sticky action would repeat
         self._game.reset()
         self._num_steps = 0
         return self._image(), {}

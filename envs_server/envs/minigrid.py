@@ -20,6 +20,7 @@ _ONE_HOT = [255 * np.eye(size, dtype=np.uint8) for size in _SIZES]
 
 def make(task: str = "MemoryS7", **arguments: Any) -> gymnasium.Env[Any, Any]:
     """The task that MiniGrid registers as `MiniGrid-<task>-v0`; `arguments` are its own."""
+    # Without gymnasium's checker, which looks at every step.
     env = gymnasium.make(f"MiniGrid-{task}-v0", disable_env_checker=True, **arguments)
     assert isinstance(env.observation_space, Dict)
     rows, columns, _ = env.observation_space["image"].shape or ()
@@ -28,5 +29,6 @@ def make(task: str = "MemoryS7", **arguments: Any) -> gymnasium.Env[Any, Any]:
 
 
 def _image(observation: dict[str, Any]) -> np.ndarray:
+    # One table a channel: the codes of objects, colours and states mean nothing as numbers.
     codes = np.moveaxis(observation["image"], -1, 0)
     return np.concatenate([table[code] for table, code in zip(_ONE_HOT, codes, strict=True)], -1)

@@ -18,5 +18,6 @@ from gymnasium.wrappers import FlattenObservation
 
 def make(task: str = "RepeatPreviousEasy", **arguments: Any) -> gymnasium.Env[Any, Any]:
     """The task that POPGym registers as `popgym-<task>-v0`; `arguments` are gymnasium's."""
+    # Without gymnasium's checker, which looks at every step.
     env = gymnasium.make(f"popgym-{task}-v0", disable_env_checker=True, **arguments)
     return FlattenObservation(env)

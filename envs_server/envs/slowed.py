@@ -15,7 +15,7 @@ class _Slowed(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._seconds = seconds
 
     def step(self, action: Any) -> Any:
-        time.sleep(self._seconds)
+        time.sleep(self._seconds)  # not work: many of them share few cores
         return super().step(action)
 
 

@@ -18,14 +18,11 @@ from learner.acting.actor import build_actor, over_slots, page_rows
 from learner.acting.evaluator import Evaluator, evaluation_exploration
 from learner.acting.loop import Acting, Totals
 from learner.checkpoints.restoring import (
-    Resumption,
     fitting_params,
     naming_fields,
     restore_params,
     restore_replay,
     restore_state,
-    resumption,
-    saved_hosts,
 )
 from learner.learning.device_mapping import (
     map_programs,
@@ -515,25 +512,6 @@ def _share(
     hosts.agenda.take = lambda: learning.snapshot(with_replay=config.checkpoint.replay)
 
 
-def replay_text(checkpoint: Checkpoint | None, geometry: Geometry, config: Config) -> str:
-    """What becomes of the replay, for a person; empty if it is restored as it was saved."""
-    if checkpoint is None:
-        return ""
-    found = _resumption(checkpoint, geometry, config)
-    if found in ("none", "restored"):
-        return ""
-    shards = len(checkpoint.meta["replay_indices"])
-    return (
-        f"its replay is {found}: saved by {saved_hosts(checkpoint)} hosts in {shards} shards, "
-        f"now {geometry.topology.process_count} hosts with {len(geometry.everywhere)} devices"
-    )
-
-
-def _resumption(checkpoint: Checkpoint, geometry: Geometry, config: Config) -> Resumption:
-    hosts, devices = geometry.topology.process_count, len(geometry.everywhere)
-    return resumption(checkpoint, config, num_hosts=hosts, num_devices=devices)
-
-
 def _replay(
     config: Config,
     geometry: Geometry,
@@ -563,13 +541,13 @@ def _replay(
         ),
         starts_in_page=config.agent.window.starts_in_page(geometry.page_steps),
     )
-    if checkpoint is None or _resumption(checkpoint, geometry, config) in ("none", "filled again"):
+    # Several hosts fill theirs again: none could take over the shards of another one.
+    is_alone = geometry.topology.process_count == 1
+    if checkpoint is None or "replay_indices" not in checkpoint.meta or not is_alone:
         return shards
     with naming_fields(checkpoint, config, "agent", "replay", "learning.num_devices"):
-        own = _own_shards(geometry)
-        saved = restore_replay(checkpoint, memory, own)
-        states = checkpoint.meta["replay_indices"]
-        for index, state in zip(indices, states if own is None else states[own], strict=True):
+        saved = restore_replay(checkpoint, memory)
+        for index, state in zip(indices, checkpoint.meta["replay_indices"], strict=True):
             index.restore(state)
     return shards._replace(memory=jax.tree.map(_in_place_of, saved, memory))
 
@@ -579,11 +557,3 @@ def _in_place_of(saved: np.ndarray, empty: jax.Array) -> jax.Array:
     sharding = empty.sharding
     empty.delete()
     return jax.device_put(saved, sharding)
-
-
-def _own_shards(geometry: Geometry) -> slice | None:
-    """Which of the shards of all hosts are this one's; None for all, if it is alone."""
-    if geometry.topology.process_count == 1:
-        return None
-    first = geometry.topology.process_index * len(geometry.devices)
-    return slice(first, first + len(geometry.devices))

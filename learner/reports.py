@@ -496,13 +496,18 @@ class Reports(NamedTuple):
     live: StatusWriter
 
     def starts_from(
-        self, start: StartFrom, config: Config, replay: str = "", *, earlier_sessions: int = 0
+        self,
+        start: StartFrom,
+        config: Config,
+        *,
+        earlier_sessions: int = 0,
+        is_alone: bool = True,
     ) -> None:
         """Reports the checkpoint that the run continues from, or whose parameters it takes over.
 
         And each field that a resumed run has otherwise than when it was saved.
         """
-        # `replay`: what happens to the saved replay, unless that is only restored.
+        # `is_alone`: no other host shares the run, so that a replay that was saved is restored.
         # `earlier_sessions`: of this attempt; they may all have been killed too early.
         found = start.checkpoint or start.initial
         if found is None and earlier_sessions:
@@ -515,9 +520,11 @@ class Reports(NamedTuple):
         if start.checkpoint is not None:
             age = time.time() - found.path.stat().st_mtime
             about |= {"env_steps": found.meta["env_steps"], "age_seconds": age}
-            replay = replay or "its replay is restored"
-            if "replay_indices" not in found.meta:
-                replay = "replay starts empty (--checkpoint-replay saves it too)"
+            replay = "replay starts empty (--checkpoint-replay saves it too)"
+            if not is_alone:
+                replay = "replay starts empty, as it always does on several hosts"
+            elif "replay_indices" in found.meta:
+                replay = "its replay is restored"
             text = (
                 f"resuming from update {found.step:,} and {found.meta['env_steps']:,} environment "
                 f"steps, saved {duration(age)} ago in {found.path}; {replay}"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from learner.build import StartFrom, build, build_hub, plan_geometry, replay_text
+from learner.build import StartFrom, build, build_hub, plan_geometry
 from learner.checkpointing import Checkpointer
 from learner.checkpoints.restoring import initial_checkpoint, require_fit
 from learner.checkpoints.run_folder import Resume, RunFolder
@@ -123,8 +123,8 @@ def train(
         reports.starts_from(
             start,
             config,
-            replay_text(start.checkpoint, geometry, config),
             earlier_sessions=0 if folder.is_begun_anew else session_number - 1,
+            is_alone=hosts.is_alone,
         )
 
         # 2. Serving. Its threads answer env servers from here on.
@@ -162,10 +162,9 @@ def train(
         folder.record_config(config)
         network = getattr(config.agent, "network", None)
         reports.compiling(session, network, is_begun_anew=folder.is_begun_anew)
-        # All hosts save into one folder, the first host's.
         saver = open_saver(
             config,
-            folder.path if topology.is_first else workdir,
+            folder.path,
             best=folder.best_to_beat(),
             resumed=start.checkpoint,
             listener=reports.events,

@@ -23,7 +23,6 @@ with two kept a SIGKILL at that moment leaves one. A checkpoint is nevertheless 
 `CheckpointManager` of orbax can restore.
 """
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -31,7 +30,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -82,36 +81,21 @@ def save(
 ) -> Path:
     """Saves a checkpoint, then deletes all but the newest `keep` ones. Blocks until it is durable.
 
+    A checkpoint of the same step is replaced. Those of later steps belong to an abandoned future
+    (the run was begun anew): they are renamed to `superseded-*`, so that none resumes.
+
     Args:
       directory: created if it does not exist.
       step: number of updates; the newest checkpoint has the greatest.
       arrays: trees of numpy or JAX arrays or scalars by name, `params` and others. PRNG keys as raw
         `uint32` key data.
       meta: anything that JSON can hold, without NaN.
-      keep: see `publishing`.
+      keep: at least 2 for a run, so that a damaged one is never its end; 1 for the best one.
       extra: large arrays by name, saved without compression.
 
-    Returns the checkpoint's directory. Raises CheckpointError as `publishing` does.
-    """
-    with publishing(directory, step, keep=keep) as folder:
-        write_arrays(folder, arrays, extra or {})
-        # Last: sums that are there cover everything else.
-        seal(folder, step, meta)
-    return directory / f"{step:012d}"
-
-
-@contextlib.contextmanager
-def publishing(directory: Path, step: int, *, keep: int) -> Iterator[Path]:
-    """Gives a folder; at the end of the block its content becomes the checkpoint of `step`.
-
-    The block calls `write_arrays` and then `seal`. A checkpoint of the same step is replaced. Those
-    of later steps belong to an abandoned future (the run was begun anew): they are renamed to
-    `superseded-*`, so that none resumes.
-
-    `keep`: at least 2 for a run, so that a damaged one is never its end; 1 for the best one.
-
-    Raises CheckpointError if anything cannot be written (disk full, no permission); nothing of the
-    checkpoint remains then, and what was there before is untouched.
+    Returns the checkpoint's directory. Raises CheckpointError if anything cannot be written (disk
+    full, no permission); nothing of the checkpoint remains then, and what was there before is
+    untouched.
     """
     assert step >= 0 and keep >= 1
     target, folder = directory / f"{step:012d}", directory / SAVING
@@ -123,7 +107,11 @@ def publishing(directory: Path, step: int, *, keep: int) -> Iterator[Path]:
         for name in (SAVING, DELETED):
             shutil.rmtree(directory / name, ignore_errors=True)
         folder.mkdir(mode=0o700)
-        yield folder
+        stored_arrays.write_tree(folder, jax.tree.map(np.asarray, dict(arrays)))
+        (folder / "extra").mkdir()
+        stored_arrays.write_large(folder / "extra", extra or {})
+        # Last: sums that are there cover everything else.
+        _seal(folder, step, meta)
         # The new one is durable and visible before an old one is deleted.
         _publish(folder, target)
         for path in [path for other, path in _listed(directory) if other > step]:
@@ -138,41 +126,21 @@ def publishing(directory: Path, step: int, *, keep: int) -> Iterator[Path]:
         raise CheckpointError(f"cannot save checkpoint {target}: {in_one_line(error)}") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # not there if it was published
+    return target
 
 
-def write_arrays(
-    folder: Path, arrays: Mapping[str, Tree], extra: Mapping[str, np.ndarray], *, part: int = 0
-) -> dict[str, Any]:
-    """Writes the arrays of a checkpoint into its folder; see `save`. Raises what writing raises.
-
-    Several processes may write it together: process 0 writes the trees and its rows of `extra`,
-    and seals it; each other `part` writes its rows, and gives the entries of its files to `seal`.
-    """
-    (folder / "extra").mkdir(exist_ok=True)  # the first of several processes has made it
-    if part:
-        return _entries(folder, stored_arrays.write_large(folder / "extra", extra, part=part))
-    stored_arrays.write_tree(folder, jax.tree.map(np.asarray, dict(arrays)))
-    stored_arrays.write_large(folder / "extra", extra)
-    return {}
-
-
-def seal(
-    folder: Path, step: int, meta: Mapping[str, Any], entries: Mapping[str, Any] | None = None
-) -> None:
-    """Writes the records and sums of a checkpoint, and makes all of it durable (fsync).
-
-    `entries`: those of the files that other processes have written (`write_arrays`), which are
-    durable already.
-    """
+def _seal(folder: Path, step: int, meta: Mapping[str, Any]) -> None:
+    # Writes the records and sums, and makes everything durable.
     text = json.dumps(dict(meta), indent=1, allow_nan=False)
     if len(text) > _MOST_META_BYTES:
         most = f"{_MOST_META_BYTES:,}"
         raise ValueError(f"{META}: expected at most {most} bytes, got {len(text):,}")
     (folder / META).write_text(text)
-    files = dict(entries or {})
-    own = [folder / name for name in _files(folder) if name not in files and name != SUMS]
-    files |= _entries(folder, own)
-    content = {"format": FORMAT, "step": step, "files": dict(sorted(files.items()))}
+    files = {}
+    for name in _files(folder):
+        files[name] = _entry(folder / name)
+        _sync(folder / name)
+    content = {"format": FORMAT, "step": step, "files": files}
     (folder / SUMS).write_text(json.dumps({**content, "sha256": _sum_of(content)}, indent=1))
     _sync(folder / SUMS)
     for path in (*(path for path in folder.rglob("*") if path.is_dir()), folder):
@@ -284,14 +252,6 @@ def _entry(path: Path) -> list[Any]:
         return [os.fstat(file.fileno()).st_size, digest]
 
 
-def _entries(root: Path, paths: Iterable[Path]) -> dict[str, Any]:
-    found = {}
-    for path in paths:
-        found[path.relative_to(root).as_posix()] = _entry(path)
-        _sync(path)
-    return found
-
-
 def _sum_of(content: Mapping[str, Any]) -> str:
     listed = {key: value for key, value in content.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()
@@ -401,7 +361,7 @@ def _listed(directory: Path) -> list[tuple[int, Path]]:
 # Records by the types of their values: a reader relies on them. bool is no number here.
 _TYPES: dict[str, type] = {
     **dict.fromkeys(("config", "env_spec"), str),
-    **dict.fromkeys(("env_steps", "params_updates", "hosts"), int),
+    **dict.fromkeys(("env_steps", "params_updates"), int),
     **dict.fromkeys(("limiter", "totals", "evaluation"), dict),
     "replay_indices": list,
 }

@@ -5,8 +5,6 @@
                are written like `extra`
     extra/names.json    file and dtype of every large array
           000.npy ...
-          names-1.json  from a second process: more rows of the same arrays
-          1-000.npy ...
 
 Trees are stored flat, by path: saved and wanted arrays are compared name by name, and the structure
 (NamedTuples of an optimizer, for instance) is the reader's. A checkpoint may come from anybody:
@@ -31,6 +29,7 @@ from seedrl.types import Tree
 # already act. A learner saves for the first time much later.
 
 _ITEMS = ("params", "state")
+_NAMES = "names.json"
 # Learned parameters hardly compress; an optimizer's zeros before the first update do. What has no
 # data on disk would be read as zeros, however large its metadata claim it is.
 _FREE_BYTES, _MOST_INFLATION = 2**28, 64
@@ -127,38 +126,25 @@ def tree_difference(root: Path, abstract: Mapping[str, Tree]) -> list[str]:
     ]
 
 
-def write_large(root: Path, arrays: Mapping[str, np.ndarray], *, part: int = 0) -> list[Path]:
-    """Writes arrays by name into `root`; returns the paths of its files. Raises OSError.
-
-    Several processes may each write a part: some rows of every array.
-    """
+def write_large(root: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes arrays by name into `root`. Raises OSError."""
     names = {}
     for position, (name, array) in enumerate(arrays.items()):
-        names[name] = (f"{part}-" * (part > 0) + f"{position:03d}.npy", str(array.dtype))
+        names[name] = (f"{position:03d}.npy", str(array.dtype))
         np.save(root / names[name][0], array, allow_pickle=False)  # objects could be code
-    (root / _names_of(part)).write_text(json.dumps(names, indent=1))
-    return [root / _names_of(part), *(root / file for file, _ in names.values())]
+    (root / _NAMES).write_text(json.dumps(names, indent=1))
 
 
-def read_large(root: Path, *, prefix: str = "", rows: slice | None = None) -> dict[str, np.ndarray]:
-    """The arrays in `root` whose names begin with `prefix`, by name: the rows of all parts.
-
-    `rows`: only these of each. Raises CheckpointError.
-    """
+def read_large(root: Path, *, prefix: str = "") -> dict[str, np.ndarray]:
+    """The arrays in `root` whose names begin with `prefix`, by name. Raises CheckpointError."""
     with _reading(root):
-        parts = [_read_part(root, 0, prefix)]
-        while (root / _names_of(len(parts))).exists():
-            parts.append(_read_part(root, len(parts), prefix))
-        if rows is None and len(parts) == 1:
-            return {name: np.array(array) for name, array in parts[0].items()}
-        return {name: _rows_of([part[name] for part in parts], rows) for name in parts[0]}
+        return {name: np.array(array) for name, array in _mapped(root, prefix).items()}
 
 
-def _read_part(root: Path, part: int, prefix: str = "") -> dict[str, np.ndarray]:
-    # Mapped, not read: numpy refuses a header that claims more than its file has, and the rows of
-    # other hosts stay on disk.
+def _mapped(root: Path, prefix: str = "") -> dict[str, np.ndarray]:
+    # Mapped, not read: numpy refuses a header that claims more than its file has.
     arrays = {}
-    for name, (file, dtype) in read_object(root / _names_of(part)).items():
+    for name, (file, dtype) in read_object(root / _NAMES).items():
         if Path(file).name != file:
             raise ValueError(f"{file!r:.80} is no file of this folder")
         if name.startswith(prefix):
@@ -166,20 +152,6 @@ def _read_part(root: Path, part: int, prefix: str = "") -> dict[str, np.ndarray]
             # The .npy format does not know bfloat16 and gives two nameless bytes back.
             arrays[name] = array.view(np.ndarray).view(np.dtype(dtype))
     return arrays
-
-
-def _rows_of(parts: Sequence[np.ndarray], rows: slice | None) -> np.ndarray:
-    # Not cut after concatenating: a host would read the shards of all other hosts.
-    first, kept = 0, []
-    for part in parts:
-        start, stop = (0, len(part)) if rows is None else (rows.start - first, rows.stop - first)
-        kept.append(part[max(0, start) : max(0, stop)])
-        first += len(part)
-    return np.concatenate(kept)
-
-
-def _names_of(part: int) -> str:
-    return f"names-{part}.json" if part else "names.json"
 
 
 def _item_of(name: str) -> str:
@@ -228,8 +200,8 @@ def _stored(root: Path, items: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in (root / item for item in items if (root / item).is_dir()):
         with _reading(path):
-            if (path / _names_of(0)).exists():
-                found |= _read_part(path, 0)
+            if (path / _NAMES).exists():
+                found |= _mapped(path)
                 continue
             described = dict(_handler().metadata(path.absolute()).tree)
             for name, array in described.items():
@@ -254,7 +226,7 @@ def _read(root: Path, wanted: Mapping[str, Any]) -> dict[str, np.ndarray]:
         if not names:
             continue
         path = root / item
-        if (path / _names_of(0)).exists():
+        if (path / _NAMES).exists():
             saved = read_large(path)
             arrays |= {name: saved[name] for name in names}
             continue

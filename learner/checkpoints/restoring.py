@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -26,8 +26,6 @@ from seedrl.observations import spec_difference
 from seedrl.replay.buffer import ReplayState
 from seedrl.specs import BoxSpec, EnvSpec
 from seedrl.types import Tree
-
-Resumption = Literal["none", "restored", "redistributed", "filled again"]
 
 _MOST_DIFFERENCES = 3
 # The parts of a checkpoint, as the first words of the arrays' names. Only deterministic runs of
@@ -181,37 +179,11 @@ def _misfit(checkpoint: checkpoints.Checkpoint, fields: list[str]) -> ConfigErro
     )
 
 
-def resumption(
-    checkpoint: checkpoints.Checkpoint, config: Config, *, num_hosts: int, num_devices: int
-) -> Resumption:
-    """What becomes of the replay of a checkpoint, if it has one, on as many hosts and devices.
-
-    Shards stay as they are, whichever host has them. Of several hosts that is possible where there
-    are as many devices in all, each of which has one; else replay begins empty. So does a queue on
-    another number of hosts: each has one of its own, whose size depends on their number.
-    """
-    if "replay_indices" not in checkpoint.meta:
-        return "none"
-    fits = len(checkpoint.meta["replay_indices"]) == num_devices
-    if saved_hosts(checkpoint) == num_hosts:
-        # Alone it is refused if it does not fit, by the field that has changed.
-        return "restored" if fits or num_hosts == 1 else "filled again"
-    is_of_host = getattr(config.replay, "is_of_host", False)
-    return "redistributed" if fits and not is_of_host else "filled again"
-
-
-def saved_hosts(checkpoint: checkpoints.Checkpoint) -> int:
-    """Number of hosts that wrote it."""
-    return int(checkpoint.meta.get("hosts", 1))
-
-
-def restore_replay(
-    checkpoint: checkpoints.Checkpoint, abstract: ReplayState, shards: slice | None = None
-) -> ReplayState | None:
-    """The saved replay, or those shards of it; None without. Raises CheckpointError."""
+def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) -> ReplayState | None:
+    """The saved replay; None without. Raises CheckpointError."""
     if "replay_indices" not in checkpoint.meta:
         return None
-    saved = stored_arrays.read_large(checkpoint.path / "extra", prefix="replay.", rows=shards)
+    saved = stored_arrays.read_large(checkpoint.path / "extra", prefix="replay.")
     leaves = []
     for name, leaf in leaves_by_name(abstract).items():
         found = saved.get(f"replay.{name}")

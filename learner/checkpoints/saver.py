@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from learner.checkpoints.restoring import digests, leaves_by_name
 from learner.learning.loop import Snapshot
+from learner.multihost.agreement import require_equal
 from learner.multihost.peers import Peers
-from learner.multihost.shared_save import SharedSave
 from learner.processes.tuning import return_freed_memory
 from learner.report.events import NO_SINK, EventSink
 from learner.runtime.watchdog import Heartbeat
@@ -52,15 +52,15 @@ class Saver:
         clock: Callable[[], float] = time.monotonic,
         best_return: float = -math.inf,
         listener: EventSink = NO_SINK,
-        shared: SharedSave | None = None,
+        peers: Peers | None = None,
         after: Callable[[], object] | None = None,
     ):
         """Keeps `keep` checkpoints below the run's folder `workdir`, and the best one."""
         # `interval_seconds` are between two decisions to save, `first_seconds` at most from the
         # first update to the first decision. `best_return` is the score of the best checkpoint that
-        # there is. `shared` writes with the other hosts of a run. `after` is called by the thread
-        # that has saved, or failed to.
-        self._shared, self._after = shared, after
+        # there is. `peers` are the other hosts of a run, of which the first one writes. `after` is
+        # called by the thread that has saved, or failed to.
+        self._peers, self._after = peers or Peers(), after
         self._workdir = workdir
         self._best_return = best_return
         self._keep = keep
@@ -92,9 +92,8 @@ class Saver:
 
     def report_hang(self) -> None:
         """Reports that the save takes very long; called by the watchdog's thread."""
-        others = "" if self._shared is None else " or another host"
         reason = "a save has not ended within logging.stuck_seconds, and may wait for the disk of "
-        reason += f"{self._workdir}{others}; until it ends there is no other"
+        reason += f"{self._workdir}; until it ends there is no other"
         self._listener.report("save_failed", reason, reason=reason)
 
     def start(self, snapshot: Snapshot, meta: Mapping[str, Any], best: Best | None = None) -> None:
@@ -142,17 +141,15 @@ class Saver:
             meta["replay_indices"] = snapshot.indices
         step, start = int(snapshot.state.updates), time.monotonic()
         arrays = snapshot.state._asdict()
-        save: Callable[..., Path] = checkpoints.save
-        if self._shared is not None:
-            # All hosts have the learner state in common.
-            state = arrays
-            self._shared.require_equal(step, lambda: digests(leaves_by_name(state))["all"])
-            save = self._shared.save
+        if self._peers.topology.process_count > 1:
+            require_equal(self._peers, step, digests(leaves_by_name(arrays))["all"])
+            if not self._peers.topology.is_first:
+                return  # all hosts have one state, which the first one writes
         if snapshot.confirmed is not None:
             arrays = {**arrays, "params": snapshot.confirmed.params}
         extra = {f"replay.{name}": leaf for name, leaf in leaves_by_name(snapshot.replay).items()}
         directory = self._workdir / "checkpoints"
-        path = save(directory, step, arrays, meta, keep=self._keep, extra=extra)
+        path = checkpoints.save(directory, step, arrays, meta, keep=self._keep, extra=extra)
         seconds = time.monotonic() - start
         text = f"saved the checkpoint of update {step:,} in {seconds:.1f} s: {path}"
         self._listener.report("saved", text, path=str(path), updates=step, seconds=seconds)
@@ -185,7 +182,7 @@ def open_saver(
         first_seconds=_FIRST_SAVE_SECONDS if resumed is None and decides else math.inf,
         best_return=-math.inf if best is None else best_return(best),
         listener=listener,
-        shared=SharedSave(peers) if peers.topology.process_count > 1 else None,
+        peers=peers,
         # Not where what an update frees is kept for the next one, on purpose.
         after=(lambda: None) if config.learning.keep_freed_memory else return_freed_memory,
     )

@@ -11,6 +11,10 @@ from typing import Any, NamedTuple
 
 from learner.multihost.peers import Peers
 from learner.runtime.channel import RateLimiter
+from learner.runtime.watchdog import exit_now
+from learner.runtime.worker import ClosedError
+from seedrl.errors import CheckpointError
+from seedrl.exit_codes import ExitCode
 from seedrl.replay.rate_limiter import Limiter
 
 # How long a host waits for experience of its own before it votes without. The others, which may
@@ -85,6 +89,30 @@ class Hosts(NamedTuple):
 
 def alone() -> Hosts:
     return Hosts(Peers(), Agenda())
+
+
+def require_equal(peers: Peers, step: int, digest: str) -> None:
+    """Ends the processes of all hosts if their states of update `step` differ in a bit.
+
+    Called on all hosts before the first one saves, which writes for all: `digest` is of a host's
+    own state. Raises CheckpointError if a host has left, so that nothing can be compared.
+    """
+    try:
+        found = peers.gather("save", [step, digest])
+    except ClosedError as error:
+        raise CheckpointError("the hosts have parted: nothing can be saved") from error
+    if all(each == found[0] for each in found):
+        return
+    # No host takes the end of another one, which may come first, for a loss.
+    peers.leave()
+    texts = [
+        f"host {index} {text[:16]} after {n:,} updates" for index, (n, text) in enumerate(found)
+    ]
+    exit_now(
+        "learner: error: expected the same parameters on all hosts, bit for bit, got digests "
+        f"{', '.join(texts)}; the run ends, and nothing of this is saved",
+        ExitCode.INTERNAL,
+    )
 
 
 class AgreedLimiter(RateLimiter):

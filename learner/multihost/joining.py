@@ -66,6 +66,11 @@ def joined(
             f"--process-count: learning.schedule {config.learning.schedule} is for one host, where "
             "one thread acts and learns; expected asynchronous"
         )
+    if config.checkpoint.replay:
+        raise ConfigError(
+            "checkpoint.replay: expected false with --process-count, got true: each of several "
+            "hosts fills its replay again after a restart"
+        )
     start = {
         "--init-from": str(init_from or "nothing"),
         "--init-from-partial": str(init_from_partial),

@@ -42,8 +42,6 @@ class QueueConfig:
 
     # Not a field: with as many sequences as slots an update is a round; see `learning.schedule`.
     hands_out_rounds: ClassVar[bool] = True
-    # Nor this: each host has a queue of its own, and so none fits another number of hosts.
-    is_of_host: ClassVar[bool] = True
 
     def steps_of_page(self, window: WindowSpec) -> int:
         return window.length  # a sequence is one page

@@ -381,7 +381,7 @@ def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(
 def test_meta_data_that_somebody_made_up_are_refused(tmp_path: Path, meta: str) -> None:
     path = _save(tmp_path, 1)
     (path / "meta.json").write_text(meta)
-    _rewrite(path, files=checkpoints._entries(path, [path / checkpoints.META]))
+    _rewrite(path, files={checkpoints.META: checkpoints._entry(path / checkpoints.META)})
     with pytest.raises(CheckpointError) as caught:
         found = checkpoints.latest(tmp_path)
         assert found is not None

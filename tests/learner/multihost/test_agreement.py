@@ -1,12 +1,18 @@
 """Hosts that pace one run: all decide alike, and none holds the others up."""
 
+import functools
 import random
+import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
-from learner.multihost.agreement import Agenda, AgreedLimiter, Vote, decide
+from learner.multihost import agreement
+from learner.multihost.agreement import Agenda, AgreedLimiter, Vote, decide, require_equal
 from learner.multihost.peers import Peers
+from seedrl.errors import CheckpointError
+from seedrl.exit_codes import ExitCode
 from seedrl.replay.rate_limiter import Limiter, QueueLimiter, RatioLimiter
 from tests.learner.multihost.linked import at_once, linked
 
@@ -167,3 +173,45 @@ def test_after_the_end_nobody_learns_or_waits_for_votes() -> None:
         assert [agenda.end for agenda in agendas] == ["STOPPED by SIGTERM"] * 2
         assert not limiters[0].wait_to_learn(0.0)
         limiters[0].abstain()
+
+
+@pytest.mark.parametrize("slow", [0, 1, 2])
+def test_parameters_that_differ_in_a_bit_end_every_host_and_none_takes_that_for_a_loss(
+    monkeypatch: pytest.MonkeyPatch, slow: int
+) -> None:
+    losses: list[str] = []
+    codes: dict[int, ExitCode] = {}
+    host_of_thread: dict[int, Peers] = {}
+
+    def end(text: str, code: ExitCode) -> None:
+        peers = host_of_thread[threading.get_ident()]
+        codes[peers.topology.process_index] = code
+        peers.close()
+        raise SystemExit
+
+    monkeypatch.setattr(agreement, "exit_now", end)
+
+    class Slow(Peers):
+        def gather(self, tag: str, *arguments: Any) -> list[Any]:
+            found = super().gather(tag, *arguments)
+            threading.Event().wait(0.2)
+            return found
+
+    def one(peers: Peers) -> None:
+        host_of_thread[threading.get_ident()] = peers
+        with pytest.raises(SystemExit):
+            require_equal(peers, 7, f"{peers.topology.process_index // 2}")
+
+    with linked(3, losses) as hosts:
+        hosts[slow].__class__ = Slow
+        at_once([functools.partial(one, peers) for peers in hosts])
+    assert codes == dict.fromkeys(range(3), ExitCode.INTERNAL)
+    assert losses == []
+
+
+def test_equal_parameters_are_saved_and_none_after_a_host_has_left() -> None:
+    with linked(2) as hosts:
+        at_once([functools.partial(require_equal, peers, 7, "the same") for peers in hosts])
+        hosts[1].leave()
+        with pytest.raises(CheckpointError):
+            require_equal(hosts[0], 8, "the same")

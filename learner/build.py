@@ -7,7 +7,6 @@ Read from top to bottom: which devices do what (`plan_geometry`), what meets env
 import os
 import secrets
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -28,7 +27,6 @@ from learner.learning.device_mapping import (
     map_programs,
     replicate,
     require_state_memory,
-    require_update_memory,
     stack_shards,
 )
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
@@ -63,27 +61,17 @@ from seedrl.types import Array, Page
 
 
 class Geometry(NamedTuple):
-    """Sizes of a run, of which this host has a part.
+    """Sizes of a run, of which this host has a part."""
 
-    Attributes:
-      devices: those of this host that learn.
-      inference: those of this host that act: the same ones, or others.
-      lanes: which of these acts for which slots of this host.
-      page_steps: K, time steps of a page.
-      batch_per_device: B/n, sequences of an update on each device.
-      everywhere: the n devices of all hosts that learn.
-      topology: this host among them.
-      training_slots, evaluation_slots: of this host. Of several the first evaluates; training slot
-        s of the run is slot s // H of host s modulo H.
-    """
-
-    devices: Sequence[jax.Device]
-    inference: Sequence[jax.Device]
-    lanes: Sequence[SlotRange]
-    page_steps: int
-    batch_per_device: int
-    everywhere: Sequence[jax.Device]
-    topology: Topology
+    devices: Sequence[jax.Device]  # of this host, that learn
+    inference: Sequence[jax.Device]  # of this host, that act: the same ones, or others
+    lanes: Sequence[SlotRange]  # which of these acts for which slots of this host
+    page_steps: int  # K, time steps of a page
+    batch_per_device: int  # B/n, sequences of an update on each device
+    everywhere: Sequence[jax.Device]  # the n devices of all hosts that learn
+    topology: Topology  # this host among them
+    # Of this host: training slot s of the run is slot s // H of host s modulo H, so that each host
+    # explores to all degrees. Of several hosts the first evaluates.
     training_slots: int
     evaluation_slots: int
 
@@ -189,17 +177,11 @@ def scale(config: Config, geometry: Geometry) -> Scale:
 
 
 class StartFrom(NamedTuple):
-    """What a session starts from; nothing for a new run.
+    """What a session starts from; nothing for a new run."""
 
-    Attributes:
-      checkpoint: the run's own, which it resumes from.
-      initial: another run's, whose parameters a new run takes over.
-      is_partial: only those that fit.
-    """
-
-    checkpoint: Checkpoint | None = None
-    initial: Checkpoint | None = None
-    is_partial: bool = False
+    checkpoint: Checkpoint | None = None  # the run's own, which it resumes from
+    initial: Checkpoint | None = None  # another run's, whose parameters a new run takes over
+    is_partial: bool = False  # only those that fit
 
 
 def build_hub(
@@ -244,32 +226,23 @@ def build_hub(
 class System(NamedTuple):
     """What a run consists of, once the environment's spec is known. Built here, run by a schedule.
 
-    Attributes:
-      acting: one for each inference device; the first evaluates. Each belongs to its thread.
-      learning: owns learner state and replay; belongs to the learning thread.
-      channel: the only thing that both of them touch: pages one way, parameters the other.
-      agent, spec, geometry, scale: what it was built for.
-      page: a page's shapes and dtypes.
-      page_rows: the numbers of pages that may be sent at once, ascending.
-      replay_bytes: size of one device's replay.
-      pages_bytes: what pages on their way to replay may take of a device that learns.
-      hosts: that share the run.
-      taken: about parameters of another run, if only some were taken.
+    Acting and learning each belong to a thread of their own.
     """
 
-    acting: Sequence[Acting]
-    learning: Learning
+    acting: Sequence[Acting]  # one for each inference device; the first evaluates
+    learning: Learning  # owns learner state and replay
+    # The only thing that both of them touch: pages one way, parameters the other.
     channel: ActorLearnerChannel
+    # What it was built for.
     agent: Agent
     spec: EnvSpec
     geometry: Geometry
     scale: Scale
-    page: Page
-    page_rows: tuple[int, ...]
-    replay_bytes: int
-    pages_bytes: int
-    hosts: Hosts
-    taken: str = ""
+    page: Page  # shapes and dtypes
+    replay_bytes: int  # of one device
+    pages_bytes: int  # that pages on their way to replay may take of a device that learns
+    hosts: Hosts  # that share the run
+    taken: str = ""  # about parameters of another run, if only some were taken
 
 
 def build(
@@ -351,32 +324,12 @@ def build(
         geometry=geometry,
         scale=sizes,
         page=page,
-        page_rows=tuple(shards.page_rows),
         replay_bytes=replay_bytes // len(geometry.devices),
         # Devices that only act hold them elsewhere.
         pages_bytes=MOST_BYTES if set(geometry.inference) & set(geometry.devices) else 0,
         hosts=hosts,
         taken=taken,
     )
-
-
-def compile_all(system: System) -> None:
-    """Compiles what acting and learning run, at the same time.
-
-    Raises ConfigError if a device has too little memory for an update, before the first one runs.
-    """
-
-    def compile_learning() -> None:
-        require_update_memory(system.learning.compile_update(), system.scale, system.pages_bytes)
-        system.learning.compile_insertion(system.page, system.page_rows)
-
-    # XLA compiles without the interpreter's lock: both sides are compiled at once.
-    with ThreadPoolExecutor(2, thread_name_prefix="compile") as pool:
-        for compiled in (
-            *(pool.submit(acting.warm_up) for acting in system.acting),
-            pool.submit(compile_learning),
-        ):
-            compiled.result()
 
 
 def _learner_state(

@@ -202,8 +202,8 @@ class _Player:
         return round_ or Round(self._frozen, live, episodes)
 
     def _act(self, batch: Batch, round_: Round) -> None:
-        actions, timestep = self._actor.act(batch, self._frozen)
-        self._hub.answer(batch, actions)
+        *_, timestep = staged = self._actor.stage(batch)
+        self._hub.answer(batch, self._actor.act(batch, staged, self._frozen))
         # Of the rows that are not padding.
         step_type, reward = (leaf[: len(batch.slots)] for leaf in timestep[:2])
         ended = self._episodes.observe(batch.slots, step_type, reward)

@@ -15,11 +15,12 @@ import gc
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeAlias
 
 import numpy as np
 
 from learner.acting.actor import over_slots
-from learner.build import System, compile_all
+from learner.build import System
 from learner.learning.device_mapping import require_update_memory
 from learner.report.metrics import Metrics
 from learner.runtime.watchdog import Watchdog
@@ -72,19 +73,23 @@ class Asynchronous:
         self._update = pool.submit(self._compile_update)
         pool.shutdown(wait=False)
 
+    def finish_compiling(self) -> None:
+        """Waits until everything is compiled. Raises what compiling has raised."""
+        self._insertion.result()
+        self._update.result()
+
     def _compile_insertion(self) -> None:
         # An error in a user's own loss shows here, and not after a minute of compiling.
         self._learning.trace_update()
         # What acting is waiting for first: until then it pads every batch to the largest.
         for acting in self._system.acting:
             acting.compile_others()
-        self._learning.compile_insertion(self._system.page, self._system.page_rows)
+        self._learning.compile_insertion(self._system.page)
 
     def _compile_update(self) -> None:
         # If insertion failed the run ends, and the process would only end after this.
         if self._insertion.exception() is None:
-            compiled = self._learning.compile_update()
-            require_update_memory(compiled, self._system.scale, self._system.pages_bytes)
+            _compile_update(self._system)
 
     def end_waits(self) -> None:
         """Wakes both threads for the last time; a compilation that has not started is dropped."""
@@ -137,6 +142,12 @@ class Asynchronous:
             self._learning.run_once()
 
 
+def _compile_update(system: System) -> None:
+    # Refused before the first update runs, which may be an hour later.
+    compiled = system.learning.compile_update()
+    require_update_memory(compiled, system.scale, system.pages_bytes)
+
+
 def _is_over(compilation: Future[None]) -> bool:
     if not compilation.done() or compilation.cancelled():
         wait([compilation], POLL_SECONDS)
@@ -176,8 +187,17 @@ class Alternating:
 
     def warm_up(self) -> None:
         """Compiles everything."""
-        compile_all(self._system)
+        # XLA compiles without the interpreter's lock: both sides are compiled at once.
+        with ThreadPoolExecutor(1, thread_name_prefix="compile") as pool:
+            update = pool.submit(_compile_update, self._system)
+            self._acting.warm_up_largest()
+            self._acting.compile_others()
+            update.result()
+        self._learning.compile_insertion(self._system.page)
         self.is_compiling = False
+
+    def finish_compiling(self) -> None:
+        """Nothing is left to wait for."""
 
     def end_waits(self) -> None:
         """Limiter and channel stay open: a turn that has started is finished."""
@@ -198,6 +218,14 @@ class Alternating:
         acting.add("acting_waits", acting.start() - acted)
         if self._system.channel.is_complete:  # after all that is owed was learned
             self._learning.settle()
+
+
+Schedule: TypeAlias = Asynchronous | Alternating
+
+
+def open_schedule(system: System, name: str) -> Schedule:
+    """`learning.schedule` by its name."""
+    return Asynchronous(system) if name == "asynchronous" else Alternating(system, name)
 
 
 class Session:
@@ -221,10 +249,7 @@ class Session:
         self.acting, self.learning = system.acting[0], system.learning
         self.evaluator = self.acting.evaluator
         self.failed = threading.Event()
-        kind = config.learning.schedule
-        self._schedule: Asynchronous | Alternating = (
-            Asynchronous(system) if kind == "asynchronous" else Alternating(system, kind)
-        )
+        self._schedule = open_schedule(system, config.learning.schedule)
         peers = system.hosts.peers
         self.watchdog = Watchdog(
             functools.partial(peers.end_if_stuck, config.logging.stuck_seconds),

@@ -7,7 +7,7 @@ import bisect
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -27,6 +27,9 @@ from seedrl.errors import ConfigError
 from seedrl.rl.exploration import decayed
 from seedrl.specs import ACTION_MASK, EnvSpec
 from seedrl.types import Array, Page, TimeStep, Tree
+
+# Slots `[R] int32`, positions `[R] int32` and time step `[R, ...]` of a batch, padded to R rows.
+Staged: TypeAlias = tuple[np.ndarray, np.ndarray, TimeStep]
 
 
 def ladder(largest: int, *, factor: int, rungs: int) -> tuple[int, ...]:
@@ -69,17 +72,13 @@ class BatchShapes:
         leaves, self._tree = jax.tree.flatten(example_timestep(spec))
         self._leaves = [(leaf.shape, leaf.dtype) for leaf in leaves]
 
-    def padding_batch(self, rows: int) -> tuple[np.ndarray, np.ndarray, TimeStep]:
+    def padding_batch(self, rows: int) -> Staged:
         """Slots, positions and time step of an empty batch."""
         slots, positions, leaves = self._padding(rows)
         return slots, positions, jax.tree.unflatten(self._tree, leaves)
 
-    def stage(self, batch: Batch, own_slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, TimeStep]:
-        """Slots `[R] int32`, positions `[R] int32` and time step `[R, ...]`, padded to R rows.
-
-        Args:
-          own_slots: `[B] int32`, what the programs call the slots of the batch.
-        """
+    def stage(self, batch: Batch, own_slots: np.ndarray) -> Staged:
+        """Copies its steps; `own_slots`: `[B] int32`, what the programs call the batch's slots."""
         # New arrays at every call: on CPUs the device may still read the last ones in place.
         num_rows = len(batch.slots)
         slots, positions, targets = self._padding(self._fit(self.ready_rows, num_rows))
@@ -179,24 +178,20 @@ class Actor:
             return ()
         return self._exploration_at(env_steps)[np.minimum(own_slots, self.num_slots - 1)]
 
+    def stage(self, batch: Batch) -> Staged:
+        """Copies the steps of a batch of its slots together, for `act`."""
+        return self._shapes.stage(batch, self._own[batch.slots])
+
     def act(
-        self,
-        batch: Batch,
-        frozen: VersionedParams,
-        env_steps: int = 0,
-        *,
-        on_staged: Callable[[], object] = lambda: None,
-    ) -> tuple[np.ndarray, TimeStep]:
-        """Acts on a batch of its slots and waits for the actions.
+        self, batch: Batch, staged: Staged, frozen: VersionedParams, env_steps: int = 0
+    ) -> np.ndarray:
+        """Acts on a batch that was staged and waits for the actions.
 
-        `env_steps`: training environment steps of the run so far. `on_staged` is called once the
-        steps are copied together, before the program gets them.
+        `env_steps`: training environment steps of the run so far.
 
-        Returns the actions, `[B] int32` or `[B, *shape] float32`, and the time step `[R, ...]` of
-        the program, whose rows beyond B are padding.
+        Returns the actions, `[B] int32` or `[B, *shape] float32`.
         """
-        slots, positions, timestep = self._shapes.stage(batch, self._own[batch.slots])
-        on_staged()
+        slots, positions, timestep = staged
         self._state, action = self._programs.act(
             self._state,
             *_arguments(frozen, batch.number),
@@ -209,7 +204,7 @@ class Actor:
         actions = np.asarray(action)[: len(batch.slots)]
         if self._shapes.has_mask:
             _require_legal(actions, timestep.observation, batch.slots)
-        return actions, timestep
+        return actions
 
     def take_pages(self, slots: np.ndarray) -> Page:
         """Copies of the pages of `slots`, on the device: `[I, ...]`; the last may be padding."""

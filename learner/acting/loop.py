@@ -155,11 +155,6 @@ class Acting:
         # The newest on its device. Learning rebinds the list, so one look gives one version.
         return self._channel.params[self._device]
 
-    def warm_up(self) -> None:
-        """Compiles every program; see `Actor`."""
-        self.warm_up_largest()
-        self.compile_others()
-
     def warm_up_largest(self) -> None:
         """Compiles what acting needs to start; see `Actor`."""
         self._actor.warm_up_largest(self._params)
@@ -213,9 +208,9 @@ class Acting:
             measured["env_own_step_ms"].extend(1e3 * each for each in own)
             measured["deadline_batches"].append(batch.is_late)
         start = self.laps.lap("acting_other")
-        actions, timestep = self._actor.act(
-            batch, frozen, self.training_steps, on_staged=self._on_staged
-        )
+        staged = self._actor.stage(batch)
+        self.laps.lap("acting_transfer")
+        actions = self._actor.act(batch, staged, frozen, self.training_steps)
         self.laps.lap("acting_act")
         self._hub.answer(batch, actions)
         # From here on env servers step again: the rest costs them nothing.
@@ -224,6 +219,7 @@ class Acting:
         measured["inference_ms"].append(1e3 * (end - start))
         measured["reply_ms"].append(1e3 * (end - batch.oldest_arrival))
         full = np.flatnonzero(batch.positions == self._actor.page_steps - 1)
+        *_, timestep = staged
         self._account(batch, timestep, num_pages=len(full))
         if is_training:
             measured["batch_fill"].append(len(batch.slots) / len(timestep.step_type))
@@ -233,9 +229,6 @@ class Acting:
             self._versions[batch.slots[batch.positions == 0]] = frozen.version
             self._take_pages(batch, full)
         self.laps.lap("acting_other")
-
-    def _on_staged(self) -> None:
-        self.laps.lap("acting_transfer")
 
     def _account(self, batch: Batch, timestep: TimeStep, num_pages: int) -> None:
         num_rows = len(batch.slots)

@@ -129,17 +129,9 @@ class Learning:
         more = pages * self._shards.starts_in_page
         return [index.num_sequences + more for index in self._shards.indices]
 
-    def compile_insertion(self, page: Page, page_rows: tuple[int, ...]) -> None:
-        """Compiles insertion without running it, on any thread.
-
-        Args:
-          page: example page (shapes and dtypes).
-          page_rows: numbers of pages that may arrive at once.
-        """
-        shards, shapes = self._shards, self._shapes[1]
-        compile_insertion(
-            self._programs, shapes, shards.indices, page, page_rows, is_mixed=shards.is_mixed
-        )
+    def compile_insertion(self, page: Page) -> None:
+        """Compiles insertion of such pages (shapes and dtypes), on any thread; runs nothing."""
+        compile_insertion(self._programs, self._shapes[1], self._shards, page)
 
     def trace_update(self) -> None:
         """The first part of `compile_update`. Raises ConfigError for a mistake in the agent."""

@@ -142,26 +142,20 @@ def shards_of(replay: Tree, num_shards: int) -> list[Tree]:
 
 
 def compile_insertion(
-    programs: MappedPrograms,
-    replay: Tree,
-    indices: Sequence[Index],
-    page: Page,
-    page_rows: Sequence[int],
-    *,
-    is_mixed: bool,
+    programs: MappedPrograms, replay: Tree, shards: ShardedReplay, page: Page
 ) -> None:
     """Compiles all that `insert_parcels` may run, without running it; for any thread.
 
-    `replay` and `page` are shapes; the other arguments are as in `ShardedReplay`.
+    `replay` and `page` are shapes: the arrays are consumed meanwhile.
     """
-    insert, pick = cast(Any, programs.insert), cast(Any, programs.pick)
-    shards = _shapes_of_shards(replay, programs.devices)
+    insert, pick, page_rows = cast(Any, programs.insert), cast(Any, programs.pick), shards.page_rows
+    shapes = _shapes_of_shards(replay, programs.devices)
     for rows in page_rows:
-        for device, shard, index in zip(programs.devices, shards, indices, strict=True):
+        for device, shard, index in zip(programs.devices, shapes, shards.indices, strict=True):
             pages = rows_on(device, page, rows)
             # A plan of padding only changes nothing in the index, which another thread uses.
             insert.lower(shard, pages, index.plan([-1] * rows)).compile()
-        for source in programs.inference if is_mixed else ():
+        for source in programs.inference if shards.is_mixed else ():
             arrived = rows_on(source, page, rows)
             for picked in page_rows[: page_rows.index(rows) + 1]:
                 pick.lower(arrived, np.zeros(picked, np.int32)).compile()

@@ -46,8 +46,7 @@ class BareActor:
         """Acts as the acting thread does; the actions, one for each row of the batch."""
         batch.positions[:] = self._steps % self._page_steps
         self._steps += 1
-        actions, _ = self._actor.act(batch, self._frozen)
-        return actions
+        return self._actor.act(batch, self._actor.stage(batch), self._frozen)
 
     def pages(self) -> Page:
         """The open pages, leaves `[N, K, ...]` and carry leaves `[N, ...]`, copies."""

@@ -152,7 +152,7 @@ def test_what_is_compiled_ahead_is_what_runs(
 
     monkeypatch.setattr(GradientUpdate, "__call__", counted)
     learning, parts = session.learning, session.system
-    learning.compile_insertion(parts.page, parts.page_rows)
+    learning.compile_insertion(parts.page)
     compiled.clear()
     learning.trace_update()
     assert [name for name in compiled if "jaxpr_trace" not in name] == []

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from learner.build import build, build_hub, compile_all, plan_geometry
+from learner.build import build, build_hub, plan_geometry
 from learner.processes import env_servers
 from learner.processes.env_servers import EnvServers, socket_address
 from learner.report.metrics import Metrics
 from learner.report.stages import ProcessorTime
 from learner.runtime.worker import Worker
-from learner.schedule import Alternating
+from learner.schedule import open_schedule
 from learner.serving.server import Service
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError, UserError
@@ -124,23 +124,16 @@ class System:
             assert hub.spec is not None
             geometry = plan_geometry(config)
             self.parts = build(config, geometry, hub=hub, spec=hub.spec, metrics=self.metrics)
-            compile_all(self.parts)
+            schedule = open_schedule(self.parts, config.learning.schedule)
+            schedule.warm_up()
+            # Else a thread that compiles would share the cores with what is measured.
+            schedule.finish_compiling()
+            self.bodies = schedule.bodies  # what each thread of a run repeats, by its name
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
-
-    @property
-    def bodies(self) -> Mapping[str, Callable[[], object]]:
-        """What each thread of a run repeats, by its name."""
-        kind = self.served.config.learning.schedule
-        if kind != "asynchronous":
-            return Alternating(self.parts, kind).bodies
-        acting = {
-            f"acting {number}": each.run_once for number, each in enumerate(self.parts.acting)
-        }
-        return {**acting, "learning": self.parts.learning.run_once}
 
     def run(
         self,

@@ -83,8 +83,15 @@ def _batch(slots: list[int], position: int = 0) -> Batch:
     return Batch(pending, numbers, group.streams, positions, "training", 0.0, 0, [slice(0, rows)])
 
 
+def _act(actor: Actor, batch: Batch, env_steps: int = 0) -> list[int]:
+    actions: list[int] = actor.act(batch, actor.stage(batch), FROZEN, env_steps).tolist()
+    return actions
+
+
 def _rows(actor: Actor, slots: list[int]) -> int:
-    _, timestep = actor.act(_batch(slots), FROZEN)
+    batch = _batch(slots)
+    *_, timestep = staged = actor.stage(batch)
+    actor.act(batch, staged, FROZEN)
     return len(timestep.step_type)
 
 
@@ -104,8 +111,8 @@ def test_exploration_that_falls_is_that_of_the_steps_of_the_run() -> None:
     actor.compile_others(FROZEN)
 
     def tenths(slots: list[int], env_steps: int, count: int) -> list[int]:
-        actions, _ = actor.act(_batch(slots), FROZEN, env_steps)
-        return [(action - 100 * count) // 10 for action in actions.tolist()]
+        actions = _act(actor, _batch(slots), env_steps)
+        return [(action - 100 * count) // 10 for action in actions]
 
     assert tenths([0, 1, 2], 0, 1) == [10, 10, 10]
     assert tenths([1, 0], 500, 2) == [7, 6]
@@ -115,12 +122,14 @@ def test_exploration_that_falls_is_that_of_the_steps_of_the_run() -> None:
 
 def test_each_row_is_answered_and_padding_is_cut_off() -> None:
     actor = _actor(None)
-    actions, timestep = actor.act(_batch([2, 0]), FROZEN)
+    batch = _batch([2, 0])
+    *_, timestep = staged = actor.stage(batch)
+    actions = actor.act(batch, staged, FROZEN)
     # Slot 2 explores at 0.3 and sees 0, slot 0 at 0.1 and sees 1; both for the first time.
     assert actions.tolist() == [100 + 30 + 0, 100 + 10 + 1]
     assert timestep.reward.tolist() == [0.0, 0.5]
     assert timestep.step_type.tolist() == [StepType.MID] * 2
-    assert actor.act(_batch([2]), FROZEN)[0].tolist() == [200 + 30 + 0]
+    assert _act(actor, _batch([2])) == [200 + 30 + 0]
     assert _rows(actor, [0, 1, 2]) == 3
 
 
@@ -147,18 +156,18 @@ def test_an_agent_that_forgets_the_mask_ends_the_run_by_name() -> None:
         )
 
     allowed = [[False, True, False], [False, False, False]]  # the last of a terminated episode
-    assert actor.act(batch(allowed), FROZEN)[0].tolist() == [1, 1]
+    assert _act(actor, batch(allowed)) == [1, 1]
     with pytest.raises(ConfigError, match=r"agent\.act.* slot 0"):
-        actor.act(batch([[False, True, False], [True, False, True]]), FROZEN)
+        _act(actor, batch([[False, True, False], [True, False, True]]))
 
 
 @pytest.mark.parametrize("slots", [[0, 1, 2, 3], [8, 4, 6, 10]])
 def test_an_actor_of_any_slots_acts_as_that_of_the_first_ones(slots: list[int]) -> None:
     actor = _actor(slots)
     for position in range(PAGE_STEPS):
-        actions, _ = actor.act(_batch([slots[1], slots[2], slots[3]], position), FROZEN)
+        actions = _act(actor, _batch([slots[1], slots[2], slots[3]], position))
         count = 100 * (position + 1)
-        assert actions.tolist() == [count + 20 + 0, count + 30 + 1, count + 90 + 2]
+        assert actions == [count + 20 + 0, count + 30 + 1, count + 90 + 2]
     pages = actor.take_pages(np.array([slots[2], slots[1]]))
     np.testing.assert_array_equal(pages.steps.action[:2], [[131, 231], [120, 220]])
     np.testing.assert_array_equal(pages.steps.version[:2], 5)

@@ -1,11 +1,10 @@
 """When a run is over, and why."""
 
-import enum
 import sys
 import time
 from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
-from learner.acting.evaluator import Score
 from learner.multihost.agreement import Hosts
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest
 from learner.report.events import EventSink
@@ -21,34 +20,39 @@ from learner.report.status import (
 from learner.report.terminal import score
 from learner.schedule import Session
 from seedrl.checkpoints import Checkpoint
-from seedrl.config import Config, LearningConfig
+from seedrl.config import Config
 from seedrl.config_io import from_json
 from seedrl.errors import UserError
 from seedrl.timing import GRACE_SECONDS
 
-
-class EndOfRun(enum.Enum):
-    """Why a run is over; if several hold, the first counts."""
-
-    # The user's agent or environment cannot be learned with; the error is one line.
-    MISTAKE = enum.auto()
-    FAILED = enum.auto()  # a thread has raised an error
-    STOPPED = enum.auto()  # by a signal, or by the env servers' failure
-    NOT_FINITE = enum.auto()  # too many updates in a row
-    CONFIRMED = enum.auto()  # a second evaluation has confirmed `evaluation.target_return`
-    OUT_OF_TIME = enum.auto()  # `learning.max_seconds` are over
-    NO_IMPROVEMENT = enum.auto()  # `evaluation.patience_rounds` without a new best
-    ALL_STEPS = enum.auto()  # `learning.total_steps` environment steps were taken
-
-
+# If several hold, the first counts.
+Kind = Literal[
+    "mistake",  # the user's agent or environment cannot be learned with; the error is one line
+    "failed",  # a thread has raised an error
+    "stopped",  # by a signal, or by the env servers' failure
+    "not_finite",  # too many updates in a row
+    "confirmed",  # a second evaluation has confirmed `evaluation.target_return`
+    "all_steps",  # `learning.total_steps` environment steps were taken
+    "out_of_time",  # `learning.max_seconds` are over
+    "no_improvement",  # `evaluation.patience_rounds` without a new best
+]
 # Ends of a run that is over as its configuration asks, with or without its target.
-OVER = (EndOfRun.ALL_STEPS, EndOfRun.OUT_OF_TIME, EndOfRun.NO_IMPROVEMENT)
+OVER: tuple[Kind, ...] = ("all_steps", "out_of_time", "no_improvement")
+# What ends one host alone: the others find that it is lost.
+_OWN: tuple[Kind, ...] = ("mistake", "failed")
+
+
+class EndOfRun(NamedTuple):
+    """Why a run is over."""
+
+    kind: Kind
+    why: str  # in words for its user
 
 
 def end_of_run(
     session: Session,
     stop: StopRequest,
-    learning: LearningConfig,
+    config: Config,
     *,
     skipped_in_a_row: int = 0,
     elapsed_seconds: float = 0.0,
@@ -65,22 +69,38 @@ def end_of_run(
       has_stalled: `evaluation.patience_rounds` have passed without a new best.
     """
     if session.failed.is_set() and isinstance(session.failure, UserError):
-        return EndOfRun.MISTAKE
+        return EndOfRun("mistake", ERROR)
     if session.failed.is_set() or has_death:
-        return EndOfRun.FAILED
+        return EndOfRun("failed", THREAD_DIED)
     if stop.is_set():
-        return EndOfRun.STOPPED
-    if skipped_in_a_row >= learning.max_skipped_updates:
-        return EndOfRun.NOT_FINITE
-    if session.evaluator.confirmed is not None:
-        return EndOfRun.CONFIRMED
+        return EndOfRun("stopped", stopped_by(stop))
+    if skipped_in_a_row >= config.learning.max_skipped_updates:
+        return EndOfRun("not_finite", NOT_FINITE)
+    target, confirmed = config.evaluation.target_return, session.evaluator.confirmed
+    if confirmed is not None:
+        found = f"{score(confirmed.mean)} over {len(confirmed.returns)} episodes"
+        return EndOfRun("confirmed", f"target {target:g} confirmed: {found}")
+    learning, over = config.learning, None
     if session.acting.training_steps >= learning.total_steps and is_scored():
-        return EndOfRun.ALL_STEPS
-    if learning.max_seconds is not None and elapsed_seconds >= learning.max_seconds:
-        return EndOfRun.OUT_OF_TIME
-    if has_stalled:
-        return EndOfRun.NO_IMPROVEMENT
-    return None
+        over = EndOfRun("all_steps", f"all {learning.total_steps:,} steps taken")
+    elif learning.max_seconds is not None and elapsed_seconds >= learning.max_seconds:
+        over = EndOfRun("out_of_time", OUT_OF_TIME)
+    elif has_stalled:
+        rounds = f"{config.evaluation.patience_rounds} rounds (evaluation.patience_rounds)"
+        over = EndOfRun("no_improvement", f"{NO_IMPROVEMENT} in {rounds}")
+    return None if over is None else over._replace(why=f"{over.why}{_miss(session, target)}")
+
+
+def _miss(session: Session, target: float | None) -> str:
+    # A confirmation may have been under way.
+    missed = "confirmed" if session.evaluator.is_confirming else "reached"
+    return "" if target is None else f", target {target:g} not {missed}"
+
+
+def stopped_by(stop: StopRequest) -> str:
+    """Who stopped the run, in words."""
+    is_failure = stop.by.startswith(ENV_SERVERS_FAILED)
+    return stop.by if is_failure else f"{STOPPED} {stop.by}"
 
 
 class LastRound:
@@ -161,40 +181,6 @@ def confirmed_earlier(checkpoint: Checkpoint, config: Config) -> bool:
     return is_over
 
 
-def why(
-    end: EndOfRun | None,
-    target: float | None = None,
-    confirmed: Score | None = None,
-    total_steps: int = 0,
-    *,
-    stopped_by: str = "",
-    is_confirming: bool = False,
-    patience_rounds: int = 0,
-) -> str:
-    """Why the run is over, in words for its user; `end` is None if an exception ended it."""
-    # `is_confirming`: a confirmation of the target was being played.
-    if end is EndOfRun.STOPPED:
-        is_failure = stopped_by.startswith(ENV_SERVERS_FAILED)
-        return stopped_by if is_failure else f"{STOPPED} {stopped_by}"
-    if end is EndOfRun.CONFIRMED and confirmed is not None:
-        episodes = f"{len(confirmed.returns)} episodes"
-        return f"target {target:g} confirmed: {score(confirmed.mean)} over {episodes}"
-    if end in OVER:
-        missed = "confirmed" if is_confirming else "reached"
-        miss = "" if target is None else f", target {target:g} not {missed}"
-        over = f"all {total_steps:,} steps taken" if end is EndOfRun.ALL_STEPS else OUT_OF_TIME
-        if end is EndOfRun.NO_IMPROVEMENT:
-            over = f"{NO_IMPROVEMENT} in {patience_rounds} rounds (evaluation.patience_rounds)"
-        return f"{over}{miss}"
-    if end is EndOfRun.NOT_FINITE:
-        return NOT_FINITE
-    return THREAD_DIED if end is EndOfRun.FAILED else ERROR
-
-
-# What ends one host alone: the others find that it is lost.
-_OWN = (EndOfRun.MISTAKE, EndOfRun.FAILED)
-
-
 class SharedEnd:
     """Brings the end that this host has come to before the others. Used by the main thread."""
 
@@ -202,24 +188,21 @@ class SharedEnd:
 
     def __init__(self, hosts: Hosts):
         self._hosts = hosts
-        self.reason = ""  # why the run is over for all; empty if that was not agreed
 
-    def is_over(self, ended: EndOfRun | None, why: Callable[[EndOfRun], str]) -> bool:
+    def is_over(self, ended: EndOfRun | None) -> bool:
         """True if this host stops now; `ended`: what it has come to by itself."""
         agenda = self._hosts.agenda
         # A failure is not put to the vote: the learning thread, which votes, may be dead.
-        if self._hosts.is_alone or ended in _OWN:
+        if self._hosts.is_alone or (ended is not None and ended.kind in _OWN):
             return ended is not None
         if ended is not None and not agenda.wants_end:
-            agenda.wants_end = f"{ended.name} {why(ended)}"
+            agenda.wants_end = ended
         return bool(agenda.end)
 
     def outcome(self) -> EndOfRun | None:
         """What all hosts have come to; None if this one ends alone."""
-        if not self._hosts.agenda.end:
-            return None
-        name, _, self.reason = self._hosts.agenda.end.partition(" ")
-        return EndOfRun[name]
+        kind_and_why: Any = self._hosts.agenda.end
+        return EndOfRun(*kind_and_why) if kind_and_why else None
 
     def can_save(self) -> bool:
         """Whether there is somebody to save with: all hosts, at the same update."""

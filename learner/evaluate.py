@@ -28,36 +28,25 @@ from seedrl.timing import POLL_SECONDS
 
 
 class Evaluation(NamedTuple):
-    """Undiscounted returns of a checkpoint's policy, lengths in agent steps, and metrics.
+    """Undiscounted returns of a checkpoint's policy, lengths in agent steps, and metrics."""
 
-    Attributes:
-      mean, standard_error, minimum, maximum: of the returns.
-      episodes: number of episodes, fewer than were asked for if some never ended; how many each
-        slot plays is fixed beforehand.
-      updates: version of the parameters.
-      step: updates of the checkpoint, which are more if it holds confirmed parameters.
-      returns, lengths: of each episode.
-      mean_length: of the lengths.
-      metrics: means of `environment.metrics`, by name.
-      exploration: of all slots; 0 is deterministic.
-      cut: episodes that were cut short after `max_episode_steps`, and count as they were then.
-      slots_leased_again: slots whose env server was lost, so that their later environments do not
-        follow from the seed.
-    """
-
+    # Of the returns.
     mean: float
     standard_error: float
     minimum: float
     maximum: float
+    # Fewer than were asked for if some never ended: how many each slot plays is fixed beforehand.
     episodes: int
-    updates: int
-    step: int
+    updates: int  # version of the parameters
+    step: int  # updates of the checkpoint, which are more if it holds confirmed parameters
+    # Of each episode.
     returns: tuple[float, ...]
     lengths: tuple[int, ...]
     mean_length: float
-    metrics: dict[str, float]
-    exploration: float
-    cut: int = 0
+    metrics: dict[str, float]  # means of `environment.metrics`, by name
+    exploration: float  # of all slots; 0 is deterministic
+    cut: int = 0  # episodes that were cut short after `max_episode_steps`, and count as they were
+    # Slots whose env server was lost: their later environments do not follow from the seed.
     slots_leased_again: int = 0
 
 
@@ -167,11 +156,8 @@ class _Player:
         check: Callable[[], None],
         max_episode_steps: int = MOST_EPISODE_STEPS,
     ):
+        self._hub, self._actor, self._frozen, self._check = hub, actor, frozen, check
         self._most_steps = max_episode_steps
-        self._hub = hub
-        self._check = check
-        self._actor = actor
-        self._frozen = frozen
         self._episodes = EpisodeTracker(actor.num_slots)
 
     def play(self, episodes: int) -> Score:

@@ -41,9 +41,6 @@ class Asynchronous:
     The rate limiter bounds how far acting gets ahead meanwhile.
 
     Owns the thread that compiles for learning; the process does not end before that thread has.
-
-    Attributes:
-      bodies: what each thread repeats, by the thread's name.
     """
 
     def __init__(self, system: System):
@@ -51,6 +48,7 @@ class Asynchronous:
         self._learning = system.learning
         self._totals = system.acting[0].totals
         self._first_step = self._own_steps
+        # What each thread repeats, by the thread's name.
         names = ["acting", *(f"acting {number}" for number in range(1, len(system.acting)))]
         self.bodies: Mapping[str, Callable[[], object]] = {
             **{name: each.run_once for name, each in zip(names, system.acting, strict=True)},
@@ -168,14 +166,9 @@ class Alternating:
 
     `deterministic`: the number of a batch decides its random numbers, and nothing depends on time,
     threads, or which env server has which slot. So seed and environments decide every bit.
-
-    Attributes:
-      bodies: what the thread repeats, by its name.
-      is_compiling: until `warm_up` is over: everything is compiled before the thread starts.
-      can_insert: True then.
     """
 
-    can_insert = True
+    can_insert = True  # everything is compiled before the thread starts
 
     def __init__(self, system: System, name: str):
         """`name`: of the schedule, which the thread has too."""
@@ -229,26 +222,14 @@ def open_schedule(system: System, name: str) -> Schedule:
 
 
 class Session:
-    """The threads of a run, from `start` to `stop`. Owned by the main thread.
+    """The threads of a run, from `start` to `stop`. Owned by the main thread."""
 
-    Attributes:
-      system: what they run.
-      acting, learning, evaluator: of the system; other threads may read their counters.
-      failed: set when a thread has died.
-      watchdog: ends the process if one of the threads hangs.
-    """
-
-    def __init__(
-        self,
-        config: Config,
-        system: System,
-        hub: Hub,
-        metrics: Metrics,
-    ):
+    def __init__(self, config: Config, system: System, hub: Hub, metrics: Metrics):
         self._config, self.system, self._hub, self._metrics = config, system, hub, metrics
+        # Of the system, whose counters other threads may read.
         self.acting, self.learning = system.acting[0], system.learning
         self.evaluator = self.acting.evaluator
-        self.failed = threading.Event()
+        self.failed = threading.Event()  # set when a thread has died
         self._schedule = open_schedule(system, config.learning.schedule)
         peers = system.hosts.peers
         self.watchdog = Watchdog(
@@ -347,11 +328,8 @@ class Session:
         return dict.fromkeys(ACCOUNTS, 0) | accounts
 
     def residues(self, *, at_rest: bool = False) -> list[str]:
-        """What the ledger does not explain, one a line; see `learner.serving.ledger`.
-
-        Args:
-          at_rest: the session has stopped: nothing is on its way any more.
-        """
+        """What the ledger does not explain, one a line; see `learner.serving.ledger`."""
+        # `at_rest`: the session has stopped: nothing is on its way any more.
         # Read once: the equations are of one moment.
         accounts = self.accounts()
         equations = [*AT_REST, *([QUEUED] if self.learning.accounts() else [])]

@@ -26,7 +26,7 @@ from learner.end_of_run import (
     SharedEnd,
     confirmed_earlier,
     end_of_run,
-    why,
+    stopped_by,
 )
 from learner.multihost.agreement import Hosts
 from learner.multihost.joining import (
@@ -43,7 +43,7 @@ from learner.multihost.topology import ALONE, Topology
 from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_process
 from learner.report.profile import Profile
-from learner.report.status import EvaluationStatus
+from learner.report.status import ERROR, EvaluationStatus
 from learner.report.terminal import Summary
 from learner.reports import ProgressReporter, Reports, open_reports
 from learner.runtime.watchdog import exit_deadline
@@ -142,7 +142,7 @@ def train(
         # 3. The first env server, or the checkpoint, says what the environment looks like.
         spec = _wait_for_env_server(hub, hosts, stop, deaths.raise_first)
         if spec is None:
-            reports.end(why(EndOfRun.STOPPED, stopped_by=stop.by), stop.before_start())
+            reports.end(stopped_by(stop), stop.before_start())
             service.stop()
             return None
 
@@ -263,9 +263,6 @@ class TrainLoop:
     """Supervises a session that has started: reports, saves, decides that it is over, and ends it.
 
     Used by the main thread.
-
-    Attributes:
-      progress: what the session has reached.
     """
 
     def __init__(
@@ -345,7 +342,7 @@ class TrainLoop:
         try:
             self.progress.update()
             ended = self._outcome()
-            self._reports.end(self._shared_end.reason or self._why(ended))
+            self._reports.end(ERROR if ended is None else ended.why)
         finally:
             try:
                 self._stop_and_save(ended)
@@ -355,15 +352,17 @@ class TrainLoop:
                     self._profile.close()  # after the save: to write it takes long
         # The threads' last piece of work may have reached the target.
         self.progress.update()
-        if ended is EndOfRun.ALL_STEPS and self._outcome() is EndOfRun.CONFIRMED:
-            self._reports.end(self._shared_end.reason or self._why(EndOfRun.CONFIRMED))
+        if ended is not None and ended.kind == "all_steps":
+            after = self._outcome()
+            if after is not None and after.kind == "confirmed":
+                self._reports.end(after.why)
         self._raise_failure(ended)
 
     def _end_of_run(self) -> EndOfRun | None:
         return end_of_run(
             self.session,
             self._stop,
-            self._config.learning,
+            self._config,
             skipped_in_a_row=self.progress.skipped_in_a_row,
             elapsed_seconds=self._reports.events.elapsed_seconds,
             has_death=self._deaths.first is not None,
@@ -372,22 +371,11 @@ class TrainLoop:
         )
 
     def _is_over(self) -> bool:
-        return self._shared_end.is_over(self._end_of_run(), self._why)
+        return self._shared_end.is_over(self._end_of_run())
 
     def _outcome(self) -> EndOfRun | None:
         # What all hosts have agreed on comes before what this one sees.
         return self._shared_end.outcome() or self._end_of_run()
-
-    def _why(self, ended: EndOfRun | None) -> str:
-        return why(
-            ended,
-            self._config.evaluation.target_return,
-            self.session.evaluator.confirmed,
-            self._config.learning.total_steps,
-            stopped_by=self._stop.by,
-            is_confirming=self.session.evaluator.is_confirming,
-            patience_rounds=self._config.evaluation.patience_rounds,
-        )
 
     def _report(self) -> None:
         self.session.set_gauges()
@@ -417,7 +405,8 @@ class TrainLoop:
                 self._checkpointer.save_the_end()
             self._report()
         finally:
-            if ended in (EndOfRun.CONFIRMED, *OVER) and not self._stop.is_set():
+            is_done = ended is not None and ended.kind in ("confirmed", *OVER)
+            if is_done and not self._stop.is_set():
                 self._service.finish("training is over")
             else:
                 self._service.stop()
@@ -439,7 +428,7 @@ class TrainLoop:
             raise RuntimeError("; ".join(self._residues))
         if self._saver.failure is not None:
             raise self._saver.failure
-        if ended is EndOfRun.NOT_FINITE:
+        if ended is not None and ended.kind == "not_finite":
             # Not a temporary failure: another start would learn from the same parameters and data.
             raise UserError(
                 f"expected finite updates, got {self.progress.skipped_in_a_row:,} in a row with a "

@@ -29,13 +29,13 @@ class Vote(NamedTuple):
     sequences: Sequence[int]  # that each of its shards holds, in the order of their devices
     is_able: bool  # to take part in an update: its programs are compiled
     wants_save: bool = False  # a checkpoint is due
-    wants_end: str = ""  # why the run is over; empty if it is not
+    wants_end: Sequence[str] = ()  # kind and reason of the end; empty if the run is not over
 
 
 def decide(votes: Sequence[Vote]) -> Vote:
     """The decision, the same on all hosts."""
     # Of several reasons the first host's counts.
-    end = next((vote.wants_end for vote in votes if vote.wants_end), "")
+    end = next((vote.wants_end for vote in votes if vote.wants_end), ())
     return Vote(
         steps=sum(vote.steps for vote in votes),
         sequences=[number for vote in votes for number in vote.sequences],
@@ -56,9 +56,9 @@ class Agenda:
     def __init__(self) -> None:
         # Set by the main thread; see `Vote`.
         self.wants_save = False
-        self.wants_end = ""
+        self.wants_end: Sequence[str] = ()
         # Set by the learning thread: why the run is over for all hosts, once that is agreed.
-        self.end = ""
+        self.end: Sequence[str] = ()
         # Taken by the learning thread where all agreed to save, for the main thread.
         self.snapshots: queue.SimpleQueue[Any] = queue.SimpleQueue()
         # Gives a snapshot of the learning thread's state; set when the session is built.

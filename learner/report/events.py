@@ -92,9 +92,6 @@ class Events(EventSink):
 
     Owns `workdir/events.jsonl`, to which each session of the run appends. A disk that refuses a
     line is reported as an error, and the run continues.
-
-    Attributes:
-      count_steps: gives the training environment steps of the run; set once they are known.
     """
 
     def __init__(
@@ -110,6 +107,7 @@ class Events(EventSink):
         self._show = show
         self._clock = clock
         self._started = clock() - elapsed_seconds
+        # Training environment steps of the run; another function once the session knows them.
         self.count_steps: Callable[[], int] = lambda: env_steps
         # Any thread appends, which is atomic; those that flush take from the front. `report` takes
         # no lock, because its caller may hold the hub's, and `flush` writes to a disk that may be

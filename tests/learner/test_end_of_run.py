@@ -9,6 +9,7 @@ import pytest
 
 from learner.end_of_run import (
     EndOfRun,
+    Kind,
     LastRound,
     SharedEnd,
     confirmed_earlier,
@@ -16,6 +17,7 @@ from learner.end_of_run import (
 )
 from learner.multihost.agreement import Agenda, Hosts, alone
 from learner.multihost.peers import Peers
+from learner.processes.stop import StopRequest
 from seedrl import config_io
 from seedrl.config import Config, LearningConfig
 from seedrl.config_io import to_json
@@ -26,32 +28,37 @@ from tests.patience import wait_until
 
 _TOTAL_STEPS = 100
 _LEARNING = LearningConfig(total_steps=_TOTAL_STEPS, max_seconds=60.0, max_skipped_updates=10)
+_CONFIG = dataclasses.replace(config_io.load("cartpole_r2d2"), learning=_LEARNING)
+_SCORE = SimpleNamespace(mean=475.0, returns=(475.0,))
 
 
 def test_the_first_reason_that_holds_ends_a_run() -> None:
     mistake = ConfigError("a loss that is a vector")
     for failure, stops, skipped, confirmed, steps, expected in (
         (None, False, 9, None, 99, None),
-        (None, False, 9, None, 100, EndOfRun.ALL_STEPS),
-        (None, False, 9, 475.0, 100, EndOfRun.CONFIRMED),
-        (None, False, 10, 475.0, 100, EndOfRun.NOT_FINITE),
-        (None, True, 10, 475.0, 100, EndOfRun.STOPPED),
-        (MemoryError(), True, 10, 475.0, 100, EndOfRun.FAILED),
-        (mistake, True, 10, 475.0, 100, EndOfRun.MISTAKE),
+        (None, False, 9, None, 100, "all_steps"),
+        (None, False, 9, _SCORE, 100, "confirmed"),
+        (None, False, 10, _SCORE, 100, "not_finite"),
+        (None, True, 10, _SCORE, 100, "stopped"),
+        (MemoryError(), True, 10, _SCORE, 100, "failed"),
+        (mistake, True, 10, _SCORE, 100, "mistake"),
     ):
         session: Any = SimpleNamespace(
             failed=_event(failure is not None),
             failure=failure,
-            evaluator=SimpleNamespace(confirmed=confirmed),
+            evaluator=SimpleNamespace(confirmed=confirmed, is_confirming=False),
             acting=SimpleNamespace(training_steps=steps),
         )
-        own = (session, _event(stops), _LEARNING)
+        stop = StopRequest()
+        if stops:
+            stop.set("SIGTERM")
+        own = (session, stop, _CONFIG)
         found = end_of_run(*own, skipped_in_a_row=skipped, elapsed_seconds=59.9)
-        assert found is expected
+        assert (found and found.kind) == expected
         late = end_of_run(*own, skipped_in_a_row=skipped, elapsed_seconds=60.0)
-        assert late is (expected or EndOfRun.OUT_OF_TIME)
+        assert late and late.kind == (expected or "out_of_time")
         stalled = end_of_run(*own, skipped_in_a_row=skipped, has_stalled=True)
-        assert stalled is (expected or EndOfRun.NO_IMPROVEMENT)
+        assert stalled and stalled.kind == (expected or "no_improvement")
 
 
 def test_a_run_that_has_confirmed_its_target_is_over() -> None:
@@ -80,40 +87,35 @@ def _event(is_set: bool) -> threading.Event:
     return event
 
 
-def words(ended: EndOfRun) -> str:
-    return f"words for {ended.name}"
-
-
 def hosts_of(peers: Peers) -> Hosts:
     return Hosts(peers, Agenda())
 
 
 def test_alone_it_is_over_at_once() -> None:
     end = SharedEnd(alone())
-    assert not end.is_over(None, words)
-    assert end.is_over(EndOfRun.STOPPED, words)
-    assert (end.outcome(), end.reason, end.can_save()) == (None, "", True)
+    assert not end.is_over(None)
+    assert end.is_over(EndOfRun("stopped", "by a signal"))
+    assert (end.outcome(), end.can_save()) == (None, True)
 
 
 def test_among_others_it_is_over_when_all_have_agreed() -> None:
     with linked(2) as (first, _):
         hosts = hosts_of(first)
         end = SharedEnd(hosts)
-        assert not end.is_over(EndOfRun.ALL_STEPS, words)
-        assert hosts.agenda.wants_end == "ALL_STEPS words for ALL_STEPS"
+        assert not end.is_over(EndOfRun("all_steps", "all taken"))
+        assert hosts.agenda.wants_end == ("all_steps", "all taken")
         assert not end.can_save()
-        hosts.agenda.end = "CONFIRMED target 475 confirmed"
-        assert end.is_over(None, words)
-        assert end.outcome() is EndOfRun.CONFIRMED
-        assert end.reason == "target 475 confirmed"
+        hosts.agenda.end = ["confirmed", "target 475 confirmed"]  # as JSON brings it
+        assert end.is_over(None)
+        assert end.outcome() == EndOfRun("confirmed", "target 475 confirmed")
         assert end.can_save()
 
 
-@pytest.mark.parametrize("ended", [EndOfRun.FAILED, EndOfRun.MISTAKE])
-def test_what_ends_one_host_asks_nobody_and_saves_nothing(ended: EndOfRun) -> None:
+@pytest.mark.parametrize("kind", ["failed", "mistake"])
+def test_what_ends_one_host_asks_nobody_and_saves_nothing(kind: Kind) -> None:
     with linked(2) as (first, _):
         end = SharedEnd(hosts_of(first))
-        assert end.is_over(ended, words)
+        assert end.is_over(EndOfRun(kind, "its error"))
         assert (end.outcome(), end.can_save()) == (None, False)
 
 

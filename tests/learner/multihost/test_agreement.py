@@ -59,10 +59,10 @@ IDLE = Vote(0, (), is_able=True)
         (
             [
                 IDLE._replace(wants_save=True),
-                IDLE._replace(wants_end="STOPPED by a signal"),
-                IDLE._replace(wants_end="later"),
+                IDLE._replace(wants_end=("stopped", "by a signal")),
+                IDLE._replace(wants_end=("all_steps", "later")),
             ],
-            Vote(0, [], True, wants_end="STOPPED by a signal"),
+            Vote(0, [], True, wants_end=("stopped", "by a signal")),
         ),
     ],
 )
@@ -168,9 +168,9 @@ def test_after_the_end_nobody_learns_or_waits_for_votes() -> None:
             each.holds([5])
         voted(limiters)
         limiters[0].acted(100)
-        agendas[1].wants_end = "STOPPED by SIGTERM"
+        agendas[1].wants_end = ("stopped", "by SIGTERM")
         assert voted(limiters) == [False, False]
-        assert [agenda.end for agenda in agendas] == ["STOPPED by SIGTERM"] * 2
+        assert [agenda.end for agenda in agendas] == [["stopped", "by SIGTERM"]] * 2
         assert not limiters[0].wait_to_learn(0.0)
         limiters[0].abstain()
 

@@ -7,9 +7,16 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from learner.end_of_run import EndOfRun, why
 from learner.report.events import Event
-from learner.report.status import EnvServerStatus, EvaluationStatus, Slots, Status
+from learner.report.status import (
+    NO_IMPROVEMENT,
+    OUT_OF_TIME,
+    STOPPED,
+    EnvServerStatus,
+    EvaluationStatus,
+    Slots,
+    Status,
+)
 from learner.report.terminal import (
     Progress,
     Summary,
@@ -202,19 +209,19 @@ def test_a_run_without_an_update_gets_a_hint_unless_its_target_was_confirmed() -
 
 def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps() -> None:
     assert SUMMARY.has_missed and not SUMMARY._replace(confirmed_updates=0).has_missed
-    stopped = {"reason": why(EndOfRun.STOPPED, 9.0, stopped_by="SIGTERM")}
+    stopped = {"reason": f"{STOPPED} SIGTERM"}
     for change in ({"env_steps": 49_999}, {"target_return": None}, stopped):
         assert not with_(change).has_missed
-    for end in (EndOfRun.OUT_OF_TIME, EndOfRun.NO_IMPROVEMENT):
-        assert with_({"env_steps": 49_999, "reason": why(end, 9.0)}).has_missed
+    for reason in (OUT_OF_TIME, NO_IMPROVEMENT):
+        assert with_({"env_steps": 49_999, "reason": f"{reason}, target 9"}).has_missed
 
 
 def test_the_command_that_resumes_lifts_the_limit_that_has_ended_the_run() -> None:
-    for end, flag in (
-        (EndOfRun.OUT_OF_TIME, "--learning.max-seconds None"),
-        (EndOfRun.NO_IMPROVEMENT, "--evaluation.patience-rounds 0"),
+    for reason, flag in (
+        (OUT_OF_TIME, "--learning.max-seconds None"),
+        (NO_IMPROVEMENT, "--evaluation.patience-rounds 0"),
     ):
-        summary = with_({"env_steps": 10, "reason": why(end)}, command="seedrl train x")
+        summary = with_({"env_steps": 10, "reason": reason}, command="seedrl train x")
         assert resume_command(summary) == f"seedrl resume /my/run {flag}"
 
 

@@ -140,9 +140,8 @@ class ProgressReporter:
         )
         self._warn(
             learning.num_stale,
-            "dropped {number:,} sequences that were acted more updates ago than "
-            "replay.max_lag_updates allows. hint: check whether an env server hangs, or is much "
-            "slower than the others",
+            "dropped {number:,} sequences whose policy lag would exceed replay.max_lag_updates. "
+            "hint: check whether an env server hangs, or is much slower than the others",
         )
 
     def _warn(self, count: int, text: str) -> None:
@@ -208,7 +207,7 @@ class ProgressReporter:
                 text = f"target {self._target:g} confirmed: {score_text}"
             else:
                 outcome = "nominated"
-                text += f"; target {self._target:g} reached: fresh episodes must confirm it"
+                text += f"; target {self._target:g} reached: new episodes must confirm it"
         elif played.is_confirmation:
             text = f"confirmation failed: {text.removeprefix('evaluation: ')}"
         elif self._clock() < self._next_round:
@@ -520,7 +519,7 @@ class Reports(NamedTuple):
         if start.checkpoint is not None:
             age = time.time() - found.path.stat().st_mtime
             about |= {"env_steps": found.meta["env_steps"], "age_seconds": age}
-            replay = "replay starts empty (--checkpoint-replay saves it too)"
+            replay = "replay starts empty (--checkpoint.replay saves it too)"
             if not is_alone:
                 replay = "replay starts empty, as it always does on several hosts"
             elif "replay_indices" in found.meta:

@@ -32,7 +32,7 @@ class ExitCode(enum.IntEnum):
         too often.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, at least one second after the first, before
         everything was saved. Or the first one, within a tenth of a second after the start, or in a
-        learner of several hosts before all have met.
+        run on several hosts before all of them are connected.
     """
 
     OK = 0

@@ -21,8 +21,8 @@ class Options:
     """Check an environment before training with it.
 
     Builds the environment as an env server does, plays random actions, and prints each rule that it
-    breaks, with how to fix it. Errors would stop training or spoil what is learned; notes may be
-    intended.
+    breaks, with how to fix it. Errors would stop training or change its data; notes are only
+    warnings.
 
     Example: seedrl check-env CartPole-v1 --num-envs 8
 
@@ -37,7 +37,7 @@ class Options:
         that training would use.
       num_envs: environments that are played together.
       steps: steps of each environment; some are played several times.
-      seed: seed of the first environment and of the random actions; the others count on from it.
+      seed: seed of the first environment and of the random actions; the others use the next seeds.
       max_abs_reward: largest allowed absolute reward, as `environment.max_abs_reward` of a
         configuration; 0 allows any finite reward.
     """

@@ -63,7 +63,7 @@ _NUM_DRAWN = 64  # random actions that are used again and again
 class Options:
     """Check an env server, in any language, against proto/seedrl/wire/seedrl.proto.
 
-    Starts the env server several times and plays the learner: handshakes, steps, several groups,
+    Starts the env server several times and acts as the learner: handshakes, steps, several groups,
     refusals, and ends of all kinds. Each broken rule is one line: expected, got, where to read on.
 
     Example: seedrl check-env-server --command "node server.js" --environment Catch

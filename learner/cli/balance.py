@@ -29,10 +29,10 @@ PROG = "seedrl balance"
 class BalanceOptions:
     """Predict how many env servers a run needs, then measure it.
 
-    Measures the costs of a step with one env server, predicts from which number on more env servers
-    bring nothing, and measures numbers around it: with the environment as it is, and slowed. With
-    --environments or --step-ms nothing is run: CONFIG is then the directory of a run on this
-    machine, whose metrics have the costs.
+    Measures the costs of a step with one env server, and predicts the number beyond which more env
+    servers bring nothing. Then measures numbers around it, with the environment as it is and
+    slowed. With --environments or --step-ms nothing is started: CONFIG is then the directory of a
+    run on this machine, and its metrics have the costs.
 
     Example: seedrl balance cartpole_r2d2 --slower-ms 0 10 --output balance.png
 
@@ -43,8 +43,8 @@ class BalanceOptions:
       rounds: repetitions of each measurement.
       output: PNG file to write the curves to.
       force: replace an existing output file.
-      environments: number of environments, to predict for.
-      step_ms: milliseconds of one step of an environment, to predict for; by default as measured.
+      environments: number of environments to predict for.
+      step_ms: milliseconds of one environment step to predict for; by default as measured.
       allow: code that CONFIG may name, as for `seedrl train`.
     """
 

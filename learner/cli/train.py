@@ -53,8 +53,8 @@ class RunOptions:
         those; RUN/checkpoints/best always means the best. Ignored when resuming.
       init_from_partial: copy from --init-from only the parameters that fit. Path, shape and type
         must match; the others, for example the head, are initialized as usual. A line lists both.
-      profile_updates: trace this many updates. Starts after a warm-up of ten and writes into the
-        run's directory profile; open its trace.json.gz at ui.perfetto.dev.
+      profile_updates: write a profiler trace of this many updates to the run's directory profile.
+        Starts after a warm-up of ten; open its trace.json.gz at ui.perfetto.dev.
       allow: code that CONFIG may name if CONFIG is a run's config.json. Directories of Python
         files, and environment factories (package.module:factory).
     """
@@ -132,8 +132,8 @@ class TrainOptions(RunOptions, ResumeOptions):
 
     Attributes:
       workdir: directory of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
-      profile: JSON file of `seedrl tune`, with env servers and slots for this machine; an option of
-        the same field wins.
+      profile: JSON file of `seedrl tune`, with env servers and slots for this machine; options
+        override its fields.
     """
 
     workdir: Path | None = None

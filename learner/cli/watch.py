@@ -30,8 +30,8 @@ class WatchOptions:
       folder: directory of a run, or of several runs.
       port: port of the page; 0 takes a free one.
       bind: address to serve on.
-      insecure: allow an address that other machines reach. Nothing is encrypted, the secret in the
-        page's address included: anyone who reads it on the network can view the runs.
+      insecure: allow an address that other machines reach. Nothing is encrypted: anyone who reads
+        the secret in the page's address on the network can view the runs.
       no_token: leave the secret out of the address.
     """
 

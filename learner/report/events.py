@@ -17,13 +17,13 @@ KINDS = {
     "started": "the learner serves env servers: `address`, `devices`, `workdir`",
     "resumed": "the session starts from a checkpoint of this run or of another one "
     "(`--init-from`): `path`, `updates`, and for a resumed run `env_steps` and `age_seconds`; "
-    "`path` is null if earlier sessions have saved none",
+    "`path` is null if no earlier session has saved a checkpoint",
     "changed": "a field of the configuration differs from the resumed checkpoint: `field`, "
     "`before`, `now`",
     "learning": "one of: compiling starts (`replay_bytes`) or ends (`seconds`); the first update "
     "is applied; updates are skipped or sequences dropped (`number`, at most one event a minute); "
-    "episodes lack a metric (`names`) or do not end (`role`, `steps`); metrics indicate that the "
-    "run is not learning (`sign`)",
+    "episodes lack a metric (`names`) or do not end (`role`, `steps`); metrics show that the run "
+    "is not learning (`sign`)",
     "evaluation": "a round of evaluation ends: `mean_return`, `episodes`, `updates` and "
     "`env_steps` of the parameters, `ended_env_steps`, `is_confirmation`; `outcome` is `below`, "
     "`nominated` (the target is reached, and `evaluation.confirm_episodes` must confirm it) or "
@@ -63,7 +63,7 @@ class Event:
       elapsed_seconds: time of the run, over all of its sessions.
       env_steps: training environment steps of the run at that time.
       kind: one of the kinds below.
-      is_problem: true if somebody should look at it.
+      is_problem: true if a person should look at it.
       text: one readable line.
       fields: the names and numbers in the text.
     """

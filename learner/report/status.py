@@ -177,7 +177,7 @@ class Status:
       waiting_for: reason why no environment steps; empty if they do.
       training_slots: environments whose experience is learned from.
       evaluation_slots: environments that evaluate.
-      env_servers: all that have been connected in this session; those that have left last.
+      env_servers: all of this session; connected ones first, then those that have left.
       balance: which side waits, and what changes would bring; empty if that is not measured.
       verdict: why that side binds, and what to change; null if that is not measured.
       metrics: last value of every metric, by the names in metrics.md.

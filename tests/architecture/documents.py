@@ -66,9 +66,9 @@ def metrics_page() -> str:
     """Every metric with its kind, unit and meaning."""
     parts = [
         _header("Metrics", "learner/report/metric_table.py and learner/serving/ledger.py"),
-        "`metrics.jsonl` in a run's folder has a JSON object a line, with `kind`, `time_seconds` "
-        "(Unix time) and `elapsed_seconds` (of the run, over all of its sessions); numbers that "
-        "are not finite are null. A line of kind `metrics` is written every "
+        "Each line of `metrics.jsonl` in a run's directory is a JSON object with `kind`, "
+        "`time_seconds` (Unix time) and `elapsed_seconds` (of the run, over all of its sessions). "
+        "Numbers that are not finite are null. A line of kind `metrics` is written every "
         "`logging.interval_seconds`; TensorBoard has the same numbers in `tb/`, over `env_steps`.",
         _table(("kind", "in `metrics.jsonl`"), KINDS.items()),
     ]

@@ -91,7 +91,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("env_servers_cpu_seconds", "count", "balance", "s",
            "processor time of the env servers on the learner's host (Linux only)"),
     Metric("other_cpu_seconds", "count", "balance", "s",
-           "processor time of all other programs on the cores that the learner may use (Linux only)"),
+           "processor time of all other programs on the learner's cores (Linux only)"),
     # learning
     Metric("loss", "mean", "learning", "", "the loss of an update, over all devices"),
     Metric("gradient_norm", "distribution", "learning", "",

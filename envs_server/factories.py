@@ -66,7 +66,7 @@ def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
     factory = getattr(module, attribute, None)
     if not callable(factory):
         raise BuildError(f"expected a callable {attribute} in {module_name}, there is none")
-    # `module:name` may be a name that the module has only imported, `os.system` say.
+    # `module:name` may be a name that the module only imported, for example from `os`.
     defined_in = getattr(factory, "__module__", None)
     if defined_in != module_name and name not in allowed:
         defined_as = f"{defined_in}:{getattr(factory, '__qualname__', attribute)}"

@@ -128,7 +128,7 @@ def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:
     """One environment of `recipe` with its wrappers. Raises BuildError."""
     with _one_line_refusal(recipe):
         if recipe.factory is None:
-            # The checker looks at every step; the wire checks what matters to a learner anyway.
+            # Gymnasium's checker looks at every step. What matters to a learner the wire checks.
             env = gymnasium.make(recipe.id, disable_env_checker=True, **recipe.arguments)
         else:
             env = recipe.factory(**recipe.arguments)
@@ -151,7 +151,7 @@ def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:
 @contextmanager
 def _one_line_refusal(recipe: Recipe) -> Iterator[None]:
     try:
-        if recipe.is_atari:
+        if recipe.is_atari:  # here: without ale-py it is a refusal as well
             from envs_server.native import register_ale
 
             register_ale()

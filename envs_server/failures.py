@@ -73,7 +73,7 @@ class Failures:
         if position is not None:
             # The position is the same in all leases, the slot the learner's name of it in this one.
             text = f"environment {position} (slot {self.slots[position]}), {text}"
-        if not self.most_per_hour:
+        if not self.most_per_hour:  # a check: its user is there and wants to see the first one
             raise EnvironmentFailedError(text) from error
         # Within an hour, not in all: a run of weeks must not lose an environment that fails daily.
         now = self._clock()

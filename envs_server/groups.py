@@ -103,7 +103,7 @@ class EnvGroup:
           failures: counts those of a vector implementation, which end the stream.
         """
         self._index, self._environment, self._seeds = index, environment, seeds
-        self._positions = positions or range(len(seeds))
+        self._positions = positions or range(len(seeds))  # as in a check, which has one group
         self._failures = failures or Failures(len(seeds), 0)
         self.spec: EnvSpec = env_spec(environment.observation_space, environment.action_space)
         self.action_layout = ActionLayout(self.spec.action, len(seeds))

@@ -139,7 +139,7 @@ def register_ale() -> None:
         import ale_py
     except ImportError as error:
         raise BuildError("expected ale-py for Atari games; pip install 'seedrl[atari]'") from error
-    gymnasium.register_envs(ale_py)
+    gymnasium.register_envs(ale_py)  # since gymnasium 1.0 no package registers itself
 
 
 def atari_vector(id: str, arguments: Mapping[str, Any], num_envs: int) -> VectorEnv[Any, Any, Any]:
@@ -148,7 +148,7 @@ def atari_vector(id: str, arguments: Mapping[str, Any], num_envs: int) -> Vector
     A frame is `[84, 84] uint8`, in colour `[84, 84, 3]`. Raises BuildError for `arguments` that
     cannot be changed.
     """
-    if fixed := _ALE_FIXED.keys() & arguments.keys():
+    if fixed := _ALE_FIXED.keys() & arguments.keys():  # not overridden in silence
         raise BuildError(f"environment.arguments must not contain {', '.join(sorted(fixed))}")
     from ale_py.vector_env import AtariVectorEnv
 
@@ -156,5 +156,6 @@ def atari_vector(id: str, arguments: Mapping[str, Any], num_envs: int) -> Vector
     env = AtariVectorEnv(gymnasium.spec(id).kwargs["game"], num_envs, **settings)
     stack = env.single_observation_space
     assert isinstance(stack, Box)
+    # Of one frame: the learner stacks them, so that each crosses the wire once.
     env.single_observation_space = Box(0, 255, stack.shape[1:], np.uint8)
     return env

@@ -72,6 +72,7 @@ def to_own_actions(action_space: spaces.Space[Any]) -> Callable[[np.ndarray], np
     if not isinstance(action_space, spaces.Box):
         is_one = isinstance(action_space, spaces.Discrete)
         dtype = np.dtype(np.int64 if is_one else action_space.dtype)
+        # On the wire all count from 0: no agent has to know where a space begins.
         start = np.asarray(getattr(action_space, "start", 0), dtype)  # MultiBinary has none
         return lambda actions: actions.astype(dtype) + start
     action = _action(action_space)
@@ -104,7 +105,7 @@ def _action(space: spaces.Space[Any]) -> ActionSpec:
 def _tree(path: str, space: spaces.Space[Any]) -> Tree:
     match space:
         case spaces.Dict():
-            for key in space.spaces:
+            for key in space.spaces:  # gymnasium takes any; in a message a key is text
                 if not isinstance(key, str):
                     raise BuildError(f"expected strings as keys of {path}, got {key!r}")
             return {key: _tree(f"{path}.{key}", item) for key, item in space.spaces.items()}

@@ -26,7 +26,7 @@ _NUM_DRAWN = 64  # rows of random actions, drawn before the clock runs
 
 def main() -> int:
     """Answers until stdin ends."""
-    with own_stdout() as stdout:
+    with own_stdout() as stdout:  # an environment that prints must not answer in our place
         _step(stdout)
     return ExitCode.OK
 
@@ -36,6 +36,7 @@ def _step(stdout: TextIO) -> None:
     num_envs, num_groups = asked.pop("num_envs"), asked.pop("groups")
     # All factories are allowed: the command line chooses the environment itself.
     recipe = read_recipe(Environment(**asked), ("*",))
+    # As many as in a run: what they share of a processor's caches is part of their speed.
     groups = [build(recipe, asked["vectorization"], num_envs) for _ in range(num_groups)]
     spaces = groups[0].observation_space, groups[0].action_space
     drawn = random_actions(env_spec(*spaces).action, _NUM_DRAWN, num_envs, seed=0)

@@ -16,7 +16,7 @@ import grpc
 from envs_server.build import build, check_assign, read_recipe
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures, one_line
 from envs_server.groups import EnvGroup
-from envs_server.stop import HangLimit, Stop
+from envs_server.stop import FINISHED, HangLimit, Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.timing import GRACE_SECONDS, WARNING_SECONDS
 from seedrl.wire.channel import LearnerConnection
@@ -41,7 +41,6 @@ _FATAL_CODES = frozenset(
         grpc.StatusCode.UNIMPLEMENTED,
     }
 )
-FINISHED = "finished"
 # The start of gRPC's text if nobody listens; the addresses follow, with the reason of each.
 _NOBODY = "failed to connect to all addresses"
 

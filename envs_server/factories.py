@@ -50,10 +50,7 @@ def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
     Raises BuildError.
     """
     if not _NAME.fullmatch(name) or ".py:" in name:
-        raise BuildError(
-            f"expected package.module:factory, got {name!r}: name the module, not its "
-            f"file; for gymnasium's own module:id {_ADVICE}"
-        )
+        raise BuildError(f"expected package.module:factory, got {name!r}; {_likely_fault(name)}")
     _check_allowed([name], allowed)  # first: importing a module runs it
     module_name, _, attribute = name.partition(":")
     try:
@@ -96,6 +93,16 @@ def advice(name: str, error: BaseException) -> str:
     if is_unknown and "Did you mean" not in str(error):
         return f" Name an environment of your own as package.module:factory; or {_ADVICE}"
     return ""
+
+
+def _likely_fault(name: str) -> str:
+    module, _, _ = name.partition(":")
+    if "/" in module or module.endswith(".py"):
+        meant = module.removesuffix(".py").strip("./").replace("/", ".")
+        return f"name the module, not its file: {meant}:..., from the folder that has it"
+    if "-" in module:
+        return f"a module's name has no dash: did you mean {name.replace('-', '_')}?"
+    return f"gymnasium's own module:id is not supported: {_ADVICE}"
 
 
 # Raises BuildError, with a remedy that can be pasted, for names that no pattern matches: their own,

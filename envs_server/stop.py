@@ -18,6 +18,8 @@ _log = logging.getLogger("envs_server")
 
 # In the environment of a supervisor's child: the number of the supervisor's process.
 PARENT_VARIABLE = "SEEDRL_PARENT"
+# What the child notes for its supervisor once training is over: its exit code does not show that.
+FINISHED = "finished"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 # For environments to be closed, once the process is asked to stop: less than its supervisor waits.
 _CLOSING_SECONDS = 3.0

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envs_server.options import PROG, Options
-from envs_server.stop import PARENT_VARIABLE, adopt_orphans
+from envs_server.stop import FINISHED, PARENT_VARIABLE, adopt_orphans
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import ending_signals
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 
-# What a child notes when training is over (`envs_server.client`, which loads gRPC).
-_FINISHED = "finished"
 # Before one is started again, doubled each time that it dies; one that has lived for as long as the
 # longest pause is started at once.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
@@ -116,7 +114,7 @@ def _tend(child: _Child, command: Sequence[str], *, is_ending: bool) -> bool:
         _print(f"error: {_last_line(child.output) if child.output else 'see above'}")
         return True
     # Its code does not show this: an environment may end the process too, with 0.
-    if child.notes.exists() and child.notes.read_text() == _FINISHED:
+    if child.notes.exists() and child.notes.read_text() == FINISHED:
         child.due = math.inf
         return False
     child.pause = min(max(2 * child.pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)

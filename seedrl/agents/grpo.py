@@ -1,0 +1,279 @@
+"""GRPO: policy gradients on token sequences, by comparison within groups (Shao et al. 2024).
+
+All sequences of a group answer the same question; a sequence's advantage is how much better it did
+than the others. From top to bottom: the configuration, a batch, the state, the update, the loss.
+Equations are in `seedrl.rl.tokens`, the network in `seedrl.networks.decoder`.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple, cast
+
+import chex
+import jax
+import jax.numpy as jnp
+import optax
+
+from seedrl.agents.agent import AgentState, UpdateOutput
+from seedrl.agents.gradient_update import GradientUpdate, LossOutput, copied
+from seedrl.errors import ConfigError
+from seedrl.fields import (
+    AtLeastOne,
+    Decay,
+    Fraction,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Range,
+    check_fields,
+)
+from seedrl.networks import decoder
+from seedrl.networks.decoder import DecoderConfig
+from seedrl.rl import tokens
+from seedrl.rl.distributions import Categorical
+from seedrl.rl.surrogate import divergence, mean_of
+from seedrl.types import Array, Sequence, Tree
+
+# `TokenBatch.sources`: padding is never trained, and neither are tokens of the environment.
+PADDING, ENVIRONMENT, POLICY = range(3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GRPOConfig:
+    """GRPO. "DAPO" is Yu et al. 2025, https://arxiv.org/abs/2503.14476.
+
+    Attributes:
+      network: sizes of the decoder.
+      group: sequences that answer the same question.
+      advantage: comparison within a group, see `seedrl.rl.tokens.group_advantages`.
+      temperature: logits are divided by it when acting and when learning.
+      clip_low: the largest decrease of a probability ratio that is rewarded. DAPO: 0.2.
+      clip_high: the largest increase of it that is rewarded. DAPO: 0.28.
+      ratio_cap: upper limit of a ratio's weight in the gradient, at least `1 + clip_high`.
+      entropy: weight of the policy's entropy, which is maximised.
+      kl: weight of the divergence from the parameters before the first update; 0 keeps no copy of
+        them.
+      train_truncated: sequences that were cut by length are trained, too. DAPO masks them.
+      epochs: number of passes over each batch.
+      minibatches: parts of equal size of a batch, each a step of the optimizer; a divisor of its
+        number of sequences.
+      learning_rate: learning rate of Adam.
+      adam_b2: decay of Adam's mean squared gradient.
+      max_gradient_norm: gradients are scaled down to this global norm.
+    """
+
+    network: DecoderConfig = field(default_factory=DecoderConfig)
+    group: Annotated[int, Range("at least 2", lambda number: number >= 2)] = 8
+    advantage: tokens.GroupAdvantage = "grpo"
+    temperature: PositiveFloat = 1.0
+    clip_low: Fraction = 0.2
+    clip_high: PositiveFloat = 0.28
+    ratio_cap: AtLeastOne = 3.0
+    entropy: NonNegativeFloat = 0.0
+    kl: NonNegativeFloat = 0.0
+    train_truncated: bool = False
+    epochs: PositiveInt = 1
+    minibatches: PositiveInt = 1
+    learning_rate: PositiveFloat = 1e-3
+    adam_b2: Decay = 0.99
+    max_gradient_norm: PositiveFloat = 1.0
+
+    def __post_init__(self) -> None:
+        check_fields("agent.", self)
+        if self.ratio_cap < 1 + self.clip_high:
+            raise ConfigError(
+                f"agent.ratio_cap: expected at least 1 + agent.clip_high, {1 + self.clip_high:g}, "
+                f"got {self.ratio_cap:g}"
+            )
+
+
+class TokenBatch(NamedTuple):
+    """B sequences of up to T tokens, in whole groups: a group's sequences follow each other."""
+
+    ids: Array  # `[B, T] int32`; after the end of a sequence any id of the vocabulary
+    sources: Array  # `[B, T] int32`: PADDING, ENVIRONMENT or POLICY
+    log_mu: Array  # `[B, T] float32`: log-probability of POLICY tokens when they were sampled
+    versions: Array  # `[B, T] int32`: updates of the parameters that sampled or prefilled a token
+    returns: Array  # `[B] float32`: sum of rewards
+    truncated: Array  # `[B] bool`: cut by length
+
+
+class _Prepared(NamedTuple):
+    """What all epochs share; of tokens `[B, T - 1]`, each predicted from those before it."""
+
+    ids: Array  # `[B, T] int32`
+    log_mu: Array
+    log_reference: Array | tuple[()]
+    advantages: Array
+    is_trained: Array
+    is_current: Array  # sampled by the policy with the parameters before this update
+
+
+def init(config: GRPOConfig, key: Array) -> AgentState:
+    """The state of a new run."""
+    return init_state(config, decoder.init(config.network, key))
+
+
+def init_state(config: GRPOConfig, params: Tree) -> AgentState:
+    """The state of a run that starts from these parameters."""
+    return _step_of(config).init_state(params)
+
+
+def update(
+    config: GRPOConfig,
+    state: AgentState,
+    batch: TokenBatch,
+    mean: Callable[[Tree], Tree] = lambda tree: tree,
+) -> tuple[AgentState, dict[str, Array]]:
+    """Learns from a batch: the next state, and metrics `[] float32` by name.
+
+    Only tokens of the policy have a gradient, of groups whose returns differ. If there are none, or
+    if a loss, gradient or step is not finite, the state stays as it is; the latter is
+    `skipped_updates`. `mean` averages a tree over devices, see `Agent.update`.
+    """
+    prepared = _prepared(config, state, batch)
+    gradient_update = _step_of(config)
+
+    def step(state: AgentState, part: _Prepared) -> tuple[AgentState, UpdateOutput]:
+        return gradient_update(state, cast(Sequence, part), (), (), mean)
+
+    if config.epochs * config.minibatches == 1:
+        new, output = step(state, prepared)
+        metrics, guarded = dict(output.metrics), output.guarded
+    else:
+        # Part i has the rows i, i + minibatches, ...: some of every group.
+        parts = jax.tree.map(
+            lambda leaf: leaf.reshape(-1, config.minibatches, *leaf.shape[1:]), prepared
+        )
+
+        def one_part(state: AgentState, part: Array) -> tuple[AgentState, tuple[Tree, Tree]]:
+            new, output = step(state, jax.tree.map(lambda leaf: leaf[:, part], parts))
+            return new, (output.metrics, output.guarded)
+
+        order = jnp.tile(jnp.arange(config.minibatches, dtype=jnp.int32), config.epochs)
+        new, (values, guarded) = jax.lax.scan(one_part, state, order)
+        metrics = {name: _summary(name, array) for name, array in values.items()}
+    is_finite = jnp.all(
+        jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(guarded)])
+    )
+    # Without a gradient Adam would still go on in its former direction.
+    is_trained = mean(jnp.any(prepared.is_trained).astype(jnp.float32)) > 0
+    is_applied = is_finite & is_trained
+    new = new._replace(updates=state.updates + 1)
+    new = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new, state)
+    spread = tokens.has_spread(batch.returns.reshape(-1, config.group))
+    of_batch = {
+        "groups_with_spread": jnp.mean(spread, dtype=jnp.float32),
+        "return_mean": jnp.mean(batch.returns),
+        "trained_tokens": jnp.sum(prepared.is_trained, dtype=jnp.float32),
+        "truncated_fraction": jnp.mean(batch.truncated, dtype=jnp.float32),
+        "skipped_updates": (~is_finite).astype(jnp.float32),
+    }
+    return new, {**metrics, **of_batch}
+
+
+def _summary(name: str, values: Array) -> Array:
+    # Over the parts of an update. Parameters are those that acted in the first of them only.
+    if name.startswith("mismatch"):
+        return values[0]
+    return jnp.max(values) if name.endswith("_max") else jnp.mean(values)
+
+
+def _step_of(config: GRPOConfig) -> GradientUpdate:
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(config.max_gradient_norm),
+        optax.adam(config.learning_rate, b2=config.adam_b2),
+    )
+    network = config.network
+    if network.lora_rank:
+        optimizer = optax.masked(optimizer, functools.partial(decoder.is_trained, network))
+    # With LoRA the first parameters are those without it.
+    keeps_copy = config.kl and not network.lora_rank
+    return GradientUpdate(
+        loss=functools.partial(_loss, config),
+        optimizer=optimizer,
+        init_target=copied if keeps_copy else lambda params: (),
+    )
+
+
+def _prepared(config: GRPOConfig, state: AgentState, batch: TokenBatch) -> _Prepared:
+    chex.assert_rank([batch.ids, batch.returns], [2, 1])
+    chex.assert_equal_shape([batch.ids, batch.sources, batch.log_mu, batch.versions])
+    chex.assert_equal_shape([batch.ids[:, 0], batch.returns, batch.truncated])
+    chex.assert_is_divisible(len(batch.returns), config.group)
+    chex.assert_is_divisible(len(batch.returns), config.minibatches)
+    groups = batch.returns.reshape(-1, config.group)
+    advantages = tokens.group_advantages(groups, config.advantage).reshape(-1, 1)
+    counts = jnp.repeat(tokens.has_spread(groups), config.group)
+    if not config.train_truncated:
+        counts &= ~batch.truncated
+    # The logits after token t are the policy of token t + 1.
+    is_policy = batch.sources[:, 1:] == POLICY
+    log_reference: Array | tuple[()] = ()
+    if config.kl:
+        network = dataclasses.replace(config.network, lora_rank=0)
+        params = state.params if config.network.lora_rank else state.target
+        logits = decoder.unroll(network, params, batch.ids[:, :-1])
+        log_reference = tokens.log_probs(logits, batch.ids[:, 1:], config.temperature)
+    return _Prepared(
+        ids=batch.ids,
+        log_mu=batch.log_mu[:, 1:],
+        log_reference=log_reference,
+        advantages=jnp.broadcast_to(advantages, is_policy.shape),
+        is_trained=is_policy & counts[:, None],
+        is_current=is_policy & (batch.versions[:, 1:] == state.updates),
+    )
+
+
+def _loss(
+    config: GRPOConfig,
+    params: Tree,
+    target: Tree,
+    prepared: _Prepared,
+    weights: Tree,
+    key: Tree,
+) -> tuple[Array, LossOutput]:
+    """L = -surrogate(π / μ, A) - entropy H(π) + kl KL(π, π_0), a mean over trained tokens.
+
+    KL is estimated from the tokens, by r - 1 - log r with r = π_0 / π.
+
+    Source: Shao et al. 2024, equations 3 and 4, https://arxiv.org/abs/2402.03300; the mean over
+    all tokens: Yu et al. 2025, equation 8.
+    """
+    del target, weights, key
+    params = decoder.with_frozen(config.network, params)
+    logits = decoder.unroll(config.network, params, prepared.ids[:, :-1])
+    log_policy = tokens.log_probs(logits, prepared.ids[:, 1:], config.temperature)
+    counts = prepared.is_trained
+    # Of other tokens 0: whatever is stored there, their ratio is 1.
+    log_ratios = jnp.where(counts, log_policy - prepared.log_mu, 0.0)
+    gained = tokens.token_surrogate(
+        log_ratios,
+        prepared.advantages,
+        clip_low=config.clip_low,
+        clip_high=config.clip_high,
+        ratio_cap=config.ratio_cap,
+    )
+    mean = functools.partial(mean_of, is_trained=counts)
+    policy_loss = -mean(gained)
+    entropy = mean(Categorical(logits / config.temperature).entropy())
+    total = policy_loss - config.entropy * entropy
+    ratios = jnp.exp(log_ratios)
+    differences = jnp.abs(log_policy - prepared.log_mu)
+    metrics = {
+        "policy_loss": policy_loss,
+        "entropy": entropy,
+        "behaviour_kl": mean(divergence(log_ratios)),
+        "ratio_max": jnp.max(ratios),
+        "clip_fraction": mean((ratios < 1 - config.clip_low) | (ratios > 1 + config.clip_high)),
+        "cap_fraction": mean(ratios > config.ratio_cap),
+        "mismatch_kl": tokens.mismatch_kl(log_policy, prepared.log_mu, prepared.is_current),
+        "mismatch_max": jnp.max(jnp.where(prepared.is_current, differences, 0.0)),
+    }
+    if config.kl:
+        distances = divergence(jnp.where(counts, prepared.log_reference - log_policy, 0.0))
+        metrics["reference_kl"] = mean(distances)
+        total += config.kl * metrics["reference_kl"]
+    return total, LossOutput(priorities=(), metrics=metrics)

@@ -43,7 +43,6 @@ from learner.runtime.channel import (
     ActorLearnerChannel,
     RateLimiter,
     VersionedParams,
-    open_channel,
 )
 from learner.serving.batching import free_running, lock_step, rounds
 from learner.serving.core import Serving
@@ -290,7 +289,7 @@ def build(
             limiter.restore(start.checkpoint.meta["limiter"])
     published = mapped.publish(jax.tree.map(mapped.local_part, state.params))
     steps = 0 if start.checkpoint is None else int(start.checkpoint.meta["env_steps"])
-    channel = open_channel(
+    channel = ActorLearnerChannel(
         limiter,
         [VersionedParams(params, int(state.updates), steps) for params in published],
         wake_acting=hub.wake,

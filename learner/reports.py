@@ -189,9 +189,9 @@ class ProgressReporter:
                 is_problem=True,
                 names=names,
             )
-        for sign in self._signs.look(metrics):
-            text = f"is not learning: {sign.text}"
-            self._listener.report("learning", text, is_problem=True, sign=sign.name)
+        for name, text in self._signs.look(metrics).items():
+            text = f"is not learning: {text}"
+            self._listener.report("learning", text, is_problem=True, sign=name)
 
     def _take(self, played: EvaluationStatus) -> None:
         self._keep(played)

@@ -265,9 +265,9 @@ class Session:
         return next((worker.failure for worker in self._workers if worker.failure), None)
 
     @property
-    def has_updated(self) -> bool:
-        """True once an update has run, applied or skipped."""
-        return self.learning.num_applied + self.learning.num_skipped > 0
+    def num_updates(self) -> int:
+        """Updates of this session that have run, applied or skipped."""
+        return self.learning.num_applied + self.learning.num_skipped
 
     @property
     def has_live_evaluation(self) -> bool:

@@ -31,7 +31,6 @@ from learner.end_of_run import (
 from learner.multihost.agreement import Hosts
 from learner.multihost.joining import (
     StoppedError,
-    broadcast_flag,
     common_checkpoint,
     common_spec,
     joined,
@@ -174,9 +173,11 @@ def train(
         session.watchdog.watch(saver.heartbeat, stuck_seconds, saver.report_hang)
         profile = None
         if profile_updates:
-            path = folder.path / run_files.PROFILE
             profile = Profile(
-                path, profile_updates, learning=session.learning, listener=reports.events
+                folder.path / run_files.PROFILE,
+                profile_updates,
+                count=lambda: session.num_updates,
+                listener=reports.events,
             )
         loop = TrainLoop(
             config,
@@ -228,9 +229,8 @@ def _start_from(
     checkpoint = common_checkpoint(found, workdir, hosts, stop)
     if checkpoint is not None:
         require_fit(checkpoint, config)
-    is_confirmed = bool(checkpoint and topology.is_first and confirmed_earlier(checkpoint, config))
-    if broadcast_flag("confirmed", is_confirmed, hosts, stop):
-        return None
+        if confirmed_earlier(checkpoint, config):  # which all hosts find alike
+            return None
     initial = initial_checkpoint(init_from) if init_from and checkpoint is None else None
     return StartFrom(checkpoint, initial, is_partial)
 
@@ -319,7 +319,7 @@ class TrainLoop:
             self.progress.update()
             if self._profile is not None:
                 self._profile.update()
-            if not self._hosts.is_alone and self.session.has_updated:
+            if not self._hosts.is_alone and self.session.num_updates:
                 leave_jax()  # not possible before the first update
             now = time.monotonic()
             if now >= self._next_report:

@@ -83,6 +83,7 @@ def profile_words(path: Path, words: Sequence[str] = ()) -> list[str]:
         fields = read_object(path)
     except (OSError, ValueError) as error:
         raise ConfigError(f"--profile: cannot read {path}: {error}") from error
+    # Else a file of somebody else's could change what is learned.
     if unknown := sorted(fields.keys() - set(PROFILE)):
         raise ConfigError(
             f"--profile: expected only {', '.join(PROFILE)} in {path}, got {unknown[0]!r:.100}"
@@ -114,7 +115,7 @@ def require_positive(options: Any, *names: str) -> None:
     """Raises ConfigError for a flag that is not above 0, or huge; None is one that is not given."""
     for name in names:
         value = getattr(options, name)
-        if value is not None and not 0 < value <= _LARGEST:
+        if value is not None and not 0 < value <= _LARGEST:  # also refuses NaN
             raise ConfigError(
                 f"{name_of(name)}: expected more than 0 and at most {_LARGEST:,}, got {value!s:.60}"
             )
@@ -138,16 +139,18 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Op
             f"expected a CONFIG first, got {found}: a name that `seedrl configs` lists, or the "
             f"path of a .py or .json file (see {prog} --help)"
         )
+    # Before CONFIG is loaded, which imports what it names.
     config_io.allow(*_allowed(argv))
     loaded = config_io.load(argv[0])
     prog, words = f"{prog} {argv[0]}", argv[1:]
     if set(HELP) & set(words):
-        help_of(options, words, prog=prog, config=loaded)
+        help_of(options, words, prog=prog, config=loaded)  # with the values of this CONFIG
     own, fields = flags_of(options), flags_of_fields(loaded)
     fields |= {short: fields[name] for short, name in _SHORT.items()}
     with naming_the_help(prog), naming_own_code("options"):
         _require_present_names(words, own | fields)
         values = parse_words(words, own | fields)
+        # Which of the two counts would depend on their order.
         for name, field in _SETS.items():
             if name in values and field in values:
                 raise ConfigError(f"{name} and {field}: expected one of them, got both")
@@ -193,7 +196,7 @@ def _sections(value: Any, path: tuple[str, ...] = ()) -> Iterator[Group]:
             below += _sections(item, place)
         elif field.init:
             kind, meaning = hints.get(field.name, Any), meanings.get(field.name, "")
-            kind = type(item) if kind is Any else kind
+            kind = type(item) if kind is Any else kind  # of a user's own field without a type
             flags[name_of(".".join(place))] = Flag(place, kind, item, meaning=meaning)
     yield Group(".".join(path) or "run", flags, about.partition("\n\n")[0])
     yield from below

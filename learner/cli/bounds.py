@@ -48,7 +48,7 @@ class BoundsOptions:
 def run(argv: Sequence[str]) -> int:
     """Prints the bounds; returns the exit code."""
     options, config = parse_to_measure(BoundsOptions, argv, prog=PROG)
-    require_jax(starts=False)
+    require_jax(starts=False)  # its flags are set below
     # After the checks: what they import takes seconds.
     from rich.console import Console
 

@@ -83,7 +83,7 @@ def make(folder: Path, hosts: Sequence[str], valid: datetime.timedelta) -> None:
     authority = _authority(folder)
     _issue(folder, "learner", valid, authority, names)
     _issue(folder, "env_server", valid, authority, [])
-    if not (folder / "token").exists():
+    if not (folder / "token").exists():  # kept: env servers that run have it
         _write(folder / "token", f"{secrets.token_hex(32)}\n".encode())
 
 
@@ -92,6 +92,7 @@ def _authority(folder: Path) -> "_Pair":
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
 
+    # One that is there signs again: machines keep the ca.pem that they have.
     if not (folder / "ca.key").exists():
         return _issue(folder, "ca", datetime.timedelta(days=_AUTHORITY_DAYS), None, [])
     try:
@@ -114,7 +115,7 @@ def _issue(
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = ec.generate_private_key(ec.SECP256R1())  # known to every TLS library
     title = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"seedrl {name}")])
     issuer, issuer_key = (title, key) if authority is None else (authority[0].subject, authority[1])
     now = datetime.datetime.now(datetime.UTC)
@@ -140,6 +141,7 @@ def _issue(
     if hosts:
         builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
     made = builder.sign(issuer_key, hashes.SHA256())
+    # Without a password: programs read keys when nobody is there to type one.
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
     _write(folder / f"{name}.key", private)

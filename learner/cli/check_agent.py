@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from learner.cli.arguments import parse, require_at_least
 from learner.processes.tuning import require_jax
@@ -73,13 +73,6 @@ class CheckAgentOptions:
                 raise ConfigError(f"--probes: expected some of {', '.join(PROBES)}, got {name}")
 
 
-class Result(NamedTuple):
-    """How a probe went."""
-
-    verdict: str  # "passed", "failed" or "skipped"
-    text: str
-
-
 def run(argv: Sequence[str]) -> int:
     """Prints a line for each probe; returns the exit code."""
     options, config = parse(CheckAgentOptions, argv, prog=PROG)
@@ -88,31 +81,33 @@ def run(argv: Sequence[str]) -> int:
     for continuous in (False, True):
         kind = "continuous" if continuous else "discrete"
         for name in options.probes:
-            reason = misfit(config, name, continuous=continuous)
-            if reason:
-                result = Result("skipped", reason)
-            else:
-                result = _probe(config, name, options, continuous=continuous)
-            print(f"{name:<21}{kind:<12}{result.verdict:<8}{result.text}", flush=True)
-            has_failed |= result.verdict == "failed"
+            verdict, text = "skipped", misfit(config, name, continuous=continuous)
+            if not text:
+                verdict, text = _probe(config, name, options, continuous=continuous)
+            print(f"{name:<21}{kind:<12}{verdict:<8}{text}", flush=True)
+            has_failed |= verdict == "failed"
     return ExitCode.FAULTS if has_failed else ExitCode.OK
 
 
-def _probe(config: Config, name: str, options: CheckAgentOptions, *, continuous: bool) -> Result:
+def _probe(
+    config: Config, name: str, options: CheckAgentOptions, *, continuous: bool
+) -> tuple[str, str]:
+    # "passed" or "failed", and how it went.
     wanted, began = PROBES[name], time.monotonic()
     planned = tiny(config, name, continuous=continuous, seconds=options.seconds)
     best = -math.inf
+    # A run of its own for each task: what one has learned must not help with the next.
     with tempfile.TemporaryDirectory(prefix="seedrl-probe-") as folder:
         training = start(planned, Path(folder) / name, {})
         try:
             code = training.wait()
         except RunError as error:
-            return Result("failed", str(error))
+            return "failed", str(error)
         rounds = [line for line in training.metrics if line["kind"] == "evaluation"]
         best = max((line["mean_return"] for line in rounds), default=best)
     seconds = time.monotonic() - began
     verdict = "passed" if code == ExitCode.OK else "failed"
-    return Result(verdict, f"got {best:.3g}, wanted {wanted:g}, in {seconds:.0f} s")
+    return verdict, f"got {best:.3g}, wanted {wanted:g}, in {seconds:.0f} s"
 
 
 def tiny(config: Config, name: str, *, continuous: bool, seconds: float) -> Config:
@@ -138,7 +133,7 @@ def tiny(config: Config, name: str, *, continuous: bool, seconds: float) -> Conf
         ),
         evaluation=dataclasses.replace(
             config.evaluation,
-            interval_steps=1_000,
+            interval_steps=1_000,  # often, so that a task ends soon after it is learned
             interval_seconds=1.0,
             episodes=_EPISODES,
             confirm_episodes=_EPISODES,

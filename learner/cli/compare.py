@@ -69,6 +69,7 @@ def compare(
 ) -> Comparison:
     """Reads and compares. Raises ConfigError for what is no run, or cannot be compared."""
     right = _measured(against)
+    # A pattern such as runs/* may match the runs of --against, too.
     left = {path: run for path, run in _measured(runs).items() if path not in right}
     if not left:
         raise ConfigError("--against: expected other runs than those before it, got all of them")

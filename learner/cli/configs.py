@@ -41,7 +41,7 @@ def run(argv: Sequence[str]) -> int:
         hint = did_you_mean(options.name, names)
         raise ConfigError(f"unknown config {options.name!r:.200}{hint} (see {PROG})")
     source = config_io.bundled_folder() / f"{options.name}.py"
-    print(ast.get_docstring(ast.parse(source.read_text())))
+    print(ast.get_docstring(ast.parse(source.read_text())))  # not imported: that would take seconds
     print(f"\nTrain it:     seedrl train {options.name}")
     print(f"Its fields:   seedrl train {options.name} --help-all")
     print(f"Its file:     {source}")

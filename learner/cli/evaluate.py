@@ -167,6 +167,7 @@ def _play(words: Sequence[str], config: Config, options: EvaluateOptions) -> "Ev
         from learner.evaluate import evaluate
         from seedrl import checkpoints
 
+        # Only what is played is read and verified: a saved replay may be large.
         checkpoint = checkpoints.choose(
             options.workdir, step=options.update, is_best=options.best, parts=checkpoints.PARAMS
         )

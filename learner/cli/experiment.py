@@ -68,9 +68,11 @@ def run(argv: Sequence[str]) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"--workdir: cannot write in {folder} ({error.strerror})") from error
+    # Two experiments in one folder would start each run twice.
     descriptor = lock(folder)
     try:
         experiment = Experiment(folder, runs, number=options.workers, episodes=options.episodes)
+        # Runs go on when the terminal is gone; the first signal saves them.
         with tolerating_lost_output(), stop_on_signals() as stop:
             code = experiment.work(stop.is_set)
             print(*table(_rows(folder, experiment.outcomes)), sep="\n", flush=True)
@@ -85,7 +87,7 @@ def checked_runs(grid: Path) -> list[PlannedRun]:
     checked = set()
     for each in runs:
         config, _, _, *options = each.words  # beside the seed
-        if (key := (config, *options)) in checked:
+        if (key := (config, *options)) in checked:  # one seed is tried for all
             continue
         checked.add(key)
         try:

@@ -101,6 +101,7 @@ def runs(argv: Sequence[str]) -> int:
     options = read(RunsOptions, argv, prog="seedrl runs")
     if not options.folder.is_dir():
         raise ConfigError(f"expected a folder with runs, got {options.folder}")
+    # files only: a learner may be at work there
     records = [read_run(folder) for folder in find_runs(options.folder)]
     if options.json:
         rows = [{**record._asdict(), "folder": str(record.folder)} for record in records]
@@ -134,13 +135,14 @@ def checkpoints(argv: Sequence[str]) -> int:
     if not directory.is_dir():
         raise CheckpointError(f"expected checkpoints in {directory}, which does not exist")
     code = ExitCode.OK
+    # As they are on disk: `latest` would leave out damaged ones, which are what is looked for.
     for path in [*_inside(directory / "best"), *_inside(directory)]:
         if not (match := checkpoints.NAME.fullmatch(path.name)):
             continue
         kind = "best" if path.parent.name == "best" else "checkpoint"
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**20
         steps = ""
-        if problem := checkpoints.damage(path):
+        if problem := checkpoints.damage(path):  # records of a damaged one say nothing
             code = ExitCode.UNREADABLE_CHECKPOINT
         elif (taken := checkpoints.opened(path).meta.get("env_steps")) is not None:
             steps = f"{taken:,} environment steps, "
@@ -175,6 +177,7 @@ def export(argv: Sequence[str]) -> int:
     if options.best and options.update is not None:
         raise ConfigError("--update and --best: expected one of them, got both")
     require_file("--output", options.output, force=options.force)
+    # A policy.jax of the run is made from it, so it may be replaced without --force.
     output = options.output or options.workdir / "policy.jax"
     require_jax()
     # Imports jax: only once the command line is known to be good.
@@ -187,6 +190,7 @@ def export(argv: Sequence[str]) -> int:
         epsilon=options.epsilon,
         allow=options.allow,
     )
+    # First: what cannot be exported replaces no file.
     content = loaded.export()
     try:
         replace_file(output, content)

@@ -89,7 +89,7 @@ def run(argv: Sequence[str]) -> int:
         env_server=env_server_words(config, fleet),
         files={_CONFIG: config_io.to_json(config), **make_secrets()},
         issue=issue,
-        port=secrets.choice(_PORTS),
+        port=secrets.choice(_PORTS),  # a cluster may have several runs
         num_env_servers=fleet.num_servers,
         import_folders=folders,
         learner_resources={name: amount for name, amount in asked.items() if amount},
@@ -104,6 +104,7 @@ def learner_words(words: Sequence[str]) -> list[str]:
     """The learner's command line after the interpreter, as `Work` has it."""
     files = {"token-file": "token", **_tls("learner")}
     secured = [f"--serving.{flag}={{folder}}/{name}" for flag, name in files.items()]
+    # -P: nothing is imported from the folder in which a node starts it.
     own = ["-P", "-m", "learner", f"{{folder}}/{_CONFIG}"]
     return [*own, *words, "--serving.bind={address}", *secured]
 
@@ -149,6 +150,7 @@ def read(argv: Sequence[str]) -> tuple[LaunchOptions, Config, env_servers.Fleet]
 
 def make_secrets() -> dict[str, str]:
     """An authority with its key, a token and the env servers' certificate, by file name."""
+    # With the authority's key: which host the learner is on is known only once Ray has placed it.
     with env_servers.private_folder() as folder:
         certificates.make(folder, (), _VALID)
         return {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
@@ -166,4 +168,5 @@ def workdir_of(given: Path | None, address: str, name: str, seed: int) -> Path:
             f"--workdir: expected an absolute path, as the nodes of {address} see it, got {given}"
         )
     now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    # absolute: actors start in folders of their own
     return (given or Path("runs") / f"{name}__{seed}__{now}").absolute()

@@ -148,6 +148,7 @@ def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
             if "render_mode" not in str(error):
                 raise
             built = [None]
+        # Some take the argument and ignore it.
         if getattr(built[0], "render_mode", None) != "rgb_array":
             raise ConfigError(
                 f"cannot record {config.id}: expected an environment that takes render_mode "

@@ -145,11 +145,13 @@ def run(argv: Sequence[str]) -> int:
     with stop_on_signals(shlex.join([*PROG.split(), *argv])) as stop:
         options, config = parse(TrainOptions, argv, prog=PROG)
         if options.profile is not None:
+            # Parsed again: what the profile may set depends on what was typed.
             words = [argv[0], *profile_words(options.profile, argv), *argv[1:]]
             options, config = parse(TrainOptions, words, prog=PROG)
         if argv[0].endswith(".json"):
             config_io.require_factories((config.environment.id, *config.environment.wrappers))
         name = Path(argv[0]).stem
+        # UTC: names sort by time wherever runs were started.
         now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         workdir = options.workdir or Path("runs") / f"{name}__{config.seed}__{now}"
         return _run_with_env_servers(options, config, stop, workdir=workdir, name=name)
@@ -163,6 +165,7 @@ def resume(argv: Sequence[str]) -> int:
         raise ConfigError(
             f"expected the directory of a run, got nothing (see {RESUME_PROG} --help)"
         )
+    # also by its config.json, which a shell completes
     run = Path(argv[0].removesuffix(f"/{run_files.CONFIG}"))
     if not (run / run_files.CONFIG).is_file():
         raise ConfigError(f"expected the folder of a run, got {run}")
@@ -197,6 +200,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run_with_env_servers(
     options: TrainOptions, config: Config, stop: StopRequest, *, workdir: Path, name: str
 ) -> int:
+    # XLA reads its flags when jax starts, and `train` sets some first.
     require_jax(starts=False)
     config, fleet = plan(options, config)
     if _is_stopped(stop):
@@ -216,8 +220,9 @@ def _run_with_env_servers(
             stack.callback(_remove_unbegun, workdir)
         serving = _with_token(config.serving, _TOKEN)
         if serving is not config.serving:
+            # Outside the run's folder, which others may be able to read.
             token = stack.enter_context(env_servers.private_folder()) / _TOKEN
-            token.touch(mode=0o600)
+            token.touch(mode=0o600)  # before it has content, so that no other user ever reads it
             token.write_text(secrets.token_hex(32))
             serving = dataclasses.replace(serving, token_file=str(token))
         config = dataclasses.replace(config, serving=serving)
@@ -227,6 +232,7 @@ def _run_with_env_servers(
         )
         # First, so that they import and build while this process imports jax.
         stack.enter_context(started)
+        # in this very process, with one child for all env servers
         code = _train(options, config, stop, workdir=workdir, name=name, held=held)
         if stop.by.startswith(ENV_SERVERS_FAILED):  # else the run had ended before they failed
             started.raise_failure()
@@ -258,6 +264,7 @@ def _train(
     held: int | None = None,
 ) -> ExitCode:
     """Runs the learner in this process, until the run is over."""
+    # Now, and not by a warning an hour later: the extra may be missing.
     if config.logging.wandb is not None:
         require_extra("wandb")
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
@@ -283,6 +290,7 @@ def _train(
         topology=topology,
         lock=held,
     )
+    # Signals change nothing from here on: the run is over and saved.
     stop.exit_code = code = ExitCode.OK if summary is None else summary.exit_code
     if summary is not None and topology.is_first:
         print_summary(summary)
@@ -315,6 +323,7 @@ def plan(options: ResumeOptions, config: Config) -> tuple[Config, env_servers.Fl
             "serving.bind: expected a port other than 0, which the env servers know, got "
             f"{config.serving.bind!r}"
         )
+    # As it will serve: without the token, which comes later, a port would be refused.
     check(dataclasses.replace(config, serving=_with_token(config.serving, _TOKEN)))
     return config, planned
 

@@ -105,6 +105,7 @@ def measure(folder: Path) -> MeasuredRun:
     try:
         config = read_object(folder / run_files.CONFIG)["config"]
         _require_fields(config)
+    # Not "has not trained yet": it may have.
     except PermissionError as error:
         raise ConfigError(f"{folder}: may not be read ({error.strerror})") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -113,6 +114,7 @@ def measure(folder: Path) -> MeasuredRun:
             "has not trained yet; leave it out"
         ) from None
     rounds = played_rounds(folder / run_files.METRICS)
+    # Without a score a run shows nothing, however long it has trained.
     if not rounds:
         raise ConfigError(
             f"{folder}: expected a round of evaluation in its {run_files.METRICS}, found none; "
@@ -126,6 +128,7 @@ def measure(folder: Path) -> MeasuredRun:
         record=read_run(folder),
         config=config,
         rounds=tuple(rounds),
+        # Fresh episodes come first: the last round may have been chosen for its score.
         final=last.mean_return if kept is None else kept.mean,
         final_origin=f"{origin} episodes",
     )
@@ -133,6 +136,7 @@ def measure(folder: Path) -> MeasuredRun:
 
 def _require_fields(config: dict[str, Any]) -> None:
     # Those that are used here, of a file that may be anybody's.
+    # A field that is missing or no number raises here, not in the middle of a table.
     steps, target = config["learning"]["total_steps"], config["evaluation"].get("target_return")
     if not 0 < int(steps) < 2**63 or not (target is None or -1e300 < target < 1e300):
         raise ValueError
@@ -143,6 +147,7 @@ def group(runs: Iterable[MeasuredRun]) -> list[Group]:
     """Groups runs, in the order in which their first ones come."""
     found: dict[str, list[MeasuredRun]] = {}
     for run in runs:
+        # By text: fields may be lists, which are no keys.
         found.setdefault(json.dumps(_fields(run), sort_keys=True), []).append(run)
     firsts = [same[0] for same in found.values()]
     return [
@@ -206,7 +211,7 @@ def interval(samples: Sequence[Sequence[float]], statistic: Callable[..., Floats
             statistic,
             n_resamples=10_000,
             method="percentile",
-            random_state=np.random.default_rng(0),
+            random_state=np.random.default_rng(0),  # the same runs give the same interval
         ).confidence_interval
     return float(found.low), float(found.high)
 
@@ -259,6 +264,7 @@ def compare(
     the two sides play different environments.
     """
     tasks = [{each.task for each in side} for side in (groups, against)]
+    # Returns of two environments are not on one scale.
     if against and tasks[0] != tasks[1]:
         raise ConfigError(
             "--against: expected runs of the same environments on both sides, got "
@@ -304,6 +310,7 @@ def _improvement(a: list[float], b: list[float]) -> tuple[float, Interval | None
 
 
 def _spread(each: list[float]) -> Spread:
+    # of one run nothing can be resampled
     bounds = interval([each], interquartile_mean) if len(each) > 1 else None
     return Spread(mean(each), float(interquartile_mean(each)), bounds, each)
 
@@ -386,6 +393,7 @@ def png(comparison: Comparison) -> bytes:
     def draw(figure: "Figure") -> None:
         for row, task in enumerate(tasks):
             over_steps = figure.add_subplot(len(tasks), 2, 2 * row + 1)
+            # Beside each other with one scale of returns: the same curves over another axis.
             over_seconds = figure.add_subplot(len(tasks), 2, 2 * row + 2, sharey=over_steps)
             for axes, position in (
                 (over_steps, lambda each: each.score.env_steps),
@@ -415,8 +423,10 @@ def _draw(
             np.transpose(sorted((position(each), each.score.mean_return) for each in run.curve))
             for run in runs
         ]
+        # To the end of the longest curve: a shorter one keeps its last score there.
         points = np.linspace(0.0, max(curve[0, -1] for curve in curves), 60)
         middle = interquartile_mean([np.interp(points, *curve) for curve in curves], axis=0)
+        # The statistic of the table, at each point of the axis.
         axes.plot(points, middle, label=f"{letter}  {numbers.name} ({len(runs)})", **color)
         for curve in curves:
             axes.plot(*curve, lw=0.6, alpha=0.4, **color)

@@ -35,7 +35,7 @@ from seedrl.timing import POLL_SECONDS
 from seedrl.wire.credentials import read_token
 
 # What hosts may have each its own, beside OWN_SERVING.
-_OWN = ("launch", "logging")
+_OWN = ("launch", "logging")  # each starts its own env servers and writes files of its own
 
 
 class StoppedError(UserError):
@@ -75,11 +75,13 @@ def joined(
         "--init-from": str(init_from or "nothing"),
         "--init-from-partial": str(init_from_partial),
     }
+    # Before jax joins: it would wait for a missing host in silence, and compare nothing.
     peers, agenda = Peers(topology, _meet(topology, config, stop, start)), Agenda()
     try:
         address = _free_address(topology) if topology.is_first else ""
         join_jax(topology, peers.gather("jax", address)[0])
         yield Hosts(peers, agenda)
+    # The others end at once, with this reason, and not when this host has been silent too long.
     except BaseException as error:
         is_line = isinstance(error, UserError)
         peers.fail(str(error) if is_line else f"{type(error).__name__}: {error}")
@@ -115,7 +117,7 @@ def require_shared(workdir: Path, hosts: Hosts, stop: StopRequest, seconds: floa
         return
     note, word = workdir / run_files.HOSTS_NOTE, secrets.token_hex(8)
     if hosts.peers.topology.is_first:
-        note.write_text(word)
+        note.write_text(word)  # a word of this start: an earlier one's may still be there
     word = _gathered("folder", word, hosts, stop)[0]
     deadline = time.monotonic() + seconds
     while not (sees := _holds(note, word)) and time.monotonic() < deadline:
@@ -145,15 +147,11 @@ def common_checkpoint(
     step = _gathered("resume", None if found is None else found.step, hosts, stop)[0]
     if hosts.peers.topology.is_first or step is None:
         return found
+    # Verified on each host: what it reads came over its own way to the disk.
     own = checkpoints.latest(workdir / "checkpoints", step=step)
     if own is None:
         raise CheckpointError(f"expected host 0's checkpoint of step {step} in {workdir}, got none")
     return own
-
-
-def broadcast_flag(tag: str, flag: bool, hosts: Hosts, stop: StopRequest) -> bool:
-    """The first host's flag."""
-    return bool(_gathered(tag, flag, hosts, stop)[0])
 
 
 def common_spec(
@@ -226,6 +224,7 @@ def _token(config: Config, topology: Topology) -> str:
 
 def _common(config: Config) -> dict[str, str]:
     """What must be the same on all hosts: a digest of each section of the configuration."""
+    # Another version may compile another program, and collectives of two never meet.
     common = {"versions": f"{describe()}, jax {jax.__version__}"}
     for section, fields in json.loads(to_json(config))["config"].items():
         if section in _OWN:
@@ -241,6 +240,7 @@ def _common(config: Config) -> dict[str, str]:
 def _free_address(topology: Topology) -> str:
     """Where jax's coordinator can serve: beside the coordinator of the run, on a free port."""
     host = topology.coordinator.rpartition(":")[0]
+    # Free at this moment; if it is taken before jax serves there, the start fails and is repeated.
     with socket.create_server(("", 0)) as free:
         return f"{host}:{free.getsockname()[1]}"
 

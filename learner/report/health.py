@@ -36,6 +36,7 @@ class Health(Collector):
         self._clock = clock
         self._status: Status | None = None
         self._looked = clock()
+        # of its own: the default one has the process's metrics, too
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         try:
@@ -73,6 +74,7 @@ class Health(Collector):
         status = self._status
         state = "starting" if status is None else status.state
         is_fresh = self._clock() - self._looked < FRESH_SECONDS
+        # A run that waits for env servers is well: restarting its learner would not help.
         is_well = is_fresh and state not in ("stopping", "finished")
         code = "200 OK" if is_well else "503 Service Unavailable"
         start(code, [("Content-Type", "application/json")])

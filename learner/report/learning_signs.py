@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 _Values = Mapping[str, float]
 
@@ -16,13 +16,6 @@ _PARAMETERS = 10_000
 _NO_ENTROPY = 0.02  # nats; two actions, one of which is taken 3 times in 1,000, have as much
 # Multiple of the largest value that the episodes so far make possible.
 _FAR = 3.0
-
-
-class Sign(NamedTuple):
-    """Why a run may not be learning."""
-
-    name: str
-    text: str  # what was seen, and what to try
 
 
 class LearningSigns:
@@ -43,8 +36,11 @@ class LearningSigns:
             "values_far": self._values_far,
         }
 
-    def look(self, values: _Values) -> list[Sign]:
-        """The signs that have been there for some intervals, and were not given before."""
+    def look(self, values: _Values) -> dict[str, str]:
+        """Signs that have been there for some intervals and were not given before.
+
+        By name the line about each: what was seen, and what to try.
+        """
         if "return/training" in values:
             self._lowest = min(self._lowest, values["return/training_min"])
             self._highest = max(self._highest, values["return/training_max"])
@@ -53,14 +49,14 @@ class LearningSigns:
                 self._first = values["return/training"]
         is_young = values.get("episodes/training", 0) < _EPISODES or not values.get("updates")
         if is_young or values.get("env_steps", 0) < _STEPS:
-            return []
-        found = []
+            return {}
+        found = {}
         for name, test in self._tests.items():
             text = test(values)
             self._in_a_row[name] = self._in_a_row.get(name, 0) + 1 if text else 0
             if self._in_a_row[name] >= _INTERVALS and name not in self._given:
                 self._given.add(name)
-                found.append(Sign(name, text))
+                found[name] = text
         return found
 
     def _no_reward(self, values: _Values) -> str:

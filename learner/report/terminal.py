@@ -118,6 +118,7 @@ def _returns(
     if is_short:
         return
     best = status.best_evaluation
+    # Else the same number would stand there twice.
     if best is not None and last is not None and best.mean_return > last.mean_return:
         yield f"best {score(best.mean_return)} at {best.env_steps:,} steps"
     if status.target_return is not None:
@@ -171,6 +172,7 @@ def score(value: float) -> str:
     """A return with four significant digits, so that 0.95 and 1 differ, and 475 and 480."""
     if not math.isfinite(value) or abs(value) >= _LARGE:
         return f"{value:.{_SIGNIFICANT}g}"
+    # digits before the point, at least the 0
     before_point = 1 if abs(value) < 1 else int(math.log10(abs(value))) + 1
     return f"{value:,.{max(0, _SIGNIFICANT - before_point)}f}"
 
@@ -216,6 +218,7 @@ class Progress:
 
     def log(self, line: str) -> None:
         """Prints a line, above the panel if there is one."""
+        # Never broken at the terminal's width, for programs read it too; brackets are no markup.
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:

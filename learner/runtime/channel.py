@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -181,11 +181,12 @@ class ActorLearnerChannel:
     """
 
     limiter: RateLimiter  # holds the replay ratio between the two
-    pages: PageQueue  # from acting to learning: full pages, and streams that have ended
     params: Sequence[VersionedParams]  # the newest on each inference device
-    learned_version: int  # number of updates taken, published or not
     wake_acting: Callable[[], None]  # makes acting look again at what the limiter allows
     clock: Callable[[], float] = time.monotonic
+    # From acting to learning: full pages, and streams that have ended.
+    pages: PageQueue = field(default_factory=PageQueue)
+    learned_version: int = field(init=False)  # number of updates taken, published or not
     count_steps: Callable[[], int] = lambda: 0  # training environment steps of the run by now
     is_complete: bool = False  # all steps are taken: learning learns no more, and sets `last`
     # The parameters that no update follows; apart from `params`, so that one look gives both them
@@ -193,13 +194,5 @@ class ActorLearnerChannel:
     last: Sequence[VersionedParams] = ()
     is_closed: bool = False  # no more pages are to be sent
 
-
-def open_channel(
-    limiter: RateLimiter,
-    first: Sequence[VersionedParams],
-    *,
-    wake_acting: Callable[[], None],
-    clock: Callable[[], float] = time.monotonic,
-) -> ActorLearnerChannel:
-    """A channel without pages, in which `first` is the newest version on each inference device."""
-    return ActorLearnerChannel(limiter, PageQueue(), first, first[0].version, wake_acting, clock)
+    def __post_init__(self) -> None:
+        self.learned_version = self.params[0].version

@@ -21,7 +21,7 @@ from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn
 from learner.learning.loop import Learning, Snapshot
 from learner.learning.page_routing import ShardedReplay
 from learner.report.metrics import Tally
-from learner.runtime.channel import PageQueue, RateLimiter, VersionedParams, open_channel
+from learner.runtime.channel import ActorLearnerChannel, PageQueue, RateLimiter, VersionedParams
 from seedrl.agents.agent import Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.config import EvaluationConfig
@@ -202,7 +202,7 @@ class ProgramLearner:
         local = jax.tree.map(programs.mapped.local_part, state.params)
         published = programs.mapped.publish(local)
         metrics: Any = _NoMetrics()
-        self.channel = channel = open_channel(
+        self.channel = channel = ActorLearnerChannel(
             RateLimiter(experience.limiter),
             [VersionedParams(params, int(state.updates)) for params in published],
             wake_acting=self.hub.wake,

@@ -47,7 +47,7 @@ def pong() -> Workload:
     return workloads.scaled(
         workloads.pong(),
         launch=LaunchConfig(env_servers=1, envs_per_server=128, groups=2),
-        capacity_steps=20_000,
+        capacity_steps=20_000,  # filled within seconds
         batch_sequences=8,
     )
 
@@ -139,5 +139,5 @@ def _conditions(workload: Workload, key: str) -> dict[str, Any]:
 
 def _composed(stepping: float, *computing: float) -> float:
     if jax.local_devices()[0].platform == "cpu":
-        return serial(stepping, *computing)
+        return serial(stepping, *computing)  # the parts share its cores
     return min(stepping, serial(*computing))

@@ -66,7 +66,7 @@ class ServedFleet:
             self._servers = stack.enter_context(EnvServers(words))
             # A first step of every environment: then all of them are built.
             self.await_rows(serving.training_slots)
-            self._stack = stack.pop_all()
+            self._stack = stack.pop_all()  # from here on `__exit__` closes what is open
         return self
 
     def __exit__(self, *error: object) -> None:

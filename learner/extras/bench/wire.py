@@ -4,7 +4,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learner.extras.bench.echo import EchoServer
-from learner.extras.bench.measuring import Pace, Result, growth, interleave, spread
+from learner.extras.bench.measuring import Pace, Result, growth, interleave, rate, spread
 from learner.extras.bench.system import ANY_PORT, ServedFleet
 from learner.processes.env_servers import Child, child_environment, socket_address
 from learner.serving.hub import Hub
@@ -62,7 +61,6 @@ def _result(messages: Messages, pace: Pace, *, over_tcp: bool) -> Result:
     with contextlib.ExitStack() as stack:
         fleet = config(messages, env_servers=_ENV_SERVERS, local_link=not over_tcp)
         served = stack.enter_context(ServedFleet(fleet, over_tcp=over_tcp))
-        answering = Answering(served.hub)
         assert served.hub.spec is not None
         layout = StepLayout(served.hub.spec, messages.num_envs)
         step_bytes = len(encode_from_env_server(StepPayload(bytes(layout.num_bytes))))
@@ -73,7 +71,7 @@ def _result(messages: Messages, pace: Pace, *, over_tcp: bool) -> Result:
         stack.callback(echo.stop)
         _start_clients(echo, step_bytes, stack)
         measures = {
-            "service": lambda: answering.rate(pace.seconds),
+            "service": lambda: _service_rate(served.hub, pace.seconds),
             "echo": lambda: _echo_rate(echo, pace.seconds),
         }
         measured = interleave(measures, pace.rounds)
@@ -95,34 +93,23 @@ def _result(messages: Messages, pace: Pace, *, over_tcp: bool) -> Result:
     )
 
 
-class Answering:
-    """Answers every step with zeros, in a thread of its own, as long as it is allowed to."""
+def answer(hub: Hub) -> int:
+    """Answers the steps that wait with zeros, which cost nothing; the number of their messages."""
+    # What is measured is the way of the messages: nothing else is done with them.
+    batch = hub.next_batch(["training"], timeout=POLL_SECONDS)
+    if batch is None:
+        return 0
+    hub.answer(batch, np.zeros(len(batch.slots), np.int32))
+    return len(batch.pending)
 
-    def __init__(self, hub: Hub):
-        self._hub = hub
-        self.num_messages = 0  # written by the thread that answers, read by the one that measures
 
-    def rate(self, seconds: float) -> float:
-        stop = threading.Event()
-        thread = threading.Thread(target=self._run, args=(stop,), name="answering", daemon=True)
-        thread.start()
-        time.sleep(POLL_SECONDS)  # until messages flow
-        try:
-            return growth(lambda: self.num_messages, seconds)
-        finally:
-            stop.set()
-            thread.join()
-
-    def _run(self, stop: threading.Event) -> None:
-        while not stop.is_set():
-            batch = self._hub.next_batch(["training"], timeout=POLL_SECONDS)
-            if batch is not None:
-                # Zeros cost nothing: what is measured is the way of the messages.
-                self._hub.answer(batch, np.zeros(len(batch.slots), np.int32))
-                self.num_messages += len(batch.pending)
+def _service_rate(hub: Hub, seconds: float) -> float:
+    rate(lambda: answer(hub), POLL_SECONDS)  # until messages flow
+    return rate(lambda: answer(hub), seconds)
 
 
 def _echo_rate(echo: EchoServer, seconds: float) -> float:
+    # Only now: while the service is measured, the echo's clients must rest.
     echo.is_open.set()
     time.sleep(POLL_SECONDS)  # until messages flow
     try:
@@ -152,7 +139,7 @@ def config(messages: Messages, *, env_servers: int, local_link: bool = True) -> 
         environment=EnvironmentConfig(
             id="envs_server.envs.constant:make",
             arguments=json.dumps(arguments),
-            vectorization="native",
+            vectorization="native",  # one call for all environments: stepping costs next to nothing
         ),
         agent=R2D2Config(burn_in=0, unroll=1, n_steps=1, stride=1),  # which is never built
         learning=LearningConfig(num_devices=1),  # of several, each would answer its own slots

@@ -89,7 +89,7 @@ def scaled(
     learning = dataclasses.replace(
         config.learning,
         batch_sequences=batch_sequences or config.learning.batch_sequences,
-        num_devices=1,
+        num_devices=1,  # the limits are those of one device, too
         total_steps=ENDLESS,
     )
     changed = dataclasses.replace(
@@ -112,13 +112,14 @@ def bare_forward(workload: Workload, rows: int) -> Callable[[], int]:
         reward=jnp.zeros((1, rows), jnp.float32),
         is_first=jnp.zeros((1, rows), bool),
     )
+    # Like the act step without its tables: what remains is the network.
     program = jax.jit(network.unroll)
 
     def step() -> int:
         jax.block_until_ready(program(params, carry, inputs))
         return rows
 
-    step()
+    step()  # compiles
     return step
 
 
@@ -139,6 +140,7 @@ class BareUpdate:
         )
         programs = build_learn_programs(agent, experience.memory, batch_per_device=batch)
         self._programs = map_programs(programs, geometry.devices)
+        # Replicated as in a run: the update is compiled for that layout.
         state = jax.jit(programs.init)(jax.random.PRNGKey(config.seed))
         self._state = replicate(state, geometry.devices)
         self._memory = stack_shards(lambda: experience.memory.init(page), geometry.devices)
@@ -182,6 +184,8 @@ def random_pages(page: Page, num_pages: int) -> Page:
     pages: Page = jax.tree.map(fill, page)
     timestep = pages.steps.timestep
     ordinary = timestep._replace(
-        step_type=np.ones_like(timestep.step_type), discount=np.ones_like(timestep.discount)
+        # MID: an episode that never ends lets every sequence be drawn
+        step_type=np.ones_like(timestep.step_type),
+        discount=np.ones_like(timestep.discount),
     )
     return pages._replace(steps=pages.steps._replace(timestep=ordinary))

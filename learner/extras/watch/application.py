@@ -112,6 +112,7 @@ def _video(request: Request) -> Response:
     """One of the videos that the page lists; in parts if the browser asks for a range."""
     folder = named_runs(request.app.state.folder).get(request.query_params.get("run", ""))
     name = request.query_params.get("name", "")
+    # A name of the list, and no path: it cannot lead out of the folder.
     if folder is None or name not in [video["name"] for video in recorded(folder)]:
         return PlainTextResponse("no such video", status_code=404)
     return FileResponse(folder / VIDEOS / name, media_type="video/mp4")
@@ -132,6 +133,7 @@ def web_server(folder: Path, token: str = "") -> uvicorn.Server:
     """Serves the page of `folder` with `run(sockets=[...])` until `should_exit`, or a signal."""
     config = uvicorn.Config(
         application(folder, token),
+        # Else each request would be a line in the terminal of `seedrl watch`.
         log_config=None,
         access_log=False,
         lifespan="off",

@@ -70,6 +70,7 @@ class RunReader:
             self._history.clear()
         if has_other_events:
             self._kept_events.clear()
+        # None: rows that were sent are gone, and the page has to start again.
         if lines and (added := self._history.add(lines)) is not None:
             columns, brief["rounds"] = added
             brief["curve"], detail["columns"] = _of_curve(columns), columns
@@ -118,6 +119,7 @@ class RunReader:
         """The object in a file that has been replaced since the last call; else None."""
         with contextlib.suppress(OSError), open_regular(self.folder / name) as file:
             found = os.fstat(file.fileno())
+            # Both: a file that is replaced within one tick of the clock has another inode.
             stamp = f"{found.st_mtime_ns}-{found.st_ino}"
             if stamp == self._seen.get(name) or found.st_size > _LARGEST_OBJECT_BYTES:
                 return None

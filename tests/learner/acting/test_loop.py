@@ -24,7 +24,6 @@ from learner.runtime.channel import (
     FilledPages,
     RateLimiter,
     VersionedParams,
-    open_channel,
 )
 from learner.serving.batching import Pending, free_running
 from learner.serving.core import Serving
@@ -123,7 +122,7 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     slots = SlotTable(training=2, evaluation=1, seed=3)
     serving = Serving(slots, page_steps=PAGE_STEPS, rule=free_running(0.0))
     hub = Hub(serving, EnvironmentConfig(id="Some-v0"))
-    channel = open_channel(
+    channel = ActorLearnerChannel(
         RateLimiter(RatioLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0)),
         [VersionedParams(jnp.int32(1), 1, 1000)],
         wake_acting=hub.wake,

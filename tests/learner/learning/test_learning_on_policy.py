@@ -20,7 +20,6 @@ from learner.runtime.channel import (
     FilledPages,
     RateLimiter,
     VersionedParams,
-    open_channel,
 )
 from seedrl.agents.agent import Agent
 from seedrl.agents.impala import ImpalaConfig
@@ -131,7 +130,7 @@ def running(request: pytest.FixtureRequest) -> Running:
     state = jax.jit(programs.init)(jax.random.PRNGKey(0))
     tally = Tally()
     metrics: Any = SimpleNamespace(tally=lambda: tally)
-    channel = open_channel(
+    channel = ActorLearnerChannel(
         RateLimiter(experience.limiter), [VersionedParams((), 0)], wake_acting=lambda: None
     )
     learning = Learning(

@@ -14,7 +14,6 @@ from learner.runtime.channel import (
     ActorLearnerChannel,
     RateLimiter,
     VersionedParams,
-    open_channel,
 )
 from seedrl.replay.experience import Experience
 from seedrl.replay.rate_limiter import RatioLimiter
@@ -58,7 +57,7 @@ def _learning(
     limiter = RateLimiter(RatioLimiter(replay_ratio=1.0, batch_steps=1, tolerance_updates=100.0))
     limiter.holds([int(is_ready)])
     limiter.acted(50)
-    channel = open_channel(limiter, [VersionedParams((), 7)], wake_acting=lambda: None)
+    channel = ActorLearnerChannel(limiter, [VersionedParams((), 7)], wake_acting=lambda: None)
     tally = Tally()
     metrics: Any = SimpleNamespace(tally=lambda: tally)
     indices: Any = [

@@ -100,7 +100,7 @@ def test_the_wait_for_a_host_ends_at_a_signal_or_if_a_thread_has_died() -> None:
         stop.set()
         assert wait_for(no_spec, peers[0], stop) is None
         with pytest.raises(StoppedError):
-            joining.broadcast_flag("confirmed", True, hosts_of(peers[1]), stop)
+            joining.common_checkpoint(None, Path("there"), hosts_of(peers[1]), stop)
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -117,7 +117,7 @@ def test_a_host_that_is_stopped_before_the_run_begins_ends_the_others(
         with contextlib.suppress(StoppedError), joined(peers[1].topology, config, stop) as hosts:
             stop.set("SIGTERM")
             if waits:
-                joining.broadcast_flag("confirmed", True, hosts, stop)
+                joining.common_checkpoint(None, Path("there"), hosts, stop)
         wait_until(lambda: losses, "that the other host hears of it")
     assert losses == ["host 1 of 2 is lost: stopped by SIGTERM"]
 

@@ -27,9 +27,10 @@ def interval(**changes: float) -> dict[str, float]:
 
 def given(config: str, *intervals: dict[str, float], number: int = 6, **fields: Any) -> list[str]:
     signs = LearningSigns(fields_of(config_io.load(config)) | fields)
-    found = [sign for values in intervals for _ in range(number) for sign in signs.look(values)]
-    assert all("agent." in sign.text for sign in found if sign.name != "no_gradient")
-    return [sign.name for sign in found]
+    looks = [signs.look(values) for values in intervals for _ in range(number)]
+    found = [item for look in looks for item in look.items()]
+    assert all("agent." in text for name, text in found if name != "no_gradient")
+    return [name for name, _ in found]
 
 
 def test_a_run_that_learns_has_no_sign() -> None:

@@ -1,7 +1,6 @@
 """A trace of some updates in the run's folder, whatever becomes of the run."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -12,9 +11,10 @@ from tests.learner.report.listener import Heard
 
 
 def _traced(folder: Path, counts: list[tuple[int, int]]) -> tuple[Any, Heard]:
-    heard, learning = Heard(), SimpleNamespace(num_applied=0, num_skipped=0)
-    profile = Profile(folder, 20, learning=learning, listener=heard)
-    for learning.num_applied, learning.num_skipped in counts:
+    heard, now = Heard(), 0
+    profile = Profile(folder, 20, count=lambda: now, listener=heard)
+    for count in counts:
+        now = sum(count)
         profile.update()
         jax.block_until_ready(jax.numpy.ones(2) + 1)
     return profile, heard

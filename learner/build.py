@@ -92,11 +92,13 @@ def plan_geometry(config: Config, topology: Topology = ALONE) -> Geometry:
     devices, inference = split_devices(config, jax.local_devices(), topology)
     everywhere = devices if topology.process_count == 1 else devices_of(topology, len(devices))
     batch, slots = config.learning.batch_sequences, config.serving.training_slots
+    # One program for all devices: each has the same number of sequences.
     if batch % len(everywhere):
         raise ConfigError(
             f"learning.batch_sequences: expected a multiple of the {len(everywhere)} learning "
             f"devices, got {batch}; change it or set learning.num_devices"
         )
+    # A device without a slot would have an empty shard for ever.
     if slots < len(everywhere):
         raise ConfigError(
             f"serving.training_slots: expected at least one for each of the {len(everywhere)} "
@@ -270,6 +272,7 @@ def build(
     programs = build_learn_programs(
         agent, experience.memory, batch_per_device=geometry.batch_per_device
     )
+    # two loops never receive the same key
     acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
     if not geometry.topology.is_first:
         # All learn with one key, and none explores as another does.
@@ -287,6 +290,7 @@ def build(
         with naming_fields(start.checkpoint, config, "replay"):
             # Else the replay ratio would be of this session only.
             limiter.restore(start.checkpoint.meta["limiter"])
+    # Acting starts with what learning starts with: the policy lag begins at 0.
     published = mapped.publish(jax.tree.map(mapped.local_part, state.params))
     steps = 0 if start.checkpoint is None else int(start.checkpoint.meta["env_steps"])
     channel = ActorLearnerChannel(

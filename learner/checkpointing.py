@@ -96,31 +96,27 @@ class Checkpointer:
         self._saved = counts
 
     def _start(self, snapshot: Snapshot) -> None:
-        meta: dict[str, Any] = {
+        # What both checkpoints need to be played: the agent, and what it was made for.
+        common: dict[str, Any] = {
             "config": to_json(self._config),
             "env_spec": encode_spec(self._session.system.spec),
+        }
+        meta = {
+            **common,
             "env_steps": snapshot.env_steps,
-            "totals": self._metrics.totals(),
+            "totals": self._metrics.totals(),  # counts and time, which a resumed run continues
             "limiter": snapshot.limiter,
         }
         if snapshot.confirmed is not None:
             meta["params_updates"] = snapshot.confirmed.version
-        best = None if self._session.acting.best_score is None else self._best_of(snapshot)
+        best = None
+        if (score := self._session.acting.best_score) is not None:  # of this session
+            played = {"mean_return": score.mean, "episodes": len(score.episodes)}
+            of_best = {**common, "env_steps": score.frozen.env_steps, "evaluation": played}
+            params = self._scored(score, snapshot.state.params)
+            best = Best(score.mean, score.frozen.version, params, of_best)
         self._saver.start(snapshot, meta, best)
         self._metrics.record("checkpoint", updates=int(snapshot.state.updates))
-
-    def _best_of(self, snapshot: Snapshot) -> Best:
-        """What scored highest in this session, on the host."""
-        best = self._session.acting.best_score
-        assert best is not None
-        meta = {
-            "config": to_json(self._config),
-            "env_spec": encode_spec(self._session.system.spec),
-            "env_steps": best.frozen.env_steps,
-            "evaluation": {"mean_return": best.mean, "episodes": len(best.episodes)},
-        }
-        params = self._scored(best, snapshot.state.params)
-        return Best(best.mean, best.frozen.version, params, meta)
 
     def _last_snapshot(self) -> Snapshot:
         """The state at the end; with the confirmed parameters, if there are any.

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from learner.acting.act_step import build_act_programs, example_page
-from learner.acting.actor import Actor, BatchShapes
+from learner.acting.act_step import example_page
+from learner.acting.actor import Actor, build_actor
 from learner.acting.evaluator import Round, Score, evaluation_exploration
 from learner.acting.loop import EpisodeTracker, metrics_by_slot
 from learner.runtime.channel import VersionedParams
@@ -16,7 +16,7 @@ from learner.runtime.worker import Deaths
 from learner.serving.batching import lock_step
 from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
-from learner.serving.leases import Role, SlotTable, session_seed
+from learner.serving.leases import Role, SlotRange, SlotTable, session_seed
 from learner.serving.server import Service
 from seedrl import stored_arrays
 from seedrl.agents.agent import Agent
@@ -98,7 +98,9 @@ def evaluate(
 
         player = _Player(hub, actor, frozen, check, max_episode_steps)
         score = player.play(episodes)
+        # a slot's second lease gives other seeds
         leased_again = int(np.count_nonzero(slots.epochs > 1))
+        # else env servers would try to return
         service.finish("the evaluation is over", grace_seconds=1.0)
     returns, lengths = np.asarray(score.returns), tuple(each.length for each in score.episodes)
     return Evaluation(
@@ -128,18 +130,19 @@ def _restore(agent: Agent, checkpoint: Checkpoint) -> VersionedParams:
 
 def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, seed: int) -> Actor:
     """An actor that explores on all slots alike, and fills no pages."""
-    programs = build_act_programs(
-        agent,
-        example_page(agent, spec, 1),
-        num_training=0,
-        num_slots=num_slots,
-        exploration=np.full(num_slots, exploration, np.float32),
-    )
-    # In lock step every batch has all slots.
-    shapes = BatchShapes(spec, num_training=0, num_evaluation=num_slots, rungs=1)
     # Batches count in half of the key: with the seed itself there, two seeds would share keys.
     key, _ = jax.random.split(jax.random.PRNGKey(seed))
-    return Actor(programs, shapes, programs.init(key))
+    return build_actor(
+        agent,
+        spec,
+        example_page(agent, spec, 1),
+        lanes=[SlotRange("evaluation", 0, num_slots)],
+        exploration=np.full(num_slots, exploration, np.float32),
+        decay_steps=0,
+        key=key,
+        device=jax.local_devices()[0],
+        rungs=1,  # in lock step every batch has all slots
+    )
 
 
 class _Player:

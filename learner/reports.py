@@ -18,8 +18,8 @@ from learner.checkpoints.restoring import changed_fields
 from learner.checkpoints.run_folder import RunFolder
 from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.report.balance import costs_of
-from learner.report.env_servers import EnvServers
-from learner.report.events import Events, EventSink
+from learner.report.env_servers import EnvServers, waited_for
+from learner.report.events import Events, EventSink, StandStill
 from learner.report.history import draw
 from learner.report.learning_signs import LearningSigns
 from learner.report.metrics import Metrics, WeightsAndBiases
@@ -27,7 +27,6 @@ from learner.report.stages import ProcessorTime, num_cores
 from learner.report.status import (
     ERROR,
     INTERVAL_SECONDS,
-    EnvServerStatus,
     EvaluationStatus,
     State,
     Status,
@@ -49,10 +48,7 @@ from seedrl.networks.config import NetworkConfig
 from seedrl.observations import describe
 from seedrl.timing import WARNING_SECONDS
 
-# The time without a step after which that is reported, and then at each doubling.
-_STILL_SECONDS = 10.0
 _CLOSE_SECONDS = 60.0
-_MOST_NAMES = 3
 # If no episode of this many had a metric, its name is probably misspelt.
 _EPISODES_WITHOUT = 20
 # Looks at env servers, one a second, over which their speeds are compared.
@@ -431,59 +427,12 @@ class StatusWriter:
         return (env_steps - before[1]) / seconds, (updates - before[2]) / seconds
 
 
-class StandStill:
-    """Reports that environments take no steps, after 10 s and at each doubling. Of one thread."""
-
-    def __init__(self, events: EventSink, steps: int, now: float):
-        self._events = events
-        self._steps, self._moved = steps, now
-        self._next = _STILL_SECONDS
-
-    def look(self, steps: int, now: float, waiting_for: str) -> None:
-        """Takes the number of steps, and the reason why there are no new ones."""
-        seconds, is_still = now - self._moved, steps == self._steps
-        is_due = seconds >= self._next if is_still else self._next > _STILL_SECONDS
-        if is_due:
-            text = f"environments step again after {seconds:.0f} s"
-            if is_still:
-                text = f"0 steps/s for {seconds:.0f} s: {waiting_for}"
-            about = {"seconds": seconds, "waiting_for": waiting_for if is_still else ""}
-            self._events.report("waiting", text, is_problem=is_still, **about)
-            self._next = 2 * seconds
-        if not is_still:
-            self._steps, self._moved, self._next = steps, now, _STILL_SECONDS
-
-
 def _guarded(work: Callable[[], None]) -> None:
     """Logs what goes wrong: the run does not need what is only shown."""
     try:
         work()
     except Exception:
         _logger.exception("cannot write the status or the events of the run")
-
-
-def waited_for(servers: Sequence[EnvServerStatus]) -> str:
-    """The env servers that the learner waits for, in words; empty if there are none."""
-    present = [server for server in servers if server.state != "left"]
-    if not present:
-        return "no env server is connected"
-    ready = [server for server in present if server.state != "building"]
-    if not ready:
-        return f"environments are being built by {_names(present)}"
-    training = [server for server in ready if server.training_slots]
-    if not training:
-        return "no connected env server has training slots"
-    silent = [server for server in training if server.waiting_seconds]
-    if len(silent) < len(training):
-        return ""
-    seconds = max(server.waiting_seconds for server in silent)
-    return f"no step for {seconds:.0f} s from {_names(silent)}"
-
-
-def _names(servers: Sequence[EnvServerStatus]) -> str:
-    shown = ", ".join(server.name for server in servers[:_MOST_NAMES])
-    more = len(servers) - _MOST_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 class Reports(NamedTuple):

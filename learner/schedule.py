@@ -185,8 +185,8 @@ class Alternating:
             update = pool.submit(_compile_update, self._system)
             self._acting.warm_up_largest()
             self._acting.compile_others()
+            self._learning.compile_insertion(self._system.page)
             update.result()
-        self._learning.compile_insertion(self._system.page)
         self.is_compiling = False
 
     def finish_compiling(self) -> None:
@@ -287,7 +287,7 @@ class Session:
         self._schedule.end_waits()
         # A list: every worker is asked to end, also after one that has not ended in time.
         has_stopped = all([worker.stop(timeout) for worker in self._workers])
-        self.watchdog.stop()
+        self.watchdog.stop()  # after the threads: until then one of them may hang
         if has_stopped and not self.failed.is_set():
             self.learning.finish_update()  # what is reported and saved knows whether it counts
             if self._schedule.can_insert:  # otherwise this thread would compile that, to end

@@ -93,6 +93,7 @@ def train(
     """
     started = time.monotonic()
     folder_path = own_folder(workdir, topology)
+    # The address too: a public one needs a token.
     check(config := with_address(config, folder_path))
     stop = stop or StopRequest()
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
@@ -112,6 +113,7 @@ def train(
             raise StoppedError(f"stopped by {stop.by}{stop.before_start()}") from error
         if start is None:
             return None  # an earlier session has confirmed the target
+        # before anything is written: what does not fit the devices leaves no trace
         geometry = plan_geometry(config, topology)
         session_number = folder.record_command(stop.command)
         # A caller that holds the lock has started the env servers of this host.
@@ -135,6 +137,7 @@ def train(
             checkpoint=start.checkpoint,
             events=reports.events,
         )
+        # Before acting is built: env servers build their environments meanwhile.
         service = stack.enter_context(Service(hub, config.serving))
         reports.started(hub, service.address, folder.path, str(geometry))
 
@@ -142,7 +145,7 @@ def train(
         spec = _wait_for_env_server(hub, hosts, stop, deaths.raise_first)
         if spec is None:
             reports.end(stopped_by(stop), stop.before_start())
-            service.stop()
+            service.stop()  # env servers come back to the next session
             return None
 
         # 4. Acting, learning and replay, the threads that run them, and their supervision.

@@ -61,7 +61,7 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     state, reason = _state(shown, is_alive=is_alive)
     env_steps = number(shown, "env_steps")
     if env_steps is None:
-        env_steps = rounds[-1].ended_env_steps if rounds else 0
+        env_steps = rounds[-1].ended_env_steps if rounds else 0  # a lower bound
     return RunRecord(
         folder=folder,
         config=printable(str(shown.get("config") or name or ""), _LONGEST_TEXT),
@@ -132,6 +132,7 @@ def read_final_score(folder: Path) -> FinalScore | None:
     mean, episodes, updates, exploration = (number(kept, name) for name in FinalScore._fields)
     if mean is None or episodes is None or updates is None or exploration is None:
         return None
+    # Trained on since, the run has other parameters than those that were scored.
     of_run = number(_json(folder / run_files.STATUS), "updates")
     score = FinalScore(mean, int(episodes), int(updates), exploration)
     return score if of_run in (None, updates) else None
@@ -139,6 +140,7 @@ def read_final_score(folder: Path) -> FinalScore | None:
 
 def _state(shown: dict[str, Any], *, is_alive: bool) -> tuple[State, str]:
     reason = str(shown.get("reason", ""))
+    # Only a learner that has closed its reports writes that.
     if shown.get("state") != "finished":
         if is_alive:
             return "running", str(shown.get("state", ""))

@@ -100,6 +100,7 @@ class Saver:
         """Starts a save; waits for the one before it."""
         self.wait()  # the end of a run has a deadline of its own
         arguments = (snapshot, dict(meta), best)
+        # One thread a save: a hang costs this save, and the end of a run joins it with a deadline.
         self._thread = threading.Thread(target=self._run, args=arguments, name=_THREAD, daemon=True)
         self._thread.start()
 

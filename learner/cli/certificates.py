@@ -68,7 +68,7 @@ def run(argv: Sequence[str]) -> int:
     require_extra("certificates")
     folder = options.folder
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds keys
         make(folder, options.host, datetime.timedelta(days=options.days))
     except OSError as error:
         raise ConfigError(f"cannot write in {folder}: {error.strerror}") from error

@@ -136,7 +136,7 @@ def tiny(config: Config, name: str, *, continuous: bool, seconds: float) -> Conf
             interval_steps=1_000,  # often, so that a task ends soon after it is learned
             interval_seconds=1.0,
             episodes=_EPISODES,
-            confirm_episodes=_EPISODES,
+            confirm_episodes=_EPISODES,  # by luck a policy passes once, not twice
             target_return=PROBES[name],
         ),
         logging=dataclasses.replace(config.logging, learning_curve=False, wandb=None),

@@ -81,6 +81,7 @@ def compare(
 
 def _of(groups: Iterable[Group], runs: Mapping[Path, MeasuredRun]) -> list[Group]:
     """The groups with only these runs; those with none are left out."""
+    # By identity: two runs may have equal numbers.
     own = {id(run) for run in runs.values()}
     kept = (each._replace(runs=tuple(r for r in each.runs if id(r) in own)) for each in groups)
     return [each for each in kept if each.runs]
@@ -103,7 +104,7 @@ def _measured(folders: Sequence[Path]) -> dict[Path, MeasuredRun]:
                 # Others stand for the folder; alone, it is what was asked for.
                 if each is inside[-1] and not measured:
                     raise
-                print(f"left out: {error}", file=sys.stderr)
+                print(f"left out: {error}", file=sys.stderr)  # stdout is for the result
     return found
 
 

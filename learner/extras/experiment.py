@@ -136,6 +136,7 @@ class Experiment:
         """Works until all runs are done, or have saved because it is stopped: an `ExitCode`."""
         with ThreadPoolExecutor(self._number, "run") as pool:
             working = [pool.submit(self._work_on, run) for run in self._runs]
+            # in turns, because a signal only sets a flag
             while wait(working, timeout=POLL_SECONDS).not_done:
                 if is_stopped() and not self._is_ending.is_set():
                     self._end()
@@ -174,6 +175,7 @@ class Experiment:
     def _score(self, run: PlannedRun, folder: Path) -> Outcome | None:
         _say(f"{run.name}: plays the episodes of its final score")
         words = ["evaluate", str(folder), "--episodes", str(self._episodes)]
+        # All runs alike, whatever their own evaluations explore.
         words += ["--deterministic", "--save"]
         code = self._run(run, words + _allowing(folder))
         if self._is_ending.is_set():

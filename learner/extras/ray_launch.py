@@ -212,7 +212,7 @@ def _place_and_wait(work: Work, stop: StopRequest, resume: str) -> int:
             "num_gpus": asked.get("GPU", 0),
             "resources": others,
             "max_restarts": restarts,
-            "max_task_retries": -1,
+            "max_task_retries": -1,  # `run` is called again wherever the actor is restarted
             "max_concurrency": 8,  # `run` occupies one thread
             "scheduling_strategy": PlacementGroupSchedulingStrategy(group, index),
         }

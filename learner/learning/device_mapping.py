@@ -62,7 +62,7 @@ def map_programs(
         in_axes=(None, 0, 0, None),
         out_axes=(None, 0, None),
         devices=everywhere or devices,
-        donate_argnums=(0, 1),
+        donate_argnums=(0, 1),  # else state and replay would be there twice
     )
     is_shared = len(everywhere) > len(devices)
     lower = functools.partial(_lowered, learn, everywhere if is_shared else ())

@@ -212,7 +212,7 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         )
         new, guarded = agent.update_statistics(new, sequence, over.mean)
         is_applied = over.all_are(is_all_finite((output.guarded, guarded)))
-        new = new._replace(updates=state.updates + 1)
+        new = new._replace(updates=state.updates + 1)  # an agent need not count
         # Skipped on the device: the host knows only when the numbers arrive, which is too late.
         new = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new, state.agent)
         new_state = LearnerState.of(new, next_key)
@@ -265,6 +265,7 @@ def _reduced(metrics: Mapping[str, Array], over: OverDevices) -> dict[str, Array
 
 def _lag(agent: Agent, updates: Array, versions: Array, over: OverDevices) -> dict[str, Array]:
     """Mean and largest number of updates between acting and consumption, over the trained rows."""
+    # of the burn-in nothing is learned
     start, stop = agent.window.burn_in, agent.window.burn_in + agent.window.unroll
     lag = (updates - versions[start:stop]).astype(jnp.float32)
     return {

@@ -209,7 +209,7 @@ class Learning:
             self._state, self._replay, draw, np.float32(self.count_steps())
         )
         self.laps.lap("learning_learn")
-        self._newest += 1
+        self._newest += 1  # as if it were applied; `_observe` takes it back if not
         # Asked for now, while the update is computed, the copy costs no time between two updates.
         is_published = self._newest % self._publish_every == 0
         self._in_flight = numbers, [self._published()] if is_published else []

@@ -65,7 +65,7 @@ def receive_all(
     met: dict[int, _Guest] = {}
     with _listener(topology) as listener, contextlib.ExitStack() as closing:
         closing.callback(lambda: _close(met.values()))
-        listener.settimeout(POLL_SECONDS)
+        listener.settimeout(POLL_SECONDS)  # so that a signal or a late host is noticed
         while missing := [index for index in range(1, topology.process_count) if index not in met]:
             poll()
             _require_time(deadline, seconds, missing)
@@ -148,7 +148,7 @@ def _accept(listener: socket.socket, token: str, poll: Callable[[], object]) -> 
         connection, _ = listener.accept()
         link = closing.enter_context(contextlib.closing(MessageSocket(connection)))
         link.limit(POLL_SECONDS, _LONGEST_HELLO_BYTES)
-        asked = secrets.token_hex(32)
+        asked = secrets.token_hex(32)  # a new one each time, so that no proof is of use twice
         link.send({"challenge": asked})
         message = _next(link, poll, time.monotonic() + GRACE_SECONDS)
         index, run = message["hello"]

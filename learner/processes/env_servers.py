@@ -85,7 +85,7 @@ def plan(
     launch = dataclasses.replace(
         launch, env_servers=num_servers, envs_per_server=num_envs, groups=num_groups
     )
-    num_envs = num_envs or -(-slots // num_servers)
+    num_envs = num_envs or -(-slots // num_servers)  # rounded up, or slots would stay empty
     fitted = dataclasses.replace(config, serving=serving, launch=launch)
     return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs))
 
@@ -175,7 +175,7 @@ class Child:
         self._process = subprocess.Popen(
             [*tie, *words],
             env=dict(variables),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,  # Ctrl-D and keys are this process's
             stdout=output,
             stderr=output,
             process_group=0,
@@ -262,7 +262,7 @@ class EnvServers:
             self._is_ending.set()
         # The child kills env servers whose environments do not close in time, each by itself.
         self._child.end(3 * GRACE_SECONDS)
-        self._thread.join(GRACE_SECONDS)
+        self._thread.join(GRACE_SECONDS)  # it may be in `on_failure`, which is the caller's
 
     def raise_failure(self) -> None:
         """Raises ConfigError if the env servers cannot continue; nothing else prints the reason.

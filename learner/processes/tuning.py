@@ -78,7 +78,7 @@ def tune_process(*, keeps_freed_memory: bool) -> None:
     sys.setswitchinterval(0.0005)
     compile_quick_convolutions()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl" / "jax"
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # the user decides first
         jax.config.update("jax_compilation_cache_dir", str(cache))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
@@ -120,6 +120,7 @@ def _check_flags(flags: str) -> None:
     # Alone, and on the CPU: an accelerator may belong to one process only.
     # -P: not from the current folder, which may be a run's, and anybody's.
     command = [sys.executable, "-P", "-c", "import jax; jax.devices()"]
+    # Without the user's variables of jax: only the flags are tried.
     others = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     environment = {**others, "JAX_PLATFORMS": "cpu"}
     tried = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -17,6 +17,8 @@ _FIRST_FAILURES = 3
 # Env servers that have left, and refusals that are not reported again.
 _MOST_LEFT = 50
 _MOST_REFUSALS = 1000
+# Env servers that a sentence names.
+_MOST_NAMES = 3
 
 
 class EnvServers(NamedTuple):
@@ -276,6 +278,30 @@ class EnvServerRegistry:
         if server.offered > status.environments:
             text += f"; {server.offered} were offered, and all slots are taken"
         return text
+
+
+def waited_for(servers: Sequence[EnvServerStatus]) -> str:
+    """The env servers that the learner waits for, in words; empty if there are none."""
+    present = [server for server in servers if server.state != "left"]
+    if not present:
+        return "no env server is connected"
+    ready = [server for server in present if server.state != "building"]
+    if not ready:
+        return f"environments are being built by {_names(present)}"
+    training = [server for server in ready if server.training_slots]
+    if not training:
+        return "no connected env server has training slots"
+    silent = [server for server in training if server.waiting_seconds]
+    if len(silent) < len(training):
+        return ""
+    seconds = max(server.waiting_seconds for server in silent)
+    return f"no step for {seconds:.0f} s from {_names(silent)}"
+
+
+def _names(servers: Sequence[EnvServerStatus]) -> str:
+    shown = ", ".join(server.name for server in servers[:_MOST_NAMES])
+    more = len(servers) - _MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _environments(number: int) -> str:

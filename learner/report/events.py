@@ -52,6 +52,8 @@ _PROBLEMS = frozenset({"save_failed", "server_left", "server_refused", "environm
 _LONGEST_TEXT = 500
 # Of one kind: an env server that joins and leaves in a loop must not fill the disk.
 _MOST_A_MINUTE = 500
+# The time without a step after which that is reported, and then at each doubling.
+_STILL_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,3 +168,26 @@ class Events(EventSink):
     def close(self) -> None:
         self.flush()
         self._file.close()
+
+
+class StandStill:
+    """Reports that environments take no steps, after 10 s and at each doubling. Of one thread."""
+
+    def __init__(self, events: EventSink, steps: int, now: float):
+        self._events = events
+        self._steps, self._moved = steps, now
+        self._next = _STILL_SECONDS
+
+    def look(self, steps: int, now: float, waiting_for: str) -> None:
+        """Takes the number of steps, and the reason why there are no new ones."""
+        seconds, is_still = now - self._moved, steps == self._steps
+        is_due = seconds >= self._next if is_still else self._next > _STILL_SECONDS
+        if is_due:
+            text = f"environments step again after {seconds:.0f} s"
+            if is_still:
+                text = f"0 steps/s for {seconds:.0f} s: {waiting_for}"
+            about = {"seconds": seconds, "waiting_for": waiting_for if is_still else ""}
+            self._events.report("waiting", text, is_problem=is_still, **about)
+            self._next = 2 * seconds
+        if not is_still:
+            self._steps, self._moved, self._next = steps, now, _STILL_SECONDS

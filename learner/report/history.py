@@ -63,13 +63,14 @@ class History:
             self._is_rewritten, self._stride = True, 2 * self._stride
             self._columns = {name: column[1::2] for name, column in self._columns.items()}
         while len(self.rounds) > 2 * MOST_ROWS:
+            # every other one, as of the rows
             self._is_rewritten, self.rounds = True, self.rounds[1::2]
         return None if self._is_rewritten else (self._since(rows), self.rounds[rounds:])
 
     def _take_metrics(self, line: bytes, *, is_last: bool) -> None:
         self._num_lines += 1
         is_kept = self._num_lines % self._stride == 0
-        values = _numbers(parsed(line)) if is_kept or is_last else {}
+        values = _numbers(parsed(line)) if is_kept or is_last else {}  # parsing is what costs
         if values and is_last:
             self.latest = values
         if is_kept and "env_steps" in values:

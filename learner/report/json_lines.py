@@ -70,6 +70,7 @@ def plain(value: Any) -> Any:
 def replace_file(path: Path, content: str | bytes) -> None:
     """Writes the file whole or not at all: a full disk leaves what was there. Raises OSError."""
     # The folder may be anybody's: a link in place of either file is replaced, never followed.
+    # in the same folder, because a rename cannot cross file systems
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     try:

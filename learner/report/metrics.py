@@ -156,6 +156,7 @@ class Metrics:
             for name, value in values.items()
             if math.isfinite(value)
         }
+        # Without the lock: none of them may keep the threads that count waiting.
         for writer in self._writers:
             # In the order of their steps: points belong to steps that are past.
             for step, scalars in [*points, (env_steps, finite)]:

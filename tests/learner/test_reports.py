@@ -18,7 +18,7 @@ from learner.report.env_servers import EnvServers
 from learner.report.events import Events
 from learner.report.metrics import Metrics
 from learner.report.status import Slots, Status, write_status
-from learner.reports import Reports, StandStill, StatusWriter
+from learner.reports import Reports, StatusWriter
 from seedrl.checkpoints import Checkpoint
 from seedrl.config_io import load, to_json
 from tests.learner.report.listener import Heard

@@ -22,7 +22,7 @@ from learner.extras.bench.measuring import (
     serial,
     spread,
 )
-from learner.extras.bench.system import Interval, RawStepping, System
+from learner.extras.bench.system import Interval, System, raw_stepping
 from learner.extras.bench.workloads import BareUpdate, Workload, bare_forward
 from seedrl.config import LaunchConfig
 
@@ -109,7 +109,7 @@ def measure(
             key: stack.enter_context(System(workload.config if key == "learning" else acting))
             for key in figures
         }
-        stepping = stack.enter_context(RawStepping(workload.config))
+        stepping = stack.enter_context(raw_stepping(workload.config))
         learning = systems["learning"]
         # Until replay is filled nothing is learned: that is no part of what is measured.
         learning.run_until(lambda: learning.parts.learning.updates > 0)
@@ -118,7 +118,7 @@ def measure(
         update = BareUpdate(workload)
         update.learn()
         measures = {
-            "stepping": lambda: stepping.rate(pace.seconds),
+            "stepping": lambda: stepping(pace.seconds),
             "network": lambda: rate(network, pace.seconds),
             "update": lambda: rate(update.learn, pace.seconds),
             **{key: of(key, system) for key, system in systems.items()},

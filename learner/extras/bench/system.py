@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import subprocess
 import sys
@@ -220,56 +221,46 @@ class System:
         return self.metrics.flush(env_steps=acting.training_steps, updates=learning.updates)
 
 
-class RawStepping:
-    """Owns the processes of `config.launch`, which step environments as fast as they can."""
+@contextlib.contextmanager
+def raw_stepping(config: Config) -> Iterator[Callable[[float], float]]:
+    """Processes of `config.launch`, which step environments as fast as they can.
 
+    Gives a function that lets all of them step for some seconds: their steps per second together.
+    """
     # Each (`python -m envs_server.stepping`) prints a line of JSON when it is ready, answers a line
     # with a number of seconds by another line of JSON, and ends when its input ends.
+    environment, launch = config.environment, config.launch
+    asked = {
+        "id": environment.id,
+        "arguments": environment.arguments,
+        "wrappers": environment.wrappers,
+        "vectorization": environment.vectorization,
+        "num_envs": launch.envs_per_server // launch.groups,
+        "groups": launch.groups,
+    }
+    command = [sys.executable, "-m", "envs_server.stepping", json.dumps(asked)]
+    start = functools.partial(
+        subprocess.Popen[str],
+        command,
+        env=env_servers.env_server_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(start()) for _ in range(launch.env_servers)]
 
-    def __init__(self, config: Config):
-        environment, launch = config.environment, config.launch
-        asked = {
-            "id": environment.id,
-            "arguments": environment.arguments,
-            "wrappers": environment.wrappers,
-            "vectorization": environment.vectorization,
-            "num_envs": launch.envs_per_server // launch.groups,
-            "groups": launch.groups,
-        }
-        self._command = [sys.executable, "-m", "envs_server.stepping", json.dumps(asked)]
-        self._copies = launch.env_servers
-        self._processes: list[subprocess.Popen[str]] = []
+        def rate(seconds: float) -> float:
+            for process in processes:
+                assert process.stdin is not None
+                process.stdin.write(f"{seconds}\n")
+                process.stdin.flush()
+            answers = list(map(_read, processes))
+            return float(sum(answer["steps"] / answer["seconds"] for answer in answers))
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            stack.push(self.__exit__)
-            for _ in range(self._copies):
-                process = subprocess.Popen(
-                    self._command,
-                    env=env_servers.env_server_environment(),
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                )
-                self._processes.append(process)
-            for process in self._processes:
-                _read(process)
-            stack.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for process in self._processes:
-            with contextlib.suppress(BrokenPipeError):
-                process.communicate()
-
-    def rate(self, seconds: float) -> float:
-        """Lets all processes step for `seconds`; environment steps per second of all together."""
-        for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.write(f"{seconds}\n")
-            process.stdin.flush()
-        answers = [_read(process) for process in self._processes]
-        return float(sum(answer["steps"] / answer["seconds"] for answer in answers))
+        for process in processes:  # all are started by now: they build side by side
+            _read(process)
+        yield rate
 
 
 def _read(process: subprocess.Popen[str]) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Feed:
             return None
         if self._run is None or (is_first and self._run not in views):
             changed = {name: reader.changed for name, reader in self._readers.items()}
-            self._run = max(changed, key=changed.__getitem__, default=None)
+            self._run = max(changed, key=changed.__getitem__, default=None)  # the one at work
         message: dict[str, Any] = {
             "now": self._clock(),
             "runs": {name: view.brief for name, view in views.items() if view.brief},

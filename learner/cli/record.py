@@ -59,19 +59,12 @@ class RecordOptions(PlayOptions):
     Attributes:
       deterministic: always take the most likely or highest-valued action; the default.
       stochastic: explore as the training slots do on average.
-      epsilon: exploration rate, instead of --deterministic or --stochastic; 0 is greedy.
       output: directory of the videos; by default videos/ in the run's directory. Existing videos
         of the same name are replaced.
     """
 
     episodes: int = 3
-    epsilon: float | None = None
     output: Path | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.epsilon is not None and self.actions is not None:
-            raise ConfigError(f"--epsilon: expected it without --{self.actions}, got both")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -97,7 +90,7 @@ def run(argv: Sequence[str]) -> int:
         best=options.best,
         allow=options.allow,
     )
-    policy = loaded(epsilon=options.epsilon or 0.0)
+    policy = loaded()
     if options.stochastic:
         from learner.acting.evaluator import evaluation_exploration
         from seedrl.agents.check import build_agent

@@ -169,15 +169,11 @@ def exit_deadline(seconds: float, what: str, code: ExitCode = ExitCode.TEMPORARY
 
     `what` has not happened by then, in words.
     """
-    is_done = threading.Event()
-
-    def end() -> None:
-        # What hangs may be a thread that cannot be joined, or a service that does not answer.
-        if not is_done.wait(seconds):
-            exit_hung(f"{what} within {seconds:.0f} s", code)
-
-    threading.Thread(target=end, name="exit deadline", daemon=True).start()
+    # What hangs may be a thread that cannot be joined, or a service that does not answer.
+    deadline = threading.Timer(seconds, exit_hung, (f"{what} within {seconds:.0f} s", code))
+    deadline.daemon = True  # it must not keep a process that ends by itself
+    deadline.start()
     try:
         yield
     finally:
-        is_done.set()
+        deadline.cancel()

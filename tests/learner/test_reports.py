@@ -15,7 +15,7 @@ import pytest
 from learner import reports as reports_module
 from learner.build import StartFrom
 from learner.report.env_servers import EnvServers
-from learner.report.events import Events
+from learner.report.events import Events, StandStill
 from learner.report.metrics import Metrics
 from learner.report.status import Slots, Status, write_status
 from learner.reports import Reports, StatusWriter

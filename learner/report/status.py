@@ -123,8 +123,8 @@ class Verdict:
         the speed of the others), `long deadline` (of batches), `too few groups`, `small batches`
         (acting spends its time on few rows), `slow updates`, `high replay ratio`, `full queue`, or
         `busy neighbour` (other programs take the cores).
-      change: to make because of that.
-      gain: what it is predicted to bring: 0.25 is a quarter more environment steps.
+      change: the recommended change.
+      gain: predicted gain of the change: 0.25 is a quarter more environment steps.
     """
 
     cause: Cause

@@ -87,16 +87,11 @@ def test_a_factory_of_the_current_folder_is_found_from_another_one(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--agent.unrol 40", "unknown option --agent.unrol; did you mean --agent.unroll?"),
         ("--agent.priority-mix 1", "agent.priority_mix is now agent.priority_eta"),
         ("--launch.restarts 3", "launch.restarts is now automatic"),
-        ("--agent.unroll many", "--agent.unroll: expected INT, got 'many' (see"),
-        ("--agent.unroll", "--agent.unroll: "),
         ("--agent.network.torso-sizes 64,64", "--agent.network.torso-sizes: expected INT, several"),
-        ("--agent.network.core rnn", "--agent.network.core: expected lstm or none, got 'rn"),
         ("--agent.value-scaling False --number 1", "unknown option False"),
         ("--checkpoint.no_replay=true", "--checkpoint.no-replay: "),
-        ("--agent.value-scaling right", "unknown option right"),
     ],
 )
 def test_a_mistake_is_one_line_that_says_where_to_look(flags: str, message: str) -> None:
@@ -114,19 +109,6 @@ def _help(options: type, words: str, capsys: pytest.CaptureFixture[str]) -> list
     return capsys.readouterr().out.splitlines()
 
 
-def test_help_without_a_config_has_the_options_and_the_common_fields(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    lines = _help(Options, "--help", capsys)
-    assert lines[0] == "usage: test CONFIG [options]"
-    (own,) = (line for line in lines if line.startswith("  --number N"))
-    assert own.endswith("some number (default: 3)")
-    # The values of fields are a configuration's own.
-    (field,) = (line for line in lines if line.startswith("  --learning.total-steps N"))
-    assert "default" not in field
-    assert not any("--agent." in line or "--logging.health-bind" in line for line in lines)
-
-
 @pytest.mark.parametrize("columns", ["80", "200"])
 def test_help_of_train_fits_60_lines(
     columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -134,13 +116,6 @@ def test_help_of_train_fits_60_lines(
     monkeypatch.setenv("COLUMNS", columns)
     assert 30 < len(_help(TrainOptions, "--help", capsys)) <= 60
     assert len(_help(TrainOptions, "cartpole_r2d2 --help", capsys)) <= 70
-
-
-def test_help_is_printed_on_any_width(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "1")
-    assert _help(Options, "--help", capsys)
 
 
 @pytest.mark.parametrize(
@@ -173,20 +148,3 @@ def test_a_misspelt_option_suggests_by_prefix_initials_and_likeness(word: str, m
     with pytest.raises(ConfigError) as caught:
         parse(Options, ["cartpole_r2d2", word, "1"], prog="test")
     assert f"unknown option {word}; did you mean {meant}?" in str(caught.value)
-
-
-@pytest.mark.parametrize("config", ["cartpole_r2", "cartpol_r2d2"])
-def test_a_misspelt_config_suggests_one(config: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse(Options, [config], prog="test")
-    assert "did you mean cartpole_r2d2?" in str(caught.value)
-
-
-def test_three_fields_have_short_flags() -> None:
-    words = "cartpole_r2d2 --serving.bind x --bind unix:/x --token-file token --checkpoint-replay"
-    _, changed = parse(Options, words.split(), prog="test")
-    assert difference(to_json(CARTPOLE), to_json(changed)) == [
-        "serving.bind: expected '', got 'unix:/x'",
-        "serving.token_file: expected '', got 'token'",
-        "checkpoint.replay: expected False, got True",
-    ]

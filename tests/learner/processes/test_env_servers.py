@@ -51,21 +51,6 @@ def test_env_servers_and_slots_fit(
     assert fitted.serving.training_slots == training
 
 
-@pytest.mark.parametrize(
-    ("flags", "field"),
-    [
-        ({"env_servers": 0}, "--env-servers"),
-        ({"envs_per_server": -1}, "--envs-per-server"),
-        ({"groups": 1001}, "--groups"),
-        ({"envs_per_server": 10}, "--envs-per-server"),
-    ],
-)
-def test_a_fleet_that_cannot_train_is_refused(flags: dict[str, int], field: str) -> None:
-    with pytest.raises(ConfigError) as found:
-        env_servers.plan(config(), **flags)
-    assert field in str(found.value)
-
-
 def test_the_env_servers_understand_their_command_line(tmp_path: Path) -> None:
     given = config()
     given = dataclasses.replace(

@@ -3,6 +3,7 @@
 With real env servers, and parameters that nobody has trained.
 """
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from learner.acting.evaluator import evaluation_exploration
+from learner.checkpoints.run_records import read_final_score
 from learner.cli.main import main
 from learner.evaluate import _actor, _Player
 from learner.runtime.channel import VersionedParams
@@ -51,6 +53,16 @@ CONFIG = Config(
     ),
     serving=ServingConfig(training_slots=4, evaluation_slots=3),
 )
+
+
+def test_a_run_that_names_code_is_played_only_if_that_is_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = EnvironmentConfig(id="subprocess:run", wrappers=("other:wrap",))
+    config = dataclasses.replace(CONFIG, environment=environment)
+    (tmp_path / "config.json").write_text(to_json(config))
+    assert main(["evaluate", str(tmp_path)]) == 2
+    assert "--allow subprocess:run other:wrap" in capsys.readouterr().err
 
 
 def _saved_run(folder: Path, config: Config, params: Any) -> Path:
@@ -173,10 +185,15 @@ def test_environments_that_never_end_are_cut_short_and_named(
     workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # CartPole falls long before 500 steps, so each episode that reaches 5 steps is cut there.
-    flags = ["--episodes", "12", "--max-episode-steps", "5", "--deterministic"]
+    flags = ["--episodes", "12", "--max-episode-steps", "5", "--deterministic", "--save"]
     assert main(["evaluate", str(workdir), "--json", *flags]) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
+    (workdir / "status.json").write_text('{"updates": 3}')
+    assert read_final_score(workdir) == (result["mean"], result["episodes"], 3, 0.0)
+    # A run that was trained on has another final score.
+    (workdir / "status.json").write_text('{"updates": 8}')
+    assert read_final_score(workdir) is None
     assert set(result["lengths"]) == {5} and result["returns"] == [5.0] * result["cut"]
     # The next episode of an environment begins once it has ended the one that was cut short, or
     # it plays no more: some end theirs within 5 more steps.

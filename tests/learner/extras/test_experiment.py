@@ -1,12 +1,14 @@
-"""Grids as files, and the processes of their runs, played by a program that writes what a run
-leaves in its folder."""
+"""Grids as files, and `seedrl experiment` with runs that only write what a run leaves."""
 
 import json
+import os
 import shlex
 from pathlib import Path
 
 import pytest
 
+from learner.checkpoints.folder_lock import lock
+from learner.cli.main import main
 from learner.extras.experiment import (
     Experiment,
     PlannedRun,
@@ -88,7 +90,7 @@ def test_a_grid_that_plans_nothing_sensible_is_refused(
     assert field in str(refused.value) and "my_grid.toml" in str(refused.value)
 
 
-# `own` does what the number of its run is named for.
+# A stand-in for `seedrl train`, which does what its configuration is named for, and for `evaluate`.
 PROGRAM = """
 import json, pathlib, shlex, signal, sys
 words = sys.argv[1:]
@@ -100,11 +102,13 @@ def finish(reason, code=0):
     (folder / "status.json").write_text(json.dumps(status))
     sys.exit(code)
 if words[0] == "evaluate":
+    assert words[2:] == ["--episodes", "100", "--deterministic", "--save"]
     score = {"mean": 1.0, "episodes": 100, "updates": 7, "exploration": 0.0}
     (folder / "final_score.json").write_text(json.dumps(score))
     sys.exit(0)
 folder.mkdir(exist_ok=True)
 (folder / "command.txt").write_text(shlex.join(["seedrl", *words]))
+print("trained", flush=True)
 act = words[1]
 if act == "fails":
     print("seedrl: error: no more memory")
@@ -193,3 +197,51 @@ def test_steps_of_a_run_follow_from_its_files(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as found:
         check_same(folder, PlannedRun(run.name, (*run.words, "--replay.ratio", "2")))
     assert "learns0" in str(found.value)
+
+
+GRID = (
+    SMALL
+    + """[options]
+learning.total_steps = 20_000
+[vary]
+replay.ratio = [1, 4]
+"""
+)
+
+
+@pytest.mark.usefixtures("stage")
+def test_a_grid_becomes_folders_of_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "my_grid.toml").write_text(GRID)
+    assert main(["experiment", "my_grid.toml", "--workers", "2"]) == 0
+    out, err = capfd.readouterr()
+    names = [f"cartpole_r2d2__replay.ratio={ratio}__seed=0" for ratio in (1, 4)]
+    rows = [line.split() for line in out.splitlines()[1:]]
+    assert [row[:5] for row in rows] == [[name, "finished", "100", "–", "1.00"] for name in names]
+    assert all(f"{name}: trains\n" in err for name in names)
+    folder = tmp_path / "runs" / "my_grid"
+    assert (folder / "logs" / f"{names[0]}.log").read_text() == "trained\n"
+    # The same again has nothing to do.
+    assert main(["experiment", "my_grid.toml"]) == 0
+    assert capfd.readouterr().out == out
+    (folder / names[0] / "command.txt").write_text("seedrl train cartpole_r2d2 --seed 4")
+    assert main(["experiment", "my_grid.toml"]) == 2
+    assert names[0] in capfd.readouterr().err
+
+
+def test_what_cannot_be_trained_is_refused_before_anything_begins(
+    stage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for before, after, named in (
+        ("ratio", "ration", "--replay.ration"),
+        ("20_000", "-1", "learning.total_steps"),
+        ("cartpole_r2d2", "carpole", "carpole"),
+    ):
+        Path("my_grid.toml").write_text(GRID.replace(before, after))
+        assert main(["experiment", "my_grid.toml"]) == 2
+        said = capsys.readouterr().err
+        assert named in said and len(said.splitlines()) == 1 and not Path("runs").exists()
+    Path("my_grid.toml").write_text(GRID)
+    descriptor = lock(stage)
+    assert main(["experiment", "my_grid.toml", "--workdir", "x"]) == 75
+    os.close(descriptor)
+    assert str(stage) in capsys.readouterr().err

@@ -1,15 +1,5 @@
 """Programs that tests of faults start."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from tests.system.conftest import programs
 
-import pytest
-
-from tests.system.processes import Programs
-
-
-@pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Programs]:
-    """Starts programs; those that still run end with the test."""
-    with Programs(tmp_path) as started:
-        yield started
+__all__ = ["programs"]

@@ -1,10 +1,8 @@
 """What a process takes over time, and whether it grows."""
 
-import contextlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,13 +66,3 @@ def slope(samples: Sequence[Sample]) -> Slope | None:
     rest = size - found * time
     error = float(np.sqrt(rest @ rest / (len(samples) - len(pids) - 1) / spread))
     return Slope(round(found, 2), round(error, 2))
-
-
-def records(workdir: Path, kind: str = "metrics") -> list[dict[str, Any]]:
-    """Lines of a kind of the run's metrics.jsonl, without those that a full disk or a kill cut."""
-    path = workdir / "metrics.jsonl"
-    found = []
-    for line in path.read_text().splitlines() if path.exists() else ():
-        with contextlib.suppress(ValueError):
-            found.append(json.loads(line))
-    return [line for line in found if line["kind"] == kind]

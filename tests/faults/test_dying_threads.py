@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.dying_thread import ENV_SERVER, LEARNER
-from tests.faults.watched_learner import FLAGS, events, newest_durable, start_env_servers
-from tests.system.processes import UNHURRIED, Program, Programs, records, wait_for
+from tests.faults.watched_learner import FLAGS, newest_durable, start_env_servers
+from tests.system.processes import UNHURRIED, Program, Programs, events, records, wait_for
 
 pytestmark = [pytest.mark.gate, pytest.mark.timeout(1800)]
 _R2D2 = ("cartpole_r2d2", *FLAGS)

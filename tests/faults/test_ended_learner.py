@@ -12,12 +12,11 @@ from seedrl.exit_codes import ExitCode
 from tests.faults.scale import scaled
 from tests.faults.watched_learner import (
     busy_processes,
-    events,
     fill,
     newest_durable,
     small_disk,
 )
-from tests.system.processes import TINY, TRAIN, UNHURRIED, Programs, records, wait_for
+from tests.system.processes import TINY, TRAIN, UNHURRIED, Programs, events, records, wait_for
 
 pytestmark = [
     pytest.mark.gate,

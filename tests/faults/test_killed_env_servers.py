@@ -12,13 +12,14 @@ import pytest
 from learner.serving.ledger import AT_REST, residues
 from seedrl.exit_codes import ExitCode
 from tests.faults.scale import VARIABLE, scaled
-from tests.faults.watched_learner import events, returns
+from tests.faults.watched_learner import returns
 from tests.system.processes import (
     TINY,
     TRAIN,
     UNHURRIED,
     Programs,
     env_servers,
+    events,
     records,
     wait_for,
 )

@@ -11,14 +11,13 @@ import pytest
 
 from tests.faults.scale import scaled
 from tests.faults.watched_learner import (
-    events,
     is_saving,
     newest_durable,
     seconds_until_all_are_back,
     start_env_servers,
     start_learner,
 )
-from tests.system.processes import Program, Programs, wait_for
+from tests.system.processes import Program, Programs, events, wait_for
 
 pytestmark = [
     pytest.mark.gate,

@@ -1,7 +1,6 @@
 """A learner with hand-started env servers, to which things happen, and what its files say of it."""
 
 import contextlib
-import json
 import os
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seedrl import checkpoints
-from tests.system.processes import TINY, UNHURRIED, Program, Programs
+from tests.system.processes import TINY, UNHURRIED, Program, Programs, events
 
 FLAGS = (*TINY, *UNHURRIED, "--checkpoint-replay", "--checkpoint.interval-seconds", 0.2)
 ENV_SERVERS = 2
@@ -26,14 +25,6 @@ def start_env_servers(programs: Programs, address: str) -> list[Program]:
     """Which share the slots of such a learner, and outlive it."""
     words = ("--learner", address, "--num-envs", 6 // ENV_SERVERS, "--allow-env", "tests.*")
     return [programs("envs_server", *words) for _ in range(ENV_SERVERS)]
-
-
-def events(workdir: Path, kind: str) -> list[dict[str, Any]]:
-    """Whole lines of a kind in a run's events.jsonl, oldest first."""
-    path = workdir / "events.jsonl"
-    text = path.read_text() if path.exists() else ""
-    lines = map(json.loads, text[: text.rfind("\n") + 1].splitlines())
-    return [line for line in lines if line["kind"] == kind]
 
 
 def returns(workdir: Path) -> list[dict[str, Any]]:

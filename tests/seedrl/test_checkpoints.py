@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import random
-import resource
 import shutil
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import pytest
 from seedrl import checkpoints, stored_arrays
 from seedrl.checkpoints import best_directory, choose
 from seedrl.errors import CheckpointError
+from tests.learner.report.event_files import files_of_at_most
 
 
 def _tree(fill: float = 1.0, width: int = 8) -> dict[str, Any]:
@@ -443,13 +443,8 @@ def test_a_full_disk_leaves_what_was_there(
 def test_a_file_size_limit_is_reported_as_one_line(tmp_path: Path) -> None:
     # The nearest thing to a full disk that orbax's own writes meet without a disk to fill.
     noise = np.random.default_rng(0).random(100_000)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-    try:
-        with pytest.raises(CheckpointError) as caught:
-            checkpoints.save(tmp_path, 1, {"x": noise}, {}, keep=2)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with files_of_at_most(100_000), pytest.raises(CheckpointError) as caught:
+        checkpoints.save(tmp_path, 1, {"x": noise}, {}, keep=2)
     assert "File too large" in str(caught.value) and "\n" not in str(caught.value)
     assert _names(tmp_path) == []
 

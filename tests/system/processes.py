@@ -1,5 +1,7 @@
 """Processes of the real programs, watched from outside: by their files, exit codes and /proc."""
 
+import contextlib
+import functools
 import json
 import os
 import re
@@ -15,7 +17,6 @@ from tests import own_process, started
 from tests.patience import SECONDS, wait_until
 
 ROOT = Path(__file__).parents[2]
-PLUGIN = ROOT / "tests" / "plugin"
 TRAIN = ("learner.cli.main", "train")
 
 # A network and a replay that compile and learn in no time. Learning needs 64 steps; pages have 8
@@ -158,12 +159,19 @@ def wait_until_gone(pids: set[int]) -> None:
     wait_until(lambda: not any(map(is_running, pids)), f"some of {pids} never end")
 
 
-def records(workdir: Path, kind: str = "metrics") -> list[dict[str, Any]]:
-    """Complete lines of a kind of the run's metrics.jsonl, oldest first."""
-    path = workdir / "metrics.jsonl"
-    text = path.read_text() if path.exists() else ""
-    lines = text[: text.rfind("\n") + 1].splitlines()
-    return [line for line in map(json.loads, lines) if line["kind"] == kind]
+def records(
+    workdir: Path, kind: str = "metrics", name: str = "metrics.jsonl"
+) -> list[dict[str, Any]]:
+    """Lines of a kind of a run's file, oldest first, but those that a full disk or a kill cut."""
+    path = workdir / name
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(line))
+    return [line for line in found if line["kind"] == kind]
+
+
+events = functools.partial(records, name="events.jsonl")
 
 
 def connections(log: Path) -> int:

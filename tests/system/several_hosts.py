@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from seedrl import run_files
-from tests.system.processes import Program, Programs, wait_for
+from tests.system.processes import Program, Programs, events, wait_for
 from tests.system.recorded_episodes import VARIABLE
 
 RECORDED = ("--environment.wrappers", "tests.system.recorded_episodes:RecordedEpisodes")
@@ -84,9 +84,7 @@ class SeveralHosts:
 
     def events(self, kind: str, index: int = 0) -> list[dict[str, Any]]:
         """Those of a kind that a host has written, of all sessions."""
-        path = self.folder(index) / run_files.EVENTS
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [event for event in map(json.loads, lines) if event["kind"] == kind]
+        return events(self.folder(index), kind)
 
     def wait_for_updates(self, more: int) -> None:
         """Waits until the run has learned so many updates more."""

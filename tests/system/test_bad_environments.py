@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from seedrl.exit_codes import ExitCode
-from tests.faults.watched_learner import events
-from tests.system.processes import TINY, TRAIN, UNHURRIED, Programs, records, wait_for
+from tests.system.processes import TINY, TRAIN, UNHURRIED, Programs, events, records, wait_for
 
 pytestmark = [pytest.mark.gate, pytest.mark.timeout(3600)]
 

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from learner.serving.ledger import AT_REST, residues
-from tests.faults.memory import Sample, records, sample
-from tests.system.processes import ROOT, env_servers
+from tests.faults.memory import Sample, sample
+from tests.system.processes import ROOT, env_servers, records
 
 _FOREVER = 10**9
 _TRAIN = (

@@ -1,7 +1,6 @@
 """Lines of a file that another process writes, each read once."""
 
 import os
-import resource
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from learner.report import json_lines
 from learner.report.json_lines import JsonLines, LineReader
 from seedrl.errors import ConfigError
 from seedrl.run_files import make_folder
+from tests.learner.report.event_files import files_of_at_most
 
 
 @pytest.fixture
@@ -86,11 +86,6 @@ def test_no_link_is_followed_to_write(path: Path, tmp_path: Path) -> None:
 
 def test_a_disk_that_refuses_a_file_keeps_the_one_that_was_there(path: Path) -> None:
     path.write_text("as before")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3, before[1]))  # of a file, in bytes
-    try:
-        with pytest.raises(OSError):
-            json_lines.replace_file(path, "longer than that")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with files_of_at_most(3), pytest.raises(OSError):
+        json_lines.replace_file(path, "longer than that")
     assert path.read_text() == "as before" and [*path.parent.iterdir()] == [path]

@@ -85,16 +85,13 @@ class Throw(Walk):
         return super().step(np.abs(action))
 
 
-class Dials(Walk):
-    """Sound: several choices at once, not all from 0."""
-
-    action_space = MultiDiscrete([[3, 2], [1, 4]], start=[[1, 0], [1, 0]])
+def _made(name: str, **own: Any) -> type[Walk]:
+    return type(name, (Walk,), own)
 
 
-class Switches(Walk):
-    """Sound: several choices of two."""
-
-    action_space = MultiBinary(3)
+# Sound: several choices at once, not all from 0; and several choices of two.
+Dials = _made("Dials", action_space=MultiDiscrete([[3, 2], [1, 4]], start=[[1, 0], [1, 0]]))
+Switches = _made("Switches", action_space=MultiBinary(3))
 
 
 class OddInfo(Walk):
@@ -132,53 +129,32 @@ class MisnamedMask(Walk):
         return observation, {"mask": np.array([1, 0, 1], np.int8)}
 
 
-class MaskMethod(Walk):
-    """A mask as another library reads it."""
-
-    def action_masks(self) -> Any:
-        return np.ones(3, bool)
+def _interrupt(self: Walk) -> Any:
+    raise KeyboardInterrupt
 
 
-class NanReward(Walk):
-    """A logarithm of 0."""
-
-    def reward(self) -> Any:
-        return float("-inf") if self.num_steps == 2 else 0.0
-
-
-class LargeReward(Walk):
-    """Counts in units of cents."""
-
-    def reward(self) -> Any:
-        return 5e6
-
-
-class WrongDtype(Walk):
-    """Python's floats become float64."""
-
-    def observation(self) -> Any:
-        return np.array([self.position, 0.5])
-
-
-class NoNumbers(Walk):
-    """Words in place of their embedding."""
-
-    def observation(self) -> Any:
-        return np.array(["left", "right"])
-
-
-class NothingThere(Walk):
-    """A list of what is near that happens to be empty."""
-
-    def observation(self) -> Any:
-        return np.zeros(0, np.float32)
-
-
-class OutsideItsSpace(Walk):
-    """Bounds that nobody looked at."""
-
-    def observation(self) -> Any:
-        return np.array([10 * self.position, 0], np.float32)
+# A mask as another library reads it.
+MaskMethod = _made("MaskMethod", action_masks=lambda self: np.ones(3, bool))
+# A logarithm of 0.
+NanReward = _made("NanReward", reward=lambda self: -np.inf if self.num_steps == 2 else 0.0)
+# Counts in units of cents.
+LargeReward = _made("LargeReward", reward=lambda self: 5e6)
+# Python's floats become float64.
+WrongDtype = _made("WrongDtype", observation=lambda self: np.array([self.position, 0.5]))
+# Words in place of their embedding.
+NoNumbers = _made("NoNumbers", observation=lambda self: np.array(["left", "right"]))
+# A list of what is near that happens to be empty.
+NothingThere = _made("NothingThere", observation=lambda self: np.zeros(0, np.float32))
+# Bounds that nobody looked at.
+OutsideItsSpace = _made(
+    "OutsideItsSpace", observation=lambda self: np.array([10 * self.position, 0], np.float32)
+)
+# Two choices in a tuple.
+NestedChoices = _made("NestedChoices", action_space=Tuple((Discrete(2), Discrete(2))))
+InterruptsItself = _made("InterruptsItself", reward=_interrupt)
+InterruptsItsEnd = _made("InterruptsItsEnd", close=_interrupt)
+# Walks on the spot.
+Endless = _made("Endless", is_over=lambda self: False)
 
 
 class GlobalRandom(Walk):
@@ -200,12 +176,6 @@ class SeededGlobalRandom(Walk):
         return random.random()
 
 
-class NestedChoices(Walk):
-    """Two choices in a tuple."""
-
-    action_space = Tuple((Discrete(2), Discrete(2)))
-
-
 class RaisesInReset(Walk):
     """Cannot start a second episode."""
 
@@ -222,40 +192,12 @@ class RaisesInClose(Walk):
         raise AttributeError("no window")
 
 
-class InterruptsItself(Walk):
-    """Ends as if by Ctrl-C."""
-
-    def reward(self) -> Any:
-        raise KeyboardInterrupt
-
-
-class InterruptsItsEnd(Walk):
-    """The same, when it is closed."""
-
-    def close(self) -> None:
-        raise KeyboardInterrupt
-
-
 class BothFlags(Walk):
     """Says that an episode ended in both ways."""
 
     def step(self, action: Any) -> Any:
         observation, reward, is_over, _, info = super().step(action)
         return observation, reward, is_over, is_over, info
-
-
-class FixedLength(Walk):
-    """Ends after four steps, whatever is done."""
-
-    def is_over(self) -> Any:
-        return self.num_steps == 4
-
-
-class Endless(Walk):
-    """Walks on the spot."""
-
-    def is_over(self) -> Any:
-        return False
 
 
 def make_swallowed_truncation() -> Any:

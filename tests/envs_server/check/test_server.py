@@ -15,7 +15,7 @@ from envs_server.check import server
 from envs_server.check.findings import Findings
 from envs_server.check.server import DIALOGUES, NOTES, Options, Process, check, main
 from seedrl.exit_codes import ExitCode
-from seedrl.wire.seedrl_pb2 import Assign, Failure, FromEnvServer, FromLearner, Group, Hello
+from seedrl.wire.seedrl_pb2 import Failure, FromEnvServer, FromLearner, Group, Hello
 from tests.envs_server.check.example_server import LAST, MID, ExampleServer, OwnDefectError, Walk
 from tests.patience import SECONDS
 
@@ -45,16 +45,23 @@ def test_our_own_env_server_passes() -> None:
     assert findings.lines("it") == ["it passes"]
 
 
-class OldVersion(ExampleServer):
-    def hello(self) -> Hello:
-        hello = super().hello()
-        hello.major = 1
-        return hello
+def _broken(name: str, **own: Any) -> type[ExampleServer]:
+    return type(name, (ExampleServer,), own)
 
 
-class Fails(ExampleServer):
-    def step(self, group: int, actions: np.ndarray) -> None:
-        self.send(FromEnvServer(failure=Failure(reason="no licence")))
+def _old_hello(self: ExampleServer) -> Hello:
+    return Hello(major=1, num_envs=self.num_envs, num_groups=2, host="h", pid=1)
+
+
+def _fails(self: ExampleServer, group: int, actions: np.ndarray) -> None:
+    self.send(FromEnvServer(failure=Failure(reason="no licence")))
+
+
+OldVersion = _broken("OldVersion", hello=_old_hello)
+Fails = _broken("Fails", step=_fails)
+Sad = _broken("Sad", after_finish=lambda self: 1)
+BuildsAnything = _broken("BuildsAnything", is_followed=lambda self, assign: bool(assign.groups))
+Silent = _broken("Silent", send=lambda self, message: None)
 
 
 class Infinite(Walk):
@@ -113,16 +120,6 @@ class Cheerful(ExampleServer):
         return 0 if super().after_status(code) else None
 
 
-class Sad(ExampleServer):
-    def after_finish(self) -> int | None:
-        return 1
-
-
-class BuildsAnything(ExampleServer):
-    def is_followed(self, assign: Assign) -> bool:
-        return bool(assign.groups)
-
-
 class Credulous(ExampleServer):
     """Takes any actions as those that it waits for."""
 
@@ -133,27 +130,18 @@ class Credulous(ExampleServer):
         return group, np.resize(np.frombuffer(data[16:], "<i4"), len(self.envs[group])), end
 
 
-class Silent(ExampleServer):
-    def send(self, message: FromEnvServer) -> None:
-        pass
-
-
-def _with(walk: type[Walk]) -> type[ExampleServer]:
-    return type(walk.__name__, (ExampleServer,), {"walk": walk})
-
-
 @pytest.mark.parametrize(
     ("subject", "dialogue", "rule"),
     [
         (OldVersion, "steps", "Hello"),
         (Silent, "steps", "TIME LIMITS"),
         (Fails, "steps", "Failure"),
-        (_with(Infinite), "steps", "STEPS AND ACTIONS"),
-        (_with(SameStepReset), "steps", "STEPS AND ACTIONS"),
+        (_broken("Infinite", walk=Infinite), "steps", "STEPS AND ACTIONS"),
+        (_broken("SameStepReset", walk=SameStepReset), "steps", "STEPS AND ACTIONS"),
         (OneAMessage, "several groups", "STEPS AND ACTIONS"),
         (AllThatIsOffered, "one environment", "STEPS AND ACTIONS"),
-        (_with(OneSeed), "seeds", "seed ignored"),
-        (_with(OtherEachTime), "seeds", "Group.seeds"),
+        (_broken("OneSeed", walk=OneSeed), "seeds", "seed ignored"),
+        (_broken("OtherEachTime", walk=OtherEachTime), "seeds", "Group.seeds"),
         (Stubborn, "end after PERMISSION_DENIED", "HOW A STREAM ENDS"),
         (Cheerful, "end after INVALID_ARGUMENT", "HOW A STREAM ENDS"),
         (Sad, "Finish", "HOW A STREAM ENDS"),

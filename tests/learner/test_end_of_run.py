@@ -91,13 +91,6 @@ def hosts_of(peers: Peers) -> Hosts:
     return Hosts(peers, Agenda())
 
 
-def test_alone_it_is_over_at_once() -> None:
-    end = SharedEnd(alone())
-    assert not end.is_over(None)
-    assert end.is_over(EndOfRun("stopped", "by a signal"))
-    assert (end.outcome(), end.can_save()) == (None, True)
-
-
 def test_among_others_it_is_over_when_all_have_agreed() -> None:
     with linked(2) as (first, _):
         hosts = hosts_of(first)

@@ -171,9 +171,3 @@ def test_environments_whose_episodes_do_not_end_are_reported_at_each_doubling(
 def test_a_compilation_that_fails_is_not_reported_as_compiled(watched: Watched) -> None:
     watched.has_failed, watched.session.is_compiling = True, False
     assert watched.look(1.0) == []
-
-
-def test_an_evaluation_is_reported_at_the_step_of_its_parameters(watched: Watched) -> None:
-    watched.session.acting.rounds.append(played(0.7))
-    (event,) = watched.look(1.0)
-    assert (event.fields["env_steps"], event.fields["ended_env_steps"]) == (60, 100)

@@ -22,6 +22,7 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import Checkpoint, best_directory, best_return, encode_spec
 from seedrl.config_io import to_json
 from seedrl.errors import CheckpointError, ConfigError, UserError
+from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests import own_process
 from tests.learner.report.event_files import first_steps
@@ -88,8 +89,8 @@ def test_a_run_that_cannot_start_lets_others_have_its_folder(
     RunFolder(tmp_path).close()
 
 
-class OtherR2D2Config(R2D2Config):
-    """Has the arrays of R2D2, and another meaning."""
+class OtherQNetworkConfig(QNetworkConfig):
+    """Has the arrays of the Q-network, and another meaning."""
 
 
 @pytest.mark.usefixtures("process")
@@ -98,10 +99,11 @@ def test_a_run_of_another_agent_is_left_as_it_is(tmp_path: Path) -> None:
     checkpoints.save(tmp_path / "checkpoints", 3, {}, {"config": to_json(config)}, keep=2)
     before = sorted(path.name for path in tmp_path.iterdir())
     replay = dataclasses.replace(config.replay, min_steps=10_000)
-    other = dataclasses.replace(config, agent=OtherR2D2Config(), replay=replay)
+    agent = R2D2Config(network=OtherQNetworkConfig())
+    other = dataclasses.replace(config, agent=agent, replay=replay)
     with pytest.raises(ConfigError) as caught:
         train(other, workdir=tmp_path)
-    assert "agent.type" in str(caught.value)
+    assert "agent.network.type" in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", *before]
 
 

@@ -344,14 +344,6 @@ def test_a_configs_folder_comes_before_the_current_one_here_and_in_children(
     assert found.split() == [f"{beside}/twin_of_two.py", f"{current}/only_here.py"]
 
 
-def test_a_link_in_place_of_a_runs_config_runs_no_code(tmp_path: Path) -> None:
-    (tmp_path / "evil.py").write_text(MARKER)
-    (tmp_path / "config.json").symlink_to("evil.py")
-    with pytest.raises(ConfigError):
-        config_io.load(tmp_path / "config.json")
-    assert not (tmp_path / "has_run").exists()
-
-
 def test_a_config_of_900_levels_is_refused(tmp_path: Path) -> None:
     text = change("config", "environment", "arguments", to=json.loads("[" * 900 + "]" * 900))
     with pytest.raises(ConfigError):

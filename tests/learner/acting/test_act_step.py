@@ -11,7 +11,7 @@ from learner.acting.act_step import ActingState, ActPrograms, build_act_programs
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.types import Array, Page, StepType, TimeStep, Tree
+from seedrl.types import Array, StepType, TimeStep, Tree
 
 N, S, K = 5, 7, 3  # training slots, all slots, steps of a page
 SPEC = EnvSpec({"x": ArraySpec((2,), "int32")}, DiscreteSpec(1000))
@@ -171,22 +171,6 @@ def test_a_batch_of_padding_writes_nothing(programs: ActPrograms) -> None:
         padding = Batch(np.full(8, S, np.int32), positions, TimeStep(*scalars, observation))
         state, _ = _step(programs, state, padding, version=99)
         oracle.check(state)
-
-
-def test_taken_pages_are_copies_of_the_slots_asked_for(programs: ActPrograms) -> None:
-    oracle = Oracle(5)
-    state = programs.init(jax.random.PRNGKey(0))
-    for version in range(9):
-        batch = oracle.batch(evaluation=False, rows=8)
-        oracle.act(batch, 7, version)
-        state, _ = _step(programs, state, batch, version=version)
-    slots = np.array([3, 1, 0, 0], np.int32)
-    pages = programs.take_pages(state, slots)
-    expected: Page = jax.tree.map(lambda table: table[slots].copy(), oracle.pages)
-    jax.tree.map(np.testing.assert_array_equal, pages, expected)
-    for version in range(9, 18):
-        state, _ = _step(programs, state, oracle.batch(evaluation=False, rows=8), version=version)
-    jax.tree.map(np.testing.assert_array_equal, pages, expected)
 
 
 def test_tables_are_updated_in_place(programs: ActPrograms) -> None:

@@ -172,33 +172,6 @@ def test_parameters_of_actions_of_another_meaning_are_refused_or_named(
             restore_params(found, params, CONFIG, mine)
 
 
-class OtherR2D2Config(R2D2Config):
-    """Has the arrays of R2D2, and another meaning."""
-
-
-class OtherQNetworkConfig(QNetworkConfig):
-    """Has the arrays of the Q-network, and another meaning."""
-
-
-@pytest.mark.parametrize(
-    ("agent", "field"),
-    [
-        (OtherR2D2Config(), "agent.type"),
-        (R2D2Config(network=OtherQNetworkConfig()), "network.type"),
-    ],
-)
-def test_what_another_class_has_learned_is_refused_though_its_arrays_fit(
-    agent: R2D2Config, field: str
-) -> None:
-    found = checkpoints.Checkpoint(5, Path("runs/1"), META)
-    with pytest.raises(ConfigError) as caught:
-        require_fit(found, dataclasses.replace(CONFIG, agent=agent))
-    assert field in str(caught.value)
-    for config in ("{", "[]"):  # as somebody may have made it up
-        with pytest.raises(ConfigError):
-            require_fit(found._replace(meta={"config": config}), CONFIG)
-
-
 def _with_steps(total_steps: int) -> Config:
     learning = dataclasses.replace(_small(8).learning, total_steps=total_steps)
     return dataclasses.replace(_small(8), learning=learning)

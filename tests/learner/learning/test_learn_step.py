@@ -300,16 +300,6 @@ def toy(request: pytest.FixtureRequest) -> Setting:
     return _setting(TOY, request.param)
 
 
-def test_policy_lag_is_that_of_the_trained_rows(toy: Setting) -> None:
-    sequence = _sequence(TOY)
-    sequence.steps.version[:] = -(10**6)  # burn-in and bootstrap rows do not count
-    sequence.steps.version[2:5] = np.arange(3 * B)[::-1].reshape(3, B)  # 0 on the last device
-    state = toy.state._replace(updates=np.int32(30))
-    _, _, metrics = _learn(toy, state, toy.memory(sequence))
-    assert metrics["policy_lag_updates"] == 30 - (3 * B - 1) / 2
-    assert metrics["policy_lag_updates_max"] == 30
-
-
 def test_an_update_is_told_the_environment_steps_and_its_state_keeps_none(toy: Setting) -> None:
     decay = TOY_UPDATE._replace(learning_rate=LinearDecay(0.5, decay_steps=1000))
     decaying = _setting(TOY._replace(update=decay, epochs=2), toy.num_devices)

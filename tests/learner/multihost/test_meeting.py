@@ -67,13 +67,6 @@ def test_hosts_meet_in_any_order(order: tuple[int, ...], token: str) -> None:
     assert [found[order.index(index)] for index in range(3)] == [[1, 2], True, True]
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
-def test_hosts_meet_over_ipv6() -> None:
-    port = topologies(1)[0].address[1]
-    two = [Topology(f"[::1]:{port}", 2, index) for index in range(2)]
-    assert at_once([lambda: receive(two[0]), lambda: arrive(two[1])]) == [[1], True]
-
-
 @pytest.mark.parametrize(
     ("index", "run", "field"),
     [

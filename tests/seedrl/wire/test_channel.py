@@ -65,17 +65,6 @@ def served(tmp_path: Path) -> Iterator[tuple[str, "queue.Queue[object]"]]:
         yield address, seen
 
 
-def test_messages_arrive_as_our_own_types(served: tuple[str, "queue.Queue[object]"]) -> None:
-    address, seen = served
-    messages = [FromEnvServer(hello=Hello(major=1)), StepPayload(b"12345678")]
-    with connect(address, max_message_bytes=_LIMIT) as opened:
-        finish, actions = connect_method(opened)(iter(messages), timeout=SECONDS)
-    assert finish == FromLearner(finish=Finish(reason="FromEnvServer"))
-    assert bytes(actions) == b"12345678"
-    assert seen.get() == messages[0]
-    assert seen.get() == messages[1]
-
-
 def test_a_message_over_twice_the_limit_is_refused_and_the_learner_lives(
     served: tuple[str, "queue.Queue[object]"],
 ) -> None:

@@ -1,6 +1,5 @@
 """A headless Chromium, driven over the pipe of its DevTools protocol."""
 
-import base64
 import json
 import os
 import shutil
@@ -72,27 +71,12 @@ class Browser:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self._call("Emulation.setEmulatedMedia", features=features)
 
-    def screenshot(self) -> bytes:
-        """The whole page as a PNG."""
-        taken = self._call("Page.captureScreenshot", captureBeyondViewport=True)
-        return base64.b64decode(taken["data"])
-
     def drag(self, *points: tuple[float, float]) -> None:
         """Drags the mouse from the first point to the last."""
         kinds = ["mousePressed", *["mouseMoved"] * (len(points) - 1), "mouseReleased"]
         for kind, (x, y) in zip(kinds, [*points, points[-1]], strict=True):
             where = {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1}
             self._call("Input.dispatchMouseEvent", **where)
-
-    def swipe(self, *points: tuple[float, float]) -> None:
-        """Drags a finger from the first point to the last."""
-        for kind, at in [
-            ("touchStart", points[:1]),
-            *[("touchMove", [p]) for p in points[1:]],
-            ("touchEnd", []),
-        ]:
-            touches = [{"x": x, "y": y} for x, y in at]
-            self._call("Input.dispatchTouchEvent", type=kind, touchPoints=touches)
 
     def open(self, url: str) -> None:
         """Goes to a page, and waits until it has loaded."""

@@ -1,6 +1,5 @@
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -46,26 +45,5 @@ def test_a_page_gets_all_first_and_then_what_is_new(tmp_path: Path) -> None:
         SimulatedRun(tmp_path / "b").advance(5)
         curve = await until(messages, lambda found: found["runs"].get("b", {}).get("curve"))
         assert curve["env_steps"] == [60_000]
-
-    run(test())
-
-
-def test_a_slow_disk_blocks_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    SimulatedRun(tmp_path / "a")
-    is_reading, may_end = threading.Event(), threading.Event()
-    read = Feed._read
-
-    def slow(self: Feed) -> Any:
-        is_reading.set()
-        assert may_end.wait(SECONDS)
-        return read(self)
-
-    async def test() -> None:
-        monkeypatch.setattr(Feed, "_read", slow)
-        page = asyncio.create_task(anext(Feed(tmp_path, None).messages()))
-        while not is_reading.is_set():
-            await asyncio.sleep(0.001)  # the event loop answers
-        may_end.set()
-        assert json.loads(await page)["names"] == ["a"]
 
     run(test())

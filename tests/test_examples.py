@@ -110,7 +110,7 @@ def test_the_cells_of_the_notebook_train_and_play(
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             # Fewer steps: that PPO learns is tested elsewhere.
-            exec("".join(cell["source"]).replace("20_000", "5_000"), names)
+            exec("".join(cell["source"]).replace("20_000", "2_500"), names)
     assert names["run"].wait() == 0
     assert names["curve"][-1][0] > 0 and names["total"] >= 8
 

@@ -57,9 +57,11 @@ def test_resuming_takes_the_newest_intact_checkpoint_unless_told_never(tmp_path:
     assert [None if item is None else item.step for item in found] == [7, 7, None]
     (path / "meta.json").unlink()
     older = folder.checkpoint("auto")
-    folder.close()
     assert older is not None and older.step == 3
     assert not path.exists()  # set aside by the run that goes on
+    (older.path / "meta.json").unlink()
+    assert folder.checkpoint("never") is None
+    folder.close()
 
 
 def test_another_attempt_does_not_keep_the_final_score_of_the_one_before(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from learner.cli.bounds import text
 from learner.cli.main import main
 from seedrl import config_io
 from tests import own_process
+from tests.system.processes import SMALLEST
 
 
 @pytest.mark.slow
@@ -17,8 +18,7 @@ def test_a_run_is_measured_and_its_numbers_are_one_object(
 ) -> None:
     (tmp_path / "config.json").write_text(config_io.to_json(config_io.load("cartpole_r2d2")))
     # Two devices, each of which acts in a thread of its own.
-    small = ["--serving.training-slots", "4", "--learning.num-devices", "2"]
-    small += ["--agent.network.core", "none"]
+    small = [*SMALLEST, "--serving.training-slots", "4", "--learning.num-devices", "2"]
     flags = ["--seconds", "0.05", "--rounds", "1", "--json", *small]
     with own_process.restored():
         assert main(["bounds", str(tmp_path), *flags]) == 0

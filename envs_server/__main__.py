@@ -34,7 +34,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _serve(options: Options) -> int:
-    from envs_server.client import Client, Offer
+    from envs_server.client import Client
 
     line = "%(asctime)s env server %(process)d: %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, stream=sys.stderr)
@@ -51,16 +51,7 @@ def _serve(options: Options) -> int:
         token = read_token(options.token_file) if options.token_file else ""
         files = (options.certificate, options.private_key, options.authority)
         credentials = Certificates(*files).of_client()
-    client = Client(
-        options.learner,
-        Offer(options.num_envs, options.num_groups, options.allow_env),
-        stop,
-        notes=options.notes,
-        local_link=options.local_link,
-        token=token,
-        credentials=credentials,
-        hang=HangLimit(),
-    )
+    client = Client(options, stop, token=token, credentials=credentials, hang=HangLimit())
     return client.run()
 
 

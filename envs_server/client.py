@@ -8,14 +8,14 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import grpc
 
 from envs_server.build import build, check_assign, read_recipe
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures, one_line
 from envs_server.groups import EnvGroup
+from envs_server.options import Options
 from envs_server.stop import FINISHED, HangLimit, Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.timing import GRACE_SECONDS, WARNING_SECONDS
@@ -45,14 +45,6 @@ _FATAL_CODES = frozenset(
 _NOBODY = "failed to connect to all addresses"
 
 
-class Offer(NamedTuple):
-    """What this env server offers: how much, and patterns of the factories that may be named."""
-
-    num_envs: int
-    num_groups: int
-    allowed: tuple[str, ...]
-
-
 # How a stream ended, and with which code the process ends; without one it connects again.
 End = tuple[str, ExitCode | None]
 
@@ -65,34 +57,30 @@ class Client:
 
     def __init__(
         self,
-        address: str,
-        offer: Offer,
+        options: Options,
         stop: Stop,
         *,
-        notes: Path | None = None,
-        local_link: bool = True,
         token: str = "",
         credentials: grpc.ChannelCredentials | None = None,
         hang: HangLimit | None = None,
     ) -> None:
-        """Args are the command line's, or `LearnerConnection`'s; see `envs_server.options`.
+        """`token` and `credentials` are `LearnerConnection`'s; `hang` ends a process that hangs.
 
-        `notes` is a file for the supervisor and for the process that replaces this one: there is
-        none until a step was answered, and it has `FINISHED` once training is over.
+        `options.notes` is a file for the supervisor and for the process that replaces this one:
+        there is none until a step was answered, and it has `FINISHED` once training is over.
         """
-        self._address, self._offer, self._stop = address, offer, stop
-        self._notes, self._hang = notes, hang
-        self._local_link = local_link
+        self._options, self._stop, self._hang = options, stop, hang
+        self._local_link = options.local_link  # until it proves unusable
         self._connect = functools.partial(
             LearnerConnection,
-            address,
+            options.learner,
             max_message_bytes=_MAX_MESSAGE_BYTES,
             token=token,
             credentials=credentials,
         )
         # A process that replaces one which was served knows that the configuration is right.
-        has_worked = notes is not None and notes.exists()
-        self._failures = Failures(offer.num_envs, has_worked=has_worked)
+        has_worked = options.notes is not None and options.notes.exists()
+        self._failures = Failures(options.num_envs, has_worked=has_worked)
         self._last_key = 0  # of the newest lease
         self._attempts = 0
         self._next_reminder = 0.0  # when to log again that there is no learner
@@ -102,7 +90,7 @@ class Client:
         while not self._stop.is_requested:
             connection = self._connect(local_link=self._local_link)
             lease = Lease(
-                self._offer,
+                self._options,
                 connection,
                 failures=self._failures,
                 hang=self._hang,
@@ -130,9 +118,9 @@ class Client:
         return ExitCode.OK
 
     def _note(self, text: str) -> None:
-        if self._notes is not None:
+        if self._options.notes is not None:
             try:
-                self._notes.write_text(text)
+                self._options.notes.write_text(text)
             except OSError as error:  # a full disk does not end the play
                 _log.warning("cannot note that it is %s: %s", text, error)
 
@@ -176,7 +164,7 @@ class Client:
             # written to our sockets, and another process in place of this one may go on.
             is_breach = code is grpc.StatusCode.INVALID_ARGUMENT and self._failures.has_worked
             end = ExitCode.TEMPORARY if is_breach else ExitCode.USAGE
-            return f"the learner at {self._address} refused: {details}", end
+            return f"the learner at {self._options.learner} refused: {details}", end
         from seedrl.wire.credentials import tls_advice
 
         # First: gRPC's text of a mistake in TLS also begins as if nobody listened.
@@ -197,7 +185,7 @@ class Client:
         if now >= self._next_reminder:
             self._next_reminder = now + WARNING_SECONDS
             state = "disconnected from" if lease.is_serving else "waiting for"
-            _log.warning("%s the learner at %s: %s", state, self._address, reason)
+            _log.warning("%s the learner at %s: %s", state, self._options.learner, reason)
         # At random, so that a fleet does not return all at once.
         bound = min(1.0, 0.1 * 2 ** min(self._attempts, 10))
         self._attempts += 1
@@ -218,7 +206,7 @@ class Lease:
 
     def __init__(
         self,
-        offer: Offer,
+        options: Options,
         outbox: Any,
         *,
         failures: Failures | None = None,
@@ -233,8 +221,8 @@ class Lease:
         environment hangs. `last_key` is of the lease before, 0 if there was none. `on_served` is
         called when the first step is answered.
         """
-        self._failures = failures or Failures(offer.num_envs)
-        self._offer, self._outbox, self._on_served = offer, outbox, on_served
+        self._failures = failures or Failures(options.num_envs)
+        self._options, self._outbox, self._on_served = options, outbox, on_served
         self.key = last_key
         self._limit = hang.limit if hang else contextlib.nullcontext
         self._step_deadline_seconds = 0.0
@@ -267,12 +255,12 @@ class Lease:
             major=MAJOR,
             minor=MINOR,
             num_envs=len(self._failures.live),
-            num_groups=self._offer.num_groups,
+            num_groups=self._options.num_groups,
             host=socket.gethostname(),
             pid=os.getpid(),
             # A learner that has not noticed the end of that lease would hold its slots.
             sent=[Sent(lease=self.key)] if self.key else [],
-            num_quarantined=self._offer.num_envs - len(self._failures.live),
+            num_quarantined=self._options.num_envs - len(self._failures.live),
             quarantine=self._failures.reason,
         )
         self._outbox.put(FromEnvServer(hello=hello))
@@ -339,7 +327,7 @@ class Lease:
 
     def _build(self, assign: Assign) -> None:
         asked, metrics = assign.environment, list(assign.environment.metrics)
-        recipe = read_recipe(asked, self._offer.allowed)
+        recipe = read_recipe(asked, self._options.allow_env)
         failures = self._failures
         # 0: as this side thinks fit.
         failures.most_per_hour = asked.failures_per_hour or failures.most_per_hour

@@ -11,7 +11,8 @@ import grpc
 import numpy as np
 import pytest
 
-from envs_server.client import Client, Offer
+from envs_server.client import Client
+from envs_server.options import Options
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.types import TimeStep
@@ -49,10 +50,10 @@ class Answered(NamedTuple):
 class Run:
     """An env server's client in a thread, and how it ended."""
 
-    def __init__(self, address: str, offer: Offer) -> None:
+    def __init__(self, options: Options) -> None:
         self.stop = Stop()
         self._code: ExitCode | None = None
-        self._client = Client(address, offer, self.stop)
+        self._client = Client(options, self.stop)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -107,7 +108,8 @@ class ScriptedLearner:
 
     def run(self, num_envs: int, num_groups: int = 1) -> Run:
         """Starts an env server's client."""
-        return Run(self.address, Offer(num_envs, num_groups, ("seedrl_plugin.*",)))
+        offered = {"num_envs": num_envs, "groups": num_groups}
+        return Run(Options(learner=self.address, allow_env=("seedrl_plugin.*",), **offered))
 
     def assign(self, *groups: list[int], environment: Environment = _COUNTING) -> FromLearner:
         """Assign with a group for each list of seeds; slots are numbered through."""

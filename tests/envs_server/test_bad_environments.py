@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from envs_server.client import Client, Offer
+from envs_server.client import Client
+from envs_server.options import Options
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.wire.framing import ActionsPayload, StepPayload
@@ -139,8 +140,9 @@ def test_an_environment_with_a_defect_is_one_line_and_code_2(
 
     learner.serve(play)
     try:
-        client = Client(learner.address, Offer(1, 1, (f"{HERE}:*", "nosuchmodule:*")), Stop())
-        assert client.run() is ExitCode.USAGE
+        allowed = (f"{HERE}:*", "nosuchmodule:*")
+        options = Options(learner=learner.address, num_envs=1, allow_env=allowed)
+        assert Client(options, Stop()).run() is ExitCode.USAGE
     finally:
         learner.close()
     said = [record.message for record in caplog.records if record.levelname == "ERROR"][-1]

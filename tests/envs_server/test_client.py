@@ -15,7 +15,8 @@ import pytest
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from envs_server.client import Client, Offer
+from envs_server.client import Client
+from envs_server.options import Options
 from envs_server.stop import Stop
 from seedrl.exit_codes import ExitCode
 from seedrl.timing import GRACE_SECONDS
@@ -123,7 +124,7 @@ def test_one_of_three_that_always_fails_is_left_out_and_the_others_go_on(
             yield from learner.play(assign, 9)(itertools.chain([hello], messages), context)
 
     learner.serve(*[play] * 3)
-    client = Client(learner.address, Offer(3, 1, ()), Stop())
+    client = Client(Options(learner=learner.address, num_envs=3, groups=1), Stop())
     start = time.monotonic()
     assert client.run() is ExitCode.OK
     # Before Ready there is nothing to tell the learner, and no end to wait for.
@@ -156,7 +157,7 @@ def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
             reasons.append(next(messages).failure.reason)
 
     learner.serve(*[play] * 9)
-    client = Client(learner.address, Offer(2, 1, ()), Stop())
+    client = Client(Options(learner=learner.address, num_envs=2, groups=1), Stop())
     assert client.run() is ExitCode.TEMPORARY
     reason = "step of group 0: RuntimeError: the emulator has crashed"
     assert len(reasons) == 4 and all(reason in each for each in reasons)
@@ -215,21 +216,24 @@ def test_a_construction_that_fails_at_a_reconnect_is_tried_again(
 
     learner_finish = FromLearner(finish=Finish(reason="enough"))
     learner.serve(*[play] * 4)
-    assert Client(learner.address, Offer(2, 1, ()), Stop()).run() is ExitCode.OK
+    options = Options(learner=learner.address, num_envs=2, groups=1)
+    assert Client(options, Stop()).run() is ExitCode.OK
     assert [step.sequence for step in learner.seen] == [0, 1, 2] * 2
     # The very first one of a process that was never served is wrong usage.
     monkeypatch.setattr(Late, "does", iter([wrong] * 9))
     learner.close()
     learner.serve(*[play] * 4)
-    assert Client(learner.address, Offer(2, 1, ()), Stop()).run() is ExitCode.USAGE
+    assert Client(options, Stop()).run() is ExitCode.USAGE
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)
 def test_notes_that_cannot_be_written_do_not_end_the_play(learner: Any, tmp_path: Path) -> None:
     learner.serve(learner.play(learner.assign([1]), 3))
     notes = tmp_path / "none" / "notes"
-    client = Client(learner.address, Offer(1, 1, ("seedrl_plugin.*",)), Stop(), notes=notes)
-    assert client.run() is ExitCode.OK
+    options = Options(
+        learner=learner.address, num_envs=1, allow_env=("seedrl_plugin.*",), notes=notes
+    )
+    assert Client(options, Stop()).run() is ExitCode.OK
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)

@@ -5,7 +5,8 @@ import queue
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from envs_server.client import Lease, Offer
+from envs_server.client import Lease
+from envs_server.options import Options
 from learner.serving.connection import Connection
 from learner.serving.hub import EndError
 from seedrl.specs import MOST_ACTIONS, BoxSpec, DiscreteSpec
@@ -87,7 +88,7 @@ class SimulatedConnection:
         self._to_learner = Wire(world, f"{name} up", "lose_request", self._arrive_there)
         self._to_env_server = Wire(world, f"{name} down", "lose_reply", self._arrive_here)
         self.seeds: list[list[int]] = []
-        self.lease = Lease(process.offer, self, last_key=process.last_key)
+        self.lease = Lease(process.options, self, last_key=process.last_key)
         self.lease.open()
 
     @property
@@ -199,10 +200,10 @@ class Process:
     Its log of sent steps is the file that outlives it.
     """
 
-    def __init__(self, world: "World", number: int, offer: Offer):
+    def __init__(self, world: "World", number: int, options: Options):
         self._world = world
         self.number = number
-        self.offer = offer
+        self.options = options
         self.last_key = 0  # of its newest lease
         self.frozen_until = 0.0
         self.connection: SimulatedConnection | None = None

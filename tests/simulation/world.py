@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from envs_server.client import Offer
+from envs_server.options import Options
 from learner.serving.hub import EndError
 from learner.serving.ledger import ALWAYS, residues
 from tests.simulation import faults
@@ -69,11 +69,12 @@ class World:
         self._is_computing = False
         self.learner = build(self, 1, None)
         self._processes = [
-            Process(
-                self, number, Offer(self.random.randint(1, 5), self.random.randint(1, 3), _ALLOWED)
-            )
-            for number in range(self.random.randint(2, 3))
+            Process(self, number, self._options()) for number in range(self.random.randint(2, 3))
         ]
+
+    def _options(self) -> Options:
+        num_envs, groups = self.random.randint(1, 5), self.random.randint(1, 3)
+        return Options(learner="unix:/none", num_envs=num_envs, groups=groups, allow_env=_ALLOWED)
 
     def run(self) -> list[str]:
         """Lives through the history of this seed; what went wrong, one a line."""
@@ -219,7 +220,7 @@ class World:
         slots = self.learner.hub._serving.slots
         before, epochs = slots.rows.copy(), slots.epochs.copy()
         self.timeline.run(self.timeline.now + _PERIOD_SECONDS)
-        offered = sum(process.offer.num_envs for process in self._processes)
+        offered = sum(process.options.num_envs for process in self._processes)
         live = self.learner.hub.live_slots("training").tolist()
         num_live = len(live) + len(self.learner.hub.live_slots("evaluation"))
         broken = []

@@ -15,7 +15,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from envs_server.client import Client, Offer
+from envs_server.client import Client
+from envs_server.options import Options
 from envs_server.stop import Stop
 from learner.cli.certificates import make
 from learner.report.env_servers import EnvServerRegistry
@@ -195,7 +196,8 @@ def test_an_env_server_names_a_mistake_in_tls_at_its_first_try(
             return bool(caplog.messages)
 
     credentials = _credentials(site.folder / "own", site.folder / "own")
-    Client(site.plain.address, Offer(1, 1, ()), AfterOneLine(), credentials=credentials).run()
+    options = Options(learner=site.plain.address, num_envs=1)
+    Client(options, AfterOneLine(), credentials=credentials).run()
     assert "TLS" in caplog.messages[0]
 
 

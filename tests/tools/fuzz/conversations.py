@@ -11,8 +11,9 @@ import grpc
 import numpy as np
 
 from envs_server.build import check_assign, read_recipe
-from envs_server.client import Lease, Offer
+from envs_server.client import Lease
 from envs_server.failures import BuildError, EnvironmentFailedError
+from envs_server.options import Options
 from learner.serving.batching import free_running
 from learner.serving.connection import Connection
 from learner.serving.core import Serving
@@ -143,7 +144,8 @@ def hear_learner(data: bytes) -> bool:
     gymnasium. What is asked for is read in any case.
     """
     sent = _Sent()
-    lease = Lease(Offer(num_envs=4, num_groups=2, allowed=(_CONSTANT,)), sent)
+    options = Options(learner="unix:/none", num_envs=4, allow_env=(_CONSTANT,))
+    lease = Lease(options, sent)
     lease.open()
     try:
         for data_of_one in _messages(data):

@@ -131,7 +131,9 @@ def test_what_a_process_has_left_behind_ends_with_all_that_it_has_started(tmp_pa
     script = "setsid sleep 60 & echo -n $! > deep.new; mv deep.new deep; wait"
     code, _ = _run(
         tmp_path,
-        "if number != 1: wait_for(1, 2); time.sleep(10); return over()",
+        "if number != 1:",
+        "    while not (folder / 'left').exists(): time.sleep(0.01)",
+        "    return over()",
         "if start == 1:",
         f"    subprocess.Popen(['sh', '-c', {script!r}], start_new_session=True, cwd=folder)",
         "    while not (folder / 'deep').exists(): time.sleep(0.01)",

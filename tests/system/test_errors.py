@@ -62,7 +62,7 @@ def config():
         serving=ServingConfig(training_slots=1, evaluation_slots=0),
         replay=ReplayConfig(capacity_steps=256, min_steps=64),
         learning=LearningConfig(batch_sequences=4),
-        logging=LoggingConfig(stuck_seconds=5, learning_curve=False),
+        logging=LoggingConfig(stuck_seconds=3, learning_curve=False),
     )
 """
 
@@ -219,7 +219,7 @@ def test_a_thread_that_hangs_ends_the_run(programs: Programs, tmp_path: Path, ad
     learner = programs("learner", path, "--workdir", tmp_path / "run", "--bind", address)
     assert learner.end() == TEMPORARY
     # On few cores learning waits behind it.
-    expected = r"acting (and learning )?finished nothing for 5 seconds \(logging.stuck_seconds\)"
+    expected = r"acting (and learning )?finished nothing for 3 seconds \(logging.stuck_seconds\)"
     assert re.search(expected, learner.stderr)
     assert "in hang" in learner.stderr  # the stacks
 

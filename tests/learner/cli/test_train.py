@@ -6,7 +6,6 @@ Both are real in tests/system.
 import contextlib
 import dataclasses
 import json
-import os
 import re
 import shlex
 from pathlib import Path
@@ -30,9 +29,6 @@ variables = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "PYTHONP
 with open("env_servers.tmp", "w") as file:
     json.dump({"argv": sys.argv[1:], **variables}, file)
 os.rename("env_servers.tmp", "env_servers.json")
-if code := os.environ.get("ENV_SERVERS_CODE"):
-    print("python -m envs_server: error: no such id")
-    sys.exit(int(code))
 signal.pause()
 """
 
@@ -63,8 +59,6 @@ class Stage:
         found = json.loads(written.read_text())
         self.calls.append(Call(config, arguments, found.pop("argv"), found))
         written.unlink()
-        if "ENV_SERVERS_CODE" in os.environ:
-            wait_until(arguments["stop"].is_set, "nobody asked the run to stop")
         if self.result is not None:
             raise self.result
 
@@ -169,15 +163,6 @@ def test_envs_and_env_servers_are_all_that_sets_the_size(stage: Stage, name: str
     assert 3 * int(call.option("--num-envs")) >= both > 3 * int(call.option("--num-envs")) - 3
     assert main(["train", name, "--envs", "0"]) == 2
     assert main(["train", name, "--envs", "3", "--envs-per-server", "3"]) == 2
-
-
-def test_env_servers_that_are_refused_end_the_run_with_their_line(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ENV_SERVERS_CODE", "2")
-    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 2
-    assert "no such id" in stage.calls[0].arguments["stop"].by
-    assert capsys.readouterr().err == "seedrl: error: no such id\n"
 
 
 @pytest.mark.parametrize("made_before", [False, True])

@@ -209,12 +209,3 @@ def test_who_receives_is_woken_by_the_end(
         else:
             connection.await_end(SECONDS)
             assert list(messages) == []
-
-
-def test_a_second_learner_cannot_share_a_port() -> None:
-    servers = [grpc.server(ThreadPoolExecutor(1), options=server_options(_LIMIT)) for _ in range(2)]
-    port = servers[0].add_insecure_port("127.0.0.1:0")
-    with pytest.raises(RuntimeError, match="Failed to bind"):
-        servers[1].add_insecure_port(f"127.0.0.1:{port}")
-    for server in servers:
-        server.stop(None).wait()

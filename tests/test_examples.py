@@ -115,17 +115,6 @@ def test_the_cells_of_the_notebook_train_and_play(
     assert names["curve"][-1][0] > 0 and names["total"] >= 8
 
 
-@pytest.mark.slow
-def test_the_search_runs_with_optuna(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    optuna = pytest.importorskip("optuna")
-    monkeypatch.chdir(tmp_path)
-    objective = runpy.run_path(str(EXAMPLES / "tune.py"))["objective"]
-    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
-    study.optimize(objective, n_trials=3)
-    values = [trial.value for trial in study.trials if trial.value is not None]
-    assert study.best_value == max(values) > min(values)
-
-
 class _PrunedError(Exception):
     """Of the stand-in for Optuna below."""
 

@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]
 
-NUM_SLOTS, TOTAL_STEPS = 4, 400  # the first as in TINY
+NUM_SLOTS, TOTAL_STEPS = 4, 320  # the first as in TINY
 LOCK_STEP = (
     *TINY,
     "--learning.schedule=deterministic",

@@ -3,11 +3,12 @@
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from learner.acting.evaluator import Episode, Score
+from learner.runtime.channel import VersionedParams
 from seedrl.errors import UserError
 from seedrl.exit_codes import ExitCode
 from tests.learner.supervised_run import SupervisedRun, config_of
@@ -44,18 +45,18 @@ def test_a_checkpoint_has_the_counts_of_the_moment_when_its_state_was_copied() -
 
 
 def test_a_best_score_that_is_all_that_is_new_is_saved_at_the_end() -> None:
-    best: Any = SimpleNamespace(mean=5.0)
+    best = Score(VersionedParams({}, 3), (Episode(5.0),))
     for score in (None, best):
         run, bests = SupervisedRun(config_of()), list[Any]()
         run.saver.take_turn = lambda has_learned: True
         run.saver.start = lambda snapshot, meta, best, bests=bests: bests.append(best)
         checkpointer: Any = run.loop._checkpointer
-        checkpointer._best_of = lambda snapshot, run=run: run.acting.best_score
+        checkpointer._scored = lambda score, params: params
         checkpointer._is_over = lambda: False
         checkpointer.save_what_is_due()
         run.acting.best_score = score
         checkpointer.save_the_end()
-        assert bests == ([None] if score is None else [None, best])
+        assert [each and each.mean_return for each in bests] == ([None, 5.0] if score else [None])
 
 
 def test_a_thread_of_the_session_that_died_ends_the_run_and_is_raised() -> None:

@@ -491,9 +491,10 @@ class Reports(NamedTuple):
         text = f"learner: {folder}, serving {address}, {devices}"
         self.events.report("started", text, address=address, devices=devices, workdir=str(folder))
 
-    def compiling(self, session: Session, network: Any, *, is_begun_anew: bool) -> None:
+    def compiling(self, config: Config, session: Session, *, is_begun_anew: bool) -> None:
         """Reports what is compiled now; status and events show this session from now on."""
         system, steps = session.system, session.acting.training_steps
+        network = getattr(config.agent, "network", None)
         self.metrics.record("session", env_steps=steps, is_begun_anew=is_begun_anew)
         if system.taken:
             self.events.report("resumed", system.taken)

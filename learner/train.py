@@ -113,7 +113,7 @@ def train(
             raise StoppedError(f"stopped by {stop.by}{stop.before_start()}") from error
         if start is None:
             return None  # an earlier session has confirmed the target
-        # before anything is written: what does not fit the devices leaves no trace
+        # Before anything is written: what does not fit the devices leaves no trace.
         geometry = plan_geometry(config, topology)
         session_number = folder.record_command(stop.command)
         # A caller that holds the lock has started the env servers of this host.
@@ -162,31 +162,18 @@ def train(
         session = Session(config, system, hub, reports.metrics)
         # Only now: a config that this environment refuses must not replace one that works.
         folder.record_config(config)
-        network = getattr(config.agent, "network", None)
-        reports.compiling(session, network, is_begun_anew=folder.is_begun_anew)
-        saver = open_saver(
-            config,
-            folder.path,
-            best=folder.best_to_beat(),
-            resumed=start.checkpoint,
+        reports.compiling(config, session, is_begun_anew=folder.is_begun_anew)
+        profile = Profile(
+            folder.path / run_files.PROFILE,
+            profile_updates,
+            count=lambda: session.num_updates,
             listener=reports.events,
-            peers=hosts.peers,
         )
-        stuck_seconds = config.logging.stuck_seconds
-        session.watchdog.watch(saver.heartbeat, stuck_seconds, saver.report_hang)
-        profile = None
-        if profile_updates:
-            profile = Profile(
-                folder.path / run_files.PROFILE,
-                profile_updates,
-                count=lambda: session.num_updates,
-                listener=reports.events,
-            )
         loop = TrainLoop(
             config,
             session,
             service=service,
-            saver=saver,
+            saver=open_saver(config, folder, start.checkpoint, reports.events, hosts.peers),
             reports=reports,
             stop=stop,
             deaths=deaths,
@@ -201,7 +188,8 @@ def train(
             loop.run()
         finally:
             reports.prepare_curve(config)
-            with exit_deadline(_STOP_SECONDS + stuck_seconds, "the run was not stopped and saved"):
+            seconds = _STOP_SECONDS + config.logging.stuck_seconds
+            with exit_deadline(seconds, "the run was not stopped and saved"):
                 loop.end()
 
         # 6. The summary and the curve.
@@ -279,8 +267,8 @@ class TrainLoop:
         reports: Reports,
         stop: StopRequest,
         deaths: Deaths,
+        profile: Profile,
         earlier: Iterable[EvaluationStatus] = (),
-        profile: Profile | None = None,
     ):
         """Uses what it is given; whoever gave it closes it.
 
@@ -288,15 +276,13 @@ class TrainLoop:
           stop: the run is to end.
           deaths: of threads outside the session.
           earlier: rounds of evaluation of the sessions before this one.
-          profile: a trace to be made, if any.
         """
-        self._config = config
-        self._profile = profile
-        self.session = session
-        self._service = service
-        self._saver = saver
-        self._reports = reports
+        self._config, self.session, self._service = config, session, service
+        self._saver, self._reports, self._profile = saver, reports, profile
         self._stop, self._deaths = stop, deaths
+        # A save that hangs does not end the run: training can go on without it.
+        stuck_seconds = config.logging.stuck_seconds
+        session.watchdog.watch(saver.heartbeat, stuck_seconds, saver.report_hang)
         self.progress = ProgressReporter(
             config,
             session,
@@ -321,8 +307,7 @@ class TrainLoop:
         while not self._is_over():
             self.session.failed.wait(POLL_SECONDS)
             self.progress.update()
-            if self._profile is not None:
-                self._profile.update()
+            self._profile.update()
             if not self._hosts.is_alone and self.session.num_updates:
                 leave_jax()  # not possible before the first update
             now = time.monotonic()
@@ -352,8 +337,7 @@ class TrainLoop:
                 self._stop_and_save(ended)
             finally:
                 self._saver.wait()  # its thread would end with the process
-                if self._profile is not None:
-                    self._profile.close()  # after the save: to write it takes long
+                self._profile.close()  # after the save: to write it takes long
         # The threads' last piece of work may have reached the target.
         self.progress.update()
         if ended is not None and ended.kind == "all_steps":

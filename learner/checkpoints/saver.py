@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.checkpoints.restoring import digests, leaves_by_name
+from learner.checkpoints.run_folder import RunFolder
 from learner.learning.loop import Snapshot
 from learner.multihost.agreement import require_equal
 from learner.multihost.peers import Peers
@@ -164,20 +165,17 @@ class Saver:
 
 def open_saver(
     config: Config,
-    workdir: Path,
-    *,
-    best: checkpoints.Checkpoint | None,
+    folder: RunFolder,
     resumed: checkpoints.Checkpoint | None,
     listener: EventSink,
-    peers: Peers | None = None,
+    peers: Peers,
 ) -> Saver:
-    """A run's; see `Saver`. `best` is what the next score must exceed to be saved."""
-    # Of several hosts the first decides when all save, and saves the best alone.
-    peers = peers or Peers()
-    decides = peers.topology.is_first
+    """A run's; see `Saver`. `resumed` is what it goes on from, if from anything."""
+    best, decides = folder.best_to_beat(), peers.topology.is_first
     return Saver(
-        workdir,
+        folder.path,
         config.checkpoint.keep,
+        # Of several hosts the first decides when all save.
         config.checkpoint.interval_seconds if decides else math.inf,
         # A run that is killed early, as first runs are, shall have something to resume from.
         first_seconds=_FIRST_SAVE_SECONDS if resumed is None and decides else math.inf,

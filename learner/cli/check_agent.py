@@ -1,6 +1,5 @@
 """`seedrl check-agent CONFIG`: trains an agent on tiny tasks, each of which one mistake fails."""
 
-import dataclasses
 import json
 import math
 import tempfile
@@ -15,6 +14,7 @@ from learner.processes.tuning import require_jax
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.errors import ConfigError, UserError
 from seedrl.exit_codes import ExitCode
+from seedrl.fields import with_fields
 from seedrl.replay.prioritized import ReplayConfig
 from seedrl.run import RunError, start
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
@@ -112,40 +112,34 @@ def _probe(
 
 def tiny(config: Config, name: str, *, continuous: bool, seconds: float) -> Config:
     """`config` for a probe: its agent, schedule and batches, but a small replay and a target."""
+    arguments = json.dumps({"name": name, "continuous": continuous})
+    changes: dict[str, Any] = {
+        "environment": EnvironmentConfig(id=_FACTORY, arguments=arguments),
+        "serving.evaluation_slots": _SLOTS,
+        "learning.total_steps": _STEPS,
+        "learning.max_seconds": float(seconds),
+        "evaluation.interval_steps": 1_000,  # often, so that a task ends soon after it is learned
+        "evaluation.interval_seconds": 1.0,
+        "evaluation.episodes": _EPISODES,
+        "evaluation.confirm_episodes": _EPISODES,  # by luck a policy passes once, not twice
+        "evaluation.target_return": PROBES[name],
+        "logging.learning_curve": False,
+        "logging.wandb": None,
+    }
     replay, window = config.replay, config.agent.window
-    slots = config.serving.training_slots
     if isinstance(replay, ReplayConfig):
         page = replay.steps_of_page(window)
-        least = slots * window.pages_per_sequence(page) * page
-        replay = dataclasses.replace(
-            replay,
-            capacity_steps=max(2 * least, min(replay.capacity_steps, _CAPACITY_STEPS)),
-            min_steps=max(least, min(replay.min_steps, _MIN_STEPS)),
-        )
-    arguments = json.dumps({"name": name, "continuous": continuous})
-    return dataclasses.replace(
-        config,
-        environment=EnvironmentConfig(id=_FACTORY, arguments=arguments),
-        serving=dataclasses.replace(config.serving, evaluation_slots=_SLOTS),
-        replay=replay,
-        learning=dataclasses.replace(
-            config.learning, total_steps=_STEPS, max_seconds=float(seconds)
-        ),
-        evaluation=dataclasses.replace(
-            config.evaluation,
-            interval_steps=1_000,  # often, so that a task ends soon after it is learned
-            interval_seconds=1.0,
-            episodes=_EPISODES,
-            confirm_episodes=_EPISODES,  # by luck a policy passes once, not twice
-            target_return=PROBES[name],
-        ),
-        logging=dataclasses.replace(config.logging, learning_curve=False, wandb=None),
-    )
+        least = config.serving.training_slots * window.pages_per_sequence(page) * page
+        capacity = max(2 * least, min(replay.capacity_steps, _CAPACITY_STEPS))
+        changes["replay.capacity_steps"] = capacity
+        changes["replay.min_steps"] = max(least, min(replay.min_steps, _MIN_STEPS))
+    return with_fields(config, changes)
 
 
 def misfit(config: Config, name: str, *, continuous: bool) -> str:
     """Why the agent cannot take the task, in words; empty if it can."""
-    if name == "memory" and _core(config.agent) == "none":
+    network = getattr(config.agent, "network", None)
+    if name == "memory" and getattr(network, "core", "") == "none":
         return "agent.network.core: none remembers nothing"
     if name == "action_mask" and continuous:
         return "only discrete actions have a mask"
@@ -155,8 +149,3 @@ def misfit(config: Config, name: str, *, continuous: bool) -> str:
     except UserError as error:
         return str(error)
     return ""
-
-
-def _core(agent: Any) -> str:
-    core: str = getattr(getattr(agent, "network", None), "core", "")
-    return core

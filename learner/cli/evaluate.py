@@ -1,7 +1,6 @@
 """`seedrl evaluate WORKDIR`: plays a checkpoint of a run through the same service."""
 
 import contextlib
-import dataclasses
 import json
 import math
 import shutil
@@ -21,6 +20,7 @@ from seedrl.config import MOST_EPISODE_STEPS, Actions, Config, check
 from seedrl.config_io import of_run, require_factories
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import RUN
@@ -83,9 +83,7 @@ def config_of(options: PlayOptions) -> Config:
     if config.environment.vectorization != "auto":
         return config
     # Then an environment does not depend on which others share its env server.
-    return dataclasses.replace(
-        config, environment=dataclasses.replace(config.environment, vectorization="seeded")
-    )
+    return with_fields(config, {"environment.vectorization": "seeded"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +120,10 @@ def run(argv: Sequence[str]) -> int:
     config = config_of(options)
     require_jax()
     with env_servers.socket_address() as address, _logs(options.workdir) as logs:
-        serving = env_servers.on_private_socket(config.serving, address)
         # Whatever the number of env servers, the slots are those of the run.
-        launch = dataclasses.replace(config.launch, envs_per_server=0)
+        config = with_fields(config, {"launch.envs_per_server": 0})
         config, planned = env_servers.plan(
-            dataclasses.replace(config, serving=serving, launch=launch),
-            env_servers=options.env_servers,
+            env_servers.on_private_socket(config, address), env_servers=options.env_servers
         )
         check(config)
         planned = _just_enough(planned, config, options.episodes)

@@ -1,6 +1,5 @@
 """`seedrl launch CONFIG --on ray`: a run whose processes Ray places on the nodes of a cluster."""
 
-import dataclasses
 import datetime
 import os
 import secrets
@@ -18,6 +17,7 @@ from learner.report.terminal import resuming
 from seedrl import config_io
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError
+from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 
 PROG = "seedrl launch"
@@ -111,11 +111,9 @@ def learner_words(words: Sequence[str]) -> list[str]:
 
 def env_server_words(config: Config, fleet: env_servers.Fleet) -> list[str]:
     """An env server's command line after the interpreter, as `Work` has it."""
-    serving = dataclasses.replace(
-        config.serving, bind="{address}", token_file="{folder}/token", insecure=False
-    )
+    placed = env_servers.on_private_socket(config, "{address}")
+    placed = with_fields(placed, {"serving.token_file": "{folder}/token"})
     with env_servers.private_folder() as folder:
-        placed = dataclasses.replace(config, serving=serving)
         words = env_servers.command(fleet._replace(num_servers=1), placed, logs=folder)[1:]
     # Its actor restarts it, and Ray keeps its log: without a parent process of its own.
     for flag in ("--processes", "--logs"):

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from learner.checkpoints.folder_lock import lock
 from learner.cli.arguments import help_of, parse, profile_words
@@ -29,6 +29,7 @@ from seedrl import config_io, run_files
 from seedrl.config import Config, ServingConfig, check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import HELP
 from seedrl.programs.flags import RUN, Flag, Mark
@@ -38,7 +39,6 @@ from seedrl.programs.outcome import exit_code
 PROG = "seedrl train"
 RESUME_PROG = "seedrl resume"
 LEARNER_PROG = "python -m learner"
-_TOKEN = "token"
 _RUN = Flag(("run",), str, meaning="directory of a run", mark=RUN)
 
 
@@ -173,16 +173,16 @@ def resume(argv: Sequence[str]) -> int:
         words = [str(run / run_files.CONFIG), *argv[1:]]
         options, config = parse(ResumeOptions, words, prog=RESUME_PROG)
         config_io.require_factories((config.environment.id, *config.environment.wrappers))
-        serving = config.serving
+        serving, changes = config.serving, dict[str, Any]()
         # The session before had a socket and a token of its own, if the user named none.
         if Path(serving.bind).parent.name == f"seedrl-{os.getuid()}":
-            serving = dataclasses.replace(serving, bind="")
+            changes["serving.bind"] = ""
         if serving.token_file and not os.path.exists(serving.token_file):
-            serving = dataclasses.replace(serving, token_file="")
+            changes["serving.token_file"] = ""
         # The folder may be anybody's, and only its user opens a port to everybody.
         if "--serving.insecure" not in argv:
-            serving = dataclasses.replace(serving, insecure=False)
-        config = dataclasses.replace(config, serving=serving)
+            changes["serving.insecure"] = False
+        config = with_fields(config, changes)
         from learner.checkpoints.run_records import read_run  # imports numpy
 
         own = TrainOptions(**dataclasses.asdict(options), resume="must")
@@ -218,14 +218,12 @@ def _run_with_env_servers(
         stack.callback(os.close, held)
         if is_new:
             stack.callback(_remove_unbegun, workdir)
-        serving = _with_token(config.serving, _TOKEN)
-        if serving is not config.serving:
+        if _needs_token(config.serving):
             # Outside the run's folder, which others may be able to read.
-            token = stack.enter_context(env_servers.private_folder()) / _TOKEN
+            token = stack.enter_context(env_servers.private_folder()) / "token"
             token.touch(mode=0o600)  # before it has content, so that no other user ever reads it
             token.write_text(secrets.token_hex(32))
-            serving = dataclasses.replace(serving, token_file=str(token))
-        config = dataclasses.replace(config, serving=serving)
+            config = with_fields(config, {"serving.token_file": str(token)})
         words = env_servers.command(fleet, config, logs=workdir / run_files.LOGS)
         started = env_servers.EnvServers(
             words, on_failure=lambda line: stop.set(f"{ENV_SERVERS_FAILED}: {line}")
@@ -324,7 +322,8 @@ def plan(options: ResumeOptions, config: Config) -> tuple[Config, env_servers.Fl
             f"{config.serving.bind!r}"
         )
     # As it will serve: without the token, which comes later, a port would be refused.
-    check(dataclasses.replace(config, serving=_with_token(config.serving, _TOKEN)))
+    token = {"serving.token_file": "token"} if _needs_token(config.serving) else {}
+    check(with_fields(config, token))
     return config, planned
 
 
@@ -334,9 +333,7 @@ def _remove_unbegun(workdir: Path) -> None:
         shutil.rmtree(workdir, ignore_errors=True)
 
 
-def _with_token(serving: ServingConfig, path: str) -> ServingConfig:
-    """With the token in `path` if a port is served that needs one, and none is given."""
+def _needs_token(serving: ServingConfig) -> bool:
+    """True if a port is served that needs a token, and none is given."""
     is_port = bool(serving.bind) and not serving.bind.startswith("unix:")
-    if not is_port or serving.insecure or serving.token_file:
-        return serving
-    return dataclasses.replace(serving, token_file=path)
+    return is_port and not serving.insecure and not serving.token_file

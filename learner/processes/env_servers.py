@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from learner.processes import parent_death
-from seedrl.config import Config, ServingConfig
+from seedrl.config import Config
 from seedrl.config_io import path_for_children
 from seedrl.errors import ConfigError, in_one_line
 from seedrl.exit_codes import ExitCode
+from seedrl.fields import with_fields
 from seedrl.run_files import make_folder
 from seedrl.timing import GRACE_SECONDS, WARNING_SECONDS
 from seedrl.wire.contract import MOST_GROUPS
@@ -93,25 +94,19 @@ def plan(
 def _with_envs(config: Config, envs: int) -> Config:
     if envs < 1:
         raise ConfigError(f"--envs: expected at least 1, got {envs}")
-    serving, learning = config.serving, config.learning
+    changes, learning = {"serving.training_slots": envs}, config.learning
     # A synchronous round has one sequence of every slot.
-    if learning.schedule == "synchronous" and learning.batch_sequences == serving.training_slots:
-        learning = dataclasses.replace(learning, batch_sequences=envs)
-    serving = dataclasses.replace(serving, training_slots=envs)
-    return dataclasses.replace(config, serving=serving, learning=learning)
+    is_round = learning.batch_sequences == config.serving.training_slots
+    if learning.schedule == "synchronous" and is_round:
+        changes["learning.batch_sequences"] = envs
+    return with_fields(config, changes)
 
 
-def on_private_socket(serving: ServingConfig, address: str) -> ServingConfig:
+def on_private_socket(config: Config, address: str) -> Config:
     """Serves only this process's own env servers, which need no token nor certificates."""
-    return dataclasses.replace(
-        serving,
-        bind=address,
-        token_file="",
-        certificate="",
-        private_key="",
-        authority="",
-        insecure=False,
-    )
+    names = ("token_file", "certificate", "private_key", "authority")
+    unused = {f"serving.{name}": "" for name in names}
+    return with_fields(config, {**unused, "serving.bind": address, "serving.insecure": False})
 
 
 def command(fleet: Fleet, config: Config, *, logs: Path) -> list[str]:

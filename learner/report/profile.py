@@ -23,11 +23,14 @@ class Profile:
     def __init__(
         self, folder: Path, num_updates: int, *, count: Callable[[], int], listener: EventSink
     ):
-        """`folder`: of the trace, made when it is written; `count` gives the updates so far."""
+        """`folder`: of the trace, made when it is written; `count` gives the updates so far.
+
+        Without any updates to trace it does nothing.
+        """
         self._folder, self._num_updates = folder, num_updates
         self._count, self._listener = count, listener
         self._started: int | None = None  # the count of updates when the trace began
-        self._is_over = False
+        self._is_over = not num_updates
 
     def update(self) -> None:
         """Starts or ends the trace if that is due; called again and again."""

@@ -5,7 +5,6 @@ without an address a learner serves on a socket that only its own user can reach
 """
 
 import contextlib
-import dataclasses
 import fcntl
 import hashlib
 import hmac
@@ -22,6 +21,7 @@ import grpc
 from learner.serving.hub import EndError
 from seedrl.config import Config
 from seedrl.errors import AddressInUseError, ConfigError
+from seedrl.fields import with_fields
 from seedrl.wire.channel import TOKEN_KEY
 from seedrl.wire.credentials import read_token
 
@@ -36,8 +36,7 @@ def with_address(config: Config, workdir: Path) -> Config:
     """The configuration with a private address, if it has none; see `private_address`."""
     if config.serving.bind:
         return config
-    serving = dataclasses.replace(config.serving, bind=private_address(workdir))
-    return dataclasses.replace(config, serving=serving)
+    return with_fields(config, {"serving.bind": private_address(workdir)})
 
 
 def private_address(workdir: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from learner.multihost.agreement import alone
 from learner.processes.stop import StopRequest
 from learner.reports import Reports
+from learner.runtime.watchdog import Heartbeat
 from learner.runtime.worker import Deaths
 from learner.train import TrainLoop
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
@@ -100,11 +101,14 @@ class SupervisedRun:
             service=cast(Any, self.service),
             saver=cast(Any, self.saver),
             reports=self._reports(),
+            profile=cast(Any, SimpleNamespace(update=lambda: None, close=lambda: None)),
         )
 
     def _saver(self) -> SimpleNamespace:
         return SimpleNamespace(
             failure=None,
+            heartbeat=Heartbeat("saver"),
+            report_hang=lambda: None,
             is_busy=False,
             take_turn=lambda has_learned: False,
             start=lambda snapshot, meta, best: self.calls.append(f"save {snapshot.name}"),
@@ -158,6 +162,8 @@ class SupervisedRun:
                 agent=SimpleNamespace(actor_params=lambda params: params),
             )
             is_compiling = property(lambda self: run.is_compiling)
+            num_updates = 0
+            watchdog = SimpleNamespace(watch=lambda *_: None)
 
             def __getattr__(self, name: str) -> Any:
                 return {

@@ -18,6 +18,7 @@ from learner.extras.bench.system import Interval, System
 from learner.extras.bench.workloads import ENDLESS
 from learner.runtime.channel import RateLimiter
 from seedrl.config import Config
+from seedrl.fields import with_fields
 from seedrl.replay.prioritized import ReplayConfig
 from seedrl.replay.queue import QueueConfig
 from seedrl.replay.rate_limiter import RatioLimiter
@@ -83,29 +84,25 @@ def prepared(config: Config) -> Config:
     full it is.
     """
     agent, replay, window = config.agent, config.replay, config.agent.window
-    rates = {
-        field.name: _NO_LEARNING_RATE
+    changes: dict[str, Any] = {
+        f"agent.{field.name}": _NO_LEARNING_RATE
         for field in dataclasses.fields(agent)
         if field.name.endswith("learning_rate")
         # 0 of SAC's temperature keeps it; and a user's own field may be a schedule.
         if isinstance(rate := getattr(agent, field.name), float) and rate
     }
+    changes["learning.total_steps"] = ENDLESS
+    # An env server has its part of the training slots; nothing is evaluated.
+    changes["launch.envs_per_server"] = 0
     slots, batch = config.serving.training_slots, config.learning.batch_sequences
     if isinstance(replay, ReplayConfig):
         page = replay.steps_of_page(window)
         least = slots * window.pages_per_sequence(page) * page + batch * window.stride
-        replay = dataclasses.replace(replay, min_steps=min(least, replay.min_steps))
+        changes["replay.min_steps"] = min(least, replay.min_steps)
     elif isinstance(replay, QueueConfig):
         # Pages that are open while learning is measured are as old as all its updates.
-        replay = dataclasses.replace(replay, max_lag_updates=ENDLESS)
-    return dataclasses.replace(
-        config,
-        agent=dataclasses.replace(agent, **rates),
-        replay=replay,
-        learning=dataclasses.replace(config.learning, total_steps=ENDLESS),
-        # An env server has its part of the training slots; nothing is evaluated.
-        launch=dataclasses.replace(config.launch, envs_per_server=0),
-    )
+        changes["replay.max_lag_updates"] = ENDLESS
+    return with_fields(config, changes)
 
 
 def measure(config: Config, pace: Pace) -> dict[str, Any]:

@@ -6,7 +6,6 @@ add up. On an accelerator stepping and computing overlap, and the slower of the 
 """
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +24,7 @@ from learner.extras.bench.measuring import (
 from learner.extras.bench.system import Interval, System, raw_stepping
 from learner.extras.bench.workloads import BareUpdate, Workload, bare_forward
 from seedrl.config import LaunchConfig
+from seedrl.fields import with_fields
 
 # The figures, and the parts of which the limit of each is composed.
 FIGURES = {
@@ -94,8 +94,7 @@ def measure(
     """Steps per second of each figure and part, a number a round, and what the systems did last."""
     intervals: dict[str, Interval] = {}
     # So few updates are owed that none is ever made.
-    replay = dataclasses.replace(workload.config.replay, ratio=1e-9)
-    acting = dataclasses.replace(workload.config, replay=replay)
+    acting = with_fields(workload.config, {"replay.ratio": 1e-9})
 
     def of(key: str, system: System) -> Callable[[], float]:
         def measured() -> float:

@@ -1,7 +1,6 @@
 """The whole system in one process: a learner that can be run for a while, and its env servers."""
 
 import contextlib
-import dataclasses
 import functools
 import json
 import subprocess
@@ -23,6 +22,7 @@ from learner.schedule import open_schedule
 from learner.serving.server import Service
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError, UserError
+from seedrl.fields import with_fields
 from seedrl.timing import POLL_SECONDS
 
 ANY_PORT = "127.0.0.1:0"
@@ -43,9 +43,8 @@ class ServedFleet:
         self._over_tcp = over_tcp
         self._stack = contextlib.ExitStack()
         # Nothing is evaluated.
-        serving = dataclasses.replace(config.serving, evaluation_slots=0)
-        evaluation = dataclasses.replace(config.evaluation, target_return=None, patience_rounds=0)
-        config = dataclasses.replace(config, serving=serving, evaluation=evaluation)
+        unused = {"evaluation.target_return": None, "evaluation.patience_rounds": 0}
+        config = with_fields(config, {**unused, "serving.evaluation_slots": 0})
         # The number of env servers is named so that all environments train if each has a number.
         self.config, self._fleet = env_servers.plan(config, env_servers=config.launch.env_servers)
 
@@ -54,19 +53,17 @@ class ServedFleet:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-bench-"))
             self.folder = Path(folder)
             address = ANY_PORT if self._over_tcp else stack.enter_context(socket_address())
-            serving = env_servers.on_private_socket(self.config.serving, address)
-            serving = dataclasses.replace(serving, insecure=self._over_tcp)
-            self.config = dataclasses.replace(self.config, serving=serving)
+            private = env_servers.on_private_socket(self.config, address)
+            self.config = with_fields(private, {"serving.insecure": self._over_tcp})
             check(self.config)
             self.hub = build_hub(self.config, plan_geometry(self.config), session_number=1)
-            service = Service(self.hub, serving)
-            serving = dataclasses.replace(serving, bind=service.start())
+            service = Service(self.hub, self.config.serving)
+            served = with_fields(self.config, {"serving.bind": service.start()})
             stack.callback(service.stop, grace_seconds=0.0)
-            served = dataclasses.replace(self.config, serving=serving)
             words = env_servers.command(self._fleet, served, logs=self.folder / "logs")
             self._servers = stack.enter_context(EnvServers(words))
             # A first step of every environment: then all of them are built.
-            self.await_rows(serving.training_slots)
+            self.await_rows(self.config.serving.training_slots)
             self._stack = stack.pop_all()  # from here on `__exit__` closes what is open
         return self
 

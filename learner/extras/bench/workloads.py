@@ -20,6 +20,7 @@ from learner.learning.page_routing import insert_parcels, parcels
 from seedrl import config_io
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig, LaunchConfig, LearningConfig, ServingConfig
+from seedrl.fields import with_fields
 from seedrl.networks.config import QNetworkConfig
 from seedrl.networks.network import NetworkInput
 from seedrl.replay.prioritized import ReplayConfig
@@ -79,23 +80,18 @@ def scaled(
     with random actions.
     """
     config = workload.config
-    agent = dataclasses.replace(config.agent, exploration_base=1.0, exploration_alpha=0.0)
-    replay = dataclasses.replace(
-        config.replay,
-        capacity_steps=capacity_steps,
-        min_steps=min_steps or config.replay.min_steps,
-        ratio=1.0,
-    )
-    learning = dataclasses.replace(
-        config.learning,
-        batch_sequences=batch_sequences or config.learning.batch_sequences,
-        num_devices=1,  # the limits are those of one device, too
-        total_steps=ENDLESS,
-    )
-    changed = dataclasses.replace(
-        config, agent=agent, replay=replay, learning=learning, launch=launch or config.launch
-    )
-    return dataclasses.replace(workload, config=changed)
+    changes = {
+        "agent.exploration_base": 1.0,
+        "agent.exploration_alpha": 0.0,
+        "replay.capacity_steps": capacity_steps,
+        "replay.min_steps": min_steps or config.replay.min_steps,
+        "replay.ratio": 1.0,
+        "learning.batch_sequences": batch_sequences or config.learning.batch_sequences,
+        "learning.num_devices": 1,  # the limits are those of one device, too
+        "learning.total_steps": ENDLESS,
+        "launch": launch or config.launch,
+    }
+    return dataclasses.replace(workload, config=with_fields(config, changes))
 
 
 def bare_forward(workload: Workload, rows: int) -> Callable[[], int]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from learner.report.json_lines import replace_file
 from seedrl import config_io
 from seedrl.config import Config, EnvironmentConfig, check
 from seedrl.errors import ConfigError
@@ -72,6 +73,14 @@ def require_file(flag: str, path: Path | None, *, force: bool) -> None:
         raise ConfigError(f"{flag}: expected a file in an existing folder, got {path}")
     if path is not None and not force and path.exists():
         raise ConfigError(f"{flag}: {path} is there already; --force replaces it")
+
+
+def write_output(path: Path, content: str | bytes) -> None:
+    """Writes the file of --output, whole or not at all. Raises ConfigError."""
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        raise ConfigError(f"--output: cannot write {path}: {error.strerror}") from error
 
 
 def profile_words(path: Path, words: Sequence[str] = ()) -> list[str]:

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from learner.cli.arguments import require_at_least, require_file, require_positive
+from learner.cli.arguments import (
+    require_at_least,
+    require_file,
+    require_positive,
+    write_output,
+)
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
@@ -112,4 +117,4 @@ def as_json(results: "Sequence[Result]", machine: dict[str, Any], pace: "Pace") 
 
 def write(path: Path, results: "Sequence[Result]", machine: dict[str, Any], pace: "Pace") -> None:
     """Writes all numbers as JSON."""
-    path.write_text(as_json(results, machine, pace) + "\n")
+    write_output(path, as_json(results, machine, pace) + "\n")

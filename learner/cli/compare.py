@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from learner.cli.arguments import require_file
+from learner.cli.arguments import require_file, write_output
 from learner.extras import comparison
 from learner.extras.comparison import Comparison, Group, MeasuredRun, group, measure
 from seedrl.errors import ConfigError
@@ -60,7 +60,8 @@ def run(argv: Sequence[str]) -> int:
     else:
         print(*comparison.lines(found), sep="\n")
     if options.output:
-        _write(options.output, comparison.png(found))
+        write_output(options.output, comparison.png(found))
+        print(f"wrote {options.output}", file=sys.stderr)
     return ExitCode.OK
 
 
@@ -106,11 +107,3 @@ def _measured(folders: Sequence[Path]) -> dict[Path, MeasuredRun]:
                     raise
                 print(f"left out: {error}", file=sys.stderr)  # stdout is for the result
     return found
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise ConfigError(f"--output: cannot write {path}: {error.strerror}") from error
-    print(f"wrote {path}", file=sys.stderr)

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 from learner.checkpoints.run_records import RunRecord, read_run
-from learner.cli.arguments import require_file, table
+from learner.cli.arguments import require_file, table, write_output
 from learner.processes.tuning import require_jax
-from learner.report.json_lines import replace_file
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
@@ -192,9 +191,6 @@ def export(argv: Sequence[str]) -> int:
     )
     # First: what cannot be exported replaces no file.
     content = loaded.export()
-    try:
-        replace_file(output, content)
-    except OSError as error:
-        raise ConfigError(f"--output: cannot write {output}: {error.strerror}") from error
+    write_output(output, content)
     print(f"{output}: {len(content):,} bytes, after {loaded.step:,} updates")
     return ExitCode.OK

@@ -71,8 +71,7 @@ class LearnerActor:
         self._lock = threading.Lock()  # of `_child` and `_is_ending`: stop may come between starts
         self._child: Child | None = None
         self._is_ending = False
-        self._address = ""
-        self._has_address = threading.Event()
+        self._address = ""  # until the learner has been started
 
     def run(self, work: Work) -> int:
         """Runs the learner until it is over; its exit code."""
@@ -90,7 +89,6 @@ class LearnerActor:
             return code
 
     def address(self) -> str:
-        self._has_address.wait(GRACE_SECONDS)
         return self._address
 
     def stop(self) -> None:
@@ -109,8 +107,7 @@ class LearnerActor:
             # The kernel kills it if this actor dies; the next one resumes from the last save.
             variables = _variables(child_environment(), work)
             self._child = Child(words, variables, on_exit=ended.put)
-        self._address = address  # first: who waits for the event reads it at once
-        self._has_address.set()
+        self._address = address
         return ended.get()
 
 

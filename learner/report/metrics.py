@@ -232,41 +232,36 @@ class EventFile:
     """A new file of events in a folder where TensorBoard looks."""
 
     # Not tensorboardX's writer: its thread dies on a full disk, and the thousandth value after that
-    # blocks for ever. Here values that the disk refuses are dropped, with one warning until it
-    # takes some again; `metrics.jsonl` has them, too.
+    # blocks for ever. Here a disk that refuses values ends the file, with one warning: half a
+    # record would hide all that follow. `metrics.jsonl` has the values, too.
 
     def __init__(self, folder: Path, *, purge_step: int):
         """`purge_step`: TensorBoard hides the values of earlier files from this step on."""
         make_folder(folder)
         name = f"events.out.tfevents.{time.time_ns() // 10**9}.{socket.gethostname()}.{os.getpid()}"
         self._file = (folder / name).open("wb", buffering=0)
-        self._size = 0
-        self._is_refused = False
         start = SessionLog(status=SessionLog.START)
-        # TensorBoard needs it before anything else, so it waits until the disk takes it; and until
-        # there is a value, so that a run that is refused hides no values of the one before.
+        # TensorBoard needs it before anything else; it waits until there is a value, so that a run
+        # that is refused hides no values of the one before.
         self._head = _record(file_version="brain.Event:2") + _record(
             step=purge_step, session_log=start
         )
 
     def add(self, scalars: Mapping[str, float], step: int) -> None:
+        if self._file.closed:
+            return
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
         data = self._head + _record(step=step, summary=Summary(value=values))
-        # Half a record would hide all that follow: what an earlier call left is written over.
-        self._file.seek(self._size)
+        self._head = b""
         try:
-            written = self._file.write(data)
+            is_written = self._file.write(data) == len(data)
         except OSError:
-            written = 0
-        if written == len(data):
-            self._head, self._size, self._is_refused = b"", self._size + len(data), False
-        elif not self._is_refused:
-            self._is_refused = True
-            _logger.warning("cannot write to %s: its disk may be full", self._file.name)
+            is_written = False
+        if not is_written:
+            _logger.warning("no more goes to %s: its disk may be full", self._file.name)
+            self._file.close()
 
     def close(self) -> None:
-        """Closes the file, without half a record at its end."""
-        self._file.truncate(self._size)
         self._file.close()
 
 

@@ -272,7 +272,7 @@ def build(
     programs = build_learn_programs(
         agent, experience.memory, batch_per_device=geometry.batch_per_device
     )
-    # two loops never receive the same key
+    # Two loops never receive the same key.
     acting_key, learning_key = jax.random.split(jax.random.PRNGKey(config.seed))
     if not geometry.topology.is_first:
         # All learn with one key, and none explores as another does.

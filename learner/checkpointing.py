@@ -88,7 +88,7 @@ class Checkpointer:
         answer = self._session.learning.request_snapshot(with_replay=with_replay)
         while not answer.done():
             if self._is_over():
-                answer.cancel()
+                answer.cancel()  # it is never taken, or taken for nobody
                 return
             # Not for ever: the thread that would answer may die, and then the run is over.
             wait([answer], POLL_SECONDS)

@@ -132,7 +132,7 @@ class LastRound:
             self._is_over = not self._is_wanted()
             self._deadline, self._vacant = now + self._seconds, now + 2 * GRACE_SECONDS
             if not self._is_over:
-                # no update follows, so that what is played stays the last
+                # No update follows, so that what is played stays the last.
                 channel.is_complete = True
                 text = "all steps are taken: evaluating the last parameters"
                 self._listener.report("evaluation", text)

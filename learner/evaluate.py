@@ -98,9 +98,9 @@ def evaluate(
 
         player = _Player(hub, actor, frozen, check, max_episode_steps)
         score = player.play(episodes)
-        # a slot's second lease gives other seeds
+        # A slot's second lease gives other seeds.
         leased_again = int(np.count_nonzero(slots.epochs > 1))
-        # else env servers would try to return
+        # Else env servers would try to return.
         service.finish("the evaluation is over", grace_seconds=1.0)
     returns, lengths = np.asarray(score.returns), tuple(each.length for each in score.episodes)
     return Evaluation(

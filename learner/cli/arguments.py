@@ -102,6 +102,7 @@ def profile_words(path: Path, words: Sequence[str] = ()) -> list[str]:
             raise ConfigError(
                 f"--profile: expected a number as {name}, got {value!r:.60} in {path}"
             )
+    # An option wins over the profile, under either of its names.
     given = {_SETS.get(flag, flag) for flag in map(flag_of, words)}
     return [f"{flag}={fields[name]}" for name in fields if (flag := name_of(name)) not in given]
 
@@ -228,6 +229,7 @@ def _require_present_names(words: Sequence[str], known: Mapping[str, Flag]) -> N
     """Refuses a field's earlier name by a line with the new one."""
     for word in words:
         old = flag_of(word).removeprefix("--").replace("-", "_")
+        # An agent of the user's may have a field of that name.
         if old in config_io.RENAMED and flag_of(word) not in known:
             raise ConfigError(f"unknown option {word}: {old} is now {config_io.RENAMED[old]}")
 

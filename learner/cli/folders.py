@@ -100,7 +100,7 @@ def runs(argv: Sequence[str]) -> int:
     options = read(RunsOptions, argv, prog="seedrl runs")
     if not options.folder.is_dir():
         raise ConfigError(f"expected a folder with runs, got {options.folder}")
-    # files only: a learner may be at work there
+    # Files only: a learner may be at work there.
     records = [read_run(folder) for folder in find_runs(options.folder)]
     if options.json:
         rows = [{**record._asdict(), "folder": str(record.folder)} for record in records]
@@ -165,7 +165,7 @@ def digest(argv: Sequence[str]) -> int:
     found = latest(folder)
     if found is None:
         raise CheckpointError(f"expected a checkpoint in {folder}, found none")
-    print(found.path)
+    print(found.path)  # which of them, because the newest one may be damaged
     for part, value in digests(stored(found)).items():
         print(f"{part:<10} {value}")
     return ExitCode.OK

@@ -166,5 +166,5 @@ def workdir_of(given: Path | None, address: str, name: str, seed: int) -> Path:
             f"--workdir: expected an absolute path, as the nodes of {address} see it, got {given}"
         )
     now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
-    # absolute: actors start in folders of their own
+    # Absolute: actors start in folders of their own.
     return (given or Path("runs") / f"{name}__{seed}__{now}").absolute()

@@ -165,7 +165,7 @@ def resume(argv: Sequence[str]) -> int:
         raise ConfigError(
             f"expected the directory of a run, got nothing (see {RESUME_PROG} --help)"
         )
-    # also by its config.json, which a shell completes
+    # Also by its config.json, which a shell completes.
     run = Path(argv[0].removesuffix(f"/{run_files.CONFIG}"))
     if not (run / run_files.CONFIG).is_file():
         raise ConfigError(f"expected the folder of a run, got {run}")
@@ -230,7 +230,7 @@ def _run_with_env_servers(
         )
         # First, so that they import and build while this process imports jax.
         stack.enter_context(started)
-        # in this very process, with one child for all env servers
+        # In this very process, with one child for all env servers.
         code = _train(options, config, stop, workdir=workdir, name=name, held=held)
         if stop.by.startswith(ENV_SERVERS_FAILED):  # else the run had ended before they failed
             started.raise_failure()

@@ -60,7 +60,7 @@ def run(argv: Sequence[str]) -> int:
     # Before the address is printed: only the socket knows the port that it got.
     listening = application.listen(options.bind, options.port)
     host = f"[{options.bind}]" if ":" in options.bind else options.bind
-    # in the path: a browser sends no header of ours
+    # In the path: a browser sends no header of ours.
     token = "" if options.no_token else secrets.token_urlsafe(16)
     place = f"{host}:{listening.getsockname()[1]}/{token and token + '/'}"
     print(

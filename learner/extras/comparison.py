@@ -149,6 +149,7 @@ def group(runs: Iterable[MeasuredRun]) -> list[Group]:
     for run in runs:
         # By text: fields may be lists, which are no keys.
         found.setdefault(json.dumps(_fields(run), sort_keys=True), []).append(run)
+    # A name tells a group from the others, so all have to be found first.
     firsts = [same[0] for same in found.values()]
     return [
         Group(_name(same[0], firsts), tuple(sorted(same, key=lambda run: run.record.seed or 0)))
@@ -301,7 +302,7 @@ def target_of(task: str, groups: Sequence[Group]) -> float | None:
     """The return that all runs of a task had as their target; None if they differ, or had none."""
     runs = [run for each in groups if each.task == task for run in each.runs]
     targets = {run.config["evaluation"].get("target_return") for run in runs}
-    return targets.pop() if len(targets) == 1 else None
+    return targets.pop() if len(targets) == 1 else None  # else it would be no target of all
 
 
 def _improvement(a: list[float], b: list[float]) -> tuple[float, Interval | None]:
@@ -310,7 +311,7 @@ def _improvement(a: list[float], b: list[float]) -> tuple[float, Interval | None
 
 
 def _spread(each: list[float]) -> Spread:
-    # of one run nothing can be resampled
+    # Of one run nothing can be resampled.
     bounds = interval([each], interquartile_mean) if len(each) > 1 else None
     return Spread(mean(each), float(interquartile_mean(each)), bounds, each)
 

@@ -136,7 +136,7 @@ class Experiment:
         """Works until all runs are done, or have saved because it is stopped: an `ExitCode`."""
         with ThreadPoolExecutor(self._number, "run") as pool:
             working = [pool.submit(self._work_on, run) for run in self._runs]
-            # in turns, because a signal only sets a flag
+            # In turns, because a signal only sets a flag.
             while wait(working, timeout=POLL_SECONDS).not_done:
                 if is_stopped() and not self._is_ending.is_set():
                     self._end()

@@ -265,7 +265,7 @@ def _reduced(metrics: Mapping[str, Array], over: OverDevices) -> dict[str, Array
 
 def _lag(agent: Agent, updates: Array, versions: Array, over: OverDevices) -> dict[str, Array]:
     """Mean and largest number of updates between acting and consumption, over the trained rows."""
-    # of the burn-in nothing is learned
+    # Of the burn-in nothing is learned.
     start, stop = agent.window.burn_in, agent.window.burn_in + agent.window.unroll
     lag = (updates - versions[start:stop]).astype(jnp.float32)
     return {

@@ -203,6 +203,7 @@ class Learning:
         self._channel.wake_acting()
 
     def _learn(self) -> None:
+        # On the host: the device does not know which pages are whole.
         draw = _stacked([index.draw() for index in self._shards.indices])
         self.laps.lap("learning_sample")
         self._state, self._replay, numbers = self._programs.learn(

@@ -119,7 +119,7 @@ def insert_parcels(
         own: Tree = pages
         if parcel.rows:
             own = programs.pick(pages, np.asarray(parcel.rows, np.int32))
-        # the insertion's output stays on that device
+        # The insertion's output stays on that device.
         own = _on(programs.devices[parcel.shard], own)
         shards[parcel.shard] = programs.insert(shards[parcel.shard], own, plan)
     return shards[0] if len(shards) == 1 else jax.tree.map(_joined, replay, *shards)

@@ -166,6 +166,7 @@ def common_spec(
     None if no host has an env server after `timeout` seconds, or if the run is stopped meanwhile.
     Raises ConfigError if hosts have different ones, and what `check_threads` raises.
     """
+    # Of several hosts one may have no env server; it takes the spec of another.
     own = wait_for_spec(timeout)
     if hosts.is_alone:
         return own

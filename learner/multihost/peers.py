@@ -33,7 +33,7 @@ class MessageSocket:
 
     def __init__(self, connection: socket.socket):
         if connection.family != socket.AF_UNIX:
-            # votes are short, and everyone waits for them
+            # Votes are short, and everyone waits for them.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connection
         self._sending = threading.Lock()

@@ -43,7 +43,7 @@ ALONE = Topology()
 
 def topology_of(coordinator: str | None, count: int, index: int | None) -> Topology:
     """The topology that a command line names. Raises ConfigError if it is none."""
-    # index 0: schedulers set it for one host, too
+    # Index 0: schedulers set it for one host, too.
     if count == 1 and coordinator is None and index in (None, 0):
         return ALONE
     if count < 1:

@@ -104,6 +104,7 @@ def _with_envs(config: Config, envs: int) -> Config:
 
 def on_private_socket(config: Config, address: str) -> Config:
     """Serves only this process's own env servers, which need no token nor certificates."""
+    # Who can enter the socket's folder is this user.
     names = ("token_file", "certificate", "private_key", "authority")
     unused = {f"serving.{name}": "" for name in names}
     return with_fields(config, {**unused, "serving.bind": address, "serving.insecure": False})
@@ -239,6 +240,7 @@ class EnvServers:
         self._words, self._on_failure = words, on_failure
         self._variables = env_server_environment() if variables is None else variables
         self._restart_seconds, self._over_seconds = restart_seconds, over_seconds
+        # From the thread that waits for the child.
         self._codes: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._is_ending = threading.Event()
         # Guards `_child`: it may be about to be restarted when the run ends, and must end too.

@@ -83,7 +83,7 @@ class EnvServerRegistry:
         self._step_deadline_seconds = step_deadline_seconds or math.inf
         self._present: dict[int, _Server] = {}
         self._left: dict[str, _Server] = {}  # by name; the last one left last
-        self._refusals: set[str] = set()
+        self._refusals: set[str] = set()  # reasons that were reported
         self._looked: float | None = None
         self._failures = self._num_refused = 0
         self._slots = (Slots(total=training_slots), Slots(total=evaluation_slots))
@@ -146,6 +146,7 @@ class EnvServerRegistry:
             self._num_refused += 1
             if reason in self._refusals:
                 return
+            # Reasons hold words of strangers, who could make up new ones.
             if len(self._refusals) >= _MOST_REFUSALS:
                 self._refusals.clear()
             self._refusals.add(reason)

@@ -36,7 +36,7 @@ class Health(Collector):
         self._clock = clock
         self._status: Status | None = None
         self._looked = clock()
-        # of its own: the default one has the process's metrics, too
+        # Of its own: the default one has the process's metrics, too.
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         try:

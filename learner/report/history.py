@@ -65,7 +65,7 @@ class History:
             self._is_rewritten, self._stride = True, 2 * self._stride
             self._columns = {name: column[1::2] for name, column in self._columns.items()}
         while len(self.rounds) > 2 * MOST_ROWS:
-            # every other one, as of the rows
+            # Every other one, as of the rows.
             self._is_rewritten, self.rounds = True, self.rounds[1::2]
         return None if self._is_rewritten else (self._since(rows), self.rounds[rounds:])
 

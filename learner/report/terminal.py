@@ -69,7 +69,7 @@ def rows(status: Status) -> Iterator[tuple[str, str]]:
 def line(metrics: Mapping[str, float], status: Status) -> str:
     """The same, short, if there is no terminal."""
     cells = list(_cells("line", metrics))
-    if "env_steps" in metrics:
+    if "env_steps" in metrics:  # the first interval may have none
         cells[0] += f" ({metrics['env_steps'] / status.total_steps:.0%})"
     if text := _state(status):
         cells.append(text)
@@ -172,7 +172,7 @@ def score(value: float) -> str:
     """A return with four significant digits, so that 0.95 and 1 differ, and 475 and 480."""
     if not math.isfinite(value) or abs(value) >= _LARGE:
         return f"{value:.{_SIGNIFICANT}g}"
-    # digits before the point, at least the 0
+    # Digits before the point, at least the 0.
     before_point = 1 if abs(value) < 1 else int(math.log10(abs(value))) + 1
     return f"{value:,.{max(0, _SIGNIFICANT - before_point)}f}"
 
@@ -283,7 +283,7 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     if status.balance:
         yield "balance", f"{status.balance}; measure it: seedrl bounds {folder}{allow}"
     run_seconds = metrics.get("elapsed_seconds", 0.0)
-    is_resumed = run_seconds - summary.wall_seconds > 1.0
+    is_resumed = run_seconds - summary.wall_seconds > 1.0  # the two clocks start apart
     whole = f", {duration(run_seconds)} with earlier sessions" * is_resumed
     yield "wall time", duration(summary.wall_seconds) + whole
     yield "run folder", folder

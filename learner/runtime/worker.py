@@ -35,7 +35,7 @@ class Worker:
         # Set after `failure`. All workers of a run share it, so that one wait is for all of them.
         self._failed = failed
         self._stop = threading.Event()
-        # one that hangs must not keep the process
+        # One that hangs must not keep the process.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:

@@ -173,7 +173,7 @@ class Sides:
                 self._put_back(held)
             self._learning.run_once()
 
-        self._limiter.acted(ENDLESS)
+        self._limiter.acted(ENDLESS)  # so that updates are owed for as long as it takes
         bodies = {"learning": learn_once}
         interval = self._system.run(seconds, by_updates=True, bodies=bodies)
         self._limiter.restore(counts)

@@ -59,7 +59,7 @@ def main(address: str, message_bytes: str, in_flight: str) -> None:
         outgoing.put(message)
     channel = grpc.insecure_channel(address, _OPTIONS)
     connect: Any = channel.stream_stream(f"/{_SERVICE}/{_METHOD}")
-    # each answer lets one more message go
+    # Each answer lets one more message go.
     for _ in connect(iter(outgoing.get, None), wait_for_ready=True):
         outgoing.put(message)
 

@@ -64,7 +64,7 @@ def rate(
 ) -> float:
     """Repeats `work`, which returns how much it did, for `seconds`; amount per second."""
     start = clock()
-    amount = work()
+    amount = work()  # at least once, however short `seconds` is
     while (elapsed := clock() - start) < seconds:
         amount += work()
     return amount / elapsed
@@ -178,6 +178,7 @@ def _commit() -> str | None:
 def _processor() -> str:
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
+    # macOS and others have no such file.
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor())
 

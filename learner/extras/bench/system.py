@@ -56,6 +56,7 @@ class ServedFleet:
             private = env_servers.on_private_socket(self.config, address)
             self.config = with_fields(private, {"serving.insecure": self._over_tcp})
             check(self.config)
+            # Of one session: no seed has to differ from another one's.
             self.hub = build_hub(self.config, plan_geometry(self.config), session_number=1)
             service = Service(self.hub, self.config.serving)
             served = with_fields(self.config, {"serving.bind": service.start()})

@@ -140,6 +140,7 @@ class BareUpdate:
         state = jax.jit(programs.init)(jax.random.PRNGKey(config.seed))
         self._state = replicate(state, geometry.devices)
         self._memory = stack_shards(lambda: experience.memory.init(page), geometry.devices)
+        # The same pages again and again: sampling does not look at them.
         index, pages = experience.index(), random_pages(page, _PAGES_PER_INSERT)
         while index.fill < 1.0 and index.has_room(_PAGES_PER_INSERT):
             sent = parcels(

@@ -73,7 +73,7 @@ class Feed:
         if self._searched is not None and now - self._searched < SEARCH_SECONDS:
             return None
         self._searched = now
-        self._readers = {
+        self._readers = {  # known ones keep what they have read
             name: self._readers.get(name) or RunReader(path)
             for name, path in named_runs(self._folder).items()
         }

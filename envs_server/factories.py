@@ -112,7 +112,7 @@ def _check_allowed(names: Iterable[str], allowed: Sequence[str], defined_as: str
     refused = [
         name
         for name in names
-        # Case counts on every system: `fnmatch` itself would ask the system's file names.
+        # Not `fnmatch.fnmatch`: there case would count only where it counts in file names.
         if not any(fnmatch.fnmatchcase(defined_as or name, pattern) for pattern in patterns)
     ]
     if refused:

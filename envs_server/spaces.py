@@ -92,7 +92,7 @@ def _action(space: spaces.Space[Any]) -> ActionSpec:
         case spaces.MultiDiscrete():
             return MultiDiscreteSpec(_shape(space), tuple(map(int, space.nvec.ravel())))
         case spaces.MultiBinary():
-            # Two choices each: to an agent it is no kind of its own.
+            # Two choices each: agents need no kind of action for it.
             return MultiDiscreteSpec(_shape(space), (2,) * math.prod(_shape(space)))
         case spaces.Box() if np.issubdtype(space.dtype, np.floating):
             low, high = (bound.ravel().tolist() for bound in (space.low, space.high))

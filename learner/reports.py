@@ -261,6 +261,7 @@ class StatusWriter:
         self._env_servers = EnvServers()
         self._processor_time = ProcessorTime()
         self._balance: tuple[str, Verdict | None] = ("", None)
+        self.conditions = Conditions()  # as of the last look; others read it
         # Of the last looks: steps/s for one environment of each env server.
         self._paces: deque[dict[str, float]] = deque(maxlen=_MOST_PACES)
         self._ending: tuple[State, str] | None = None
@@ -379,8 +380,9 @@ class StatusWriter:
         # An interval in which the run ends says nothing: the sentence before it stays.
         if state == "training":
             takes_turns = self._config.learning.schedule != "asynchronous"
+            self.conditions = self._conditions()
             costs = costs_of(self.metrics, cores=num_cores(), takes_turns=takes_turns)
-            found = None if costs is None else verdict(self.metrics, costs, self._conditions())
+            found = None if costs is None else verdict(self.metrics, costs, self.conditions)
             self._balance = sentence(self.metrics, costs, found), found
         return self._balance
 
@@ -398,7 +400,7 @@ class StatusWriter:
             paces,
             groups=min((each.groups - bool(each.evaluation_slots) for each in servers), default=1),
             environments=min((each.training_slots for each in servers), default=1),
-            deadline_seconds=self._config.serving.batch_deadline_seconds,
+            deadline_seconds=0.0 if self.hub is None else self.hub.batch_deadline_seconds,
             epochs=getattr(self._config.agent, "epochs", 1),
         )
 

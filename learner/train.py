@@ -10,9 +10,10 @@ import contextlib
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from learner.balancing import Balancer, Setting
 from learner.build import StartFrom, build, build_hub, plan_geometry
 from learner.checkpointing import Checkpointer
 from learner.checkpoints.restoring import initial_checkpoint, require_fit
@@ -39,6 +40,7 @@ from learner.multihost.joining import (
     require_shared,
 )
 from learner.multihost.topology import ALONE, Topology
+from learner.processes.env_servers import Fleets
 from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_process
 from learner.report.profile import Profile
@@ -73,6 +75,7 @@ def train(
     stop: StopRequest | None = None,
     topology: Topology = ALONE,
     lock: int | None = None,
+    fleets: Fleets | None = None,
 ) -> Summary | None:
     """Trains until the configured end or a stop request; blocks. Writes the run folder.
 
@@ -86,6 +89,7 @@ def train(
       topology: of this process among those that share the run. The first one writes the folder, the
         others below it, in hosts/I.
       lock: on the folder, of a caller that has taken it and runs env servers on this host.
+      fleets: env servers of that caller, for a run that changes their number.
 
     Returns how it went; None if it was over, or stopped, before an env server had joined. Raises
     a UserError for what the user can fix, StoppedError if it was stopped while it waited for other
@@ -169,6 +173,15 @@ def train(
             count=lambda: session.num_updates,
             listener=reports.events,
         )
+        balancer = None
+        if fleets is not None:
+            deadline = config.serving.batch_deadline_seconds
+            balancer = Balancer(
+                Setting(config.launch.env_servers, config.launch.groups, deadline),
+                fleets,
+                set_deadline=hub.set_batch_deadline,
+                listener=reports.events,
+            )
         loop = TrainLoop(
             config,
             session,
@@ -179,6 +192,7 @@ def train(
             deaths=deaths,
             earlier=[each.score for each in played_rounds(folder.metrics)],
             profile=profile,
+            balancer=balancer,
         )
 
         # 5. Until it is over. From `start` on threads use what the stack closes: nothing that may
@@ -269,6 +283,7 @@ class TrainLoop:
         deaths: Deaths,
         profile: Profile,
         earlier: Iterable[EvaluationStatus] = (),
+        balancer: Balancer | None = None,
     ):
         """Uses what it is given; whoever gave it closes it.
 
@@ -276,9 +291,11 @@ class TrainLoop:
           stop: the run is to end.
           deaths: of threads outside the session.
           earlier: rounds of evaluation of the sessions before this one.
+          balancer: changes the number of env servers, if it may change.
         """
         self._config, self.session, self._service = config, session, service
         self._saver, self._reports, self._profile = saver, reports, profile
+        self._balancer = balancer
         self._stop, self._deaths = stop, deaths
         # A save that hangs does not end the run: training can go on without it.
         stuck_seconds = config.logging.stuck_seconds
@@ -313,7 +330,9 @@ class TrainLoop:
             now = time.monotonic()
             if now >= self._next_report:
                 self._next_report = now + self._config.logging.interval_seconds
-                self._report()
+                values = self._report()
+                if self._balancer is not None:
+                    self._balancer.update(values, self._reports.live.conditions)
                 self._residues = self.session.residues()
                 if self._residues:
                     break  # experience may be mixed up: no more learning from it
@@ -365,7 +384,7 @@ class TrainLoop:
         # What all hosts have agreed on comes before what this one sees.
         return self._shared_end.outcome() or self._end_of_run()
 
-    def _report(self) -> None:
+    def _report(self) -> Mapping[str, float]:
         self.session.set_gauges()
         values = self._reports.metrics.flush(
             env_steps=self.session.acting.training_steps, updates=self.session.learning.updates
@@ -374,6 +393,7 @@ class TrainLoop:
         self.progress.look_at_metrics(values)
         self._reports.live.metrics = self._reports.live.metrics | values
         self._reports.progress.update(self._reports.live.metrics)
+        return values
 
     def _stop_and_save(self, ended: EndOfRun | None) -> None:
         # First the threads end, then the state is read (nobody owns it any more), and env servers

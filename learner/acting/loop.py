@@ -88,17 +88,18 @@ def seconds_owed(steps: Iterable[Pending]) -> tuple[float, list[float]]:
 
     Each from its actions, or from the arrival of the step before it, to its own arrival: an env
     server steps one group after another. It includes the ways there and back. It does not if the
-    actions were there before the last step arrived: of such a step, the second result has its
-    seconds for each environment.
+    actions were sent no later than those of the step before it: of such a step, the second result
+    has the seconds for each environment.
     """
     total, own = 0.0, []
     for item in steps:
         lease, answered = item.group.lease, item.group.answered_seconds
         seconds = max(0.0, item.arrival - max(answered, lease.last_arrival))
-        if answered < lease.last_arrival:
+        if answered <= lease.last_answered:
             own.append(seconds / len(item.group.slots))
         total += seconds
         lease.last_arrival = max(item.arrival, lease.last_arrival)
+        lease.last_answered = answered
     return total, own
 
 
@@ -206,7 +207,7 @@ class Acting:
             seconds, own = seconds_owed(batch.pending)
             measured["env_step_ms"].append(1e3 * seconds / len(batch.slots))
             measured["env_own_step_ms"].extend(1e3 * each for each in own)
-            measured["deadline_batches"].append(batch.is_late)
+            self._tally.counted["late_batches"] += batch.is_late
         start = self.laps.lap("acting_other")
         staged = self._actor.stage(batch)
         self.laps.lap("acting_transfer")

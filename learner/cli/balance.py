@@ -31,8 +31,8 @@ class BalanceOptions:
 
     Measures the costs of a step with one env server, and predicts the number beyond which more env
     servers bring nothing. Then measures numbers around it, with the environment as it is and
-    slowed. With --environments or --step-ms nothing is started: CONFIG is then the directory of a
-    run on this machine, and its metrics have the costs.
+    slowed. With --environments, --step-ms or --accelerator nothing is started: CONFIG is then the
+    directory of a run on this machine, and its metrics have the costs.
 
     Example: seedrl balance cartpole_r2d2 --slower-ms 0 10 --output balance.png
 
@@ -45,6 +45,8 @@ class BalanceOptions:
       force: replace an existing output file.
       environments: number of environments to predict for.
       step_ms: milliseconds of one environment step to predict for; by default as measured.
+      accelerator: speed of the device to predict for, relative to the run's device: with 10, acting
+        and updates take a tenth of the time.
       allow: code that CONFIG may name, as for `seedrl train`.
     """
 
@@ -56,11 +58,12 @@ class BalanceOptions:
     force: bool = False
     environments: int | None = None
     step_ms: float | None = None
+    accelerator: float | None = None
     allow: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         require_at_least(self, most_env_servers=2, rounds=1)
-        require_positive(self, "seconds", "step_ms", "environments")
+        require_positive(self, "seconds", "step_ms", "environments", "accelerator")
         if not self.slower_ms or not set(self.slower_ms) <= {0, 1, 10, 50}:
             got = " ".join(map(str, self.slower_ms)) or "nothing"
             raise ConfigError(f"--slower-ms: expected some of 0, 1, 10 and 50, got {got}")
@@ -81,7 +84,8 @@ def run(argv: Sequence[str]) -> int:
     require_overlap(config)
     require_file("--output", options.output, force=options.force)
     require_jax(starts=False)
-    if options.environments is not None or options.step_ms is not None:
+    asked = (options.environments, options.step_ms, options.accelerator)
+    if any(each is not None for each in asked):
         print(*_predicted(options, config, Path(argv[0])), sep="\n")
         return ExitCode.OK
     return _measure(options, config, argv[0])
@@ -89,11 +93,19 @@ def run(argv: Sequence[str]) -> int:
 
 def _predicted(options: BalanceOptions, config: Config, folder: Path) -> Iterator[str]:
     from learner.extras.balance import costs_of_run, environments_each
-    from learner.report.balance import advice, capacities, slowed, steps_per_second
+    from learner.report.balance import (
+        accelerated,
+        advice,
+        capacities,
+        slowed,
+        steps_per_second,
+    )
 
     costs, each = costs_of_run(folder), environments_each(config)
     if options.step_ms is not None:
         costs = slowed(costs, options.step_ms / 1e3)
+    if options.accelerator is not None:
+        costs = accelerated(costs, options.accelerator)
     number = costs.env_servers
     if options.environments is not None:
         number = math.ceil(options.environments / each)

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from learner.checkpoints.folder_lock import lock
-from learner.cli.arguments import help_of, parse, profile_words
+from learner.cli.arguments import help_of, parse, profile_words, require_at_least
+from learner.cli.balance import require_overlap
 from learner.multihost.topology import ALONE, Topology, topology_of
 from learner.processes import env_servers
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
@@ -134,10 +135,20 @@ class TrainOptions(RunOptions, ResumeOptions):
       workdir: directory of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
       profile: JSON file of `seedrl tune`, with env servers and slots for this machine; options
         override its fields.
+      balance: auto: start and release env servers, and change their groups and the batch deadline,
+        while the run trains and whenever that makes it faster. Each env server then has a part of
+        the slots, and `--most-env-servers` of them fill all; at least `--env-servers` run.
+      most_env_servers: largest number of env servers with `--balance auto`.
     """
 
     workdir: Path | None = None
     profile: Path | None = None
+    balance: Literal["off", "auto"] = "off"
+    most_env_servers: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least(self, most_env_servers=1)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -203,6 +214,8 @@ def _run_with_env_servers(
     # XLA reads its flags when jax starts, and `train` sets some first.
     require_jax(starts=False)
     config, fleet = plan(options, config)
+    if options.balance == "auto":
+        fleet = _with_room(fleet, config, most=options.most_env_servers)
     if _is_stopped(stop):
         return ExitCode.OK
     # Imports gRPC: only once the command line is known to be good.
@@ -224,14 +237,22 @@ def _run_with_env_servers(
             token.touch(mode=0o600)  # before it has content, so that no other user ever reads it
             token.write_text(secrets.token_hex(32))
             config = with_fields(config, {"serving.token_file": str(token)})
-        words = env_servers.command(fleet, config, logs=workdir / run_files.LOGS)
-        started = env_servers.EnvServers(
-            words, on_failure=lambda line: stop.set(f"{ENV_SERVERS_FAILED}: {line}")
-        )
+        logs = workdir / run_files.LOGS
+
+        def of(part: env_servers.Fleet, folder: str = "") -> env_servers.EnvServers:
+            words = env_servers.command(part, config, logs=logs / folder)
+            return env_servers.EnvServers(
+                words, on_failure=lambda line: stop.set(f"{ENV_SERVERS_FAILED}: {line}")
+            )
+
+        fleets = None
+        if options.balance == "auto":
+            fleets = env_servers.Fleets(fleet, of, most=options.most_env_servers)
+        started = fleets or of(fleet)
         # First, so that they import and build while this process imports jax.
         stack.enter_context(started)
         # In this very process, with one child for all env servers.
-        code = _train(options, config, stop, workdir=workdir, name=name, held=held)
+        code = _train(options, config, stop, workdir=workdir, name=name, held=held, fleets=fleets)
         if stop.by.startswith(ENV_SERVERS_FAILED):  # else the run had ended before they failed
             started.raise_failure()
         return code
@@ -260,6 +281,7 @@ def _train(
     name: str,
     topology: Topology = ALONE,
     held: int | None = None,
+    fleets: env_servers.Fleets | None = None,
 ) -> ExitCode:
     """Runs the learner in this process, until the run is over."""
     # Now, and not by a warning an hour later: the extra may be missing.
@@ -287,6 +309,7 @@ def _train(
         stop=stop,
         topology=topology,
         lock=held,
+        fleets=fleets,
     )
     # Signals change nothing from here on: the run is over and saved.
     stop.exit_code = code = ExitCode.OK if summary is None else summary.exit_code
@@ -325,6 +348,24 @@ def plan(options: ResumeOptions, config: Config) -> tuple[Config, env_servers.Fl
     token = {"serving.token_file": "token"} if _needs_token(config.serving) else {}
     check(with_fields(config, token))
     return config, planned
+
+
+def _with_room(fleet: env_servers.Fleet, config: Config, *, most: int) -> env_servers.Fleet:
+    """The fleet, with so many environments each that `most` env servers fill all slots."""
+    require_overlap(config)
+    if config.launch.envs_per_server:
+        raise ConfigError(
+            "launch.envs_per_server: expected 0 with --balance auto, which divides the slots by "
+            f"--most-env-servers, got {config.launch.envs_per_server}"
+        )
+    if fleet.num_servers > most:
+        raise ConfigError(
+            f"--most-env-servers: expected at least launch.env_servers ({fleet.num_servers}), got "
+            f"{most}"
+        )
+    slots = config.serving.training_slots + config.serving.evaluation_slots
+    num_envs = -(-slots // most)
+    return fleet._replace(num_envs=num_envs, num_groups=min(fleet.num_groups, num_envs))
 
 
 def _remove_unbegun(workdir: Path) -> None:

@@ -190,7 +190,7 @@ def costs_of_run(folder: Path) -> Costs:
     if found is None:
         raise ConfigError(
             f"CONFIG: expected the directory of a run whose {METRICS} has the costs of a step, for "
-            f"--environments and --step-ms, got {folder}"
+            f"--environments, --step-ms and --accelerator, got {folder}"
         )
     return found
 

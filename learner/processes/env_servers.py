@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import os
 import queue
@@ -315,6 +316,63 @@ class EnvServers:
                 else:
                     _print(line)
         return refusal
+
+
+class Fleets:
+    """Owns the env servers of a live run: those that it starts with, and more. Of the main thread.
+
+    Each fleet is a child process of its own, so that one is released without the others.
+    """
+
+    def __init__(self, fleet: Fleet, build: Callable[[Fleet, str], EnvServers], *, most: int):
+        """`build`: of a fleet, and of a folder of its own; `most`: env servers in all."""
+        self.most = most
+        self._build = build
+        self._fleets: list[tuple[Fleet, EnvServers]] = []
+        self._first, self._num_built = fleet, 0
+
+    def __enter__(self) -> Self:
+        self._start(self._first)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _fleet, started in reversed(self._fleets):
+            started.__exit__()
+
+    def raise_failure(self) -> None:
+        """See `EnvServers.raise_failure`."""
+        for _, started in self._fleets:
+            started.raise_failure()
+
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers of env servers that `resize` can release the others from, in ascending order."""
+        return list(itertools.accumulate(fleet.num_servers for fleet, _ in self._fleets))
+
+    def resize(self, num_servers: int) -> None:
+        """Starts env servers, or releases those that were started last, down to one of `sizes`."""
+        while self.sizes[-1] > num_servers and len(self._fleets) > 1:
+            self._release(self._fleets.pop()[1])
+        if (more := num_servers - self.sizes[-1]) > 0:
+            self._start(self._fleets[0][0]._replace(num_servers=more))
+
+    def regroup(self, num_groups: int) -> None:
+        """Starts all again, with so many groups each."""
+        before, self._fleets = self._fleets, []
+        for fleet, started in before:
+            self._release(started)
+            self._start(fleet._replace(num_groups=min(num_groups, fleet.num_envs)))
+
+    def _start(self, fleet: Fleet) -> None:
+        started = self._build(fleet, str(self._num_built or ""))
+        started.__enter__()
+        self._num_built += 1
+        self._fleets.append((fleet, started))
+
+    @staticmethod
+    def _release(started: EnvServers) -> None:
+        # In a thread: environments may take their time to close, and the main thread has none.
+        threading.Thread(target=started.__exit__, name="release env servers", daemon=True).start()
 
 
 def _print(line: str) -> None:

@@ -38,6 +38,7 @@ class Costs(NamedTuple):
     acting_cpu: float = 0.0
     learning_cpu: float = 0.0
     takes_turns: bool = False  # acting and learning never overlap, as with `synchronous`
+    act: float = 0.0  # of `sampling`, the agent's program
 
 
 def capacities(costs: Costs, env_servers: float, *, ratio: float = 1.0) -> dict[str, float]:
@@ -104,6 +105,16 @@ def slowed(costs: Costs, environment: float) -> Costs:
     return costs._replace(environment=environment, sampling=max(0.0, costs.sampling + more))
 
 
+def accelerated(costs: Costs, times: float) -> Costs:
+    """The costs with a device that acts and learns so many times as fast."""
+    return costs._replace(
+        sampling=costs.sampling - costs.act * (1 - 1 / times),
+        act=costs.act / times,
+        learning=costs.learning / times,
+        learning_cpu=costs.learning_cpu / times,
+    )
+
+
 def costs_of(
     metrics: Mapping[str, float], *, cores: int, takes_turns: bool = False
 ) -> Costs | None:
@@ -130,4 +141,5 @@ def costs_of(
         acting_cpu=learner_cpu * part,
         learning_cpu=learner_cpu * (1 - part),
         takes_turns=takes_turns,
+        act=metrics.get("acting_act_share", 0.0) / rate,
     )

@@ -29,6 +29,9 @@ KINDS = {
     "`nominated` (the target is reached, and `evaluation.confirm_episodes` must confirm it) or "
     "`confirmed` (the run ends). Without fields: the evaluation of the last parameters starts, or "
     "is given up",
+    "balance": "`--balance auto` changes a setting of the live run, or has measured the change: "
+    "`before` and `after` (`env_servers`, `groups`, `batch_deadline_seconds`), `predicted` and "
+    "`measured` gain of environment steps (0.25 is a quarter more; null at first), `is_kept`",
     "saved": "a checkpoint is durable: `path`, `updates`, `seconds`",
     "save_failed": "a checkpoint could not be written, or not within `logging.stuck_seconds`; "
     "training continues: `reason`",

@@ -79,11 +79,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("env_step_ms", "mean", "balance", "ms",
            "time of an env server for one step of one environment, messages included"),
     Metric("env_own_step_ms", "mean", "balance", "ms",
-           "the same without messages: only steps whose actions had arrived before the previous "
-           "step was sent. Absent with one group", is_rare=True),
-    Metric("deadline_batches", "mean", "balance", "",
-           "share of training batches with fewer steps than they aim at, taken at "
-           "`serving.batch_deadline_seconds`"),
+           "the same without messages: only steps whose actions were sent together with those of "
+           "the previous step. Absent with one group", is_rare=True),
+    Metric("late_batches", "count", "balance", "batches",
+           "training batches that were acted on at `serving.batch_deadline_seconds`, with fewer "
+           "steps than they aim at"),
     Metric("learner_cpu_seconds", "count", "balance", "s",
            "processor time of the learner; per second, the cores that it keeps busy"),
     Metric("learner_cpu_delay_seconds", "count", "balance", "s",

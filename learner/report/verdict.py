@@ -7,7 +7,7 @@ with X the steps/s of the run, N env servers, and u = X t / N the share of the t
 server steps, t seconds for a step without the messages:
 
     env servers as fast as the median   sum max(x, median) / sum x, x the steps/s of each
-    half the batch deadline             1 / (1 - w / 2), w the share of waits that it ends
+    half the batch deadline             1 / (1 - w / 2), w the share of the time until it
     two groups instead of one           1 / u: env servers step while actions are computed
     twice the environments              2 / (1 + u): a step more in each turn, at the time of one
     without other programs              1 / (1 - f q), f the share of the time that needs a core, q
@@ -78,7 +78,8 @@ def _of_sampling(
             more = sum(max(each, median) for each in rates.values()) / total - 1
             change = f"env server {slowest} as fast as the others"
             yield Verdict(cause="one straggler", change=change, gain=min(most, more))
-    waits = metrics.get("deadline_batches", 0.0) * metrics.get("acting_batch_share", 0.0)
+    waits = metrics.get("late_batches_per_second", 0.0) * conditions.deadline_seconds
+    waits = min(waits, metrics.get("acting_batch_share", 0.0))
     now = 1e3 * conditions.deadline_seconds
     change = f"batch deadline {now / 2:g} ms instead of {now:g} ms"
     yield Verdict(cause="long deadline", change=change, gain=min(most, 1 / (1 - waits / 2) - 1))

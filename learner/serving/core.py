@@ -60,6 +60,13 @@ class Serving:
         self.ledger: Counter[str] = Counter()
         self._restarted: list[tuple[Lease, int]] = []  # see `take_restarted`
 
+    def set_deadline(self, seconds: float) -> None:
+        """Changes the longest wait of a training step for others."""
+        self.rule = self.rule._replace(deadline_seconds=seconds)
+        for lane in self.lanes:
+            if lane.role == "training":
+                lane.rule = self.rule
+
     def lanes_of(self, device: int, roles: Collection[Role]) -> list[BatchQueue]:
         """The lanes of these roles that an inference device acts for."""
         return [lane for lane in self.lanes if lane.device == device and lane.role in roles]

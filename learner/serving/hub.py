@@ -212,6 +212,17 @@ class Hub:
                 self._idle_since = None
                 self._end(lease, unavailable("slots are rebalanced"))
 
+    def set_batch_deadline(self, seconds: float) -> None:
+        """Changes `serving.batch_deadline_seconds`; a batch that waits for it looks again."""
+        with self._changed:
+            self._serving.set_deadline(seconds)
+            self._notify_all()
+
+    @property
+    def batch_deadline_seconds(self) -> float:
+        """The longest wait of a training step for others."""
+        return self._serving.rule.deadline_seconds  # one look at a value
+
     def wake(self) -> None:
         """Makes `next_batch` return, this or the next call, to look again at what is allowed."""
         with self._changed:

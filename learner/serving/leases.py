@@ -7,6 +7,7 @@ slots the hub closes a connection; the env server connects again and gets anothe
 
 import hashlib
 import itertools
+import math
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -93,8 +94,10 @@ class Lease:
     is_ready: bool = False  # its environments are built
     # It has left `SlotTable.leases`; steps in flight still refer to it.
     ended: bool = False
-    # Of its steps that were acted on: hub's clock. Only acting threads use it.
+    # When its last step that was acted on arrived, and when that was asked for: hub's clock. Only
+    # acting threads use them.
     last_arrival: float = 0.0
+    last_answered: float = -math.inf
 
     @property
     def num_slots(self) -> int:

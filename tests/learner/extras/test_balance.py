@@ -79,12 +79,18 @@ def test_a_run_predicts_for_others_without_being_run(
             "--environments 80 --step-ms 50",
             "80 environments in 10 env servers: 200 steps/s, predicted",
         ),
+        # Acting and learning take a tenth of the time; the 4 env servers of 10 ms do not.
+        ("--accelerator 10", "32 environments in 4 env servers: 400 steps/s, predicted"),
+        (
+            "--accelerator 10 --environments 800",
+            "800 environments in 100 env servers: 8,000 steps/s, predicted",
+        ),
     ):
         assert main(["balance", str(run), *words.split()]) == 0
         assert capsys.readouterr().out.splitlines()[0] == first
     with pytest.raises(ConfigError, match="--environments"):
         costs_of_run(tmp_path)
-    for words in ("--step-ms inf", "--step-ms 1e300", f"--environments {10**400}"):
+    for words in ("--step-ms inf", "--accelerator 1e300", f"--environments {10**400}"):
         assert main(["balance", str(run), *words.split()]) == 2
         assert words.split()[0] in capsys.readouterr().err
 

@@ -9,6 +9,7 @@ import pytest
 
 from learner.report.balance import (
     Costs,
+    accelerated,
     advice,
     capacities,
     costs_of,
@@ -47,6 +48,10 @@ def test_the_worked_example() -> None:
     assert saturation(EXAMPLE._replace(learning=0.0002)) == pytest.approx((22.4 - 1.2) / 0.5)
     # 10 ms more a step of each of four env servers: 2.5 ms of acting's time.
     assert slowed(EXAMPLE, 0.020)[1:3] == pytest.approx((0.020, 0.0053))
+    # Of 2.8 ms of acting its program took 1, and takes 0.25 ms.
+    quick = accelerated(EXAMPLE._replace(act=0.001), 4)
+    assert (quick.sampling, quick.learning) == pytest.approx((0.00205, 0.0003125))
+    assert quick.learning_cpu == pytest.approx(0.000075)
 
 
 def test_sides_that_take_turns_add_up() -> None:
@@ -75,7 +80,7 @@ def test_costs_are_shares_over_the_rate() -> None:
     costs = costs_of(METRICS, cores=8)
     assert costs is not None
     expected = Costs(10, 0.005, 0.38 / 800, 1 / 800, 8, 0.1 / 800, 0.2 / 800, 1.0 / 800)
-    assert costs == pytest.approx(expected)
+    assert costs == pytest.approx(expected._replace(act=0.15 / 800))
     for absent in ("env_steps_per_second", "env_servers", "env_step_ms", "acting_waits_share"):
         assert costs_of({k: v for k, v in METRICS.items() if k != absent}, cores=8) is None
     assert costs_of({**METRICS, "learning_waits_share": 1.0}, cores=8) is None  # not learned yet

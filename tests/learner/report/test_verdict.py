@@ -50,7 +50,7 @@ def test_the_cause_is_the_cheapest_change_that_brings_a_tenth() -> None:
     )
     assert found(SAMPLING_BINDS, rates={"a:1": 50.0, "a:2": 30.0})[0] == "slow environments"
     # 40 % of the time is lost at the deadline: 1 / 0.8.
-    late = {"deadline_batches": 0.8, "acting_batch_share": 0.5, "acting_environment_share": 0.3}
+    late = {"late_batches_per_second": 40, "acting_batch_share": 0.5}
     assert found({**SAMPLING_BINDS, **late}, deadline_seconds=0.01) == (
         *("long deadline", "batch deadline 5 ms instead of 10 ms"),
         pytest.approx(0.25),

@@ -240,6 +240,15 @@ def test_one_slow_group_delays_the_others_to_the_deadline_and_no_longer() -> Non
     assert not _act(serving).is_late
 
 
+def test_the_deadline_of_training_may_change() -> None:
+    serving = _serving(training=3, evaluation=1)
+    quick, _ = [_ready(serving, 2, 1, peer).groups[0] for peer in ("quick", "slow")]
+    _step(serving, quick)
+    serving.set_deadline(9 * DEADLINE)
+    assert _lane(serving).seconds_until_due(DEADLINE) == 8 * DEADLINE
+    assert _lane(serving, "evaluation").rule.deadline_seconds == DEADLINE
+
+
 def test_slots_that_are_only_reserved_keep_nobody_waiting() -> None:
     serving = _serving(training=8, evaluation=0)
     (group,) = _ready(serving, 1, 1, "quick").groups

@@ -162,6 +162,13 @@ def test_an_absurd_reward_is_a_failure_of_its_environment_and_no_breach() -> Non
 # --- the hub ---
 
 
+def test_the_batch_deadline_may_change() -> None:
+    hub = _hub()
+    assert hub.batch_deadline_seconds == 0.0
+    hub.set_batch_deadline(3.0)
+    assert hub.batch_deadline_seconds == 3.0
+
+
 def test_a_wake_before_the_wait_is_not_lost() -> None:
     hub = _hub(2)
     hub.wake()

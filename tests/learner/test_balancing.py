@@ -1,0 +1,167 @@
+"""Moves of a live run: a fleet whose speed is the model's, without time or processes."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from learner.balancing import Balancer, Setting
+from learner.processes.env_servers import Fleet, Fleets
+from learner.report.events import EventSink
+from learner.report.verdict import Conditions
+
+
+class Started:
+    """Env servers that are only counted."""
+
+    def __init__(self, fleet: Fleet, running: list[Fleet]) -> None:
+        self._fleet, self._running = fleet, running
+
+    def __enter__(self) -> "Started":
+        self._running.append(self._fleet)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.remove(self._fleet)
+
+
+def counted(running: list[Fleet]) -> Any:
+    return lambda fleet, _: Started(fleet, running)
+
+
+class Heard(EventSink):
+    def __init__(self) -> None:
+        self.moves: list[Mapping[str, Any]] = []
+
+    def report(self, kind: str, text: str, *, is_problem: bool = False, **fields: Any) -> None:
+        assert kind == "balance" and text and not is_problem
+        self.moves.append(fields)
+
+
+class Simulated:
+    """A run with env servers of t seconds a step, and a learner of `most` steps/s."""
+
+    def __init__(self, *, most: float = 1000.0, env_servers: int = 2, groups: int = 2) -> None:
+        self.most, self.step_seconds = most, 0.001
+        self.useful = math.inf  # env servers; more bring nothing, whatever the model says
+        self.now = 0.0
+        self.running: list[Fleet] = []
+        self.heard, self.deadlines = Heard(), list[float]()
+        self.fleets = Fleets(Fleet(env_servers, 4, groups), counted(self.running), most=16)
+        self.fleets.__enter__()
+        self.balancer = Balancer(
+            Setting(env_servers, groups, 0.008),
+            self.fleets,
+            set_deadline=self.deadlines.append,
+            listener=self.heard,
+            clock=lambda: self.now,
+        )
+
+    @property
+    def number(self) -> int:
+        return sum(fleet.num_servers for fleet in self.running)
+
+    def play(self, intervals: int, seconds: float = 5.0, **metrics: float) -> None:
+        for _ in range(intervals):
+            self.now += seconds
+            could = min(self.number, self.useful) / self.step_seconds
+            rate = min(could, self.most)
+            found = {
+                "env_steps_per_second": rate,
+                "env_servers": float(self.number),
+                "env_step_ms": 1e3 * self.step_seconds,
+                "acting_environment_share": rate / could * 0.9,
+                "acting_waits_share": 1 - rate / could,
+                "learning_waits_share": 1 - rate / self.most,
+                **metrics,
+            }
+            groups = self.running[0].num_groups if self.running else 1
+            self.balancer.update(found, Conditions({}, groups, environments=4))
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = staticmethod(lambda started: started.__exit__())
+    monkeypatch.setattr(Fleets, "_release", release)
+
+
+def test_env_servers_are_started_for_a_slow_environment_and_released_after_it() -> None:
+    run = Simulated()
+    run.play(4)
+    assert run.heard.moves == [] and run.number == 2  # learning binds
+    run.step_seconds = 0.012
+    run.play(1)
+    assert run.number == 2  # it may be chance
+    run.play(1)
+    assert run.number == 12  # 1,000 steps/s of 12 ms
+    run.play(3)
+    run.step_seconds = 0.001
+    run.play(2)
+    assert run.number == 2
+    run.play(20)
+    first, first_measured, second, second_measured = run.heard.moves
+    assert (first["before"]["env_servers"], first["after"]["env_servers"]) == (2, 12)
+    assert first["predicted"] == pytest.approx(5.0) and first["measured"] is None
+    assert first_measured["measured"] == pytest.approx(5.0) and first_measured["is_kept"]
+    assert (second["after"]["env_servers"], second["predicted"]) == (2, 0.0)
+    assert second_measured["measured"] == 0.0 and second_measured["is_kept"]
+
+
+def test_a_move_in_vain_is_undone_and_tried_again_only_at_another_pace() -> None:
+    run = Simulated()
+    run.step_seconds, run.useful = 0.01, 2
+    run.play(30)
+    assert run.number == 2
+    assert [move["is_kept"] for move in run.heard.moves] == [True, False]
+    run.step_seconds = 0.02
+    run.play(4)
+    assert len(run.heard.moves) == 4
+
+
+def test_a_minute_has_three_moves_at_most() -> None:
+    run = Simulated()
+    moves = []
+    for interval in range(600):
+        run.step_seconds = 0.001 if interval % 20 < 10 else 0.012
+        before = run.balancer.setting
+        run.play(1, seconds=1.0)
+        if run.balancer.setting != before:
+            moves.append(run.now)
+    assert len(moves) >= 15
+    assert all(last - first >= 60 for first, last in zip(moves, moves[3:], strict=False))
+
+
+def test_groups_and_the_deadline_follow_the_verdict() -> None:
+    run = Simulated(groups=1, env_servers=1)
+    alone = {"acting_environment_share": 0.6, "acting_act_share": 0.4, "env_step_ms": 0.6}
+    run.play(2, **alone, learning_waits_share=0.9)
+    assert run.balancer.setting == Setting(1, 2, 0.008)
+    assert run.running == [Fleet(1, 4, 2)]
+    run = Simulated()
+    late = {
+        "late_batches_per_second": 100.0,
+        "acting_batch_share": 0.5,
+        "learning_waits_share": 0.9,
+    }
+    run.play(2, **late)
+    assert run.deadlines == [0.004] and run.number == 2
+    run.play(3, **late)  # in vain: the simulation knows no deadline
+    assert run.deadlines == [0.004, 0.008]
+
+
+def test_env_servers_are_released_from_the_last_ones_on() -> None:
+    running: list[Fleet] = []
+    with Fleets(Fleet(2, 4, 2), counted(running), most=16) as fleets:
+        fleets.resize(5)
+        fleets.resize(6)
+        assert fleets.sizes == [2, 5, 6] and running == [
+            Fleet(2, 4, 2),
+            Fleet(3, 4, 2),
+            Fleet(1, 4, 2),
+        ]
+        fleets.resize(5)
+        assert fleets.sizes == [2, 5]
+        fleets.resize(1)
+        assert fleets.sizes == [2]  # those of the start stay
+    assert running == []

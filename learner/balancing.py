@@ -121,7 +121,9 @@ class Balancer:
     def _next(
         self, metrics: Mapping[str, float], costs: Costs, conditions: Conditions
     ) -> Move | None:
-        found, now = verdict(metrics, costs, conditions), self.setting
+        # Without what no move changes: a slow env server, other programs.
+        own = {**metrics, "other_cpu_seconds_per_second": 0.0}
+        found, now = verdict(own, costs, conditions._replace(rates={})), self.setting
         after, predicted = now, found.gain
         if found.cause in ("slow environments", "slow network", "small batches"):
             number = max(now.env_servers + 1, math.ceil(saturation(costs) - 0.05))

@@ -76,8 +76,14 @@ class Simulated:
                 "learning_waits_share": 1 - rate / self.most,
                 **metrics,
             }
-            groups = self.running[0].num_groups if self.running else 1
-            self.balancer.update(found, Conditions({}, groups, environments=4))
+            # Which no env server of this run changes.
+            found |= {
+                "other_cpu_seconds_per_second": 1.0,
+                "learner_cpu_delay_seconds_per_second": 1.0,
+            }
+            rates = {"vm:1": 1.0, "vm:2": 10.0}
+            groups = self.running[0].num_groups
+            self.balancer.update(found, Conditions(rates, groups, environments=4))
 
 
 @pytest.fixture(autouse=True)

@@ -100,7 +100,7 @@ class Balancer:
         if costs is None:
             return
         if self._made is not None:
-            self._measure(self._made, metrics, costs)
+            self._measure(self._made, metrics, costs, len(conditions.rates))
             return
         conditions = conditions._replace(deadline_seconds=self.setting.batch_deadline_seconds)
         wanted = self._next(metrics, costs, conditions)
@@ -148,11 +148,13 @@ class Balancer:
         seconds = self._in_vain.get(move.knob, 0.0)
         return seconds / _OTHER_PACE < costs.environment < seconds * _OTHER_PACE
 
-    def _measure(self, made: Move, metrics: Mapping[str, float], costs: Costs) -> None:
+    def _measure(
+        self, made: Move, metrics: Mapping[str, float], costs: Costs, num_live: int
+    ) -> None:
         is_late = self._clock() - made.at >= _JOIN_SECONDS
         if not self._has_joined and not is_late:
             # The next interval has nothing of the time before.
-            self._has_joined = metrics["env_servers"] == made.after.env_servers
+            self._has_joined = num_live == made.after.env_servers
             return
         measured = metrics["env_steps_per_second"] / made.rate - 1
         least = -_NOISE if made.after.env_servers < made.before.env_servers else _NOISE

@@ -45,7 +45,7 @@ class Simulated:
     def __init__(self, *, most: float = 1000.0, env_servers: int = 2, groups: int = 2) -> None:
         self.most, self.step_seconds = most, 0.001
         self.useful = math.inf  # env servers; more bring nothing, whatever the model says
-        self.now = 0.0
+        self.now, self.building = 0.0, 0
         self.running: list[Fleet] = []
         self.heard, self.deadlines = Heard(), list[float]()
         self.fleets = Fleets(Fleet(env_servers, 4, groups), counted(self.running), most=16)
@@ -65,7 +65,7 @@ class Simulated:
     def play(self, intervals: int, seconds: float = 5.0, **metrics: float) -> None:
         for _ in range(intervals):
             self.now += seconds
-            could = min(self.number, self.useful) / self.step_seconds
+            could = min(self.number - self.building, self.useful) / self.step_seconds
             rate = min(could, self.most)
             found = {
                 "env_steps_per_second": rate,
@@ -76,12 +76,11 @@ class Simulated:
                 "learning_waits_share": 1 - rate / self.most,
                 **metrics,
             }
-            # Which no env server of this run changes.
+            # No move changes either: another program, an env server that is slower than others.
             found |= {
-                "other_cpu_seconds_per_second": 1.0,
-                "learner_cpu_delay_seconds_per_second": 1.0,
+                f"{what}_seconds_per_second": 1.0 for what in ("other_cpu", "learner_cpu_delay")
             }
-            rates = {"vm:1": 1.0, "vm:2": 10.0}
+            rates = {f"vm:{number}": 1.0 + number for number in range(self.number - self.building)}
             groups = self.running[0].num_groups
             self.balancer.update(found, Conditions(rates, groups, environments=4))
 
@@ -101,6 +100,9 @@ def test_env_servers_are_started_for_a_slow_environment_and_released_after_it() 
     assert run.number == 2  # it may be chance
     run.play(1)
     assert run.number == 12  # 1,000 steps/s of 12 ms
+    run.building = 10
+    run.play(2)
+    run.building = 0
     run.play(3)
     run.step_seconds = 0.001
     run.play(2)

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple, cast
+from typing import Annotated, Literal, NamedTuple, cast
 
 import chex
 import jax
@@ -33,7 +33,7 @@ from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.rl import tokens
 from seedrl.rl.distributions import Categorical
-from seedrl.rl.surrogate import divergence, mean_of
+from seedrl.rl.surrogate import divergence, mean_of, normalized
 from seedrl.types import Array, Sequence, Tree
 
 # `TokenBatch.sources`: padding is never trained, and neither are tokens of the environment.
@@ -47,7 +47,10 @@ class GRPOConfig:
     Attributes:
       network: sizes of the decoder.
       group: sequences that answer the same question.
-      advantage: comparison within a group, see `seedrl.rl.tokens.group_advantages`.
+      advantage: comparison within a group, see `seedrl.rl.tokens.group_advantages`; "gae" compares
+        with a value head instead (`token_gae`), which all groups train, and makes it PPO.
+      gae_lambda: lambda of "gae".
+      value_cost: weight of half the squared error of the value, with "gae".
       temperature: logits are divided by it when acting and when learning.
       clip_low: the largest decrease of a probability ratio that is rewarded. DAPO: 0.2.
       clip_high: the largest increase of it that is rewarded. DAPO: 0.28.
@@ -66,7 +69,9 @@ class GRPOConfig:
 
     network: DecoderConfig = field(default_factory=DecoderConfig)
     group: Annotated[int, Range("at least 2", lambda number: number >= 2)] = 8
-    advantage: tokens.GroupAdvantage = "grpo"
+    advantage: Literal["grpo", "dr_grpo", "rloo", "gae"] = "grpo"
+    gae_lambda: Fraction = 1.0
+    value_cost: NonNegativeFloat = 0.5
     temperature: PositiveFloat = 1.0
     clip_low: Fraction = 0.2
     clip_high: PositiveFloat = 0.28
@@ -107,6 +112,7 @@ class _Prepared(NamedTuple):
     log_mu: Array
     log_reference: Array | tuple[()]
     advantages: Array
+    targets: Array | tuple[()]  # of the value, `()` without
     is_trained: Array
     is_current: Array  # sampled by the policy with the parameters before this update
 
@@ -129,9 +135,9 @@ def update(
 ) -> tuple[AgentState, dict[str, Array]]:
     """Learns from a batch: the next state, and metrics `[] float32` by name.
 
-    Only tokens of the policy have a gradient, of groups whose returns differ. If there are none, or
-    if a loss, gradient or step is not finite, the state stays as it is; the latter is
-    `skipped_updates`. `mean` averages a tree over devices, see `Agent.update`.
+    Only tokens of the policy have a gradient, and without a value head only those of groups whose
+    returns differ. If there are none the state stays as it is; also if a loss, gradient or step is
+    not finite, which is `skipped_updates`. `mean` averages a tree over devices, see `Agent.update`.
     """
     prepared = _prepared(config, state, batch)
     gradient_update = _step_of(config)
@@ -205,12 +211,22 @@ def _prepared(config: GRPOConfig, state: AgentState, batch: TokenBatch) -> _Prep
     chex.assert_is_divisible(len(batch.returns), config.group)
     chex.assert_is_divisible(len(batch.returns), config.minibatches)
     groups = batch.returns.reshape(-1, config.group)
-    advantages = tokens.group_advantages(groups, config.advantage).reshape(-1, 1)
-    counts = jnp.repeat(tokens.has_spread(groups), config.group)
-    if not config.train_truncated:
-        counts &= ~batch.truncated
     # The logits after token t are the policy of token t + 1.
     is_policy = batch.sources[:, 1:] == POLICY
+    counts = jnp.ones_like(batch.truncated) if config.train_truncated else ~batch.truncated
+    targets: Array | tuple[()] = ()
+    if config.advantage == "gae":
+        is_trained = is_policy & counts[:, None]
+        _, values = decoder.unroll(config.network, state.params, batch.ids[:, :-1], value=True)
+        advantages, targets = tokens.token_gae(
+            values, is_policy, batch.returns, gae_lambda=config.gae_lambda
+        )
+        advantages = normalized(advantages, is_trained)
+    else:
+        spread = jnp.repeat(tokens.has_spread(groups), config.group)
+        is_trained = is_policy & (counts & spread)[:, None]
+        advantages = tokens.group_advantages(groups, config.advantage).reshape(-1, 1)
+        advantages = jnp.broadcast_to(advantages, is_policy.shape)
     log_reference: Array | tuple[()] = ()
     if config.kl:
         network = dataclasses.replace(config.network, lora_rank=0)
@@ -221,8 +237,9 @@ def _prepared(config: GRPOConfig, state: AgentState, batch: TokenBatch) -> _Prep
         ids=batch.ids,
         log_mu=batch.log_mu[:, 1:],
         log_reference=log_reference,
-        advantages=jnp.broadcast_to(advantages, is_policy.shape),
-        is_trained=is_policy & counts[:, None],
+        advantages=advantages,
+        targets=targets,
+        is_trained=is_trained,
         is_current=is_policy & (batch.versions[:, 1:] == state.updates),
     )
 
@@ -237,14 +254,15 @@ def _loss(
 ) -> tuple[Array, LossOutput]:
     """L = -surrogate(π / μ, A) - entropy H(π) + kl KL(π, π_0), a mean over trained tokens.
 
-    KL is estimated from the tokens, by r - 1 - log r with r = π_0 / π.
+    KL is estimated from the tokens, by r - 1 - log r with r = π_0 / π. With a value head also +
+    value_cost ½ (V - target)².
 
     Source: Shao et al. 2024, equations 3 and 4, https://arxiv.org/abs/2402.03300; the mean over
     all tokens: Yu et al. 2025, equation 8.
     """
     del target, weights, key
     params = decoder.with_frozen(config.network, params)
-    logits = decoder.unroll(config.network, params, prepared.ids[:, :-1])
+    logits, values = decoder.unroll(config.network, params, prepared.ids[:, :-1], value=True)
     log_policy = tokens.log_probs(logits, prepared.ids[:, 1:], config.temperature)
     counts = prepared.is_trained
     # Of other tokens 0: whatever is stored there, their ratio is 1.
@@ -276,4 +294,7 @@ def _loss(
         distances = divergence(jnp.where(counts, prepared.log_reference - log_policy, 0.0))
         metrics["reference_kl"] = mean(distances)
         total += config.kl * metrics["reference_kl"]
+    if config.advantage == "gae":
+        metrics["value_loss"] = 0.5 * mean(jnp.square(values - prepared.targets))
+        total += config.value_cost * metrics["value_loss"]
     return total, LossOutput(priorities=(), metrics=metrics)

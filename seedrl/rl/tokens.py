@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from seedrl.rl.surrogate import divergence, mean_of
-from seedrl.types import Array
+from seedrl.types import Array, Tree
 
 GroupAdvantage = Literal["grpo", "dr_grpo", "rloo"]
 
@@ -81,6 +81,40 @@ def group_advantages(returns: Array, kind: GroupAdvantage) -> Array:
         std = jnp.sqrt(jnp.mean(jnp.square(centred), axis=1, keepdims=True))
         centred = centred / jnp.where(is_spread, std, 1.0)
     return jnp.where(is_spread, centred, 0.0)
+
+
+def token_gae(
+    values: Array, is_policy: Array, returns: Array, *, gae_lambda: float
+) -> tuple[Array, Array]:
+    """Generalized advantage estimation over the tokens of the policy, without discount.
+
+      δ_k = r_k + V_{k+1} - V_k,  A_k = δ_k + λ A_{k+1}
+
+    k counts the policy's tokens only: what the environment adds between two turns is part of the
+    next state. All reward comes with the last of them, after which the value is 0.
+
+    Args:
+      values: `[B, T] float32`, V of all that comes before each token.
+      is_policy: `[B, T] bool`.
+      returns: `[B] float32`.
+
+    Returns advantages and the targets of V, A_k + V_k, `[B, T] float32`; 0 at other tokens.
+
+    Source: Schulman et al. 2016, equation 16, https://arxiv.org/abs/1506.02438.
+    """
+    chex.assert_equal_shape([values, is_policy])
+
+    def step(later: tuple[Array, Array], at: tuple[Array, Array]) -> tuple[Tree, Array]:
+        value, counts = at
+        next_value, next_advantage = later
+        advantage = next_value - value + gae_lambda * next_advantage
+        found = (jnp.where(counts, value, next_value), jnp.where(counts, advantage, next_advantage))
+        return found, advantage
+
+    after = (returns, jnp.zeros_like(returns))
+    _, advantages = jax.lax.scan(step, after, (values.T, is_policy.T), reverse=True)
+    advantages = jnp.where(is_policy, advantages.T, 0.0)
+    return advantages, jnp.where(is_policy, advantages + values, 0.0)
 
 
 def token_surrogate(

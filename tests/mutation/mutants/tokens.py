@@ -87,8 +87,8 @@ MUTANTS = (
     Mutant(
         "groups_without_spread_dilute",
         _GRPO,
-        "counts = jnp.repeat(tokens.has_spread(groups), config.group)",
-        "counts = jnp.ones(len(batch.returns), bool)",
+        "is_trained = is_policy & (counts & spread)[:, None]",
+        "is_trained = is_policy & counts[:, None]",
         "Groups that teach nothing count in the mean.",
     ),
     Mutant(

@@ -62,6 +62,16 @@ def test_advantages_compare_with_the_group(kind: Any, expected: list[float]) -> 
     assert np.isnan(tokens.group_advantages(returns, kind)[1]).all()
 
 
+def test_gae_goes_from_token_to_token_of_the_policy() -> None:
+    values = np.array([[9, 0.5, 7, 0.25, 1, 8], [1, 2, 3, 4, 5, 6]], np.float32)
+    is_policy = np.array([[0, 1, 0, 1, 1, 0], [0, 0, 0, 0, 0, 0]], bool)
+    found = functools.partial(tokens.token_gae, gae_lambda=0.5)
+    advantages, targets = jax.jit(found)(values, is_policy, np.array([3, 5], np.float32))
+    # Backwards: 3 - 1; 1 - 0.25 + 0.5 x 2; 0.25 - 0.5 + 0.5 x 1.75.
+    np.testing.assert_allclose(advantages, [[0, 0.625, 0, 1.75, 2, 0], [0] * 6])
+    np.testing.assert_allclose(targets, [[0, 1.125, 0, 2, 3, 0], [0] * 6])
+
+
 @jax.jit
 def _surrogate(ratios: Any, advantages: Any) -> Any:
     def total(log_ratios: Any) -> Any:

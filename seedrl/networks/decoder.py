@@ -40,6 +40,8 @@ class DecoderConfig:
       tied: logits use the embedding's matrix instead of one of their own.
       dtype: dtype of what matrix products multiply, and of the cache. Their sums, parameters and
         all else stay float32.
+      remat: blocks are computed again for the gradient: a fraction of the memory, for a third more
+        time.
       lora_rank: rank of trainable additions to the blocks' matrices, which are then frozen; 0 has
         none and trains everything (Hu et al. 2021, https://arxiv.org/abs/2106.09685).
       lora_alpha: additions are scaled by `lora_alpha / lora_rank`.
@@ -56,6 +58,7 @@ class DecoderConfig:
     norm_eps: PositiveFloat = 1e-5
     tied: bool = True
     dtype: Precision = "float32"
+    remat: bool = False
     lora_rank: NonNegativeInt = 0
     lora_alpha: PositiveFloat = 16.0
 
@@ -253,7 +256,8 @@ class _Decoder(nn.Module):
             places = jnp.arange(config.context, dtype=jnp.int32)
             is_past = places[None] < cache.lengths[:, None]
         blocks = nn.scan(
-            _Block,
+            # In a scan nothing can be merged with the second computation.
+            nn.remat(_Block, prevent_cse=False) if config.remat else _Block,
             variable_axes={"params": 0},
             split_rngs={"params": True},
             in_axes=(0, nn.broadcast, nn.broadcast),

@@ -41,6 +41,18 @@ def test_the_decoder_agrees_with_numpy(changes: Any) -> None:
     np.testing.assert_array_equal(unroll(config, params, ids), logits)
 
 
+def test_the_gradient_is_the_same_if_blocks_are_computed_again() -> None:
+    params, ids = random_params(CONFIG), random_ids(2, 6)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def gradient(config: DecoderConfig) -> Any:
+        return jax.grad(lambda params: jnp.sum(decoder.unroll(config, params, ids) ** 2))(params)
+
+    again = gradient(dataclasses.replace(CONFIG, remat=True))
+    compare = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-3)
+    jax.tree.map(compare, gradient(CONFIG), again)
+
+
 def poisoned(cache: KVCache) -> KVCache:
     """Beyond the tokens of a row: huge numbers, as nothing may come of them."""
     is_free = np.arange(CONFIG.context)[None] >= np.asarray(cache.lengths)[:, None]

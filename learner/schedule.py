@@ -316,7 +316,7 @@ class Session:
         """Time steps in every account of the ledger; see `learner.serving.ledger`."""
         # Replay first: it only holds what had been completed before.
         stored = self.learning.stored_rows
-        abandoned = self.acting.totals.abandoned_rows + self.learning.abandoned_rows
+        abandoned = sum(self.acting.totals.abandoned_rows) + self.learning.abandoned_rows
         learned = self.learning.accounts()
         accounts = {
             **self._hub.ledger(),

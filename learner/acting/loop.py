@@ -2,7 +2,6 @@
 
 import collections
 import math
-import threading
 from collections.abc import Iterable
 
 import numpy as np
@@ -25,29 +24,25 @@ _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 
 
 class Totals:
-    """Counts of all acting threads together: each adds, any thread reads."""
+    """Counts of all acting threads together: each adds to its own, any thread reads."""
+
+    # Lists, one entry for each inference device: so no batch waits for a lock.
 
     def __init__(
         self, total_steps: float = math.inf, *, earlier_steps: int = 0, num_devices: int = 1
     ):
         """`earlier_steps`: those of earlier sessions."""
-        self._lock = threading.Lock()  # for what more than one thread adds to
         self.total_steps = total_steps  # after which the run ends
-        # Environment steps of training slots in the whole run, by inference device; those of
-        # earlier sessions are with the first, those of other hosts, if there are any, come last.
-        # Each acting thread adds to its own, so that no batch waits for a lock.
+        # Environment steps of training slots in the whole run: those of earlier sessions are with
+        # the first device, those of other hosts, if there are any, come last.
         self.steps = [earlier_steps] + [0] * (num_devices - 1)
-        self.abandoned_rows = 0  # of full pages that were not sent, because the run was ending
+        # Rows of full pages that were not sent, because the run was ending.
+        self.abandoned_rows = [0] * num_devices
 
     @property
     def training_steps(self) -> int:
         """Of all inference devices."""
         return sum(self.steps)
-
-    def abandon(self, rows: int) -> None:
-        """Counts rows of pages that are not sent any more."""
-        with self._lock:
-            self.abandoned_rows += rows
 
 
 class EpisodeTracker:
@@ -304,7 +299,8 @@ class Acting:
         is_sent = False
         while not is_sent:
             if self._channel.is_closed:
-                self.totals.abandon(len(item.streams) * self._actor.page_steps)
+                rows = len(item.streams) * self._actor.page_steps
+                self.totals.abandoned_rows[self._device] += rows
                 raise ClosedError
             is_sent = self._channel.pages.put(item, timeout=POLL_SECONDS)
         self.laps.lap("acting_waits")

@@ -33,20 +33,14 @@ def lock(folder: Path) -> int:
 
 
 def _lock(folder: Path) -> int:
-    path = folder / _LOCK
-    while True:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between the two lines above, its last holder may have removed the folder: the lock
-            # that counts is that of the file which others find.
-            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
         os.close(descriptor)
+        raise
+    return descriptor
 
 
 def is_locked(folder: Path) -> bool | None:

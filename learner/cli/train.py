@@ -10,7 +10,6 @@ import logging
 import os
 import secrets
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -224,13 +223,10 @@ def _run_with_env_servers(
     config = with_address(config, workdir)
     with contextlib.ExitStack() as stack:
         stack.enter_context(tolerating_lost_output())
-        is_new = not workdir.exists()
-        # Before anything starts there: a second `seedrl train` of the same folder must neither
-        # start env servers in it nor remove it.
+        # Before anything starts there: a second `seedrl train` of the same folder must not start env
+        # servers in it.
         held = lock(workdir)
         stack.callback(os.close, held)
-        if is_new:
-            stack.callback(_remove_unbegun, workdir)
         if _needs_token(config.serving):
             # Outside the run's folder, which others may be able to read.
             token = stack.enter_context(env_servers.private_folder()) / "token"
@@ -366,12 +362,6 @@ def _with_room(fleet: env_servers.Fleet, config: Config, *, most: int) -> env_se
     slots = config.serving.training_slots + config.serving.evaluation_slots
     num_envs = -(-slots // most)
     return fleet._replace(num_envs=num_envs, num_groups=min(fleet.num_groups, num_envs))
-
-
-def _remove_unbegun(workdir: Path) -> None:
-    """Removes the folder that this command made for a run which never began."""
-    if workdir.is_dir() and not (workdir / run_files.CONFIG).exists():
-        shutil.rmtree(workdir, ignore_errors=True)
 
 
 def _needs_token(serving: ServingConfig) -> bool:

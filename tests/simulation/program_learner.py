@@ -263,7 +263,7 @@ class ProgramLearner:
             **self.hub.ledger(),
             "stored": self._learning.stored_rows,
             "stale": self._learning.stale_rows,
-            "abandoned": self._acting.totals.abandoned_rows,
+            "abandoned": sum(self._acting.totals.abandoned_rows),
         }
 
     @property

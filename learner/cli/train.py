@@ -223,8 +223,7 @@ def _run_with_env_servers(
     config = with_address(config, workdir)
     with contextlib.ExitStack() as stack:
         stack.enter_context(tolerating_lost_output())
-        # Before anything starts there: a second `seedrl train` of the same folder must not start env
-        # servers in it.
+        # Before env servers start there: a second `seedrl train` of the folder must not start any.
         held = lock(workdir)
         stack.callback(os.close, held)
         if _needs_token(config.serving):

@@ -166,7 +166,7 @@ class Experiment:
         code = self._run(run, ["train", *run.words, "--workdir", str(folder)])
         if code not in _DONE and not (self._is_ending.is_set() and code == ExitCode.KILLED):
             return Outcome("failed", f"ended with {code}: {_last_line(self._log(run))}")
-        # A signal before it has begun leaves no folder, and ends it with 0, too.
+        # A signal before it has begun leaves no command, and ends it with 0, too.
         if self._is_ending.is_set() or command_of(folder) is None:
             return Outcome("interrupted", STOPPED)
         reason = read_run(folder).reason

@@ -19,6 +19,7 @@ from learner.report.metrics import Metrics
 from learner.report.stages import ProcessorTime
 from learner.runtime.worker import Worker
 from learner.schedule import open_schedule
+from learner.serving.hub import Hub
 from learner.serving.server import Service
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError, UserError
@@ -32,44 +33,16 @@ _DEADLINE_SECONDS = 300.0
 _RAMP_SECONDS = 0.2
 
 
-class ServedFleet:
-    """Owns a hub behind its service and its env servers, which entering starts and leaving ends.
+class ServedFleet(NamedTuple):
+    """A hub behind its service and its env servers; see `serve_fleet`.
 
     Only the caller answers the steps that arrive at the hub.
     """
 
-    def __init__(self, config: Config, *, over_tcp: bool = False):
-        # Over TCP: on a port of this host, as between hosts, and not on a socket.
-        self._over_tcp = over_tcp
-        self._stack = contextlib.ExitStack()
-        # Nothing is evaluated.
-        unused = {"evaluation.target_return": None, "evaluation.patience_rounds": 0}
-        config = with_fields(config, {**unused, "serving.evaluation_slots": 0})
-        # The number of env servers is named so that all environments train if each has a number.
-        self.config, self._fleet = env_servers.plan(config, env_servers=config.launch.env_servers)
-
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-bench-"))
-            self.folder = Path(folder)
-            address = ANY_PORT if self._over_tcp else stack.enter_context(socket_address())
-            private = env_servers.on_private_socket(self.config, address)
-            self.config = with_fields(private, {"serving.insecure": self._over_tcp})
-            check(self.config)
-            # Of one session: no seed has to differ from another one's.
-            self.hub = build_hub(self.config, plan_geometry(self.config), session_number=1)
-            service = Service(self.hub, self.config.serving)
-            served = with_fields(self.config, {"serving.bind": service.start()})
-            stack.callback(service.stop, grace_seconds=0.0)
-            words = env_servers.command(self._fleet, served, logs=self.folder / "logs")
-            self._servers = stack.enter_context(EnvServers(words))
-            # A first step of every environment: then all of them are built.
-            self.await_rows(self.config.serving.training_slots)
-            self._stack = stack.pop_all()  # from here on `__exit__` closes what is open
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
+    config: Config
+    hub: Hub
+    folder: Path  # for files of a run, removed at the end
+    servers: EnvServers
 
     def env_server_pids(self) -> list[int]:
         return [server.pid for server in self.hub.env_servers().servers]
@@ -82,13 +55,40 @@ class ServedFleet:
 
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while not self.hub.wait_until(lambda: accepted() >= num_rows, POLL_SECONDS):
-            self._servers.raise_failure()
+            self.servers.raise_failure()
             if time.monotonic() > deadline:
                 ends = (path.read_text()[-500:] for path in sorted(self.folder.glob("logs/*.log")))
                 raise ConfigError(
                     f"environment.id: expected {num_rows} steps of environments within "
                     f"{_DEADLINE_SECONDS:.0f} seconds, got {accepted()}: {' | '.join(ends)}"
                 )
+
+
+@contextlib.contextmanager
+def serve_fleet(config: Config, *, over_tcp: bool = False) -> Iterator[ServedFleet]:
+    """Starts a hub with the env servers of `config`, and ends them."""
+    # Over TCP: on a port of this host, as between hosts, and not on a socket. Nothing is evaluated.
+    unused = {"evaluation.target_return": None, "evaluation.patience_rounds": 0}
+    config = with_fields(config, {**unused, "serving.evaluation_slots": 0})
+    # The number of env servers is named so that all environments train if each has a number.
+    config, fleet = env_servers.plan(config, env_servers=config.launch.env_servers)
+    with contextlib.ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-bench-"))
+        address = ANY_PORT if over_tcp else stack.enter_context(socket_address())
+        private = env_servers.on_private_socket(config, address)
+        config = with_fields(private, {"serving.insecure": over_tcp})
+        check(config)
+        # Of one session: no seed has to differ from another one's.
+        hub = build_hub(config, plan_geometry(config), session_number=1)
+        service = Service(hub, config.serving)
+        bound = with_fields(config, {"serving.bind": service.start()})
+        stack.callback(service.stop, grace_seconds=0.0)
+        words = env_servers.command(fleet, bound, logs=Path(name) / "logs")
+        servers = stack.enter_context(EnvServers(words))
+        served = ServedFleet(config, hub, Path(name), servers)
+        # A first step of every environment: then all of them are built.
+        served.await_rows(config.serving.training_slots)
+        yield served
 
 
 class Interval(NamedTuple):
@@ -110,13 +110,13 @@ class System:
     """
 
     def __init__(self, config: Config):
-        self.served = ServedFleet(config)
+        self._config = config
         self._stack = contextlib.ExitStack()
         self._failed = threading.Event()
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self.served)
+            self.served = stack.enter_context(serve_fleet(self._config))
             self.metrics = Metrics(self.served.folder / "run")
             stack.callback(self.metrics.close)
             hub, config = self.served.hub, self.served.config

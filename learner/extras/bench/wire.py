@@ -12,7 +12,7 @@ import numpy as np
 
 from learner.extras.bench.echo import EchoServer
 from learner.extras.bench.measuring import Pace, Result, growth, interleave, rate, spread
-from learner.extras.bench.system import ANY_PORT, ServedFleet
+from learner.extras.bench.system import ANY_PORT, serve_fleet
 from learner.processes.env_servers import Child, child_environment, socket_address
 from learner.serving.hub import Hub
 from seedrl.agents.r2d2 import R2D2Config
@@ -60,7 +60,7 @@ def run(pace: Pace) -> Iterator[Result]:
 def _result(messages: Messages, pace: Pace, *, over_tcp: bool) -> Result:
     with contextlib.ExitStack() as stack:
         fleet = config(messages, env_servers=_ENV_SERVERS, local_link=not over_tcp)
-        served = stack.enter_context(ServedFleet(fleet, over_tcp=over_tcp))
+        served = stack.enter_context(serve_fleet(fleet, over_tcp=over_tcp))
         assert served.hub.spec is not None
         layout = StepLayout(served.hub.spec, messages.num_envs)
         step_bytes = len(encode_from_env_server(StepPayload(bytes(layout.num_bytes))))

@@ -20,6 +20,7 @@ from learner.processes.stop import StopRequest
 from seedrl import config_io, run_files
 from seedrl.config import Config
 from seedrl.errors import ConfigError
+from seedrl.fields import with_fields
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests.learner.multihost.linked import at_once, linked
 from tests.patience import wait_until
@@ -155,3 +156,16 @@ def test_hosts_need_a_token_or_a_network_that_is_trusted(tmp_path: Path) -> None
 
     assert "serving.token_file" in refused()
     assert "16 to 1024" in refused(token_file=str(token))
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value"),
+    [("learning", "schedule", "synchronous"), ("checkpoint", "replay", True)],
+)
+def test_what_several_hosts_cannot_do_is_refused_before_they_meet(
+    section: str, field: str, value: object
+) -> None:
+    config = with_fields(insecure(), {f"{section}.{field}": value})
+    with pytest.raises(ConfigError) as found, joined(Topology("a:1", 2, 0), config, StopRequest()):
+        pass
+    assert f"{section}.{field}" in str(found.value) and "--process-count" in str(found.value)

@@ -7,8 +7,9 @@ import pytest
 
 from learner.extras.bench import pipeline
 from learner.extras.bench.measuring import Pace
-from learner.extras.bench.system import ServedFleet, System
+from learner.extras.bench.system import System
 from learner.extras.bench.workloads import Workload
+from learner.processes import env_servers
 from learner.report.stages import STAGES
 from seedrl.config import LaunchConfig, check
 
@@ -79,4 +80,4 @@ def test_a_measurement_has_all_rows_of_its_figures(small: Workload, pace: Pace) 
 
 @pytest.mark.parametrize("workload", [pipeline.pong(), pipeline.cartpole()])
 def test_what_is_measured_is_a_configuration_that_runs(workload: Workload) -> None:
-    check(ServedFleet(workload.config).config)
+    check(env_servers.plan(workload.config)[0])

@@ -3,7 +3,7 @@
 import pytest
 
 from learner.extras.bench import wire
-from learner.extras.bench.system import ServedFleet
+from learner.extras.bench.system import serve_fleet
 from learner.extras.bench.wire import Messages, answer
 
 TINY = Messages(num_envs=3, shape=(5,), dtype="uint8", target=0.5)
@@ -13,7 +13,7 @@ GROUPS = 2
 @pytest.mark.slow
 @pytest.mark.parametrize("local_link", [True, False])
 def test_answered_messages_are_those_of_the_ledger(local_link: bool) -> None:
-    with ServedFleet(wire.config(TINY, env_servers=1, local_link=local_link)) as served:
+    with serve_fleet(wire.config(TINY, env_servers=1, local_link=local_link)) as served:
         assert [
             lease.holder.link is not None for lease in served.hub._serving.slots.leases.values()
         ] == [local_link]

@@ -245,6 +245,7 @@ def build_actor(
       decay_steps: environment steps over which that of training slots falls from 1; 0 for none.
       rungs: sizes of batches and of pages that it has programs for, at most.
     """
+    # In the order of the programs' own numbers.
     slots = np.concatenate([np.array(lane.slots, np.int32) for lane in lanes])
     own_exploration = exploration[slots]
     num_training = sum(lane.size for lane in lanes if lane.role == "training")

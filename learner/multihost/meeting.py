@@ -113,7 +113,7 @@ def dial(
             with contextlib.ExitStack() as closing:
                 connection = socket.create_connection(topology.address, timeout=GRACE_SECONDS)
                 link = closing.enter_context(contextlib.closing(MessageSocket(connection)))
-                link.limit(POLL_SECONDS, _LONGEST_HELLO_BYTES)
+                link.limit(POLL_SECONDS, _LONGEST_HELLO_BYTES)  # until it has proved to be a host
                 # Where nobody listens the kernel may have given it the very port that it dials,
                 # and that would keep the first host from this port.
                 if connection.getsockname() != connection.getpeername():
@@ -201,6 +201,7 @@ def _proof(
 ) -> str:
     """HMAC-SHA256 over what one side says, and what both have asked: of no use a second time."""
     # It names the side, so that neither side's proof is one of the other.
+    # As text in one order, because both sides must sign the same bytes.
     text = json.dumps([_CONTEXT, side, *challenges, said], sort_keys=True)
     return hmac.new(token.encode(), text.encode(), "sha256").hexdigest()
 

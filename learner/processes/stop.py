@@ -71,6 +71,7 @@ def stop_on_signals(
             os._exit(ExitCode.KILLED if stop.exit_code is None else stop.exit_code)
 
     numbers = ending_signals()
+    # Put back at the end: this may be a caller's process.
     before = [signal.signal(number, handle) for number in numbers]
     try:
         yield stop

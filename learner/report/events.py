@@ -165,6 +165,7 @@ class Events(EventSink):
             self._has_some.clear()
             while self._queue:
                 event = self._queue.popleft()
+                # Before it is shown: what a user has seen can be looked up.
                 self._file.append(asdict(event))
                 self._show(event)
 

@@ -128,6 +128,7 @@ class Watchdog:
         for beat, (seconds, report) in list(self._reports.items()):
             piece, since = self._seen.get(beat, (0, now))
             if piece and now - since > seconds:
+                # Once: until the next piece of work it is never late again.
                 self._seen[beat] = piece, math.inf
                 report()
         self._end(self)

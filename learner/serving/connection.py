@@ -183,6 +183,7 @@ class Connection:
 
     def _hello(self, hello: seedrl_pb2.Hello) -> None:
         self.peer = f"{printable(hello.host)}:{hello.pid}"
+        # From now on the deadline for Ready counts.
         self.has_said_hello, self.since = True, time.monotonic()
         if hello.major != contract.MAJOR:
             raise EndError(
@@ -225,6 +226,7 @@ class Connection:
             raise ProtocolError(str(error)) from error
         self._columns = columns_of(ready, self._hub.environment.metrics)
         self._hub.ready(self._leased(), spec)
+        # Made once: every step of a group has the same bytes.
         self._layouts = [
             StepReader(
                 spec,
@@ -304,6 +306,7 @@ def columns_of(ready: seedrl_pb2.Ready, wanted: Sequence[str]) -> np.ndarray:
 
     Raises ProtocolError for others, and for one that is named twice.
     """
+    # A name twice would leave a column without a meaning.
     names = list(ready.metrics)
     if len(set(names)) != len(names) or not set(names) <= set(wanted):
         raise ProtocolError(f"expected metrics among {list(wanted)}, each once, in ready")

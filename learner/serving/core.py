@@ -119,7 +119,7 @@ class Serving:
                 self.lanes[group.lane].add_live(-len(group.slots))
             if not group.dispatched:  # else `answered` does this
                 self._let_go(group)
-        self.slots.end(lease)
+        self.slots.end(lease)  # last: above, its groups still hold their slots
 
     def _let_go(self, group: Group) -> None:
         # The group will never fill its open pages.
@@ -152,7 +152,7 @@ class Serving:
         self.ledger["received"] += len(group.slots)
         for row in self._check(group, step.sequence, step.timestep.step_type):
             self._cut(group, row)
-        group.last_step_type = step.timestep.step_type.tobytes()
+        group.last_step_type = step.timestep.step_type.tobytes()  # a copy: the message goes
         group.sequence += 1
         group.queued = True
         self.ledger["accepted"] += len(group.slots)
@@ -165,7 +165,7 @@ class Serving:
         slot = int(group.slots[row])
         if group.role == "training":
             self.ledger["discarded"] += int(self.slots.rows[slot] % self.page_steps)
-        self.slots.cut_row(group, row)
+        self.slots.cut_row(group, row)  # after the count: a new stream has no open rows
         self._restarted.append((group.lease, slot))
 
     def take_restarted(self) -> list[tuple[Lease, int]]:

@@ -251,7 +251,7 @@ class Hub:
     def answer(self, batch: Batch, actions: np.ndarray) -> None:
         """Sends `actions [B, ...]` to the groups of a batch, and releases its slots."""
         with self._changed:
-            self._serving.answered(batch)
+            self._serving.answered(batch)  # first: from here on the slots may be leased anew
             assert self._spec is not None, "a group acts once there is a spec"
             largest, now = self._spec.action.largest, self.clock()
             holders = [item.group.lease.holder for item in batch.pending]  # None: it has ended

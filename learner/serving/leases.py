@@ -210,7 +210,7 @@ class SlotTable:
 
     def _open(self, lease: Lease, lane: int, slots: np.ndarray) -> Group:
         self._num_used[slots] += self.rows[slots] > 0
-        self.epochs[slots] += 1
+        self.epochs[slots] += 1  # so that its stream and its seeds are new ones
         self.rows[slots] = 0
         # A stream starts as if an episode had just ended: its first row must be FIRST.
         last_step_type = bytes([StepType.LAST]) * len(slots)

@@ -98,6 +98,7 @@ class Service:
             # wait without a word, so gRPC refuses them.
             ThreadPoolExecutor(calls, thread_name_prefix="stream"),
             interceptors=[self._interceptor],
+            # A longer message is refused before it is read.
             options=learner_end.server_options(self._longest),
             maximum_concurrent_rpcs=calls,
         )
@@ -161,7 +162,7 @@ class Service:
             self._config.step_deadline_seconds,
             connect_link=self._connect_link,
         )
-        self._calls[connection] = context
+        self._calls[connection] = context  # from here on the watch sees it
         reading = (requests, self._links.add)
         reader = threading.Thread(target=connection.read, args=reading, name="reader", daemon=True)
         try:
@@ -238,6 +239,7 @@ class LinkReader:
 
     def add(self, link: LearnerLink, connection: Connection) -> None:
         """Reads `link` until it or `connection` ends, then closes both. Not after `stop`."""
+        # Epoll may be changed while the reader waits in it.
         self._selector.register(link, selectors.EVENT_READ, (link, connection))
 
     def stop(self) -> None:

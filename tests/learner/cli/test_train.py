@@ -19,7 +19,6 @@ from learner.cli.main import main
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.config_io import to_json
-from seedrl.errors import ConfigError
 from seedrl.wire.credentials import read_token
 from tests.patience import wait_until
 
@@ -162,17 +161,6 @@ def test_envs_and_env_servers_are_all_that_sets_the_size(stage: Stage, name: str
     assert 3 * int(call.option("--num-envs")) >= both > 3 * int(call.option("--num-envs")) - 3
     assert main(["train", name, "--envs", "0"]) == 2
     assert main(["train", name, "--envs", "3", "--envs-per-server", "3"]) == 2
-
-
-@pytest.mark.parametrize("made_before", [False, True])
-def test_the_new_folder_of_a_run_that_never_began_is_removed(
-    stage: Stage, made_before: bool
-) -> None:
-    stage.result = ConfigError("expected something else")
-    if made_before:
-        (stage.path / "w").mkdir()
-    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 2
-    assert (stage.path / "w").exists() == made_before
 
 
 def test_an_address_of_a_flag_or_a_config_file_is_kept_and_has_a_token(stage: Stage) -> None:

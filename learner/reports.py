@@ -204,6 +204,7 @@ class ProgressReporter:
             else:
                 outcome = "nominated"
                 text += f"; target {self._target:g} reached: new episodes must confirm it"
+                import_aside()  # the run may end in seconds, and the user waits for the curve
         elif played.is_confirmation:
             text = f"confirmation failed: {text.removeprefix('evaluation: ')}"
         elif self._clock() < self._next_round:
@@ -517,11 +518,6 @@ class Reports(NamedTuple):
         is_known = reason.startswith(ENV_SERVERS_FAILED)
         shown = ENV_SERVERS_FAILED if is_known else f"{reason}{remark}"
         self.events.report("ended", f"the run ends: {shown}", reason=reason)
-
-    def prepare_curve(self, config: Config) -> None:
-        """Begins to import what draws the learning curve, while the run ends."""
-        if config.logging.learning_curve:
-            import_aside()
 
     def draw_curve(self, config: Config, folder: RunFolder) -> None:
         """Draws the learning curve, if the run is configured to."""

@@ -201,7 +201,6 @@ def train(
         try:
             loop.run()
         finally:
-            reports.prepare_curve(config)
             seconds = _STOP_SECONDS + config.logging.stuck_seconds
             with exit_deadline(seconds, "the run was not stopped and saved"):
                 loop.end()

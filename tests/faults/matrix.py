@@ -26,8 +26,8 @@ a learner, and processes on several machines, are restarted by [your \
 scheduler](scaling.md#restarts).
 
 "Last figure" is the last measurement, with its commit; all were made with CartPole on two CPU \
-cores in November 2026. A row without a figure has tests in every `make test`, \
-which measure nothing. The [fault matrix](fault_matrix.md) lists the tests of each row. [The proof of the \
+cores in November 2026. A row without a figure has tests in every `make test`, which measure \
+nothing. The [fault matrix](fault_matrix.md) lists the tests of each row. [The proof of the \
 data path](proof.md) has the counts of time steps, and the [glossary](glossary.md) the terms."""
 TESTS = """\
 The tests that inject the faults of the [guarantees](reliability.md).

@@ -17,7 +17,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from learner.processes.env_servers import Fleets
 from learner.report.balance import Costs, costs_of, gain, saturation
@@ -30,7 +30,7 @@ _MOST_MOVES, _WITHIN_SECONDS = 3, 60.0
 _JOIN_SECONDS = 30.0
 # Of the predicted number of env servers, kept as a reserve when others are released.
 _RESERVE = 1.25
-# What a release may cost, and what a move has to bring to stay.
+# What a release may cost, and what any other move has to bring to stay.
 _NOISE = 0.03
 # An environment whose steps take so much longer or shorter is another one.
 _OTHER_PACE = 1.5
@@ -43,32 +43,14 @@ class Setting(NamedTuple):
     groups: int
     batch_deadline_seconds: float
 
-    def text(self, other: "Setting") -> str:
-        """What differs from another setting."""
-        deadlines = [1e3 * each.batch_deadline_seconds for each in (self, other)]
-        parts = [
-            f"{self.env_servers} env servers instead of {other.env_servers}",
-            f"{self.groups} groups instead of {other.groups}",
-            f"batch deadline {deadlines[0]:g} ms instead of {deadlines[1]:g} ms",
-        ]
-        pairs = zip(parts, self, other, strict=True)
-        return ", ".join(part for part, now, before in pairs if now != before)
-
 
 class Move(NamedTuple):
     """A change of the setting, and what it is expected to bring: 0.25 is a quarter more steps/s."""
 
+    knob: Literal["start", "release", "groups", "deadline"]
     before: Setting
     after: Setting
     predicted: float
-    rate: float = 0.0  # steps/s before it
-    at: float = 0.0
-
-    @property
-    def knob(self) -> tuple[bool, ...]:
-        """Which knobs it turns up, and which down."""
-        pairs = list(zip(self.before, self.after, strict=True))
-        return tuple([new > old for old, new in pairs] + [new < old for old, new in pairs])
 
 
 class Balancer:
@@ -90,75 +72,69 @@ class Balancer:
         self._times: deque[float] = deque(maxlen=_MOST_MOVES)
         self._wanted: Move | None = None  # by the last interval
         self._made: Move | None = None  # and not yet measured
+        self._rate_before = 0.0  # steps/s before it
         self._has_joined = False
         # Moves in vain, with the seconds of an environment's step at that time.
-        self._in_vain: dict[tuple[bool, ...], float] = {}
+        self._in_vain: dict[str, float] = {}
 
     def update(self, metrics: Mapping[str, float], conditions: Conditions) -> None:
         """Takes an interval's metrics."""
         costs = costs_of(metrics, cores=num_cores())
         if costs is None:
             return
+        rate = metrics["env_steps_per_second"]
         if self._made is not None:
-            self._measure(self._made, metrics, costs, len(conditions.rates))
+            is_late = self._clock() - self._times[-1] >= _JOIN_SECONDS
+            if self._has_joined or is_late:
+                self._measure(self._made, rate, costs)
+            # If they have, the next interval has nothing of the time before.
+            self._has_joined = len(conditions.rates) == self.setting.env_servers
             return
-        conditions = conditions._replace(deadline_seconds=self.setting.batch_deadline_seconds)
-        wanted = self._next(metrics, costs, conditions)
-        before, self._wanted = self._wanted, wanted
-        if wanted is None or before is None or wanted.knob != before.knob or not self._may_move():
-            return
-        self._wanted, self._has_joined = None, False
-        rate, now = metrics["env_steps_per_second"], self._clock()
-        self._made = wanted._replace(rate=rate, at=now)
-        self._report(self._made, None)
-        self._apply(wanted.after)
-
-    def _may_move(self) -> bool:
-        # One is left for undoing it.
-        newest = [at for at in self._times if self._clock() - at < _WITHIN_SECONDS]
-        return len(newest) < _MOST_MOVES - 1
+        before, self._wanted = self._wanted, self._next(metrics, costs, conditions)
+        now = self._clock()
+        # One of them is left for undoing this one.
+        is_allowed = sum(now - at < _WITHIN_SECONDS for at in self._times) < _MOST_MOVES - 1
+        if before and self._wanted and before.knob == self._wanted.knob and is_allowed:
+            self._made, self._wanted = self._wanted, None
+            self._rate_before, self._has_joined = rate, False
+            self._report(self._made)
+            self._apply(self._made.after)
 
     def _next(
         self, metrics: Mapping[str, float], costs: Costs, conditions: Conditions
     ) -> Move | None:
         # Without what no move changes: a slow env server, other programs.
-        own = {**metrics, "other_cpu_seconds_per_second": 0.0}
-        found, now = verdict(own, costs, conditions._replace(rates={})), self.setting
-        after, predicted = now, found.gain
+        metrics = {**metrics, "other_cpu_seconds_per_second": 0.0}
+        found, now = verdict(metrics, costs, conditions._replace(rates={})), self.setting
+        enough = saturation(costs)
+        wanted: Move | None = None
         if found.cause in ("slow environments", "slow network", "small batches"):
-            number = max(now.env_servers + 1, math.ceil(saturation(costs) - 0.05))
-            after = now._replace(env_servers=min(self._fleets.most, number))
-            predicted = gain(costs, costs.env_servers * after.env_servers / now.env_servers)
+            number = min(self._fleets.most, max(now.env_servers + 1, math.ceil(enough - 0.05)))
+            wanted = self._resized("start", number, costs)
         elif found.cause == "too few groups":
-            after = now._replace(groups=2)
+            wanted = Move("groups", now, now._replace(groups=2), found.gain)
         elif found.cause == "long deadline":
-            after = now._replace(batch_deadline_seconds=now.batch_deadline_seconds / 2)
-        move = Move(now, after, predicted)
-        if after == now or predicted < LEAST_GAIN or self._was_in_vain(move, costs):
-            enough = _RESERVE * saturation(costs)
-            fewer = [number for number in self._fleets.sizes if number >= enough]
-            after = now._replace(env_servers=min([now.env_servers, *fewer]))
-            predicted = gain(costs, costs.env_servers * after.env_servers / now.env_servers)
-            move = Move(now, after, predicted)
-            if after == now or predicted < -_NOISE or self._was_in_vain(move, costs):
-                return None
-        return move
+            half = now._replace(batch_deadline_seconds=now.batch_deadline_seconds / 2)
+            wanted = Move("deadline", now, half, found.gain)
+        if wanted and wanted.predicted >= LEAST_GAIN and not self._was_in_vain(wanted, costs):
+            return wanted
+        number = min(each for each in self._fleets.sizes if each >= min(now[0], _RESERVE * enough))
+        fewer = self._resized("release", number, costs)
+        is_free = number < now.env_servers and fewer.predicted >= -_NOISE
+        return fewer if is_free and not self._was_in_vain(fewer, costs) else None
+
+    def _resized(self, knob: Literal["start", "release"], number: int, costs: Costs) -> Move:
+        now = self.setting
+        predicted = gain(costs, costs.env_servers * number / now.env_servers)
+        return Move(knob, now, now._replace(env_servers=number), predicted)
 
     def _was_in_vain(self, move: Move, costs: Costs) -> bool:
         seconds = self._in_vain.get(move.knob, 0.0)
         return seconds / _OTHER_PACE < costs.environment < seconds * _OTHER_PACE
 
-    def _measure(
-        self, made: Move, metrics: Mapping[str, float], costs: Costs, num_live: int
-    ) -> None:
-        is_late = self._clock() - made.at >= _JOIN_SECONDS
-        if not self._has_joined and not is_late:
-            # The next interval has nothing of the time before.
-            self._has_joined = num_live == made.after.env_servers
-            return
-        measured = metrics["env_steps_per_second"] / made.rate - 1
-        least = -_NOISE if made.after.env_servers < made.before.env_servers else _NOISE
-        is_kept = measured >= least
+    def _measure(self, made: Move, rate: float, costs: Costs) -> None:
+        measured = rate / self._rate_before - 1
+        is_kept = measured >= (-_NOISE if made.knob == "release" else _NOISE)
         self._made = None
         self._report(made, measured, is_kept=is_kept)
         if not is_kept:
@@ -167,24 +143,19 @@ class Balancer:
 
     def _apply(self, setting: Setting) -> None:
         self._times.append(self._clock())
-        if setting.batch_deadline_seconds != self.setting.batch_deadline_seconds:
+        before, self.setting = self.setting, setting
+        if setting.batch_deadline_seconds != before.batch_deadline_seconds:
             self._set_deadline(setting.batch_deadline_seconds)
-        if setting.groups != self.setting.groups:
+        if setting.groups != before.groups:
             self._fleets.regroup(setting.groups)
-        if setting.env_servers != self.setting.env_servers:
-            self._fleets.resize(setting.env_servers)
-        self.setting = setting
+        self._fleets.resize(setting.env_servers)
 
-    def _report(self, move: Move, measured: float | None, *, is_kept: bool = True) -> None:
-        text = f"balance: {move.after.text(move.before)}: predicted {move.predicted:+.0%}"
+    def _report(self, move: Move, measured: float | None = None, *, is_kept: bool = True) -> None:
+        number, groups, deadline = move.after
+        text = f"balance: {number} env servers with {groups} groups, batches after at most "
+        text += f"{1e3 * deadline:g} ms: predicted {move.predicted:+.0%}"
         if measured is not None:
             text += f", measured {measured:+.0%}{'' if is_kept else ': undone'}"
-        self._listener.report(
-            "balance",
-            text,
-            before=move.before._asdict(),
-            after=move.after._asdict(),
-            predicted=move.predicted,
-            measured=measured,
-            is_kept=is_kept,
-        )
+        settings = {"before": move.before._asdict(), "after": move.after._asdict()}
+        predicted = {"predicted": move.predicted, "measured": measured}
+        self._listener.report("balance", text, **settings, **predicted, is_kept=is_kept)

@@ -198,7 +198,6 @@ USAGE: dict[str, str] = {
     f"{TRAIN} --balance always": "--balance",
     f"{TRAIN} --balance auto --envs-per-server 66": "launch.envs_per_server",
     f"{TRAIN} --balance auto --most-env-servers 0": "--most-env-servers",
-    f"{TRAIN} --balance auto --most-env-servers 1": "--most-env-servers",
     "seedrl train pendulum_ppo --balance auto": "learning.schedule",
     "seedrl bounds nosuch": "nosuch",
     "seedrl bounds waiting": "waiting",

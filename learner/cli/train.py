@@ -353,11 +353,6 @@ def _with_room(fleet: env_servers.Fleet, config: Config, *, most: int) -> env_se
             "launch.envs_per_server: expected 0 with --balance auto, which divides the slots by "
             f"--most-env-servers, got {config.launch.envs_per_server}"
         )
-    if fleet.num_servers > most:
-        raise ConfigError(
-            f"--most-env-servers: expected at least launch.env_servers ({fleet.num_servers}), got "
-            f"{most}"
-        )
     slots = config.serving.training_slots + config.serving.evaluation_slots
     num_envs = -(-slots // most)
     return fleet._replace(num_envs=num_envs, num_groups=min(fleet.num_groups, num_envs))

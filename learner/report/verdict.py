@@ -17,13 +17,14 @@ Each is at most what learning and the cores allow.
 """
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from learner.report.balance import Costs, capacities, gain
 from learner.report.stages import STAGES
-from learner.report.status import Cause, Verdict
+from learner.report.status import Verdict
 
 # Below this share of the time neither side counts as waiting.
 _LEAST_SHARE = 0.05
@@ -47,74 +48,31 @@ class Conditions(NamedTuple):
 
 def verdict(metrics: Mapping[str, float], costs: Costs, conditions: Conditions) -> Verdict:
     """The cause, and the change to make."""
+    env_server = Verdict(
+        cause="slow environments",
+        change="one more env server",
+        gain=gain(costs, costs.env_servers + 1),
+    )
+    learning = _of_learning(metrics, costs, conditions)
+    learning = learning or dataclasses.replace(env_server, cause="full queue")
     if costs.takes_turns:
-        changes = [_env_server(costs), _learning(metrics, costs, conditions)]
-        return max(changes, key=lambda each: each.gain)
-    changes = [_neighbour(metrics, costs)]
-    if _learning_binds(metrics):
-        last = _learning(metrics, costs, conditions)
+        return max(env_server, learning, key=lambda each: each.gain)
+    own = metrics.get("env_own_step_ms", 1e3 * costs.environment) / 1e3
+    busy = min(1.0, own * metrics["env_steps_per_second"] / costs.env_servers)
+    if metrics["acting_waits_share"] > metrics["learning_waits_share"]:
+        changes, last = [_neighbour(metrics, costs, 1 - metrics["learning_waits_share"])], learning
     else:
-        changes += _of_sampling(metrics, costs, conditions)
-        last = _env_server(costs)
+        # Env servers may compute, or wait for something else.
+        computes = metrics.get("env_servers_cpu_seconds_per_second", 0.0) / costs.env_servers
+        sleeps = 1 - min(1.0, computes / max(busy, 1e-9))
+        needs_core = 1 - sleeps * metrics.get("acting_environment_share", 0.0)
+        changes = [_neighbour(metrics, costs, needs_core)]
+        changes += _of_sampling(metrics, costs, conditions, busy)
+        last = env_server
     return next((each for each in changes if each.gain >= LEAST_GAIN), last)
 
 
-def _learning_binds(metrics: Mapping[str, float]) -> bool:
-    return metrics["acting_waits_share"] > metrics["learning_waits_share"]
-
-
-def _of_sampling(
-    metrics: Mapping[str, float], costs: Costs, conditions: Conditions
-) -> Iterator[Verdict]:
-    limits = capacities(costs, costs.env_servers)
-    rate = min(limits.values())
-    # What sampling may gain until something else binds.
-    most = min(limits.get(stage, float("inf")) for stage in ("learning", "cores")) / rate - 1
-    if len(rates := conditions.rates) > 1:
-        slowest = min(rates, key=rates.__getitem__)
-        median = statistics.median_high(rates.values())
-        total = sum(rates.values())
-        if rates[slowest] < median / 2:
-            more = sum(max(each, median) for each in rates.values()) / total - 1
-            change = f"env server {slowest} as fast as the others"
-            yield Verdict(cause="one straggler", change=change, gain=min(most, more))
-    waits = metrics.get("late_batches_per_second", 0.0) * conditions.deadline_seconds
-    waits = min(waits, metrics.get("acting_batch_share", 0.0))
-    now = 1e3 * conditions.deadline_seconds
-    change = f"batch deadline {now / 2:g} ms instead of {now:g} ms"
-    yield Verdict(cause="long deadline", change=change, gain=min(most, 1 / (1 - waits / 2) - 1))
-    busy, on_the_way = _busy(metrics, costs), _on_the_way(metrics, costs)
-    computing = _computing(metrics)
-    if conditions.groups == 1 and conditions.environments > 1:
-        # The batches of a single env server are half as large then.
-        bound = computing * (2 if costs.env_servers == 1 else 1)
-        more = 1 / max(busy, bound, 1e-9) - 1
-        yield Verdict(cause="too few groups", change="2 groups instead of 1", gain=min(most, more))
-    if busy < _MOST_BUSY:
-        cause: Cause = "slow network" if on_the_way > computing else "small batches"
-        change, more = "twice the environments of each env server", (1 - busy) / (1 + busy)
-        yield Verdict(cause=cause, change=change, gain=min(most, more))
-
-
-def _busy(metrics: Mapping[str, float], costs: Costs) -> float:
-    """The share of the time in which an env server steps."""
-    own = metrics.get("env_own_step_ms", 1e3 * costs.environment) / 1e3
-    return min(1.0, own * metrics["env_steps_per_second"] / costs.env_servers)
-
-
-def _on_the_way(metrics: Mapping[str, float], costs: Costs) -> float:
-    """The share of the time in which all that an env server owes is on the way."""
-    owed = costs.environment * metrics["env_steps_per_second"] / costs.env_servers
-    return min(1.0, owed) - _busy(metrics, costs)
-
-
-def _computing(metrics: Mapping[str, float]) -> float:
-    """The share of the time in which the acting thread works."""
-    stages = ("transfer", "act", "wire", "other")
-    return sum(metrics.get(f"acting_{stage}_share", 0.0) for stage in stages)
-
-
-def _neighbour(metrics: Mapping[str, float], costs: Costs) -> Verdict:
+def _neighbour(metrics: Mapping[str, float], costs: Costs, needs_core: float) -> Verdict:
     learner, env_servers, delay, others = (
         metrics.get(f"{what}_seconds_per_second", 0.0)
         for what in ("learner_cpu", "env_servers_cpu", "learner_cpu_delay", "other_cpu")
@@ -123,38 +81,67 @@ def _neighbour(metrics: Mapping[str, float], costs: Costs) -> Verdict:
     without_core = min(
         delay / max(delay + learner, 1e-9), others / max(others + learner + env_servers, 1e-9)
     )
-    if _learning_binds(metrics):
-        needs_core = 1 - metrics["learning_waits_share"]
-    else:
-        # Env servers may compute, or wait for something else.
-        stepping = costs.env_servers * _busy(metrics, costs)
-        sleeps = 1 - min(1.0, env_servers / max(stepping, 1e-9))
-        needs_core = 1 - sleeps * metrics.get("acting_environment_share", 0.0)
-    more = 1 / max(1 - needs_core * without_core, 1e-9) - 1
     change = f"without other programs, which take {others:.1f} of {costs.cores} cores"
+    more = 1 / max(1 - needs_core * without_core, 1e-9) - 1
     return Verdict(cause="busy neighbour", change=change, gain=more)
 
 
-def _env_server(costs: Costs) -> Verdict:
-    more = gain(costs, costs.env_servers + 1)
-    return Verdict(cause="slow environments", change="one more env server", gain=more)
+def _of_sampling(
+    metrics: Mapping[str, float], costs: Costs, conditions: Conditions, busy: float
+) -> Iterator[Verdict]:
+    # `busy`: the share of the time in which an env server steps.
+    limits = capacities(costs, costs.env_servers)
+    # What sampling may gain until something else binds.
+    most = min(limits.get(stage, math.inf) for stage in ("learning", "cores"))
+    most = most / min(limits.values()) - 1
+    if rates := conditions.rates:
+        slowest, median = min(rates, key=rates.__getitem__), statistics.median_high(rates.values())
+        if rates[slowest] < median / 2:
+            more = sum(max(each, median) for each in rates.values()) / sum(rates.values()) - 1
+            change = f"env server {slowest} as fast as the others"
+            yield Verdict(cause="one straggler", change=change, gain=min(most, more))
+    waits = metrics.get("late_batches_per_second", 0.0) * conditions.deadline_seconds
+    waits = min(waits, metrics.get("acting_batch_share", 0.0))
+    now = 1e3 * conditions.deadline_seconds
+    change = f"batch deadline {now / 2:g} ms instead of {now:g} ms"
+    yield Verdict(cause="long deadline", change=change, gain=min(most, 1 / (1 - waits / 2) - 1))
+    stages = ("transfer", "act", "wire", "other")
+    acting = sum(metrics.get(f"acting_{stage}_share", 0.0) for stage in stages)
+    if conditions.groups == 1 and conditions.environments > 1:
+        # The batches of a single env server are half as large then.
+        bound = acting * (2 if costs.env_servers == 1 else 1)
+        more = 1 / max(busy, bound, 1e-9) - 1
+        yield Verdict(cause="too few groups", change="2 groups instead of 1", gain=min(most, more))
+    if busy < _MOST_BUSY:
+        owed = costs.environment * metrics["env_steps_per_second"] / costs.env_servers
+        is_on_the_way = min(1.0, owed) - busy > acting
+        yield Verdict(
+            cause="slow network" if is_on_the_way else "small batches",
+            change="twice the environments of each env server",
+            gain=min(most, (1 - busy) / (1 + busy)),
+        )
 
 
-def _learning(metrics: Mapping[str, float], costs: Costs, conditions: Conditions) -> Verdict:
+def _of_learning(
+    metrics: Mapping[str, float], costs: Costs, conditions: Conditions
+) -> Verdict | None:
+    # None if nothing makes learning cheaper.
+    now = costs.env_servers
     if ratio := metrics.get("replay_ratio_target"):
-        limits = capacities(costs, costs.env_servers)
-        learning = limits.pop("learning", 0.0)
+        limits = capacities(costs, now)
         # With each step learned once, would learning still bind?
-        is_high = ratio > 1 and learning * ratio >= min(limits.values())
-        cause: Cause = "high replay ratio" if is_high else "slow updates"
-        change = f"replay ratio {ratio / 2:g} instead of {ratio:g}"
-        return Verdict(cause=cause, change=change, gain=gain(costs, costs.env_servers, ratio=0.5))
+        is_high = ratio > 1 and limits.pop("learning", 0.0) * ratio >= min(limits.values())
+        return Verdict(
+            cause="high replay ratio" if is_high else "slow updates",
+            change=f"replay ratio {ratio / 2:g} instead of {ratio:g}",
+            gain=gain(costs, now, ratio=0.5),
+        )
     if (epochs := conditions.epochs) > 1:
         half = epochs // 2
-        more = gain(costs, costs.env_servers, ratio=half / epochs)
         change = f"{half} epoch{'s' * (half > 1)} instead of {epochs}"
+        more = gain(costs, now, ratio=half / epochs)
         return Verdict(cause="full queue", change=change, gain=more)
-    return dataclasses.replace(_env_server(costs), cause="full queue")
+    return None
 
 
 def sentence(

@@ -22,7 +22,8 @@ from typing import Annotated, Any
 from learner.cli.arguments import table
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import POSITIONAL
-from tests.benchmarks import live, paced
+from tests.benchmarks import live
+from tests.benchmarks.paced_environment import set_pace
 from tests.benchmarks.started_runs import Observed, running
 
 PROG = "python -m tests.benchmarks.forced"
@@ -37,7 +38,7 @@ class Case:
       cause: that the run should name.
       config: file beside this one.
       words: options of `seedrl train`.
-      pace: see `paced.set_pace`.
+      pace: see `paced_environment.set_pace`.
       change: options on top that make the named change; None if `live` does.
       live: the pace that makes the change in the live run.
       network_ms: delay of each message, each way.
@@ -54,8 +55,6 @@ class Case:
     neighbours: int = 0
 
 
-# Batches whose weights alone are 30 MB; hardly any update.
-_LARGE = "--agent.network.torso-sizes 2048 2048 --learning.batch-sequences 8 --replay.ratio 0.02"
 CASES = {
     "slow environment": Case(
         cause="slow environments",
@@ -72,9 +71,8 @@ CASES = {
     ),
     "slow update": Case(
         cause="slow updates",
-        words="--env-servers 2 --envs 16 --replay.ratio 1 --learning.batch-sequences 64 "
-        "--agent.network.torso-sizes 2048 2048",
-        pace={"others": 1},
+        words="--env-servers 4 --envs 16 --replay.ratio 1 --agent.update-ms 400",
+        pace={"others": 20},
         change="--replay.ratio 0.5",
     ),
     "one straggler": Case(
@@ -92,7 +90,7 @@ CASES = {
     ),
     "small batch": Case(
         cause="small batches",
-        words=f"--env-servers 1 --envs 2 {_LARGE}",
+        words="--env-servers 1 --envs 2 --agent.act-ms 15",
         pace={"others": 0},
         change="--envs 4",
     ),
@@ -104,21 +102,21 @@ CASES = {
     ),
     "too few groups": Case(
         cause="too few groups",
-        words=f"--env-servers 1 --envs 8 --groups 1 {_LARGE}",
-        pace={"others": 2},
+        words="--env-servers 1 --envs 4 --groups 1 --agent.act-ms 15",
+        pace={"others": 10},
         change="--groups 2",
     ),
     "high ratio": Case(
         cause="high replay ratio",
-        words="--env-servers 2 --envs 16 --replay.ratio 16 --agent.network.torso-sizes 512",
-        pace={"others": 1},
+        words="--env-servers 2 --envs 8 --replay.ratio 16 --agent.update-ms 60",
+        pace={"others": 20},
         change="--replay.ratio 8",
     ),
     "full queue": Case(
         config="paced_queue.py",
         cause="full queue",
-        words="--env-servers 2 --envs 16",
-        pace={"others": 1},
+        words="--env-servers 2 --envs 8 --agent.epoch-ms 100",
+        pace={"others": 10},
         change="--agent.epochs 4",
     ),
 }
@@ -163,7 +161,7 @@ def measured(case: Case, seconds: float, folder: Path) -> dict[str, Any]:
         before = run.over(seconds)
         if case.live is not None:
             end()
-            paced.set_pace(folder / "before", **case.live)
+            set_pace(folder / "before", **case.live)
             after = run.over(seconds)
     if case.change is not None:
         with started([*words, *case.change.split()], "after") as run:

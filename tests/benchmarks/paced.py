@@ -1,22 +1,18 @@
-"""A run that is made slow on purpose: an environment with the pace of a file, and a configuration.
+"""Runs that are slow on purpose, whatever the machine: environment, acting and updates sleep.
 
-Each process of the environment takes a number of its own, 0 upwards. All of them reread the file
-while they step: a live run changes its pace.
+So a case leaves the cores to all the rest. `config` has Ape-X, which learns from replay.
 """
 
-import functools
-import itertools
-import json
-import os
 import time
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
+import jax
 import numpy as np
-from gymnasium.spaces import Box, Discrete
 
+from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput
 from seedrl.agents.apex import ApexConfig
+from seedrl.agents.ppo import PpoConfig
 from seedrl.config import (
     CheckpointConfig,
     Config,
@@ -29,68 +25,71 @@ from seedrl.config import (
 )
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.prioritized import ReplayConfig
-
-_PACE = "pace.json"
-_REREAD_SECONDS = 0.05
-_EPISODE_STEPS = 200
+from seedrl.specs import EnvSpec
+from seedrl.types import Array
 
 
-def set_pace(folder: Path, **milliseconds: float) -> None:
-    """A step of the process with number N sleeps `process_N` ms, or `others` if that is not set."""
-    part = folder / f"{_PACE}.part"
-    part.write_text(json.dumps(milliseconds))
-    part.replace(folder / _PACE)
+def slowed(agent: Agent, *, act_ms: float, update_ms: float) -> Agent:
+    """The agent, whose calls of `act` and `update` sleep so long after their work."""
+
+    def act(*arguments: Any) -> ActOutput:
+        output = agent.act(*arguments)
+        return output._replace(action=_later(output.action, act_ms))
+
+    def update(*arguments: Any, **named: Any) -> tuple[AgentState, UpdateOutput]:
+        state, output = agent.update(*arguments, **named)
+        loss = _later(output.metrics["loss"], update_ms)
+        return state, output._replace(metrics={**output.metrics, "loss": loss})
+
+    return agent._replace(act=act, update=update)
 
 
-@functools.cache
-def _number(folder: str) -> int:
-    for number in itertools.count():
-        try:
-            os.close(os.open(f"{folder}/process_{number}", os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            continue
-        return number
-    raise AssertionError
+def _later(value: Array, milliseconds: float) -> Array:
+    if not milliseconds:
+        return value
+
+    def sleep(value: Any) -> np.ndarray:
+        time.sleep(milliseconds / 1e3)
+        return np.asarray(value)
+
+    return jax.pure_callback(sleep, jax.ShapeDtypeStruct(value.shape, value.dtype), value)
 
 
-class Paced(gymnasium.Env[np.ndarray, np.int64]):
-    """Its episodes have 200 steps, in which nothing happens but time.
+@dataclass(frozen=True, kw_only=True)
+class SlowApexConfig(ApexConfig):
+    """Ape-X.
 
-    `folder`: of the file that `set_pace` writes.
+    Attributes:
+      act_ms: sleep after acting on a batch.
+      update_ms: sleep after an update.
     """
 
-    def __init__(self, folder: str) -> None:
-        self.observation_space = Box(-1, 1, (4,))
-        self.action_space = Discrete(2)
-        self._folder = folder
-        self._observation = np.zeros(4, np.float32)
-        self._seconds = self._next = 0.0
-        self._steps = 0
+    act_ms: float = 0.0
+    update_ms: float = 0.0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        self._steps = 0
-        return self._observation, {}
+    def build(self, spec: EnvSpec) -> Agent:
+        return slowed(super().build(spec), act_ms=self.act_ms, update_ms=self.update_ms)
 
-    def step(self, action: int | np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        if (now := time.monotonic()) >= self._next:
-            self._next = now + _REREAD_SECONDS
-            pace = json.loads(Path(self._folder, _PACE).read_text())
-            own = f"process_{_number(self._folder)}"
-            self._seconds = pace.get(own, pace["others"]) / 1e3
-        if self._seconds:
-            time.sleep(self._seconds)
-        self._steps += 1
-        return self._observation, 1.0, False, self._steps >= _EPISODE_STEPS, {}
+
+@dataclass(frozen=True, kw_only=True)
+class SlowPpoConfig(PpoConfig):
+    """PPO.
+
+    Attributes:
+      epoch_ms: sleep after an epoch.
+    """
+
+    epoch_ms: float = 0.0
+
+    def build(self, spec: EnvSpec) -> Agent:
+        return slowed(super().build(spec), act_ms=0.0, update_ms=self.epoch_ms)
 
 
 def config() -> Config:
     """Ape-X with a small network, of which nothing is evaluated or saved."""
     return Config(
-        environment=EnvironmentConfig(id="tests.benchmarks.paced:Paced"),
-        agent=ApexConfig(
+        environment=EnvironmentConfig(id="tests.benchmarks.paced_environment:Paced"),
+        agent=SlowApexConfig(
             network=QNetworkConfig(torso_sizes=(64,), core="none", head_sizes=(64,)), n_steps=1
         ),
         serving=ServingConfig(training_slots=8, evaluation_slots=0),

@@ -1,8 +1,7 @@
-"""The run of `paced` with PPO: a queue, and an update that goes through its batch eight times."""
+"""The run of `paced` with PPO: a queue, and updates that go through their batch eight times."""
 
 import dataclasses
 
-from seedrl.agents.ppo import PpoConfig
 from seedrl.config import Config
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
@@ -13,11 +12,12 @@ def config() -> Config:
     base = paced.config()
     return dataclasses.replace(
         base,
-        agent=PpoConfig(
-            network=ActorCriticConfig(torso_sizes=(1024, 1024), core="none", head_sizes=()),
+        agent=paced.SlowPpoConfig(
+            network=ActorCriticConfig(torso_sizes=(64,), core="none", head_sizes=()),
             unroll=15,
             epochs=8,
+            minibatches=1,
         ),
         replay=QueueConfig(ahead_updates=1),
-        learning=dataclasses.replace(base.learning, batch_sequences=16),
+        learning=dataclasses.replace(base.learning, batch_sequences=4),
     )

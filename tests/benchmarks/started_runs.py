@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks import paced
+from tests.benchmarks.paced_environment import set_pace
 from tests.system.proxy import Proxy
 
 _ROOT = Path(__file__).parents[2]
@@ -89,13 +89,13 @@ def running(
 
     Args:
       words: options of `seedrl train`.
-      pace: see `paced.set_pace`.
+      pace: see `paced_environment.set_pace`.
       folder: to be made, for the run and its logs.
       network_ms: delay of each message between env servers and learner, each way.
       on_one_core: the run may use the first core only.
     """
     folder.mkdir(parents=True)
-    paced.set_pace(folder, **pace)
+    set_pace(folder, **pace)
     options = [
         *(str(Path(__file__).with_name(config)), "--workdir", str(folder / "run")),
         *("--environment.arguments", json.dumps({"folder": str(folder)})),
@@ -123,7 +123,7 @@ def _over_network(
     envs = int(options[options.index("--envs") + 1])
     kept = [word for word in options if word not in ("--envs", str(envs))]
     command = ["envs_server", "--learner", relay.address, "--token-file", str(token)]
-    command += ["--no-local-link", "--allow-env", "tests.benchmarks.paced:Paced"]
+    command += ["--no-local-link", "--allow-env", "tests.benchmarks.paced_environment:Paced"]
     command += ["--processes", "2", "--num-envs", str(envs // 2), "--logs", str(folder / "logs")]
     stack.enter_context(_process(command, folder))
     own = ["--bind", f"127.0.0.1:{port}", "--token-file", str(token)]

@@ -82,7 +82,9 @@ class Simulated:
             }
             rates = {f"vm:{number}": 1.0 + number for number in range(self.number - self.building)}
             groups = self.running[0].num_groups
-            self.balancer.update(found, Conditions(rates, groups, environments=4))
+            self.balancer.update(
+                found, Conditions(rates, groups, 4, self.balancer.setting.batch_deadline_seconds)
+            )
 
 
 @pytest.fixture(autouse=True)

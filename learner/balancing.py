@@ -156,6 +156,12 @@ class Balancer:
         text += f"{1e3 * deadline:g} ms: predicted {move.predicted:+.0%}"
         if measured is not None:
             text += f", measured {measured:+.0%}{'' if is_kept else ': undone'}"
-        settings = {"before": move.before._asdict(), "after": move.after._asdict()}
-        predicted = {"predicted": move.predicted, "measured": measured}
-        self._listener.report("balance", text, **settings, **predicted, is_kept=is_kept)
+        self._listener.report(
+            "balance",
+            text,
+            before=move.before._asdict(),
+            after=move.after._asdict(),
+            predicted=move.predicted,
+            measured=measured,
+            is_kept=is_kept,
+        )

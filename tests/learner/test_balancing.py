@@ -80,7 +80,9 @@ class Simulated:
             found |= {
                 f"{what}_seconds_per_second": 1.0 for what in ("other_cpu", "learner_cpu_delay")
             }
-            rates = {f"vm:{number}": 1.0 + number for number in range(self.number - self.building)}
+            rates = {
+                f"vm:{number}": 1.0 + 10 * number for number in range(self.number - self.building)
+            }
             groups = self.running[0].num_groups
             self.balancer.update(
                 found, Conditions(rates, groups, 4, self.balancer.setting.batch_deadline_seconds)
@@ -154,7 +156,11 @@ def test_groups_and_the_deadline_follow_the_verdict() -> None:
         "acting_batch_share": 0.5,
         "learning_waits_share": 0.9,
     }
-    run.play(2, **late)
+    run.step_seconds = 0.01
+    run.play(1)
+    run.play(1, **late)  # the two intervals do not agree
+    assert run.heard.moves == []
+    run.play(1, **late)
     assert run.deadlines == [0.004] and run.number == 2
     run.play(3, **late)  # in vain: the simulation knows no deadline
     assert run.deadlines == [0.004, 0.008]

@@ -218,7 +218,8 @@ def test_a_grid_becomes_folders_of_runs(tmp_path: Path, capfd: pytest.CaptureFix
     rows = [line.split() for line in out.splitlines()[1:]]
     assert [row[:4] for row in rows] == [[name, "finished", "100", "–"] for name in names]
     assert all(float(row[4]) == 1.0 for row in rows)
-    assert all(f"{name}: trains\n" in err for name in names)
+    # Of two threads: the ends of their lines may come after both.
+    assert all(f"{name}: trains" in err for name in names)
     folder = tmp_path / "runs" / "my_grid"
     assert (folder / "logs" / f"{names[0]}.log").read_text() == "trained\n"
     # The same again has nothing to do.

@@ -120,6 +120,40 @@ def write(folder: str | Path, config: DecoderConfig, params: Tree) -> None:
     os.replace(new, folder / "model.safetensors")
 
 
+def write_tokenizer(source: str | Path, target: str | Path) -> None:
+    """Writes the tokenizer in SmolLM2's GGUF file as `tokenizer.json`, for `tokenizers`.
+
+    `source` is "smollm2" or such a file. Raises ConfigError for another tokenizer, OSError.
+    """
+    path = smollm2_file() if source == SMOLLM2 else Path(source)
+    _package_folder("gguf")
+    import gguf
+
+    reader = gguf.GGUFReader(path)
+    names = ("model", "pre", "tokens", "token_type", "merges")
+    fields: list[Any] = [reader.get_field(f"tokenizer.ggml.{name}") for name in names]
+    kind, splits, words, types, merges = (each and each.contents() for each in fields)
+    if (kind, splits) != ("gpt2", "smollm"):
+        raise ConfigError(f"{path}: expected SmolLM2's tokenizer, got {kind} {splits}")
+    ids = {word: number for number, word in enumerate(words)}
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    special = [
+        {"id": number, "content": word, "special": True, **plain}
+        for word, number in ids.items()
+        if types[number] == gguf.TokenType.CONTROL
+    ]
+    digits = {"type": "Digits", "individual_digits": True}
+    words_as_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    content = {
+        "version": "1.0",
+        "added_tokens": special,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, words_as_bytes]},
+        "decoder": words_as_bytes,
+        "model": {"type": "BPE", "vocab": ids, "merges": [pair.split(" ") for pair in merges]},
+    }
+    Path(target).write_text(json.dumps(content))
+
+
 # Fields of DecoderConfig -> names in Hugging Face's config.json.
 _SETTINGS = {
     "vocabulary": "vocab_size",

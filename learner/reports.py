@@ -5,10 +5,8 @@ import logging
 import math
 import os
 import socket
-import statistics
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,8 +49,8 @@ from seedrl.timing import WARNING_SECONDS
 _CLOSE_SECONDS = 60.0
 # If no episode of this many had a metric, its name is probably misspelt.
 _EPISODES_WITHOUT = 20
-# Looks at env servers, one a second, over which their speeds are compared.
-_MOST_PACES = 10
+# Weight of all looks before the newest one when the speeds of env servers are compared.
+_OLDER = 0.8
 # Steps without the end of an episode after which that is reported, and then at each doubling.
 _STEPS_WITHOUT = 5_000
 
@@ -263,8 +261,8 @@ class StatusWriter:
         self._processor_time = ProcessorTime()
         self._balance: tuple[str, Verdict | None] = ("", None)
         self.conditions = Conditions()  # as of the last look; others read it
-        # Of the last looks: steps/s for one environment of each env server.
-        self._paces: deque[dict[str, float]] = deque(maxlen=_MOST_PACES)
+        # Steps/s of each env server for one environment, over the last looks.
+        self._paces: dict[str, float] = {}
         self._ending: tuple[State, str] | None = None
         # When, and the environment steps and updates then.
         self._before: tuple[float, int, int] | None = None
@@ -390,13 +388,11 @@ class StatusWriter:
     def _conditions(self) -> Conditions:
         servers = [each for each in self._env_servers.servers if each.state == "live"]
         servers = [each for each in servers if each.training_slots]
-        self._paces.append(
-            {each.name: each.steps_per_second / each.environments for each in servers}
-        )
-        paces = {
-            name: statistics.fmean(look[name] for look in self._paces if name in look)
-            for name in self._paces[-1]
-        }
+        paces = {}
+        for each in servers:
+            pace = each.steps_per_second / each.environments
+            paces[each.name] = pace + _OLDER * (self._paces.get(each.name, pace) - pace)
+        self._paces = paces
         return Conditions(
             paces,
             groups=min((each.groups - bool(each.evaluation_slots) for each in servers), default=1),

@@ -33,18 +33,6 @@ INTERVAL_SECONDS = 1.0
 FRESH_SECONDS = 15 * INTERVAL_SECONDS
 
 EnvServerState = Literal["building", "live", "hung", "left"]
-Cause = Literal[
-    "slow environments",
-    "slow network",
-    "one straggler",
-    "long deadline",
-    "too few groups",
-    "small batches",
-    "slow updates",
-    "high replay ratio",
-    "full queue",
-    "busy neighbour",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +115,7 @@ class Verdict:
       gain: predicted gain of the change: 0.25 is a quarter more environment steps.
     """
 
-    cause: Cause
+    cause: str
     change: str
     gain: float
 

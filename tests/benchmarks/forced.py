@@ -115,8 +115,8 @@ CASES = {
     "full queue": Case(
         config="paced_queue.py",
         cause="full queue",
-        words="--env-servers 2 --envs 8 --agent.epoch-ms 100",
-        pace={"others": 10},
+        words="--env-servers 2 --envs 8 --agent.epoch-ms 200",
+        pace={"others": 5},
         change="--agent.epochs 4",
     ),
 }

@@ -19,5 +19,5 @@ def config() -> Config:
             minibatches=1,
         ),
         replay=QueueConfig(ahead_updates=1),
-        learning=dataclasses.replace(base.learning, batch_sequences=4),
+        learning=dataclasses.replace(base.learning, batch_sequences=8),
     )

@@ -1,7 +1,7 @@
 """R2D2 on Atari with the settings of the paper (Kapturowski et al. 2019, table 2).
 
 Another game: `--environment.id ALE/Breakout-v5`. Not from the paper: the replay ratio, which it
-does not set (its learner runs freely), is SEED RL's 0.75; `min_steps` is ours. Replay takes 28 GB
+does not set (its learner runs freely), is SEED RL's 0.75; `min_steps` is ours. Replay takes 29 GiB
 on the accelerator. Not measured.
 """
 

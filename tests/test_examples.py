@@ -15,13 +15,16 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import seedrl
 from envs_server.check.server import Options, Process, check
-from learner.cli.main import main as seedrl
+from learner.cli.main import main
 from seedrl import config_io
+from seedrl.fields import with_fields
 from seedrl.networks.network import NetworkInput
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests import started
 from tests.patience import SECONDS, wait_until
+from tests.seedrl.test_run import TINY
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 _SPEC = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(4))
@@ -55,11 +58,12 @@ def test_the_agent_of_an_example_has_q_values_for_every_row(name: str) -> None:
     assert jnp.allclose(again, q_values, atol=1e-6)
 
 
+@pytest.mark.gate
 def test_two_machines_train_by_the_commands_of_the_example(tmp_path: Path) -> None:
     text = (EXAMPLES / "two_machines" / "README.md").read_text()
     learner_command, env_server_command = re.findall(r"```sh\n(python -m .*)\n```", text)
     run, folder = tmp_path / "recall", tmp_path / "certificates"
-    assert seedrl(["certificates", str(folder)]) == 0
+    assert main(["certificates", str(folder)]) == 0
     learner_command, env_server_command = (
         command.replace("certificates/", f"{folder}/")
         for command in (learner_command, env_server_command)
@@ -105,12 +109,22 @@ def test_the_cells_of_the_notebook_train_and_play(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    begin = seedrl.train
+
+    def train(config: str, **options: Any) -> Any:
+        with_fields(
+            config_io.load(config), {k: v for k, v in options.items() if k != "env_servers"}
+        )
+        # As what other tests train: that PPO learns is tested elsewhere.
+        short = {"learning.total_steps": 400, "evaluation.interval_steps": 1}
+        return begin("cartpole_r2d2", **TINY, **short)
+
+    monkeypatch.setattr(seedrl, "train", train)
     notebook = json.loads((EXAMPLES / "train.ipynb").read_text())
     names: dict[str, Any] = {}
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
-            # Fewer steps: that PPO learns is tested elsewhere.
-            exec("".join(cell["source"]).replace("20_000", "2_500"), names)
+            exec("".join(cell["source"]), names)
     assert names["run"].wait() == 0
     assert names["curve"][-1][0] > 0 and names["total"] >= 8
 

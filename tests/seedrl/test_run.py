@@ -98,8 +98,8 @@ def test_a_program_that_ends_leaves_no_process_of_its_run(tmp_path: Path) -> Non
     assert not is_running(int(pid))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("interrupts", [True, pytest.param(False, marks=pytest.mark.gate)])
+@pytest.mark.gate
+@pytest.mark.parametrize("interrupts", [True, False])
 def test_a_program_that_is_interrupted_or_ends_leaves_a_saved_run(
     tmp_path: Path, interrupts: bool
 ) -> None:

@@ -46,7 +46,12 @@ def test_tasks_that_an_agent_cannot_take_are_skipped(
     assert is_taken == has_memory
 
 
-WORDS = ["default_apex", "--probes", "one_step", "--launch.env-servers", "1"]
+# A small network, few environments and small batches: half of the processor time.
+WORDS = [
+    *("default_apex", "--probes", "one_step", "--launch.env-servers", "1"),
+    *("--agent.network.torso-sizes", "32", "--agent.network.head-sizes", "32"),
+    *("--serving.training-slots", "10", "--learning.batch-sequences", "16"),
+]
 
 
 @pytest.mark.slow

@@ -17,10 +17,13 @@ import pytest
 
 import seedrl
 from envs_server.check.server import Options, Process, check
+from learner.cli.arguments import parse
 from learner.cli.main import main
+from learner.cli.train import TrainOptions
 from seedrl import config_io
-from seedrl.fields import with_fields
+from seedrl.config import check as check_config
 from seedrl.networks.network import NetworkInput
+from seedrl.run import leaves_of, words_of
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests import started
 from tests.patience import SECONDS, wait_until
@@ -112,9 +115,8 @@ def test_the_cells_of_the_notebook_train_and_play(
     begin = seedrl.train
 
     def train(config: str, **options: Any) -> Any:
-        with_fields(
-            config_io.load(config), {k: v for k, v in options.items() if k != "env_servers"}
-        )
+        words = [word for item in leaves_of(options) for word in words_of(*item)]
+        check_config(parse(TrainOptions, [config, *words], prog="seedrl train")[1])
         # As what other tests train: that PPO learns is tested elsewhere.
         short = {"learning.total_steps": 400, "evaluation.interval_steps": 1}
         return begin("cartpole_r2d2", **TINY, **short)

@@ -75,6 +75,14 @@ class DecoderConfig:
     def head_dim(self) -> int:
         return self.width // self.heads
 
+    @property
+    def products(self) -> dict[str, Any]:
+        """How matrices are multiplied: with float32 sums, and of float32 numbers exactly."""
+        # By default a GPU rounds float32 to 10 bits (TF32) and a TPU to 7: acting and learning,
+        # two programs, would round differently.
+        precision = jax.lax.Precision.HIGHEST if self.dtype == "float32" else None
+        return {"precision": precision, "preferred_element_type": jnp.float32}
+
 
 class KVCache(NamedTuple):
     """Keys and values of the tokens so far, a row for each slot. Beyond `lengths`: anything."""
@@ -194,7 +202,7 @@ class _Linear(nn.Module):
 
     def _product(self, left: Array, right: Array) -> Array:
         left, right = left.astype(self.config.dtype), right.astype(self.config.dtype)
-        return jnp.matmul(left, right, preferred_element_type=jnp.float32)
+        return jnp.matmul(left, right, **self.config.products)
 
 
 class _Block(nn.Module):
@@ -218,7 +226,7 @@ class _Block(nn.Module):
         new = _Linear(kv_size, config, name="value")(seen).reshape(*batch, config.kv_heads, dim)
         query = _rotated(query.reshape(*batch, config.heads, dim), angles)
         query, key, new = (x.astype(config.dtype) for x in (query, _rotated(key, angles), new))
-        mixed = _attention(query, key, new, cached, is_past).reshape(*batch, config.width)
+        mixed = _attention(config, query, key, new, cached, is_past).reshape(*batch, config.width)
         hidden += _Linear(config.width, config, small, name="output")(mixed)
         seen = self._norm("ffn_norm")(hidden)
         gate = _Linear(config.ffn, config, name="gate")(seen)
@@ -276,11 +284,14 @@ class _Decoder(nn.Module):
             "...w,vw->...v",
             hidden.astype(config.dtype),
             head.astype(config.dtype),
-            preferred_element_type=jnp.float32,
+            **config.products,
         )
         if not value:
             return logits, added
-        last_layer = nn.Dense(1, kernel_init=nn.initializers.zeros, name="value")
+        precision = jax.lax.Precision.HIGHEST
+        last_layer = nn.Dense(
+            1, kernel_init=nn.initializers.zeros, precision=precision, name="value"
+        )
         return (logits, last_layer(hidden)[..., 0]), added
 
 
@@ -299,21 +310,24 @@ def _rotated(heads: Array, angles: Array) -> Array:
 
 
 def _attention(
-    query: Array, key: Array, value: Array, cached: tuple[Array, Array] | None, is_past: Array
+    config: DecoderConfig,
+    query: Array,
+    key: Array,
+    value: Array,
+    cached: tuple[Array, Array] | None,
+    is_past: Array,
 ) -> Array:
     # `[B, T, H, D]`: of the tokens in the cache, where `is_past [B, C]`, and of these up to itself.
     batch, num_tokens, _, dim = query.shape
     grouped = query.reshape(batch, num_tokens, key.shape[2], -1, dim)
 
     def scores_of(keys: Array, is_seen: Array) -> Array:
-        scores = jnp.einsum(
-            "btkgd,bskd->bkgts", grouped, keys, preferred_element_type=jnp.float32
-        ) / math.sqrt(dim)
-        return jnp.where(is_seen, scores, -jnp.inf)
+        scores = jnp.einsum("btkgd,bskd->bkgts", grouped, keys, **config.products)
+        return jnp.where(is_seen, scores / math.sqrt(dim), -jnp.inf)
 
     def mixed(weights: Array, values: Array) -> Array:
         weights = weights.astype(values.dtype)
-        return jnp.einsum("bkgts,bskd->btkgd", weights, values, preferred_element_type=jnp.float32)
+        return jnp.einsum("bkgts,bskd->btkgd", weights, values, **config.products)
 
     causal = jnp.tril(jnp.ones((num_tokens, num_tokens), bool))
     scores = scores_of(key, causal[None, None, None])

@@ -106,6 +106,21 @@ def test_acting_equals_whole_sequences_over_turns_and_resets(dtype: Any, bound: 
     assert whole.dtype == acted.dtype == np.float32
 
 
+def test_float32_is_not_rounded_by_an_accelerator() -> None:
+    config = dataclasses.replace(CONFIG, lora_rank=2)
+    cache, params = decoder.empty_cache(config, 2), random_params(config)
+    ids = random_ids(2)
+    acting = jax.make_jaxpr(functools.partial(decoder.decode, config))(
+        params, cache, ids, np.ones(2, bool)
+    )
+    learning = jax.make_jaxpr(functools.partial(decoder.unroll, config, value=True))(
+        params, ids[:, None]
+    )
+    for program in (str(acting), str(learning)):
+        exact = program.count("precision=(Precision.HIGHEST, Precision.HIGHEST)")
+        assert exact == program.count("dot_general[") > 20
+
+
 def test_lora_adds_nothing_at_first_and_is_all_that_is_trained() -> None:
     config = dataclasses.replace(CONFIG, lora_rank=2)
     params = jax.jit(functools.partial(decoder.init, config))(jax.random.key(0))

@@ -163,8 +163,9 @@ def test_hosts_need_a_token_or_a_network_that_is_trusted(tmp_path: Path) -> None
     [("learning", "schedule", "synchronous"), ("checkpoint", "replay", True)],
 )
 def test_what_several_hosts_cannot_do_is_refused_before_they_meet(
-    section: str, field: str, value: object
+    monkeypatch: pytest.MonkeyPatch, section: str, field: str, value: object
 ) -> None:
+    monkeypatch.setattr(joining, "_meet", lambda *_: pytest.fail("they have met"))
     config = with_fields(insecure(), {f"{section}.{field}": value})
     with pytest.raises(ConfigError) as found, joined(Topology("a:1", 2, 0), config, StopRequest()):
         pass

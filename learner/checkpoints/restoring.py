@@ -179,10 +179,8 @@ def _misfit(checkpoint: checkpoints.Checkpoint, fields: list[str]) -> ConfigErro
     )
 
 
-def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) -> ReplayState | None:
-    """The saved replay; None without. Raises CheckpointError."""
-    if "replay_indices" not in checkpoint.meta:
-        return None
+def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) -> ReplayState:
+    """The saved replay. Raises CheckpointError."""
     saved = stored_arrays.read_large(checkpoint.path / "extra", prefix="replay.")
     leaves = []
     for name, leaf in leaves_by_name(abstract).items():

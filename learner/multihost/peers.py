@@ -20,8 +20,8 @@ from seedrl.wire.contract import printable
 _logger = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct("!I")
-# Far more than a save's message with the page indices of all hosts' shards.
-LONGEST_BYTES = 1 << 28
+# Far more than the spec of any environment, the longest that hosts tell each other.
+LONGEST_BYTES = 1 << 24
 _CHUNK_BYTES = 1 << 16
 # A host is lost that sends nothing, or leaves unread what it is sent, for longer: all others wait
 # for it. Also the margin in which the watchdog of a host that hangs ends that host first.

@@ -48,10 +48,11 @@ from learner.serving.batching import free_running, lock_step, rounds
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotRange, SlotTable, lanes_of, session_seed
+from learner.serving.ledger import AT_REST, TOKENS, Equation
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import Checkpoint, saved_spec
-from seedrl.config import Config, evaluation_steps, page_steps
+from seedrl.config import Config, acts_on_tokens, evaluation_steps, page_steps
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec
@@ -104,6 +105,11 @@ def plan_geometry(config: Config, topology: Topology = ALONE) -> Geometry:
             f"serving.training_slots: expected at least one for each of the {len(everywhere)} "
             f"learning devices, got {slots}; raise it or set learning.num_devices"
         )
+    if acts_on_tokens(config):
+        # Imported here, as below: other runs need nothing of it.
+        from learner.acting.token_acting import require_one_device
+
+        require_one_device(config, len(everywhere), len(inference), topology.process_count)
     num_inference = len(inference) * topology.process_count
     if slots < num_inference:
         raise ConfigError(
@@ -116,7 +122,8 @@ def plan_geometry(config: Config, topology: Topology = ALONE) -> Geometry:
         devices=devices,
         inference=inference,
         lanes=lanes_of(training, evaluation, len(inference)),
-        page_steps=page_steps(config),
+        # A rollout is one page, of as many turns as it has: each row counts by itself.
+        page_steps=1 if acts_on_tokens(config) else page_steps(config),
         batch_per_device=batch // len(everywhere),
         everywhere=everywhere,
         topology=topology,
@@ -206,11 +213,14 @@ def build_hub(
         num_devices=len(geometry.inference),
     )
     free = free_running(config.serving.batch_deadline_seconds)
+    if acts_on_tokens(config):
+        # A turn waits for no other: the rows of a cache are filled one by one.
+        free = free_running(0.0)
     rule = {"asynchronous": free, "synchronous": rounds(), "deterministic": lock_step()}
     serving = Serving(
         slots,
         page_steps=geometry.page_steps,
-        rule=rule[config.learning.schedule],
+        rule=free if acts_on_tokens(config) else rule[config.learning.schedule],
         evaluation_rule=free,
     )
     has_spec = checkpoint is not None and "env_spec" in checkpoint.meta
@@ -243,6 +253,7 @@ class System(NamedTuple):
     replay_bytes: int  # of one device
     pages_bytes: int  # that pages on their way to replay may take of a device that learns
     hosts: Hosts  # that share the run
+    at_rest: Sequence[Equation] = AT_REST  # what balances when the session has stopped
     taken: str = ""  # about parameters of another run, if only some were taken
 
 
@@ -263,7 +274,7 @@ def build(
     """
     hosts = hosts or alone()
     agent = build_agent(config.agent, spec)
-    page = example_page(agent, spec, geometry.page_steps)
+    page = _page(config, agent, spec, geometry)
     sizes = scale(config, geometry)
     experience: Experience = config.replay.build(
         agent.window, page=page, initial_priorities=agent.initial_priorities, scale=sizes
@@ -314,6 +325,7 @@ def build(
         # In one thread learning must not wait for acting, which would wait for it.
         poll_seconds=POLL_SECONDS if config.learning.schedule == "asynchronous" else 0.0,
     )
+    acting[0].follow(learning)
     _gauge_constants(config, metrics)
     if isinstance(limiter, AgreedLimiter):
         _share(config, hosts, limiter, acting[0].totals, learning, metrics, earlier_steps=steps)
@@ -331,6 +343,7 @@ def build(
         # Devices that only act hold them elsewhere.
         pages_bytes=MOST_BYTES if set(geometry.inference) & set(geometry.devices) else 0,
         hosts=hosts,
+        at_rest=TOKENS if acts_on_tokens(config) else AT_REST,
         taken=taken,
     )
 
@@ -393,6 +406,23 @@ def _acting(
         earlier_steps=channel.params[0].env_steps,
         num_devices=len(geometry.inference),
     )
+    if acts_on_tokens(config):
+        from learner.acting.token_acting import build_token_acting
+
+        return [
+            build_token_acting(
+                config,
+                spec,
+                geometry.lanes,
+                exploration=exploration,
+                key=key,
+                device=geometry.inference[0],
+                hub=hub,
+                channel=channel,
+                metrics=metrics,
+                totals=totals,
+            )
+        ]
     return [
         Acting(
             hub=hub,
@@ -418,6 +448,15 @@ def _acting(
         )
         for number, device in enumerate(geometry.inference)
     ]
+
+
+def _page(config: Config, agent: Agent, spec: EnvSpec, geometry: Geometry) -> Page:
+    """A page's shapes and dtypes."""
+    if acts_on_tokens(config):
+        from seedrl.agents.token_agent import rollout_shapes
+
+        return rollout_shapes(config.agent.network.context)
+    return example_page(agent, spec, geometry.page_steps)
 
 
 def _exploration(config: Config, geometry: Geometry, agent: Agent) -> np.ndarray:
@@ -483,14 +522,17 @@ def _replay(
     memory = stack_shards(lambda: experience.memory.init(page), geometry.devices)
     indices = [experience.index() for _ in geometry.devices]
     lanes = [lane for lane in geometry.lanes if lane.role == "training"]
-    sizes = _num_sizes(config)
+    # Rollouts arrive by groups, pages of steps as slots fill them.
+    sizes = {rows for lane in lanes for rows in page_rows(lane.size, _num_sizes(config))}
+    if acts_on_tokens(config):
+        sizes = {config.agent.group}
     shards = ShardedReplay(
         experience,
         memory,
         indices,
         geometry.page_steps,
-        most_pages=geometry.training_slots,
-        page_rows=sorted({rows for lane in lanes for rows in page_rows(lane.size, sizes)}),
+        most_pages=max(sizes),
+        page_rows=sorted(sizes),
         # Only pages that arrive mixed are picked apart, which takes programs of its own.
         is_mixed=any(
             len(set(experience.shard_of(lane.slots, 0, len(indices)))) > 1 for lane in lanes

@@ -26,7 +26,7 @@ from learner.report.metrics import Metrics
 from learner.runtime.watchdog import Watchdog
 from learner.runtime.worker import Worker
 from learner.serving.hub import Hub
-from learner.serving.ledger import ACCOUNTS, ALWAYS, AT_REST, QUEUED, residues
+from learner.serving.ledger import ACCOUNTS, ALWAYS, QUEUED, residues
 from seedrl.config import Config
 from seedrl.errors import UserError
 from seedrl.rl.exploration import decayed
@@ -312,8 +312,12 @@ class Session:
         for account, rows in self.accounts().items():
             self._metrics.gauge(f"ledger/{account}", rows)
 
-    def accounts(self) -> dict[str, int]:
-        """Time steps in every account of the ledger; see `learner.serving.ledger`."""
+    def accounts(self, *, at_rest: bool = False) -> dict[str, int]:
+        """Time steps in every account of the ledger; see `learner.serving.ledger`.
+
+        Args:
+          at_rest: as in `residues`.
+        """
         # Replay first: it only holds what had been completed before.
         stored = self.learning.stored_rows
         abandoned = sum(self.acting.totals.abandoned_rows) + self.learning.abandoned_rows
@@ -321,6 +325,7 @@ class Session:
         accounts = {
             **self._hub.ledger(),
             **learned,
+            **self.acting.accounts(at_rest=at_rest),
             "stored": stored,
             "stale": self.learning.stale_rows,
             "abandoned": abandoned,
@@ -331,8 +336,8 @@ class Session:
         """What the ledger does not explain, one a line; see `learner.serving.ledger`."""
         # `at_rest`: the session has stopped: nothing is on its way any more.
         # Read once: the equations are of one moment.
-        accounts = self.accounts()
-        equations = [*AT_REST, *([QUEUED] if self.learning.accounts() else [])]
+        accounts = self.accounts(at_rest=at_rest)
+        equations = [*self.system.at_rest, *([QUEUED] if self.learning.accounts() else [])]
         broken = residues(accounts, equations if at_rest else ALWAYS)
         if accounts["stored"] > accounts.get("completed", 0):
             broken.append(f"ledger: stored {accounts['stored']}, more than were completed")

@@ -294,6 +294,11 @@ class Config:
     seed: int = 0
 
 
+def acts_on_tokens(config: Config) -> bool:
+    """True if the agent generates tokens: its acting is another (`learner.acting.token_acting`)."""
+    return bool(getattr(config.agent, "acts_on_tokens", False))
+
+
 def page_steps(config: Config) -> int:
     """K, the steps of a page."""
     steps: int = config.replay.steps_of_page(config.agent.window)  # both may be a user's own

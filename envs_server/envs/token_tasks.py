@@ -4,6 +4,7 @@
 |---|---|---|
 | `reverse` | a random word, `bkdq=` | the word from its end, `qdkb` |
 | `addition` | two random numbers, `57+8=` | their sum, `65` |
+| `guess` | `?`, then whether the number is above (`>`) or below (`<`) each guess | the number |
 
 The reward is 1 for the answer and 0 for any other; `info["exact"]` is the same number.
 """
@@ -79,5 +80,50 @@ class Addition(_Question):
         return f"{one}+{other}=", str(one + other)
 
 
+class Guess(TokenEnv):
+    """A number below `numbers`, to be guessed in at most `guesses` turns.
+
+    Bisection finds it with the default. The best policy without memory of earlier turns says the
+    same number each time: it finds one of `numbers`. Raises ValueError for fewer than one of each.
+    """
+
+    longest_turn = 1
+
+    def __init__(self, *, numbers: int = 15, guesses: int = 4) -> None:
+        if numbers < 1 or guesses < 1:
+            got = f"numbers={numbers}, guesses={guesses}"
+            raise ValueError(f"expected at least 1 of each, got {got}")
+        self.tokens = CharactersVocabulary("0123456789?<>")
+        self.longest_completion = len(str(numbers - 1)) + 2
+        self._numbers, self._guesses = numbers, guesses
+        self._secret = self._left = 0
+        self._bounds = (0, numbers - 1)
+
+    def reset(self, seed: int) -> np.ndarray:
+        self._secret = int(np.random.default_rng(seed).integers(self._numbers))
+        self._left, self._bounds = self._guesses, (0, self._numbers - 1)
+        return self.tokens.encode("?")
+
+    def step(self, ids: np.ndarray) -> tuple[np.ndarray | None, float]:
+        self._left -= 1
+        text = self.tokens.decode(ids)
+        # What is no number is answered as one that is too large.
+        guess = int(text) if text.isdecimal() else self._numbers
+        is_exact = guess == self._secret
+        self.info = {"exact": float(is_exact)}
+        if is_exact or not self._left:
+            return None, float(is_exact)
+        low, high = self._bounds
+        is_above = self._secret > guess
+        self._bounds = (max(low, guess + 1), high) if is_above else (low, min(high, guess - 1))
+        return self.tokens.encode(">" if is_above else "<"), 0.0
+
+    def solution(self) -> np.ndarray:
+        """The middle of what is left."""
+        middle = str(sum(self._bounds) // 2)
+        return np.append(self.tokens.encode(middle), np.int32(self.tokens.end))
+
+
 reverse = Reverse
 addition = Addition
+guess = Guess

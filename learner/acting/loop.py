@@ -8,6 +8,7 @@ import numpy as np
 
 from learner.acting.actor import Actor
 from learner.acting.evaluator import Episode, Evaluator, Score
+from learner.learning.loop import Learning
 from learner.report.metrics import Metrics
 from learner.report.stages import Laps
 from learner.report.status import EvaluationStatus
@@ -278,6 +279,14 @@ class Acting:
         points = {"return/evaluation": score.mean, "length/evaluation": length}
         points |= {f"episode/{name}/evaluation": value for name, value in metrics.items()}
         self._metrics.point(played.env_steps, points)
+
+    def follow(self, learning: Learning) -> None:
+        """Takes what learning starts from; before the threads start. Here nothing."""
+
+    def accounts(self, *, at_rest: bool) -> dict[str, int]:
+        """Accounts of the ledger that this side alone has: here none."""
+        del at_rest
+        return {}
 
     def unended_steps(self, role: Role) -> int:
         """Steps of the shortest episode under way in live slots of this role; for any thread."""

@@ -22,6 +22,7 @@ _CHECKERS = {"check-env": "envs_server.check", "check-env-server": "envs_server.
 GROUPS = {
     "Train": {
         "train": "train on this machine: a learner and its env servers",
+        "pretrain": "warm start of a token policy on solutions",
         "resume": "continue a run with its own configuration",
         "configs": "list the bundled configurations, or describe one",
         "experiment": "train a grid of configurations, options and seeds",

@@ -236,6 +236,7 @@ class Learning:
         if self._newest % self._publish_every == 0:
             for params in copies:
                 self._channel.params = self._versioned(params)
+                self._channel.on_published()
 
     def _versioned(self, params: Sequence[Tree]) -> Sequence[VersionedParams]:
         steps = self._channel.count_steps()

@@ -7,7 +7,7 @@ its own: those of the bundled agents are here, one of another package needs no e
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from seedrl.agents.metric_meanings import IMPALA, PPO, R2D2, SAC
+from seedrl.agents.metric_meanings import GRPO, IMPALA, PPO, R2D2, SAC
 
 Kind = Literal["count", "gauge", "distribution", "extremes", "mean", "share"]
 Group = Literal["balance", "learning", "agent", "episodes", "ledger", "system"]
@@ -92,6 +92,16 @@ METRICS: tuple[Metric, ...] = (
            "processor time of the env servers on the learner's host (Linux only)"),
     Metric("other_cpu_seconds", "count", "balance", "s",
            "processor time of all other programs on the learner's cores (Linux only)"),
+    Metric("generated_tokens", "count", "balance", "tokens",
+           "tokens that a token policy sampled on training slots", is_rare=True),
+    Metric("completion_tokens", "mean", "balance", "tokens",
+           "length of a completion on a training slot, its end included", is_rare=True),
+    Metric("cache_lag_updates", "mean", "balance", "updates",
+           "updates between reading a rollout's first token and sampling a token of it: the age of "
+           "the oldest part of the cache", is_rare=True),
+    Metric("lost_rollouts", "count", "balance", "rollouts",
+           "rollouts whose env server or environment failed; their question is asked again",
+           is_rare=True),
     # learning
     Metric("loss", "mean", "learning", "", "the loss of an update, over all devices"),
     Metric("gradient_norm", "distribution", "learning", "",
@@ -111,7 +121,7 @@ METRICS: tuple[Metric, ...] = (
     # agent: those of the bundled agents; another one emits its own.
     *(Metric(name, "mean", "agent", "", meaning) for name, meaning in R2D2.items()),
     *(Metric(name, "mean", "agent", "", meaning, is_rare=True)
-      for name, meaning in (IMPALA | PPO | SAC).items()),
+      for name, meaning in (IMPALA | PPO | SAC | GRPO).items()),
     # episodes
     Metric("return/training", "extremes", "episodes", "reward",
            "sum of rewards of a training episode"),

@@ -188,6 +188,7 @@ class ActorLearnerChannel:
     pages: PageQueue = field(default_factory=PageQueue)
     learned_version: int = field(init=False)  # number of updates taken, published or not
     count_steps: Callable[[], int] = lambda: 0  # training environment steps of the run by now
+    on_published: Callable[[], object] = lambda: None  # called when `params` are newer
     is_complete: bool = False  # all steps are taken: learning learns no more, and sets `last`
     # The parameters that no update follows; apart from `params`, so that one look gives both them
     # and that they are the last.

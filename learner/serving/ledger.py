@@ -34,6 +34,11 @@ ACCOUNTS = {
     "waiting": "time steps of sequences that wait in an on-policy queue; at the end of a session "
     "only `checkpoint.replay` keeps them",
     "abandoned": "rows of full pages that were on their way to replay when the session ended",
+    "generated_tokens": "tokens that a token policy sampled on training slots in this session",
+    "trained_tokens": "of these, tokens of rollouts that an update has taken, each once",
+    "waiting_tokens": "of these, tokens of rollouts that are open, wait for their group, or wait "
+    "to be trained",
+    "lost_tokens": "of these, tokens of rollouts whose env server or environment failed",
 }
 ALWAYS: tuple[Equation, ...] = (
     (("received",), ("accepted", "fenced", "duplicate", "rejected")),
@@ -45,6 +50,13 @@ AT_REST: tuple[Equation, ...] = (*ALWAYS, (("completed",), ("stored", "stale", "
 
 # Of an on-policy queue, at rest: every sequence is trained once, or waits.
 QUEUED: Equation = (("stored", "requeued"), ("taken", "waiting"))
+
+# Of a token policy, at rest. Its rows are turns and its pages rollouts, so that `completed` and
+# `stored` do not count the same.
+TOKENS: tuple[Equation, ...] = (
+    *ALWAYS,
+    (("generated_tokens",), ("trained_tokens", "waiting_tokens", "lost_tokens")),
+)
 
 
 def residues(accounts: Mapping[str, int], equations: Iterable[Equation]) -> list[str]:

@@ -9,15 +9,17 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, NamedTuple, cast
+from typing import Annotated, ClassVar, Literal, NamedTuple, cast
 
 import chex
 import jax
 import jax.numpy as jnp
 import optax
 
-from seedrl.agents.agent import AgentState, UpdateOutput
+from seedrl.agents.agent import Agent, AgentState, UpdateOutput
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput, copied
+from seedrl.agents.token_agent import POLICY, TokenBatch, token_agent
+from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.fields import (
     AtLeastOne,
@@ -34,10 +36,8 @@ from seedrl.networks.decoder import DecoderConfig
 from seedrl.rl import tokens
 from seedrl.rl.distributions import Categorical
 from seedrl.rl.surrogate import divergence, mean_of, normalized
+from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, Tree
-
-# `TokenBatch.sources`: padding is never trained, and neither are tokens of the environment.
-PADDING, ENVIRONMENT, POLICY = range(3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +85,9 @@ class GRPOConfig:
     adam_b2: Decay = 0.99
     max_gradient_norm: PositiveFloat = 1.0
 
+    # Not a field: `seedrl.config.acts_on_tokens` looks for it.
+    acts_on_tokens: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         check_fields("agent.", self)
         if self.ratio_cap < 1 + self.clip_high:
@@ -93,16 +96,22 @@ class GRPOConfig:
                 f"got {self.ratio_cap:g}"
             )
 
+    @property
+    def window(self) -> WindowSpec:
+        # A stored sequence is one rollout.
+        context = self.network.context
+        return WindowSpec(burn_in=0, unroll=context, bootstrap=0, stride=context)
 
-class TokenBatch(NamedTuple):
-    """B sequences of up to T tokens, in whole groups: a group's sequences follow each other."""
-
-    ids: Array  # `[B, T] int32`; after the end of a sequence any id of the vocabulary
-    sources: Array  # `[B, T] int32`: PADDING, ENVIRONMENT or POLICY
-    log_mu: Array  # `[B, T] float32`: log-probability of POLICY tokens when they were sampled
-    versions: Array  # `[B, T] int32`: updates of the parameters that sampled or prefilled a token
-    returns: Array  # `[B] float32`: sum of rewards
-    truncated: Array  # `[B] bool`: cut by length
+    def build(self, spec: EnvSpec) -> Agent:
+        """The agent of a spec of token ids. Raises ConfigError for one that does not fit."""
+        return token_agent(
+            spec,
+            network=self.network,
+            temperature=self.temperature,
+            window=self.window,
+            init_state=functools.partial(init_state, self),
+            update=functools.partial(update, self),
+        )
 
 
 class _Prepared(NamedTuple):
@@ -240,7 +249,8 @@ def _prepared(config: GRPOConfig, state: AgentState, batch: TokenBatch) -> _Prep
         advantages=advantages,
         targets=targets,
         is_trained=is_trained,
-        is_current=is_policy & (batch.versions[:, 1:] == state.updates),
+        # Of whole rollouts: where the cache is older, so is what a token was sampled from.
+        is_current=is_policy & (batch.versions[:, :1] == state.updates),
     )
 
 

@@ -43,3 +43,15 @@ SAC = {
     "temperature_loss": "SAC: ln α times the entropy beyond its target, mean over time steps",
     "temperature": "SAC: α, the weight of the entropy",
 }
+GRPO = {
+    "return_mean": "GRPO: mean sum of rewards of a rollout",
+    "groups_with_spread": "GRPO: share of groups whose rollouts differ in reward; the others teach "
+    "nothing",
+    "truncated_fraction": "GRPO: share of rollouts that a length limit cut",
+    "trained_tokens": "GRPO: tokens of an update that have a gradient",
+    "cap_fraction": "GRPO: share of ratios above `ratio_cap`",
+    "mismatch_kl": "GRPO: estimate of KL(μ, π) over tokens that the updated parameters sampled "
+    "themselves: 0 but for rounding",
+    "mismatch_max": "GRPO: largest |log π - log μ| of these tokens",
+    "reference_kl": "GRPO: with `kl`, divergence from the first parameters",
+}

@@ -79,7 +79,7 @@ class StepReader(StepLayout):
         not finite, beyond `max_abs_reward`, or not 0 on FIRST; a discount not 1, nor 0 on LAST; an
         observation with NaN, infinity, or a number that float32 (or int32, uint32) cannot hold; a
         bool not 0 or 1; an action mask that forbids all actions where no episode has terminated; a
-        turn that is too long, or has an id out of range.
+        turn that is too long, has an id out of range, or none where no episode has terminated.
         """
         if len(data) != (size := self.size(data)):
             raise WireError(f"expected a step payload of {size} bytes, got {len(data)}")
@@ -91,7 +91,8 @@ class StepReader(StepLayout):
         step_type, reward, discount, *observation = leaves
         _check_steps(step_type, reward, discount, self._largest_reward)
         tree = self._unflatten(observation)
-        self._check(observation, tree, discount == 0 if self._has_mask else None)
+        has_to_know = self._has_mask or self._tokens is not None
+        self._check(observation, tree, discount == 0 if has_to_know else None)
         return TimeStep(step_type, reward, discount, tree)
 
     def _num_last(self, data: Buffer) -> int:

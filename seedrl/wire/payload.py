@@ -175,7 +175,7 @@ class StepLayout:
         if self._has_mask:
             _check_mask(tree[ACTION_MASK], terminated)
         if self._tokens is not None:
-            _check_turns(self._tokens, tree)
+            _check_turns(self._tokens, tree, terminated)
 
     def _parts(
         self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None
@@ -291,14 +291,17 @@ def _check_mask(mask: np.ndarray, terminated: np.ndarray | None) -> None:
         raise ValueFaultError(f"expected an action that may be taken in {path}, got none", row)
 
 
-def _check_turns(tokens: TokensSpec, rows: np.ndarray) -> None:
+def _check_turns(tokens: TokensSpec, rows: np.ndarray, terminated: np.ndarray | None) -> None:
     from seedrl.turns import illegal_turns  # here: most runs have no turns
 
-    is_illegal = illegal_turns(tokens, rows)
+    is_empty = rows[:, 0] == 0
+    if terminated is not None:
+        is_empty &= ~terminated
+    is_illegal = illegal_turns(tokens, rows) | is_empty
     if is_illegal.any():
         row = int(np.argmax(is_illegal))
         raise ValueFaultError(
-            f"expected at most {tokens.longest_turn} ids of 0 to {tokens.vocabulary - 1} in "
+            f"expected 1 to {tokens.longest_turn} ids of 0 to {tokens.vocabulary - 1} in "
             f"observation, got {rows[row][0]} ids, the largest {rows[row][1:].max()}",
             row,
         )

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 e68b0eeb31b18e1b8c9e319e80afabed842fcf1a950db19715c2578bf72c9b61
+# seedrl/wire/seedrl.proto sha256 07b3b6fce7585262897bc97e97b14a69a0a64875cab94938ea5207addc952d82
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -1,5 +1,6 @@
 """An EnvSpec as the message of proto/seedrl/wire/seedrl.proto, and back."""
 
+import dataclasses
 from collections.abc import Mapping
 
 from seedrl.specs import (
@@ -54,7 +55,7 @@ def _action_message(action: ActionSpec) -> seedrl_pb2.Action:
         several = seedrl_pb2.MultiDiscrete(shape=action.shape, counts=action.counts)
         return seedrl_pb2.Action(multi_discrete=several)
     if isinstance(action, TokensSpec):
-        return seedrl_pb2.Action(tokens=seedrl_pb2.Tokens(**vars(action)))
+        return seedrl_pb2.Action(tokens=seedrl_pb2.Tokens(**dataclasses.asdict(action)))
     box = seedrl_pb2.Box(shape=action.shape, low=action.low, high=action.high)
     return seedrl_pb2.Action(box=box)
 

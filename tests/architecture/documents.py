@@ -43,7 +43,7 @@ COMMAND = "make docs"
 _GROUPS: dict[Group, str] = {
     "balance": "Balance: how fast, and how well acting and learning keep pace",
     "learning": "Learning: any agent",
-    "agent": "Agent: R2D2, Ape-X, IMPALA, PPO and SAC",
+    "agent": "Agent: R2D2, Ape-X, IMPALA, PPO, SAC and GRPO",
     "episodes": "Episodes",
     "system": "System",
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from learner.serving.ledger import ACCOUNTS, AT_REST, QUEUED
+from learner.serving.ledger import ACCOUNTS, AT_REST, QUEUED, TOKENS
 from seedrl import config_io
 from seedrl.config import Config
 from tests.architecture import documents
@@ -31,7 +31,7 @@ def test_every_field_of_a_configuration_has_a_meaning() -> None:
 
 
 def test_the_ledger_documents_the_accounts_of_its_equations() -> None:
-    equations = [*AT_REST, QUEUED]
+    equations = [*AT_REST, QUEUED, *TOKENS]
     named = {name for equation in equations for side in equation for name in side}
     assert named == set(ACCOUNTS)
 
@@ -85,7 +85,7 @@ def test_every_field_that_a_document_names_exists(document: Path) -> None:
     named |= set(re.findall(r"`([a-z]+\.[a-z_]+)`", text))
     own = ROOT / "docs" / "examples" / "own_network" / "config.py"
     known = {*field_paths("", config_io.load(own))}
-    for path in ROOT.glob("configs/default_*.py"):  # one of each agent
+    for path in (*ROOT.glob("configs/default_*.py"), Path("reverse_grpo.py")):  # all agents
         known |= {*field_paths("", config_io.load(path.stem))}
     if document.parent == ROOT / "configs":
         known |= {*field_paths("", config_io.load(document.stem))}

@@ -13,7 +13,7 @@ from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 def test_each_config_passes_the_checks(name: str) -> None:
     check(config_io.load(name))
     assert config_io.summary(name)
-    assert name.endswith(("_r2d2", "_apex", "_impala", "_ppo", "_sac"))
+    assert name.endswith(("_r2d2", "_apex", "_impala", "_ppo", "_sac", "_grpo"))
 
 
 @pytest.mark.parametrize("name", ["atari_apex", "atari_impala", "atari_r2d2", "pong_ppo"])

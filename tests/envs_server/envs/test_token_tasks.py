@@ -47,3 +47,30 @@ def test_questions_differ_by_seed_and_keep_to_their_length() -> None:
     assert len(set(questions)) > 100
     with pytest.raises(ValueError, match="shortest"):
         token_tasks.reverse(longest=2, shortest=3)
+
+
+def test_bisection_finds_every_number() -> None:
+    env = token_tasks.guess()
+    for seed in range(100):
+        turns = [env.tokens.decode(env.reset(seed))]
+        turn, total = env.reset(seed), 0.0
+        while turn is not None:
+            turn, reward = env.step(env.solution())
+            total += reward
+            turns.append("" if turn is None else env.tokens.decode(turn))
+        assert total == env.info["exact"] == 1.0
+        assert turns[0] == "?" and set(turns[1:-1]) <= {"<", ">"} and len(turns) <= 5
+
+
+def test_without_memory_one_number_is_found() -> None:
+    env = token_tasks.guess(numbers=5, guesses=3)
+    always = np.append(env.tokens.encode("2"), env.tokens.end)
+    found = []
+    for seed in range(300):
+        env.reset(seed)
+        while (step := env.step(always))[0] is not None:
+            pass
+        found.append(step[1])
+    assert abs(np.mean(found) - 1 / 5) < 0.06
+    env.reset(0)
+    assert env.step(np.array([env.tokens.end]))[1] == 0.0

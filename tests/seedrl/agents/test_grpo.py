@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from seedrl.agents import grpo
-from seedrl.agents.grpo import ENVIRONMENT, PADDING, POLICY, GRPOConfig, TokenBatch
+from seedrl.agents.grpo import GRPOConfig
+from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY, TokenBatch
 from seedrl.errors import ConfigError
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig

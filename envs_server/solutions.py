@@ -1,0 +1,64 @@
+"""Dialogues with the environment's own solutions, for `seedrl pretrain`.
+
+`python -m envs_server.solutions` reads JSON from stdin: `id`, `arguments` and `wrappers` as in a
+configuration, and `seeds`, a list. It prints the spec (`vocabulary`, `longest_turn`,
+`longest_completion`, `end`), then a line for each seed: a JSON list of turns and completions
+alternately, each a list of ids.
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+import numpy as np
+
+from envs_server.build import build_one, read_recipe
+from envs_server.check.environment import own_stdout
+from envs_server.failures import BuildError
+from envs_server.tokens import TokenGym
+from seedrl.exit_codes import ExitCode
+from seedrl.programs.outcome import exit_code, leave
+from seedrl.token_env import TokenEnv
+from seedrl.wire.seedrl_pb2 import Environment
+
+
+def main() -> int:
+    """Prints all dialogues."""
+    with own_stdout() as stdout:
+        _print(stdout)
+    return ExitCode.OK
+
+
+def _print(stdout: TextIO) -> None:
+    asked = json.load(sys.stdin)
+    seeds = asked.pop("seeds")
+    # All factories are allowed: the command line chooses the environment itself.
+    built = build_one(read_recipe(Environment(**asked), ("*",)))
+    if not isinstance(built, TokenGym):
+        raise BuildError(f"expected an environment of token ids (TokenEnv) as {asked['id']}")
+    print(json.dumps(dataclasses.asdict(built.tokens)), file=stdout)
+    for seed in seeds:
+        print(json.dumps(dialogue(built.env, seed)), file=stdout)
+
+
+def dialogue(env: TokenEnv, seed: int) -> list[list[int]]:
+    """Turns and completions by turns, of an episode in which every completion is the solution.
+
+    Raises BuildError for an environment without solutions.
+    """
+    turn: Sequence[int] | np.ndarray | None = env.reset(seed)
+    found: list[list[int]] = []
+    while turn is not None:
+        try:
+            solution = np.asarray(env.solution(), np.int32)
+        except NotImplementedError as error:
+            raise BuildError(str(error)) from error
+        found += [[int(each) for each in ids] for ids in (turn, solution)]
+        turn, _ = env.step(solution)
+    return found
+
+
+if __name__ == "__main__":
+    leave(exit_code(main, prog="python -m envs_server.solutions"))

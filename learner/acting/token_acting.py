@@ -1,0 +1,550 @@
+"""The acting thread of token policies: turns in, completions out, whole groups on to learning.
+
+Rollouts are numbered. Number n belongs to group n // G, and each group has one question, whose seed
+follows from the run's seed and the group's number. When an environment is ready for an episode, it
+gets the next number, whichever env server it is of; a number that is lost with its env server goes
+to the next one that is ready. Groups are sent to learning in order.
+
+Learning takes groups in that order, so the update that will train a group is known when its
+question is asked: it is asked only if that update is within `max_lag_updates` of the parameters
+that act. Nothing is ever too old to be trained.
+"""
+
+import hashlib
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from learner.acting.evaluator import Evaluator
+from learner.acting.loop import Acting
+from learner.acting.token_lane import Rollout, TokenLane
+from learner.learning.loop import Learning
+from learner.runtime.channel import FilledPages, VersionedParams
+from learner.serving.core import Batch
+from learner.serving.hub import Hub
+from learner.serving.leases import Role, SlotRange
+from seedrl.agents.grpo import GRPOConfig
+from seedrl.agents.token_agent import POLICY, TokenExtras
+from seedrl.config import Config, evaluation_steps
+from seedrl.errors import ConfigError
+from seedrl.replay.group_queue import GroupQueueConfig
+from seedrl.specs import MOST_SEED, EnvSpec, TokensSpec
+from seedrl.turns import completion_row, seed_row, turn_ids
+from seedrl.types import Array, Page, StepType, StoredStep, TimeStep
+
+_FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
+# Questions of evaluation are from the upper half of all seeds, those of training from the lower.
+_HELD_OUT = MOST_SEED // 2 + 1
+
+
+def question_seed(run_seed: int, group: int) -> int:
+    """The seed of a training group's question."""
+    return _hash(f"{run_seed}/group/{group}") % _HELD_OUT
+
+
+def held_out_seed(run_seed: int, episode: int) -> int:
+    """The seed of an evaluation episode's question, which no training group has."""
+    return _HELD_OUT + _hash(f"{run_seed}/held out/{episode}") % (MOST_SEED + 1 - _HELD_OUT)
+
+
+def training_seeds(run_seed: int, number: int) -> list[int]:
+    """Seeds of questions for pretraining, none of which is held out."""
+    return [_hash(f"{run_seed}/solution/{index}") % _HELD_OUT for index in range(number)]
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+class GroupPlan(NamedTuple):
+    """How rollouts form groups and updates.
+
+    Attributes:
+      run_seed: of questions.
+      group: rollouts of a group, G.
+      groups_per_update: of one update.
+      max_lag_updates: see `GroupQueueConfig`.
+    """
+
+    run_seed: int
+    group: int
+    groups_per_update: int
+    max_lag_updates: int
+
+
+def allowed_groups(plan: GroupPlan, *, waiting: int, learned: int, acting: int) -> int:
+    """How many of the groups that were not sent yet may be under way.
+
+    Args:
+      waiting: groups that were sent and that no update has taken.
+      learned, acting: versions of the newest parameters, and of those that act.
+    """
+    # The group at place p behind those that wait is trained by version
+    # learned + (waiting + p) // groups_per_update, or an earlier one if updates are skipped.
+    updates = plan.max_lag_updates - (learned - acting) + 1
+    return max(0, updates * plan.groups_per_update - waiting)
+
+
+class Groups:
+    """The rollouts that are asked, and those that wait for the others of their group.
+
+    Owned by the acting thread.
+    """
+
+    def __init__(self, group: int, first_group: int = 0):
+        """`group`: rollouts of one, G; `first_group`: the number of the first that is asked."""
+        self._size = group
+        self._next = first_group * group
+        self._returned: list[int] = []  # numbers whose rollout was lost, a heap
+        self._finished: dict[int, dict[int, Rollout]] = {}  # by group and number
+        self._next_group = first_group  # the first that was not sent
+
+    def take(self, ahead_groups: int) -> int | None:
+        """The next number to play, if its group is among the next `ahead_groups` to be sent."""
+        end = (self._next_group + ahead_groups) * self._size
+        if self._returned and self._returned[0] < end:
+            return heapq.heappop(self._returned)
+        if self._next >= end:
+            return None
+        self._next += 1
+        return self._next - 1
+
+    def lost(self, number: int) -> None:
+        """The rollout of that number will not be finished: another one is played instead."""
+        heapq.heappush(self._returned, number)
+
+    def finished(self, number: int, rollout: Rollout) -> None:
+        """Takes a rollout."""
+        self._finished.setdefault(number // self._size, {})[number] = rollout
+
+    def pop(self) -> list[Rollout] | None:
+        """The next group in order, once it is whole."""
+        found = self._finished.get(self._next_group, {})
+        if len(found) < self._size:
+            return None
+        del self._finished[self._next_group]
+        self._next_group += 1
+        return [found[number] for number in sorted(found)]
+
+    @property
+    def num_waiting_tokens(self) -> int:
+        """Sampled tokens of rollouts that wait for others of their group."""
+        waiting = [each for group in self._finished.values() for each in group.values()]
+        return sum(each.num_sampled for each in waiting)
+
+
+class TokenActor:
+    """The lanes of training and of evaluation slots, in place of an `Actor`."""
+
+    def __init__(
+        self, lanes: Mapping[Role, tuple[np.ndarray, TokenLane]], sizes: TokensSpec, group: int
+    ):
+        """`lanes`: the slots `[S] int32` of each, ascending."""
+        self.lanes = {role: lane for role, (_, lane) in lanes.items()}
+        self.rows: dict[int, tuple[TokenLane, int]] = {
+            int(slot): (lane, row)
+            for slots, lane in lanes.values()
+            for row, slot in enumerate(slots)
+        }
+        self.slots = {role: slots for role, (slots, _) in lanes.items()}
+        self.sizes = sizes
+        self.device, self.page_steps, self.page_rows = 0, 1, (group,)
+        self.end_slot = max(self.rows) + 1
+
+    def warm_up_largest(self, frozen: VersionedParams) -> None:
+        """Compiles all programs: acting needs them to start."""
+        for lane in self.lanes.values():
+            lane.warm_up(frozen.params)
+
+    def compile_others(self, frozen: VersionedParams) -> None:
+        """Nothing: see `warm_up_largest`."""
+
+
+class _Asked:
+    # A group's step on the wire, which is answered when all of its rows have an answer.
+
+    def __init__(self, batch: Batch, item: int, sizes: TokensSpec):
+        rows = batch.rows[item]
+        self.batch = batch._replace(
+            pending=[batch.pending[item]],
+            slots=batch.slots[rows],
+            streams=batch.streams[rows],
+            positions=batch.positions[rows],
+            rows=[slice(0, len(batch.slots[rows]))],
+        )
+        self.actions = np.zeros((len(self.batch.slots), *sizes.array.shape), np.int32)
+        self.missing = len(self.batch.slots)
+
+
+class TokenActing(Acting):
+    """`Acting` on tokens: a step is answered when its completion has ended, not at once.
+
+    Owned by its thread, as `Acting` is; of that it keeps evaluation, episodes and the ledger.
+    """
+
+    def __init__(self, *, actor: TokenActor, plan: GroupPlan, context: int, **others: Any):
+        """Args are those of `Acting`, and `context`, the length of a stored rollout."""
+        super().__init__(actor=actor, **others)  # type: ignore[arg-type]
+        self._lanes, self._sizes, self._context = actor.lanes, actor.sizes, context
+        self._slots, self._rows = actor.slots, actor.rows
+        self._plan, self._groups = plan, Groups(plan.group)
+        self._asked: dict[int, tuple[_Asked, int]] = {}  # by slot: its step, and the row in it
+        self._streams: dict[int, int] = {}  # of each slot that plays
+        self._numbers: dict[int, int] = {}  # of the rollout that each training slot plays
+        # Slots that wait for a question.
+        self._ready: dict[Role, deque[int]] = {role: deque() for role in actor.lanes}
+        self._starts: set[int] = set()  # slots whose next step is the question they were given
+        self._answered: list[_Asked] = []
+        self._held_out = (-1, 0)  # version of the round, and its episodes so far
+        # Sampled tokens of each rollout that was sent, in the order in which they are trained.
+        self._sent: deque[int] = deque()
+        self._num_trained = self._num_lost = self._num_taken = 0
+        self._count_taken: Callable[[], int] = lambda: 0  # rollouts of this session, by updates
+        self._accounts: dict[str, int] = {}
+
+    def follow(self, learning: Learning) -> None:
+        """Continues with the groups after those that `learning` has had; before the threads start.
+
+        Groups of an earlier session that were neither trained nor saved are asked again.
+        """
+        # Questions may wait for newer parameters, and not only for what the limiter allows.
+        self._channel.on_published = self._hub.wake
+        plan, waiting = self._plan, learning.num_sequences // self._plan.group
+        first = learning.updates * plan.groups_per_update + waiting
+        self._groups = Groups(plan.group, first)
+        self._count_taken = lambda: max(
+            0, learning.accounts()["taken"] - learning.accounts()["requeued"]
+        )
+
+    def run_once(self) -> None:
+        """Takes what has arrived, asks, and samples one token in each row."""
+        now = self.laps.start()
+        if now >= self._next_poll:
+            self._next_poll = now + self._poll_seconds
+            self._poll(now)
+        is_complete = self.totals.training_steps >= self.totals.total_steps
+        roles = self._playing(is_complete)
+        self._ask_ready(is_complete)
+        self._send_answers()
+        is_busy = any(self._lanes[role].is_live.any() for role in roles)
+        self.laps.lap("acting_other")
+        timeout = 0.0 if is_busy else self._poll_seconds
+        while (batch := self._hub.next_batch(roles, timeout, self._device)) is not None:
+            timeout = 0.0
+            self._take(batch)
+        # Without a question to ask it waits for learning, else for turns.
+        waits = self._ready["training"] and not is_busy
+        self.laps.lap("acting_waits" if waits else "acting_environment")
+        self._ask_ready(is_complete)
+        for role in self._playing(is_complete):  # what was taken may have ended a round
+            if self._lanes[role].is_live.any():
+                self._tick(role)
+        self._send_answers()
+        self._send_groups()
+
+    def _playing(self, is_complete: bool) -> list[Role]:
+        roles: list[Role] = [] if is_complete else ["training"]
+        return [*roles, "evaluation"] if self.evaluator.is_running else roles
+
+    def _poll(self, now: float) -> None:
+        self._hub.rebalance()
+        live = self._hub.live_slots("evaluation", self._device)
+        if live.size or self.evaluator.is_running:
+            last = self._channel.last
+            latest = last[self._device] if last else self._params
+            self.evaluator.poll(now, latest, live, is_last=bool(last))
+        for stream in self._hub.take_ended(self._device):
+            slot = stream % len(self._rows)
+            if self._streams.get(slot) == stream:
+                self._drop(slot)
+        self._accounts = self.token_accounts()
+
+    # Steps of env servers.
+
+    def _take(self, batch: Batch) -> None:
+        # The step that brings a question is where the episode begins: the one before it, with a
+        # question that nobody asked for, is forgotten.
+        kinds = np.concatenate([item.timestep.step_type for item in batch.pending])
+        rewards = np.concatenate([item.timestep.reward for item in batch.pending])
+        raw = kinds.copy()
+        for row, slot in enumerate(batch.slots.tolist()):
+            if raw[row] != _FIRST and slot in self._starts:
+                kinds[row] = _FIRST
+        if batch.role == "training" or self.evaluator.is_running:
+            self._account(batch, TimeStep(kinds, rewards, (), ()), num_pages=0)
+        for item, pending in enumerate(batch.pending):
+            asked = _Asked(batch, item, self._sizes)
+            turns = pending.timestep.observation
+            for row, slot in enumerate(asked.batch.slots.tolist()):
+                self._asked[slot] = asked, row
+                self._streams[slot] = int(asked.batch.streams[row])
+                kind = int(pending.timestep.step_type[row])
+                if kind == _FIRST:
+                    self._forget(slot)
+                    self._ready[batch.role].append(slot)
+                elif slot in self._starts:
+                    self._on_question(slot, turns[row])
+                else:
+                    self._on_turn(slot, kind, float(pending.timestep.reward[row]), turns[row])
+
+    def _on_question(self, slot: int, turn: np.ndarray) -> None:
+        self._starts.discard(slot)
+        lane, row = self._rows[slot]
+        lane.begin(row, self._numbers.get(slot, slot))
+        has_room = lane.ask(row, turn_ids(turn))
+        assert has_room, "the agent has checked that a question fits"
+
+    def _on_turn(self, slot: int, kind: int, reward: float, turn: np.ndarray) -> None:
+        lane, row = self._rows[slot]
+        lane.reward(row, reward)
+        if kind == _LAST:
+            if (number := self._numbers.pop(slot, None)) is not None:
+                self._groups.finished(number, lane.rollout(row))
+            self._answer(slot, np.zeros(0, np.int32))
+        elif not lane.ask(row, turn_ids(turn)):
+            self._answer(slot, np.zeros(0, np.int32))
+
+    def _ask_ready(self, is_complete: bool) -> None:
+        run_seed, training = self._plan.run_seed, self._ready["training"]
+        while training and not is_complete:
+            if (number := self._groups.take(self._num_allowed_groups)) is None:
+                break
+            slot = training.popleft()
+            self._numbers[slot] = number
+            self._give(slot, question_seed(run_seed, number // self._plan.group))
+        while self.evaluator.is_running and self._ready["evaluation"]:
+            version, episode = self._held_out
+            if version != self.evaluator.frozen.version:
+                version, episode = self.evaluator.frozen.version, 0
+            self._held_out = version, episode + 1
+            self._give(self._ready["evaluation"].popleft(), held_out_seed(run_seed, episode))
+
+    @property
+    def _num_allowed_groups(self) -> int:
+        """How many of the groups that were not sent may be under way."""
+        # First: an update that is taken between the two looks counts in one of them at least.
+        now: Any = self._channel.limiter.now  # that of `GroupQueueConfig`
+        return allowed_groups(
+            self._plan,
+            waiting=(now.completed - now.taken) // self._plan.group,
+            learned=self._channel.learned_version,
+            acting=self._params.version,
+        )
+
+    def _give(self, slot: int, seed: int) -> None:
+        self._starts.add(slot)
+        self._reply(slot, seed_row(self._sizes, seed))
+
+    def _answer(self, slot: int, ids: np.ndarray) -> None:
+        self._reply(slot, completion_row(self._sizes, ids))
+
+    def _reply(self, slot: int, action: np.ndarray) -> None:
+        asked, row = self._asked.pop(slot)
+        asked.actions[row] = action
+        asked.missing -= 1
+        if not asked.missing:
+            self._answered.append(asked)
+
+    def _send_answers(self) -> None:
+        if not self._answered:
+            return
+        answered, self._answered = self._answered, []
+        for role in self._lanes:
+            own = [each for each in answered if each.batch.role == role]
+            if own:
+                self._hub.answer(*_joined(own))
+        self.laps.lap("acting_wire")
+
+    def _drop(self, slot: int) -> None:
+        # Its stream was cut: nobody will answer for it any more.
+        self._forget(slot)
+        self._streams.pop(slot, None)
+        for ready in self._ready.values():
+            if slot in ready:
+                ready.remove(slot)
+        if slot in self._asked:
+            self._answer(slot, np.zeros(0, np.int32))
+
+    def _forget(self, slot: int) -> None:
+        # What the slot played is not finished.
+        self._starts.discard(slot)
+        lane, row = self._rows[slot]
+        if (number := self._numbers.pop(slot, None)) is not None:
+            self._groups.lost(number)
+            self._num_lost += lane.num_open(row)
+            self._tally.counted["lost_rollouts"] += 1
+        lane.begin(row, slot)
+
+    # Tokens.
+
+    def _tick(self, role: Role) -> None:
+        lane = self._lanes[role]
+        frozen = self._params if role == "training" else self.evaluator.frozen
+        before = lane.num_sampled
+        slots = self._slots[role]
+        for row in lane.tick(frozen.params, frozen.version):
+            ids = lane.completion(row)
+            self._answer(int(slots[row]), ids)
+            if role == "training":
+                self._tally.measured["completion_tokens"].append(len(ids))
+        if role == "training":
+            self._tally.counted["generated_tokens"] += lane.num_sampled - before
+            lag = self._channel.learned_version - frozen.version
+            self._tally.measured["serving_lag_updates"].append(lag)
+        self.laps.lap("acting_act")
+
+    def _send_groups(self) -> None:
+        while (group := self._groups.pop()) is not None:
+            pages = _stacked([page_of(rollout, self._context) for rollout in group])
+            versions = [int(rollout.versions[0]) for rollout in group]
+            for rollout in group:
+                sampled = rollout.sources == POLICY
+                lags = rollout.versions[sampled] - rollout.versions[0]
+                self._tally.measured["cache_lag_updates"].append(float(lags.mean()))
+            self._sent.extend(rollout.num_sampled for rollout in group)
+            self._channel.limiter.acted(0, len(group))
+            numbers = list(range(len(group)))
+            self._send(FilledPages(pages, numbers, numbers, (), versions))
+
+    # The ledger of tokens.
+
+    def _count_trained(self) -> None:
+        while self._num_taken < self._count_taken() and self._sent:
+            self._num_trained += self._sent.popleft()
+            self._num_taken += 1
+
+    def accounts(self, *, at_rest: bool) -> dict[str, int]:
+        """See `token_accounts`; of a moment ago if the thread runs."""
+        return self.token_accounts() if at_rest else self._accounts
+
+    def token_accounts(self) -> dict[str, int]:
+        """Tokens sampled on training slots in this session, by what became of them."""
+        # For the acting thread, or after it has ended.
+        self._count_trained()
+        lane = self._lanes["training"]
+        waiting = sum(lane.num_open(self._rows[slot][1]) for slot in self._numbers)
+        waiting += self._groups.num_waiting_tokens + sum(self._sent)
+        return {
+            "generated_tokens": lane.num_sampled,
+            "trained_tokens": self._num_trained,
+            "waiting_tokens": waiting,
+            "lost_tokens": self._num_lost,
+        }
+
+
+def _joined(answered: Sequence[_Asked]) -> tuple[Batch, np.ndarray]:
+    # One batch of several steps, in the order of their rows.
+    sizes = np.cumsum([0, *(len(each.batch.slots) for each in answered)])
+    joined = answered[0].batch._replace(
+        pending=[each.batch.pending[0] for each in answered],
+        slots=np.concatenate([each.batch.slots for each in answered]),
+        streams=np.concatenate([each.batch.streams for each in answered]),
+        positions=np.concatenate([each.batch.positions for each in answered]),
+        rows=[slice(*ends) for ends in itertools.pairwise(sizes.tolist())],
+    )
+    return joined, np.concatenate([each.actions for each in answered])
+
+
+def require_one_device(config: Config, *counts: int) -> None:
+    """Refuses what a token policy does not do yet. Raises ConfigError, by the field.
+
+    `counts`: of devices that learn, devices that act, hosts.
+    """
+    agent, replay, learning = config.agent, config.replay, config.learning
+    if not isinstance(replay, GroupQueueConfig):
+        got = type(replay).__name__
+        raise ConfigError(f"replay: expected a GroupQueueConfig for a token policy, got a {got}")
+    if max(counts) > 1:
+        raise ConfigError(
+            "learning.num_devices: expected 1, one inference device and one host for a token "
+            f"policy, got {counts[0]}, {counts[1]} and {counts[2]}"
+        )
+    if learning.schedule == "synchronous":
+        raise ConfigError(
+            "learning.schedule: expected asynchronous (on policy with --replay.max-lag-updates 0) "
+            "or deterministic for a token policy, got synchronous"
+        )
+    if learning.batch_sequences % agent.group:
+        raise ConfigError(
+            f"learning.batch_sequences: expected whole groups, a multiple of agent.group "
+            f"({agent.group}), got {learning.batch_sequences}"
+        )
+    if 0 < replay.max_lag_updates < learning.publish_every_updates:
+        raise ConfigError(
+            "replay.max_lag_updates: expected 0, or at least learning.publish_every_updates "
+            f"({learning.publish_every_updates}), got {replay.max_lag_updates}"
+        )
+
+
+def build_token_acting(
+    config: Config,
+    spec: EnvSpec,
+    lanes: Sequence[SlotRange],
+    *,
+    exploration: np.ndarray,
+    key: Array,
+    device: jax.Device,
+    hub: Hub,
+    **others: Any,
+) -> TokenActing:
+    """The acting of all slots; `exploration [S] float32` are their temperatures."""
+    agent, learning, sizes = config.agent, config.learning, spec.action
+    assert isinstance(sizes, TokensSpec), "the agent has refused other environments"
+    # Groups that are asked, sampled and learned by turns depend on no clock.
+    lag = 0 if learning.schedule == "deterministic" else config.replay.max_lag_updates
+    return TokenActing(
+        actor=_token_actor(agent, sizes, lanes, exploration, key, device),
+        plan=GroupPlan(config.seed, agent.group, learning.batch_sequences // agent.group, lag),
+        context=agent.network.context,
+        hub=hub,
+        evaluator=Evaluator(
+            config.evaluation, hub.clock(), interval_steps=evaluation_steps(config)
+        ),
+        frames_per_step=config.environment.frames_per_step,
+        **others,
+    )
+
+
+def _token_actor(
+    config: GRPOConfig,
+    sizes: TokensSpec,
+    lanes: Sequence[SlotRange],
+    exploration: np.ndarray,
+    key: Array,
+    device: jax.Device,
+) -> TokenActor:
+    found: dict[Role, tuple[np.ndarray, TokenLane]] = {}
+    for own_key, slots in zip(jax.random.split(key, len(lanes)), lanes, strict=True):
+        if slots.size:
+            own = np.array(slots.slots, np.int32)
+            lane = TokenLane(config.network, sizes, exploration[own], own_key, device)
+            found[slots.role] = own, lane
+    return TokenActor(found, sizes, config.group)
+
+
+def page_of(rollout: Rollout, context: int) -> Page:
+    """A rollout as it is stored, leaves `[context]`; see `seedrl.agents.token_agent`."""
+    size = len(rollout.ids)
+    step_type = np.full(context, StepType.MID, np.uint8)
+    step_type[0], step_type[size - 1 :] = StepType.FIRST, StepType.LAST
+    discount = np.ones(context, np.float32)
+    discount[size - 1] = float(rollout.is_cut)
+    # Padding is as old as the last token, so that it shows no lag of its own.
+    version = np.full(context, rollout.versions[-1], np.int32)
+    version[:size] = rollout.versions
+    ids, reward, source, log_mu = (
+        np.pad(array, (0, context - size))
+        for array in (rollout.ids, rollout.rewards, rollout.sources, rollout.log_mu)
+    )
+    timestep = TimeStep(step_type, reward, discount, ())
+    return Page(StoredStep(timestep, ids, version, TokenExtras(source, log_mu)), ())
+
+
+def _stacked(pages: Sequence[Page]) -> Page:
+    stacked: Page = jax.tree.map(lambda *leaves: np.stack(leaves), *pages)
+    return stacked

@@ -1,0 +1,176 @@
+"""`seedrl pretrain CONFIG`: a token policy learns solutions before it learns from rewards."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from learner.cli.arguments import parse, require_at_least, require_positive
+from learner.processes.tuning import require_jax
+from seedrl.config import Config, EnvironmentConfig, acts_on_tokens, check
+from seedrl.config_io import path_for_children, to_json
+from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
+from seedrl.programs.flags import Mark
+from seedrl.specs import EnvSpec, TokensSpec
+
+if TYPE_CHECKING:  # imports jax, for which a mistake in the command line does not wait
+    import numpy as np
+
+PROG = "seedrl pretrain"
+# Of the environment's dialogues; more steps go through them again.
+_MOST_DIALOGUES = 50_000
+_REPORT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainOptions:
+    """Warm start of a token policy: supervised learning on solutions.
+
+    Plays the environment's own solutions (TokenEnv.solution), or reads dialogues from a file, and
+    maximizes the likelihood of their completions. Writes a checkpoint, from which a run starts with
+    --init-from.
+
+    Example: seedrl pretrain reverse_grpo --steps 300 --workdir runs/warm
+
+    Attributes:
+      steps: number of updates.
+      workdir: directory of the checkpoint; by default runs/CONFIG__pretrained.
+      dialogues: JSONL file in place of the environment's solutions. Each line is a list of turns
+        and completions alternately, each a list of ids.
+      batch: dialogues of an update.
+      step_size: learning rate of Adam; falls to 0 linearly.
+      allow: code that CONFIG may name, as for `seedrl train`.
+    """
+
+    steps: int = 300
+    workdir: Path | None = None
+    dialogues: Annotated[Path | None, Mark("FILE")] = None
+    batch: int = 128
+    step_size: float = 3e-3
+    allow: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_at_least(self, steps=1, batch=1)
+        require_positive(self, "step_size")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Pretrains and writes a checkpoint; returns the exit code."""
+    options, config = parse(PretrainOptions, argv, prog=PROG)
+    check(config)
+    if not acts_on_tokens(config):
+        kind = type(config.agent).__name__
+        raise ConfigError(f"agent: expected one for token ids (GRPOConfig), got a {kind}")
+    workdir = options.workdir or Path("runs") / f"{Path(argv[0]).stem}__pretrained"
+    if (workdir / "checkpoints").exists():
+        raise ConfigError(f"--workdir: expected a directory without a checkpoint, got {workdir}")
+    require_jax()
+    tokens, dialogues = _dialogues(config, options)
+    spec = EnvSpec(tokens.turn, tokens)
+    # Imports jax.
+    from learner.pretraining import pretrained, save
+
+    next_report = start = time.monotonic()
+
+    def report(number: int, loss: Any) -> None:
+        nonlocal next_report
+        if (now := time.monotonic()) >= next_report or number == options.steps:
+            next_report = now + _REPORT_SECONDS
+            text = f"{number:,} of {options.steps:,} steps  {now - start:.0f} s"
+            print(f"{text}  loss {float(loss):.4f}", flush=True)
+
+    params = pretrained(
+        config.agent,
+        spec,
+        *_packed(dialogues, tokens, config.agent.network.context),
+        steps=options.steps,
+        batch=options.batch,
+        learning_rate=options.step_size,
+        seed=config.seed,
+        report=report,
+    )
+    path = save(workdir, params, spec, to_json(config))
+    print(f"saved {path}; continue with: seedrl train {argv[0]} --init-from {workdir}")
+    return ExitCode.OK
+
+
+def _dialogues(
+    config: Config, options: PretrainOptions
+) -> tuple[TokensSpec, list[list[list[int]]]]:
+    # The environment knows the spec, whether or not its solutions are learned.
+    from learner.acting.token_acting import training_seeds
+
+    number = min(options.steps * options.batch, _MOST_DIALOGUES) if not options.dialogues else 0
+    environment = config.environment
+    first, *lines = _played(environment, training_seeds(config.seed, number))
+    tokens = TokensSpec(**json.loads(first))
+    if options.dialogues is None:
+        return tokens, [json.loads(line) for line in lines]
+    try:
+        lines = options.dialogues.read_text().splitlines()
+        return tokens, [_checked(json.loads(line), tokens) for line in lines]
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--dialogues: cannot read {options.dialogues}: {error}") from error
+
+
+def _checked(dialogue: Any, tokens: TokensSpec) -> list[list[int]]:
+    is_right = isinstance(dialogue, list) and len(dialogue) >= 2 and len(dialogue) % 2 == 0
+    is_right = is_right and all(isinstance(ids, list) and ids for ids in dialogue)
+    ids = [each for part in dialogue for each in part] if is_right else [-1]
+    if not all(type(each) is int and 0 <= each < tokens.vocabulary for each in ids):
+        raise ValueError(
+            "expected lines with a list of turns and completions alternately, each a list of ids 0 "
+            f"to {tokens.vocabulary - 1}, got {dialogue!r:.80}"
+        )
+    return list(dialogue)
+
+
+def _played(environment: EnvironmentConfig, seeds: Sequence[int]) -> list[str]:
+    asked = {
+        "id": environment.id,
+        "arguments": environment.arguments,
+        "wrappers": environment.wrappers,
+        "seeds": list(seeds),
+    }
+    # A process of its own: the learner builds no environment.
+    words = [sys.executable, "-P", "-m", "envs_server.solutions"]
+    played = subprocess.run(
+        words,
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path_for_children()},
+        check=False,
+    )
+    if played.returncode:
+        last = (played.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise ConfigError(f"cannot play solutions: {last.rpartition('error: ')[2]}")
+    return played.stdout.splitlines()
+
+
+def _packed(
+    dialogues: Sequence[Sequence[Sequence[int]]], tokens: TokensSpec, context: int
+) -> "tuple[np.ndarray, np.ndarray]":
+    """Ids `[N, context] int32`, and which of them are of completions, `[N, context] bool`."""
+    import numpy as np
+
+    ids = np.zeros((len(dialogues), context), np.int32)
+    is_policy = np.zeros((len(dialogues), context), np.bool_)
+    for row, dialogue in enumerate(dialogues):
+        start = 0
+        for number, part in enumerate(dialogue):
+            stop = start + len(part)
+            if stop > context:
+                raise ConfigError(
+                    f"agent.network.context: expected at least {sum(map(len, dialogue))}, the "
+                    f"length of dialogue {row}, got {context}"
+                )
+            ids[row, start:stop], is_policy[row, start:stop] = part, number % 2 == 1
+            start = stop
+    return ids, is_policy

@@ -1,0 +1,75 @@
+"""Supervised learning of completions: the warm start of a token policy."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+import optax
+
+from seedrl import checkpoints
+from seedrl.agents.check import build_agent
+from seedrl.agents.grpo import GRPOConfig
+from seedrl.checkpoints import encode_spec
+from seedrl.networks import decoder
+from seedrl.networks.decoder import DecoderConfig
+from seedrl.rl import tokens
+from seedrl.rl.surrogate import mean_of
+from seedrl.specs import EnvSpec
+from seedrl.types import Array, Tree
+
+
+def pretrained(
+    config: GRPOConfig,
+    spec: EnvSpec,
+    ids: np.ndarray,
+    is_policy: np.ndarray,
+    *,
+    steps: int,
+    batch: int,
+    learning_rate: float,
+    seed: int,
+    report: Callable[[int, Array], object] = lambda number, loss: None,
+) -> Tree:
+    """New parameters after `steps` updates; `report` gets the number and loss of each.
+
+    Dialogues are drawn with replacement. Adam's learning rate falls to 0 linearly.
+
+    Args:
+      ids: `[N, T] int32`.
+      is_policy: `[N, T] bool`, tokens to be learned.
+
+    Raises ConfigError for an environment that the agent does not fit.
+    """
+    params = build_agent(config, spec).init(jax.random.PRNGKey(seed))
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(config.max_gradient_norm),
+        optax.adam(optax.linear_schedule(learning_rate, 0.0, steps), b2=config.adam_b2),
+    )
+    state, random = optimizer.init(params), np.random.default_rng(seed)
+    gradient = jax.value_and_grad(functools.partial(completion_loss, config.network))
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def step(params: Tree, state: Tree, ids: Array, is_policy: Array) -> tuple[Tree, Tree, Array]:
+        loss, gradients = gradient(params, ids, is_policy)
+        deltas, state = optimizer.update(gradients, state, params)
+        return optax.apply_updates(params, deltas), state, loss
+
+    for number in range(1, steps + 1):
+        rows = random.integers(len(ids), size=batch)
+        params, state, loss = step(params, state, ids[rows], is_policy[rows])
+        report(number, loss)
+    return params
+
+
+def completion_loss(network: DecoderConfig, params: Tree, ids: Array, is_policy: Array) -> Array:
+    """Mean of -log π over the tokens `[B, T]` that are the policy's, `[] float32`."""
+    logits = decoder.unroll(network, params, ids[:, :-1])
+    return -mean_of(tokens.log_probs(logits, ids[:, 1:]), is_policy[:, 1:])
+
+
+def save(workdir: Path, params: Tree, spec: EnvSpec, config: str) -> Path:
+    """Writes a checkpoint that `--init-from WORKDIR` takes; `config`: of the run, as JSON."""
+    meta = {"config": config, "env_spec": encode_spec(spec), "env_steps": 0}
+    return checkpoints.save(workdir / "checkpoints", 0, {"params": params}, meta, keep=1)

@@ -1,0 +1,72 @@
+"""The queue of a token policy: whole groups of rollouts, in order, each trained once."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from seedrl.agents.window import WindowSpec
+from seedrl.fields import NonNegativeInt
+from seedrl.types import Array, Page, StoredStep
+
+if TYPE_CHECKING:  # imports numpy, which reading a configuration does not wait for
+    from seedrl.replay.experience import Experience, Scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupQueueConfig:
+    """A queue of groups of rollouts, for token policies (GRPO).
+
+    Groups are numbered, and trained in that order. Acting asks the questions of a group only when
+    its update is at most `max_lag_updates` after the newest parameters: so the policy lag of every
+    token is bounded, and no rollout is ever dropped for its age.
+
+    Attributes:
+      max_lag_updates: bound of the policy lag, in updates; at least
+        `learning.publish_every_updates`, or 0: then acting waits for each update.
+    """
+
+    max_lag_updates: NonNegativeInt = 2
+
+    # Not fields: see `QueueConfig`.
+    hands_out_rounds: ClassVar[bool] = False
+    is_of_host: ClassVar[bool] = True
+
+    def steps_of_page(self, window: WindowSpec) -> int:
+        return window.length  # a rollout is one page
+
+    def check(self, window: WindowSpec, *, training_slots: int, total_steps: int) -> None:
+        del window, training_slots, total_steps
+
+    def build(
+        self,
+        window: WindowSpec,
+        *,
+        page: Page,
+        initial_priorities: Callable[[StoredStep], Array],
+        scale: "Scale",
+    ) -> "Experience":
+        import numpy as np
+
+        from seedrl.replay.buffer import queue_memory
+        from seedrl.replay.experience import Experience
+        from seedrl.replay.index import QueueIndex, tree_bytes
+        from seedrl.replay.rate_limiter import QueueLimiter
+
+        del window, initial_priorities
+        batch = scale.batch_per_device
+        # What may be asked before the update that takes it, and a batch that arrives meanwhile.
+        capacity = (self.max_lag_updates + 2) * batch
+        advice = "lower it, or learning.batch_sequences"
+        scale.require_memory("replay.max_lag_updates", capacity * tree_bytes(page), advice)
+        return Experience(
+            memory=queue_memory(capacity),
+            index=functools.partial(QueueIndex, capacity_sequences=capacity, batch=batch),
+            limiter=QueueLimiter(
+                batch_per_device=batch,
+                num_devices=scale.num_devices,
+                ahead_updates=self.max_lag_updates + 1,
+            ),
+            example_draw=np.zeros(batch, np.int32),
+            accounts=QueueIndex.accounts,
+        )

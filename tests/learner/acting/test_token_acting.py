@@ -1,0 +1,317 @@
+"""Groups of rollouts: whole, in order, and never older than their bound.
+
+Hub, lanes and environments are real; learning only takes groups and counts.
+"""
+
+import contextlib
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from envs_server.build import Recipe, build
+from envs_server.envs import token_tasks
+from envs_server.groups import EnvGroup
+from learner.acting.evaluator import Evaluator
+from learner.acting.loop import Totals
+from learner.acting.token_acting import (
+    GroupPlan,
+    Groups,
+    TokenActing,
+    TokenActor,
+    allowed_groups,
+    held_out_seed,
+    page_of,
+    question_seed,
+    training_seeds,
+)
+from learner.acting.token_lane import Rollout, TokenLane
+from learner.report.metrics import Metrics
+from learner.runtime.channel import ActorLearnerChannel, RateLimiter, VersionedParams
+from learner.serving.batching import Pending, free_running
+from learner.serving.core import Serving
+from learner.serving.hub import Hub
+from learner.serving.leases import Lease, SlotTable
+from learner.serving.ledger import TOKENS, residues
+from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY, batch_of, rollout_shapes
+from seedrl.config import EnvironmentConfig, EvaluationConfig
+from seedrl.networks import decoder
+from seedrl.networks.decoder import DecoderConfig
+from seedrl.replay.rate_limiter import QueueLimiter
+from seedrl.specs import MOST_SEED
+from seedrl.types import Sequence
+from seedrl.wire.framing import receive_from_env_server
+from seedrl.wire.learner_payload import StepReader, sequence_of
+from seedrl.wire.seedrl_pb2 import Hello
+
+
+def _rollout(version: int = 0, *, sampled: int = 2, is_cut: bool = False) -> Rollout:
+    size = 1 + sampled
+    sources = np.array([ENVIRONMENT] + [POLICY] * sampled, np.uint8)
+    rewards = np.zeros(size, np.float32)
+    rewards[-1] = 0.25
+    return Rollout(
+        np.arange(1, size + 1, dtype=np.int32),
+        sources,
+        -0.5 * (sources == POLICY).astype(np.float32),
+        np.full(size, version, np.int32),
+        rewards,
+        is_cut,
+    )
+
+
+def test_groups_leave_whole_and_in_order() -> None:
+    groups = Groups(group=2, first_group=5)
+    assert [groups.take(2) for _ in range(5)] == [10, 11, 12, 13, None]
+    for number in (12, 13, 11):
+        groups.finished(number, _rollout(number))
+        assert groups.pop() is None
+    assert groups.num_waiting_tokens == 6
+    groups.finished(10, _rollout(10))
+    sent = [[int(each.versions[0]) for each in groups.pop() or []] for _ in range(3)]
+    assert sent == [[10, 11], [12, 13], []]
+    assert groups.num_waiting_tokens == 0
+
+
+def test_a_lost_rollout_is_played_again_before_any_other() -> None:
+    groups = Groups(group=2)
+    assert [groups.take(3) for _ in range(4)] == [0, 1, 2, 3]
+    groups.lost(2)
+    groups.lost(1)
+    assert [groups.take(3) for _ in range(4)] == [1, 2, 4, 5]
+
+
+@pytest.mark.parametrize(("max_lag", "publish_every"), [(0, 1), (1, 1), (2, 1), (3, 3)])
+def test_the_lag_is_never_above_its_bound_and_nothing_waits_for_ever(
+    max_lag: int, publish_every: int
+) -> None:
+    # Acting, learning and publishing in any order, with slots of any speed, as threads do.
+    random = np.random.default_rng(max_lag)
+    plan = GroupPlan(run_seed=0, group=2, groups_per_update=3, max_lag_updates=max_lag)
+    groups, playing = Groups(plan.group), dict[int, int]()
+    queue: list[Rollout] = []
+    learned = published = 0
+    in_flight = False
+    largest = updates = 0
+    for _ in range(20_000):
+        match random.integers(4):
+            case 0 if len(playing) < 11:
+                waiting = len(queue) // plan.group
+                allowed = allowed_groups(plan, waiting=waiting, learned=learned, acting=published)
+                if (number := groups.take(allowed)) is not None:
+                    playing[number] = published
+            case 1 if playing:
+                number = int(random.choice(list(playing)))
+                if random.random() < 0.1:
+                    del playing[number]
+                    groups.lost(number)
+                    continue
+                groups.finished(number, _rollout(playing.pop(number)))
+                while (group := groups.pop()) is not None:
+                    queue += group
+            case 2 if not in_flight and len(queue) >= 6:
+                batch, queue = queue[:6], queue[6:]
+                largest = max(largest, *(learned - int(each.versions[0]) for each in batch))
+                learned, in_flight, updates = learned + 1, True, updates + 1
+            case 3 if in_flight:
+                in_flight = False
+                if learned % publish_every == 0:
+                    published = learned
+    assert largest <= max_lag
+    assert updates > 100
+
+
+def test_questions_of_evaluation_are_held_out() -> None:
+    training = {question_seed(1, group) for group in range(2000)} | set(training_seeds(1, 2000))
+    held_out = {held_out_seed(1, episode) for episode in range(2000)}
+    assert len(training) == 4000 and len(held_out) == 2000
+    assert max(training) < min(held_out) <= max(held_out) <= MOST_SEED
+    assert question_seed(1, 7) == question_seed(1, 7) != question_seed(2, 7)
+
+
+def test_a_rollout_comes_back_from_its_page() -> None:
+    rollouts = [_rollout(3), _rollout(4, sampled=4, is_cut=True)]
+    pages = [page_of(each, 6) for each in rollouts]
+    shapes = rollout_shapes(6)
+    for page in pages:
+        jax.tree.map(
+            lambda leaf, shape: np.testing.assert_equal(leaf.shape, shape.shape), page, shapes
+        )
+        assert [x.dtype for x in jax.tree.leaves(page)] == [
+            x.dtype for x in jax.tree.leaves(shapes)
+        ]
+    steps = jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *[page.steps for page in pages])
+    batch = batch_of(Sequence(steps, ()))
+    assert np.asarray(batch.returns).tolist() == [0.25, 0.25]
+    assert np.asarray(batch.truncated).tolist() == [False, True]
+    for row, rollout in enumerate(rollouts):
+        size = len(rollout.ids)
+        assert np.asarray(batch.ids)[row, :size].tolist() == rollout.ids.tolist()
+        assert np.asarray(batch.sources)[row].tolist() == [
+            *rollout.sources.tolist(),
+            *[PADDING] * (6 - size),
+        ]
+        assert np.asarray(batch.log_mu)[row, :size].tolist() == rollout.log_mu.tolist()
+        assert set(np.asarray(batch.versions)[row].tolist()) == {3 + row}
+
+
+_TASK = {"longest": 2, "shortest": 1, "letters": 2}
+_CONTEXT = 8
+_PLAN = GroupPlan(run_seed=5, group=2, groups_per_update=2, max_lag_updates=1)
+
+
+class Peer:
+    """An env server in this thread: steps its environments as soon as it gets their actions."""
+
+    def __init__(self, hub: Hub, num_envs: int):
+        self._hub, self.hold = hub, False
+        self._held: list[bytes] = []
+        hello = Hello(num_envs=num_envs, num_groups=num_envs)
+        self.lease: Lease = hub.admit(self, "peer", hello)
+        recipe = Recipe("reverse", _TASK, (), token_tasks.reverse)
+        self._groups = [
+            EnvGroup(index, build(recipe, "auto", len(group.slots)), group.seeds)
+            for index, group in enumerate(self.lease.groups)
+        ]
+        self._readers = [
+            StepReader(own.spec, len(group.slots))
+            for own, group in zip(self._groups, self.lease.groups, strict=True)
+        ]
+        hub.ready(self.lease, self._groups[0].spec)
+        for index, group in enumerate(self._groups):
+            self._deliver(index, group.first())
+
+    def send_actions(self, payloads: list[bytes]) -> None:
+        self._held += payloads
+        while self._held and not self.hold:
+            payload = self._held.pop(0)
+            index = int.from_bytes(payload[:4], "little")
+            self._deliver(index, self._groups[index].step(memoryview(payload)))
+
+    def _deliver(self, index: int, message: Any) -> None:
+        data = receive_from_env_server(message.message)
+        assert isinstance(data, memoryview)
+        timestep = self._readers[index].unpack(bytes(data))
+        group = self.lease.groups[index]
+        self._hub.deliver([Pending(group, sequence_of(data), timestep, 0.0)])
+
+    def end(self, error: object) -> None:
+        """It sends nothing more."""
+        self.hold = True
+
+
+class World(NamedTuple):
+    """Acting, and all that it needs but learning."""
+
+    acting: TokenActing
+    hub: Hub
+    channel: Any
+    params: Any
+    taken: list[Any]  # groups that updates have taken, as pages
+
+    def learn(self) -> int:
+        """Takes an update if one is due; the largest lag in it, -1 without."""
+        while (item := self.channel.pages.get()) is not None:
+            self.taken.append((item.pages, self.channel.learned_version))
+            self.channel.limiter.holds([len(item.streams)])
+        waiting = self.taken[self.channel.learned_version * 2 :]
+        if len(waiting) < 2:
+            return -1
+        version = self.channel.learned_version
+        largest = version - min(pages.steps.version.min() for pages, _ in waiting[:2])
+        self.channel.learned_version = version + 1
+        self.channel.limiter.took()
+        self.channel.params = [VersionedParams(self.params, version + 1, version + 1)]
+        return int(largest)
+
+
+@pytest.fixture(scope="module")
+def network() -> DecoderConfig:
+    return DecoderConfig(
+        vocabulary=4, layers=1, width=8, heads=2, kv_heads=1, ffn=8, context=_CONTEXT
+    )
+
+
+@contextlib.contextmanager
+def _world(network: DecoderConfig, folder: Path) -> Iterator[World]:
+    metrics, sizes = Metrics(folder), token_tasks.reverse(**_TASK).spec
+    slots = SlotTable(training=6, evaluation=2, seed=3)
+    hub = Hub(Serving(slots, page_steps=1, rule=free_running(0.0)), EnvironmentConfig(id="Some-v0"))
+    params = decoder.init(network, jax.random.PRNGKey(0))
+    limiter = QueueLimiter(batch_per_device=4, num_devices=1, ahead_updates=2)
+    first = [VersionedParams(params, 0, 0)]
+    channel = ActorLearnerChannel(RateLimiter(limiter), first, hub.wake)
+    lanes: Any = {}
+    for role, own in (("training", np.arange(6)), ("evaluation", np.arange(6, 8))):
+        temperature = np.full(len(own), float(role == "training"), np.float32)
+        key = jax.random.PRNGKey(len(own))
+        lanes[role] = own, TokenLane(network, sizes, temperature, key, jax.devices()[0])
+    acting = TokenActing(
+        actor=TokenActor(lanes, sizes, _PLAN.group),
+        plan=_PLAN,
+        context=_CONTEXT,
+        hub=hub,
+        channel=channel,
+        evaluator=Evaluator(EvaluationConfig(interval_steps=1, episodes=3), 0.0),
+        metrics=metrics,
+        totals=Totals(),
+        poll_seconds=0.0,
+    )
+    try:
+        yield World(acting, hub, channel, params, [])
+    finally:
+        metrics.close()
+
+
+def test_env_servers_come_and_go_and_every_token_is_accounted_for(
+    network: DecoderConfig, tmp_path: Path
+) -> None:
+    random = np.random.default_rng(0)
+    with _world(network, tmp_path) as world:
+        peers = deque(Peer(world.hub, 4) for _ in range(2))
+        taken: deque[int] = deque()
+        world.acting._count_taken = lambda: 4 * world.channel.learned_version
+        for turn in range(1500):
+            if turn % 90 == 60:
+                world.hub.leave(peers.popleft().lease, None)
+                world.acting.run_once()  # what was dispatched is let go
+                peers.append(Peer(world.hub, 4))
+            world.acting.run_once()
+            if random.random() < 0.3:
+                taken.append(world.learn())
+        assert 0 <= max(taken) <= _PLAN.max_lag_updates
+        assert world.channel.learned_version > 20
+        # Each group has one question, that of its number.
+        for number, (pages, _) in enumerate(world.taken):
+            asked = pages.steps.extras.source == ENVIRONMENT
+            questions = {
+                tuple(ids[own]) for ids, own in zip(pages.steps.action, asked, strict=True)
+            }
+            env = token_tasks.reverse(**_TASK)
+            assert questions == {tuple(env.reset(question_seed(_PLAN.run_seed, number)))}
+        accounts = {**world.hub.ledger(), **world.acting.accounts(at_rest=True)}
+        assert residues(accounts, TOKENS) == []
+        for account in ("generated_tokens", "trained_tokens", "lost_tokens"):
+            assert accounts[account] > 0, accounts
+        # Rounds have ended meanwhile, by the parameters of their start.
+        assert len(world.acting.rounds) > 2
+
+
+def test_a_completion_that_has_ended_waits_for_no_other(
+    network: DecoderConfig, tmp_path: Path
+) -> None:
+    # In groups of one environment; some end at once, others at the limit.
+    with _world(network, tmp_path) as world:
+        Peer(world.hub, 8)
+        lengths = set()
+        for _ in range(60):
+            live = world.acting._lanes["training"].is_live
+            before = live.copy()
+            world.acting.run_once()
+            lengths.add((int(before.sum()), int(live.sum())))
+            world.learn()
+        assert any(0 < after < before for before, after in lengths)

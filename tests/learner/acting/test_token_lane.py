@@ -1,0 +1,167 @@
+"""Rows of a cache: the tokens of a bare loop, whatever happens in the rows next to them."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import pytest
+
+from learner.acting.token_lane import Rollout, TokenLane
+from seedrl.agents.token_agent import ENVIRONMENT, POLICY
+from seedrl.networks import decoder
+from seedrl.networks.decoder import DecoderConfig
+from seedrl.rl import tokens
+from seedrl.specs import TokensSpec
+from seedrl.types import Tree
+
+_NETWORK = DecoderConfig(vocabulary=11, layers=2, width=16, heads=2, kv_heads=1, ffn=24, context=40)
+_SIZES = TokensSpec(vocabulary=11, longest_turn=19, longest_completion=7, end=10)
+_KEY = jax.random.PRNGKey(3)
+
+
+@pytest.fixture(scope="module")
+def params() -> Tree:
+    # A policy that is far from uniform.
+    params = decoder.init(_NETWORK, jax.random.PRNGKey(0))
+    return {**params, "embedding": 30 * params["embedding"]}
+
+
+def _lane(temperature: tuple[float, ...]) -> TokenLane:
+    return TokenLane(_NETWORK, _SIZES, np.array(temperature), _KEY, jax.devices()[0])
+
+
+@jax.jit
+def _unroll(params: Tree, ids: jax.Array) -> jax.Array:
+    return decoder.unroll(_NETWORK, params, ids)
+
+
+class _Dialogue(NamedTuple):
+    rollout: int
+    turns: list[np.ndarray]
+
+
+def _dialogues(number: int, seed: int = 0) -> list[_Dialogue]:
+    random = np.random.default_rng(seed)
+    return [
+        _Dialogue(
+            rollout,
+            [
+                random.integers(10, size=random.integers(1, 19)).astype(np.int32)
+                for _ in range(random.integers(1, 4))
+            ],
+        )
+        for rollout in range(number)
+    ]
+
+
+def _played_in_lane(
+    lane: TokenLane, dialogues: list[_Dialogue], params: Tree, num_rows: int
+) -> dict[int, Rollout]:
+    """Plays all dialogues, each in the row that is free first."""
+    waiting, played = list(dialogues), {}
+    playing: dict[int, tuple[_Dialogue, int]] = {}
+    while waiting or playing:
+        for row in set(range(num_rows)) - playing.keys():
+            if waiting:
+                dialogue = waiting.pop(0)
+                lane.begin(row, dialogue.rollout)
+                assert lane.ask(row, dialogue.turns[0])
+                playing[row] = dialogue, 1
+        for row in lane.tick(params, 0):
+            dialogue, asked = playing.pop(row)
+            if asked < len(dialogue.turns) and lane.ask(row, dialogue.turns[asked]):
+                playing[row] = dialogue, asked + 1
+            else:
+                played[dialogue.rollout] = lane.rollout(row)
+    return played
+
+
+def _bare(dialogue: _Dialogue, params: Tree, temperature: float) -> tuple[list[int], list[int]]:
+    """The transcript of a loop over whole sequences, without a cache; and whose tokens they are."""
+    ids: list[int] = []
+    sources: list[int] = []
+    for turn in dialogue.turns:
+        if len(ids) + len(turn) >= _NETWORK.context:
+            break
+        ids += turn.tolist()
+        sources += [ENVIRONMENT] * len(turn)
+        for _ in range(_SIZES.longest_completion):
+            padded = np.zeros((1, _NETWORK.context), np.int32)
+            padded[0, : len(ids)] = ids
+            logits = _unroll(params, padded)[:, len(ids) - 1]
+            key = jax.random.fold_in(jax.random.fold_in(_KEY, dialogue.rollout), len(ids))
+            drawn, _ = tokens.sample(key, logits, temperature)
+            ids.append(int(drawn[0]))
+            sources.append(POLICY)
+            if ids[-1] == _SIZES.end or len(ids) == _NETWORK.context:
+                break
+    return ids, sources
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7, 0.0])
+def test_a_lane_samples_the_tokens_of_a_bare_loop(params: Tree, temperature: float) -> None:
+    dialogues = _dialogues(6)
+    lane = _lane((temperature,) * 3)
+    played = _played_in_lane(lane, dialogues, params, 3)
+    for dialogue in dialogues:
+        ids, sources = _bare(dialogue, params, temperature)
+        rollout = played[dialogue.rollout]
+        assert rollout.ids.tolist() == ids
+        assert rollout.sources.tolist() == sources
+    assert lane.num_sampled == sum(each.num_sampled for each in played.values())
+
+
+def test_what_is_stored_is_the_distribution_that_was_sampled(params: Tree) -> None:
+    # Over refills, turns, chunks and resets; at unchanged parameters.
+    dialogues = _dialogues(60, seed=1)
+    played = _played_in_lane(_lane((0.8,) * 7), dialogues, params, 7)
+    largest = 0.0
+    for rollout in played.values():
+        ids = np.zeros((1, _NETWORK.context), np.int32)
+        ids[0, : len(rollout.ids)] = rollout.ids
+        log_pi = tokens.log_probs(_unroll(params, ids)[:, :-1], ids[:, 1:], 0.8)[
+            0, : len(ids[0]) - 1
+        ]
+        is_policy = rollout.sources == POLICY
+        assert not is_policy[0] and np.all(rollout.log_mu[~is_policy] == 0)
+        found = np.asarray(log_pi)[: len(rollout.ids) - 1][is_policy[1:]]
+        largest = max(largest, float(np.abs(found - rollout.log_mu[is_policy]).max()))
+    assert largest <= 1e-5
+    assert sum(each.num_sampled for each in played.values()) > 200
+
+
+def test_a_limit_cuts_and_the_next_rollout_starts_clean(params: Tree) -> None:
+    lane = _lane((1.0,))
+    lane.begin(0, 4)
+    assert lane.ask(0, np.arange(19, dtype=np.int32) % 10)
+    while not lane.tick(params, 0):
+        pass
+    assert lane.ask(0, np.arange(12, dtype=np.int32) % 10)
+    # 19, up to 7, 12, and what fits: no room for another turn.
+    while not lane.tick(params, 1):
+        pass
+    assert not lane.ask(0, np.zeros(10, np.int32))
+    rollout = lane.rollout(0)
+    assert rollout.is_cut and len(rollout.ids) <= _NETWORK.context
+    assert rollout.versions[0] == 0 and rollout.versions[-1] == 1
+    again, fresh = lane, _lane((1.0,))
+    for each in (again, fresh):
+        each.begin(0, 9)
+        each.ask(0, np.array([1, 2], np.int32))
+        while not each.tick(params, 2):
+            pass
+    assert again.rollout(0).ids.tolist() == fresh.rollout(0).ids.tolist()
+
+
+def test_rewards_are_on_the_token_that_earned_them(params: Tree) -> None:
+    lane = _lane((1.0,))
+    lane.begin(0, 0)
+    ends = []
+    for reward in (0.5, 2.0):
+        lane.ask(0, np.array([3], np.int32))
+        while not lane.tick(params, 0):
+            pass
+        ends.append(len(lane.rollout(0).ids) - 1)
+        lane.reward(0, reward)
+    rewards = lane.rollout(0).rewards
+    assert rewards[ends].tolist() == [0.5, 2.0] and rewards.sum() == 2.5

@@ -1,0 +1,97 @@
+"""A token policy: pretrained, trained, an env server killed, stopped, resumed, played."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from learner.checkpoints.restoring import digests, stored
+from learner.serving.ledger import TOKENS, residues
+from seedrl.checkpoints import latest
+from tests.system import processes
+from tests.system.processes import TRAIN, Program, Programs
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+]
+
+_MAX_LAG = 1
+# Programs that compile soon: questions of one or two letters of three.
+TINY = (
+    *("--environment.arguments", json.dumps({"longest": 2, "shortest": 1, "letters": 3})),
+    *("--agent.network.vocabulary", 5, "--agent.network.context", 8, "--agent.group", 2),
+    *("--agent.network.layers", 1, "--agent.network.width", 8, "--agent.network.heads", 2),
+    *("--agent.network.kv-heads", 1, "--agent.network.ffn", 8),
+)
+FLAGS = (
+    *TINY,
+    *("--serving.training-slots", 8, "--serving.evaluation-slots", 2, "--evaluation.episodes", 4),
+    *("--learning.batch-sequences", 8, "--replay.max-lag-updates", _MAX_LAG),
+    *("--evaluation.target-return", None, "--evaluation.interval-steps", 50),
+    *("--logging.interval-seconds", 0.1, "--logging.no-learning-curve", "--checkpoint-replay"),
+)
+
+
+def _updated(run: Program, workdir: Path, updates: int) -> dict[str, Any]:
+    return processes.wait_for(
+        lambda: next(
+            (each for each in processes.records(workdir) if each["updates"] >= updates), None
+        ),
+        run,
+    )
+
+
+def test_a_token_policy_is_trained_stopped_and_resumed(tmp_path: Path) -> None:
+    with Programs(tmp_path) as programs:
+        warm, workdir = tmp_path / "warm", tmp_path / "run"
+        pretrain = ("learner.cli.main", "pretrain", "reverse_grpo", *TINY, "--steps", 40)
+        assert programs(*pretrain, "--workdir", warm).end() == 0
+        words = ("reverse_grpo", "--workdir", workdir, *FLAGS)
+        run = programs(*TRAIN, *words, "--init-from", warm)
+        before = _updated(run, workdir, 3)["updates"]
+        os.kill(min(processes.env_servers(run.pid)), signal.SIGKILL)
+        before = _updated(run, workdir, before + 10)["updates"]
+        run.signal(signal.SIGTERM)
+        assert run.end() == 0, run.stderr
+        _check(workdir)
+
+        resumed = programs(*TRAIN, *words, "--learning.total-steps", 100_000)
+        _updated(resumed, workdir, before + 10)
+        resumed.signal(signal.SIGTERM)
+        assert resumed.end() == 0, resumed.stderr
+        _check(workdir)
+        assert processes.events(workdir, "resumed")
+        # Classic acting plays it, too.
+        play = programs("learner.cli.main", "evaluate", workdir, "--episodes", 6, "--json")
+        assert play.end() == 0, play.stderr
+        assert 0 <= json.loads(play.stdout)["mean"] <= 1
+
+
+def _check(workdir: Path) -> None:
+    account = processes.records(workdir, "ledger")[-1]
+    assert residues(account, TOKENS) == []
+    assert account["generated_tokens"] > 0 and account["stale"] == 0
+    lines = [each for each in processes.records(workdir) if "policy_lag_updates_max" in each]
+    assert max(each["policy_lag_updates_max"] for each in lines) <= _MAX_LAG
+    assert max(each["mismatch_max"] for each in lines) <= 1e-5
+
+
+def test_the_seed_decides_every_bit_in_deterministic_mode(tmp_path: Path) -> None:
+    # Whichever env server plays a rollout, in whichever slot and next to whichever others.
+    found = []
+    with Programs(tmp_path) as programs:
+        for env_servers in (1, 2):
+            workdir = tmp_path / f"run_{env_servers}"
+            words = ("reverse_grpo", "--workdir", workdir, *FLAGS, "--learning.total-steps", 80)
+            words += ("--learning.schedule", "deterministic", "--serving.evaluation-slots", 0)
+            run = programs(*TRAIN, *words, "--launch.env-servers", env_servers)
+            assert run.end() == 0, run.stderr
+            checkpoint = latest(workdir / "checkpoints")
+            assert checkpoint is not None and checkpoint.step == 10
+            found.append(digests(stored(checkpoint)))
+    assert found[0] == found[1]

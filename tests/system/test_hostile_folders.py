@@ -309,9 +309,9 @@ def _within(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-# Every eighth kind each time, all of them as a gate: one kind takes a second.
+# Every twelfth kind each time, all of them as a gate: one kind takes a second.
 _CASES = [
-    pytest.param(kind, id=name, marks=[pytest.mark.gate] * (number % 8 > 0))
+    pytest.param(kind, id=name, marks=[pytest.mark.gate] * (number % 12 > 0))
     for number, (name, kind) in enumerate(KINDS.items())
 ]
 

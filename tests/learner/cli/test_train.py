@@ -3,7 +3,6 @@
 Both are real in tests/system.
 """
 
-import contextlib
 import dataclasses
 import json
 import re
@@ -14,7 +13,6 @@ from typing import Any, NamedTuple
 import pytest
 
 import learner.train
-from learner.checkpoints.run_folder import RunFolder
 from learner.cli.main import main
 from seedrl import config_io
 from seedrl.config import Config
@@ -205,13 +203,3 @@ def test_env_servers_compute_in_one_thread_and_import_from_the_folder_of_the_con
     variables = stage.calls[0].variables
     assert variables["OMP_NUM_THREADS"] == "1"
     assert variables["PYTHONPATH"].split(":")[:2] == [str(folder), str(stage.path)]
-
-
-def test_a_folder_that_a_learner_uses_is_refused_before_anything_starts(
-    stage: Stage, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with contextlib.closing(RunFolder(stage.path / "w")):
-        assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 75
-    assert f"another learner is using {stage.path}/w" in capsys.readouterr().err
-    assert stage.calls == []
-    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 0  # looking has taken nothing

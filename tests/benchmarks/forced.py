@@ -90,7 +90,7 @@ CASES = {
     ),
     "small batch": Case(
         cause="small batches",
-        words="--env-servers 1 --envs 2 --agent.act-ms 15",
+        words="--env-servers 1 --envs 2 --groups 1 --agent.act-ms 30",
         pace={"others": 0},
         change="--envs 4",
     ),

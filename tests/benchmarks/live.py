@@ -23,7 +23,7 @@ _FOLLOW_SECONDS = 30.0  # in which the run has to follow
 _PHASE_SECONDS = 50.0
 _LEAST = 0.95
 _MOST_MOVES, _MINUTE = 3, 60.0
-_SLOTS = 32
+_SLOTS = 16
 # Learning does 8 steps in 40 ms: 200 steps/s, as many as 10 env servers of 50 ms.
 _WORDS = ("--replay.ratio", "4", "--agent.update-ms", "40")
 

@@ -120,8 +120,10 @@ def _over_network(
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     relay = stack.enter_context(contextlib.closing(Delay(port, network_ms / 1e3)))
-    envs = int(options[options.index("--envs") + 1])
-    kept = [word for word in options if word not in ("--envs", str(envs))]
+    # Of a flag given twice the last one counts; a learner alone has another one.
+    places = [place for place, word in enumerate(options) if word == "--envs"]
+    envs = int(options[places[-1] + 1])
+    kept = [word for place, word in enumerate(options) if {place, place - 1}.isdisjoint(places)]
     command = ["envs_server", "--learner", relay.address, "--token-file", str(token)]
     command += ["--no-local-link", "--allow-env", "tests.benchmarks.paced_environment:Paced"]
     command += ["--processes", "2", "--num-envs", str(envs // 2), "--logs", str(folder / "logs")]

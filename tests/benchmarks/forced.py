@@ -71,7 +71,8 @@ CASES = {
     ),
     "slow update": Case(
         cause="slow updates",
-        words="--env-servers 4 --envs 16 --replay.ratio 1 --agent.update-ms 400",
+        words="--env-servers 4 --envs 16 --replay.ratio 1 --learning.batch-sequences 32 "
+        "--agent.update-ms 400",
         pace={"others": 20},
         change="--replay.ratio 0.5",
     ),
@@ -108,7 +109,8 @@ CASES = {
     ),
     "high ratio": Case(
         cause="high replay ratio",
-        words="--env-servers 2 --envs 8 --replay.ratio 16 --agent.update-ms 60",
+        words="--env-servers 2 --envs 8 --replay.ratio 16 --learning.batch-sequences 32 "
+        "--agent.update-ms 60",
         pace={"others": 20},
         change="--replay.ratio 8",
     ),

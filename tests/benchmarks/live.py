@@ -25,7 +25,10 @@ _LEAST = 0.95
 _MOST_MOVES, _MINUTE = 3, 60.0
 _SLOTS = 16
 # Learning does 8 steps in 40 ms: 200 steps/s, as many as 10 env servers of 50 ms.
-_WORDS = ("--replay.ratio", "4", "--agent.update-ms", "40")
+_WORDS = (
+    *("--replay.ratio", "4", "--learning.batch-sequences", "32"),
+    *("--agent.update-ms", "40"),
+)
 
 
 def fixed(number: int, seconds: float, folder: Path) -> dict[int, float]:

@@ -94,7 +94,7 @@ def config() -> Config:
         ),
         serving=ServingConfig(training_slots=8, evaluation_slots=0),
         replay=ReplayConfig(capacity_steps=20_000, min_steps=256, page_steps=8, ratio=0.25),
-        learning=LearningConfig(batch_sequences=32, total_steps=10**9, num_devices=1),
+        learning=LearningConfig(batch_sequences=8, total_steps=10**9, num_devices=1),
         evaluation=EvaluationConfig(target_return=None),
         checkpoint=CheckpointConfig(interval_seconds=10**6),
         logging=LoggingConfig(learning_curve=False),

@@ -504,7 +504,9 @@ def _share(
 
     limiter.on_others = on_others
     learning.count_steps = lambda: earlier_steps + limiter.agreed_steps
-    hosts.agenda.take = lambda: learning.snapshot(with_replay=config.checkpoint.replay)
+    hosts.agenda.take = lambda: learning.snapshot(
+        with_replay=False
+    )  # none of several hosts saves it
 
 
 def _replay(

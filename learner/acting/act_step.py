@@ -81,7 +81,8 @@ def build_act_programs(
     exploration_table = jnp.asarray(exploration, jnp.float32)
 
     def init(key: Array) -> ActingState:
-        return ActingState(agent.initial_carry(num_slots), _empty(page, num_training), key)
+        pages = jax.tree.map(lambda x: jnp.zeros((num_training, *x.shape), x.dtype), page)
+        return ActingState(agent.initial_carry(num_slots), pages, key)
 
     def act(
         state: ActingState,
@@ -121,10 +122,6 @@ def build_act_programs(
         take_pages=jax.jit(_take_pages),
         page_steps=page.steps.version.shape[0],
     )
-
-
-def _empty(page: Page, num_training: int) -> Page:
-    return jax.tree.map(lambda x: jnp.zeros((num_training, *x.shape), x.dtype), page)
 
 
 def _write(tables: Tree, rows: Tree, where: tuple[Array, ...]) -> Tree:

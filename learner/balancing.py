@@ -28,7 +28,7 @@ from learner.report.verdict import LEAST_GAIN, Conditions, verdict
 _MOST_MOVES, _WITHIN_SECONDS = 3, 60.0
 # Until env servers that were started have joined; then the move is measured without them.
 _JOIN_SECONDS = 30.0
-# Of the predicted number of env servers, kept as a reserve when others are released.
+# Of the predicted saturation point: near it the model promises too much.
 _RESERVE = 1.25
 # What a release may cost, and what any other move has to bring to stay.
 _NOISE = 0.03
@@ -106,7 +106,7 @@ class Balancer:
         # Without what no move changes: a slow env server, other programs.
         metrics = {**metrics, "other_cpu_seconds_per_second": 0.0}
         found, now = verdict(metrics, costs, conditions._replace(rates={})), self.setting
-        enough = saturation(costs)
+        enough = _RESERVE * saturation(costs)
         wanted: Move | None = None
         if found.cause in ("slow environments", "slow network", "small batches"):
             number = min(self._fleets.most, max(now.env_servers + 1, math.ceil(enough - 0.05)))
@@ -118,7 +118,7 @@ class Balancer:
             wanted = Move("deadline", now, half, found.gain)
         if wanted and wanted.predicted >= LEAST_GAIN and not self._was_in_vain(wanted, costs):
             return wanted
-        number = min(each for each in self._fleets.sizes if each >= min(now[0], _RESERVE * enough))
+        number = min(each for each in self._fleets.sizes if each >= min(now[0], enough))
         fewer = self._resized("release", number, costs)
         is_free = number < now.env_servers and fewer.predicted >= -_NOISE
         return fewer if is_free and not self._was_in_vain(fewer, costs) else None

@@ -103,7 +103,7 @@ def test_env_servers_are_started_for_a_slow_environment_and_released_after_it() 
     run.play(1)
     assert run.number == 2  # it may be chance
     run.play(1)
-    assert run.number == 12  # 1,000 steps/s of 12 ms
+    assert run.number == 15  # 1,000 steps/s of 12 ms, and a quarter
     run.building = 10
     run.play(2)
     run.building = 0
@@ -113,7 +113,7 @@ def test_env_servers_are_started_for_a_slow_environment_and_released_after_it() 
     assert run.number == 2
     run.play(20)
     first, first_measured, second, second_measured = run.heard.moves
-    assert (first["before"]["env_servers"], first["after"]["env_servers"]) == (2, 12)
+    assert (first["before"]["env_servers"], first["after"]["env_servers"]) == (2, 15)
     assert first["predicted"] == pytest.approx(5.0) and first["measured"] is None
     assert first_measured["measured"] == pytest.approx(5.0) and first_measured["is_kept"]
     assert (second["after"]["env_servers"], second["predicted"]) == (2, 0.0)

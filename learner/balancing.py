@@ -2,7 +2,7 @@
 
 What `seedrl tune` tries before a run, in the order that the run's verdict says, one move at a time:
 
-    slow environments, slow network, small batches   env servers, up to the saturation point
+    slow environments, slow network, small batches   env servers, beyond the saturation point
     too few groups                                   two groups
     long deadline                                    half of it
     more env servers than the run needs              those that were started last are released

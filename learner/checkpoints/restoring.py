@@ -67,6 +67,7 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
     CheckpointError for a checkpoint that does not fit its own.
     """
     differences = difference(checkpoint.meta["config"], to_json(config))
+    # Before shapes: two classes may have arrays of the same ones.
     if classes := [line for line in differences if re.match(r"agent\.(\w+\.)*type: ", line)]:
         raise _misfit(checkpoint, classes[:1])
     taken, steps = checkpoint.meta["env_steps"], config.learning.total_steps

@@ -154,7 +154,7 @@ def _state(shown: dict[str, Any], *, is_alive: bool) -> tuple[State, str]:
 
 def _lines(path: Path, *kinds: bytes) -> Iterator[dict[str, Any]]:
     """The lines of these kinds in a file of metrics, oldest first; none if it is not there."""
-    wanted = tuple(b'"kind": "%b"' % kind for kind in kinds)
+    wanted = tuple(b'"kind": "%b"' % kind for kind in kinds)  # as `JsonLines` writes it
     for text in itertools.chain.from_iterable(LineReader(path).rest()):
         # Most lines are of intervals, long, and not worth parsing.
         if any(kind in text[:200] for kind in wanted) and (line := parsed(text)):

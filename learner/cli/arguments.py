@@ -197,6 +197,7 @@ def flags_of_fields(value: Any) -> dict[str, Flag]:
 
 def _sections(value: Any, path: tuple[str, ...] = ()) -> Iterator[Group]:
     """The fields of each dataclass in a tree, those of the root first."""
+    # Types and docstrings are the only source of the help.
     hints, (about, meanings) = hints_of(type(value)), documented(type(value))
     flags: dict[str, Flag] = {}
     below: list[Group] = []

@@ -67,6 +67,7 @@ def run_benchmarks(
 ) -> int:
     """`benchmarks` has what each module of the package measures, by its name."""
     options = read(BenchOptions, argv, prog=prog)
+    # Before anything is measured: the last of them may take minutes to come to.
     for name in options.names:
         if name not in benchmarks:
             raise ConfigError(f"unknown benchmark {name!r}: expected {', '.join(benchmarks)}")
@@ -85,6 +86,7 @@ def run_benchmarks(
     results: list[Result] = []
     for name in options.names or benchmarks:
         with Console(stderr=True).status(f"{name}: {benchmarks[name]}"):
+            # Only those that are asked for are imported.
             results += importlib.import_module(f"{package}.{name}").run(pace)
     if options.json:
         print(as_json(results, machine(), pace))

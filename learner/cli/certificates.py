@@ -79,6 +79,7 @@ def run(argv: Sequence[str]) -> int:
 def make(folder: Path, hosts: Sequence[str], valid: datetime.timedelta) -> None:
     """Writes certificates and keys of both sides, a token, and an authority if none is there."""
     # Raises ConfigError for a ca.key or ca.pem that cannot be read, and OSError.
+    # Localhost always: the learner's machine may run env servers, too.
     names = [_host(host) for host in dict.fromkeys((*_LOCAL, *hosts))]
     authority = _authority(folder)
     _issue(folder, "learner", valid, authority, names)
@@ -139,6 +140,7 @@ def _issue(
         side = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = builder.add_extension(x509.ExtendedKeyUsage([side]), critical=False)
     if hosts:
+        # Env servers check the name that they dial.
         builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
     made = builder.sign(issuer_key, hashes.SHA256())
     # Without a password: programs read keys when nobody is there to type one.

@@ -129,7 +129,7 @@ def run(argv: Sequence[str]) -> int:
         planned = _just_enough(planned, config, options.episodes)
         evaluation = _play(env_servers.command(planned, config, logs=logs), config, options)
     print(_text(evaluation, as_json=options.json))  # first: a full disk does not lose it
-    if evaluation.cut:
+    if evaluation.cut:  # on stderr, because the result may be read by a program
         print(f"{PROG}: {_cut_text(evaluation, options)}", file=sys.stderr)
     if options.save:
         from learner.checkpoints.run_records import FinalScore, write_final_score  # imports numpy

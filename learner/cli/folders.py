@@ -182,6 +182,7 @@ def export(argv: Sequence[str]) -> int:
     # Imports jax: only once the command line is known to be good.
     from seedrl import policy
 
+    # As a program of the user's loads it: what is exported is what it would play.
     loaded = policy.load(
         options.workdir,
         step=options.update,

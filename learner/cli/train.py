@@ -169,6 +169,7 @@ def run(argv: Sequence[str]) -> int:
 
 def resume(argv: Sequence[str]) -> int:
     """`seedrl resume RUN`: goes on by the run's own configuration; returns its exit code."""
+    # Before the folder is looked at: help needs none.
     if set(HELP) & set(argv[:1]):
         help_of(ResumeOptions, argv, prog=RESUME_PROG, argument=_RUN)
     if not argv:
@@ -203,6 +204,7 @@ def resume(argv: Sequence[str]) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """`python -m learner`: a learner without env servers of its own; returns its exit code."""
     words = sys.argv[1:] if argv is None else argv
+    # From the first moment on: a signal while jax is imported must not be lost.
     with stop_on_signals(shlex.join([*LEARNER_PROG.split(), *words])) as stop:
         return exit_code(lambda: _run_learner(words, stop), prog=LEARNER_PROG)
 
@@ -259,6 +261,7 @@ def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
     require_jax(starts=False)
     check(config)
     topology = topology_of(options.coordinator, options.process_count, options.process_index)
+    # What the user typed, if a scheduler has started this process.
     stop.command = options.user_command or stop.command
     if _is_stopped(stop):
         return ExitCode.KILLED if options.process_count > 1 else ExitCode.OK
@@ -329,6 +332,7 @@ def plan(options: ResumeOptions, config: Config) -> tuple[Config, env_servers.Fl
         envs_per_server=options.envs_per_server,
         groups=options.groups,
     )
+    # Its own env servers connect without TLS, by a socket or a port of this host.
     if config.serving.certificate:
         raise ConfigError(
             "serving.certificate: the env servers of `seedrl train` run on this machine, without "

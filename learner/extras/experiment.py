@@ -188,6 +188,7 @@ class Experiment:
     def _run(self, run: PlannedRun, words: Sequence[str]) -> int:
         ended: SimpleQueue[int] = SimpleQueue()
         self._log(run).parent.mkdir(exist_ok=True)
+        # Appended: an earlier try's output may explain this one.
         with self._log(run).open("ab") as log, self._lock:
             if self._is_ending.is_set():
                 return ExitCode.KILLED

@@ -79,7 +79,7 @@ def joined(
     peers, agenda = Peers(topology, _meet(topology, config, stop, start)), Agenda()
     try:
         address = _free_address(topology) if topology.is_first else ""
-        join_jax(topology, peers.gather("jax", address)[0])
+        join_jax(topology, peers.gather("jax", address)[0])  # the first host's word is all's
         yield Hosts(peers, agenda)
     # The others end at once, with this reason, and not when this host has been silent too long.
     except BaseException as error:
@@ -144,6 +144,7 @@ def common_checkpoint(
     """What all hosts resume from: what the first one has found."""
     if hosts.is_alone:
         return found
+    # Its step only: each host reads the checkpoint from the folder.
     step = _gathered("resume", None if found is None else found.step, hosts, stop)[0]
     if hosts.peers.topology.is_first or step is None:
         return found
@@ -293,6 +294,7 @@ def require_as_many(topology: Topology) -> None:
     counts = [
         len(jax.local_devices(process_index=index)) for index in range(topology.process_count)
     ]
+    # One program over all devices: a host with fewer would not take part in all of it.
     if len(set(counts)) > 1:
         raise ConfigError(
             f"learning.num_devices: expected as many devices on each host, got {counts}; set it to "

@@ -57,7 +57,7 @@ def topology_of(coordinator: str | None, count: int, index: int | None) -> Topol
         raise ConfigError(
             f"--process-index: expected 0 to {count - 1} (--process-count {count}), got {index}"
         )
-    host, colon, port = coordinator.rpartition(":")
+    host, colon, port = coordinator.rpartition(":")  # the last colon: an IPv6 address has others
     if not (host and colon and port.isdecimal() and 0 < int(port) < 65536):
         raise ConfigError(
             f"--coordinator: expected HOST:PORT, where the first host is reached, got "

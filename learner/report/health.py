@@ -46,7 +46,7 @@ class Health(Collector):
                 f"cannot serve on {bind} ({error.strerror}); choose another logging.health_bind"
             ) from error
         self._metrics: Any = self._server.get_app()
-        self._server.set_app(self._answer)
+        self._server.set_app(self._answer)  # its own application has no /healthz
         self.port = self._server.server_port
 
     def look(self, status: Status) -> None:

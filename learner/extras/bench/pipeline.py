@@ -115,7 +115,7 @@ def measure(
         # Batches aim at half of the environments, while the other half steps.
         network = bare_forward(workload, learning.served.config.serving.training_slots // 2)
         update = BareUpdate(workload)
-        update.learn()
+        update.learn()  # compiles
         measures = {
             "stepping": lambda: stepping(pace.seconds),
             "network": lambda: rate(network, pace.seconds),

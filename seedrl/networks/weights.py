@@ -5,7 +5,6 @@ place in `seedrl.networks.decoder` is an error. The value head and LoRA are not 
 formats: they start as new, and LoRA is written merged.
 """
 
-import dataclasses
 import functools
 import importlib.util
 import json
@@ -56,21 +55,31 @@ class _File(NamedTuple):
     is_gguf: bool
 
 
-def read(source: str | Path, **changes: Any) -> tuple[DecoderConfig, Tree]:
+# Fields of DecoderConfig that are a user's choice, whatever the file has.
+_CHOSEN = ("context", "dtype", "remat", "lora_rank", "lora_alpha")
+
+
+def read(source: str | Path, config: DecoderConfig | None = None) -> tuple[DecoderConfig, Tree]:
     """A published model: its sizes, and its parameters as numpy arrays, float32.
 
     Args:
       source: "smollm2", a GGUF file, or a folder with `config.json` and `*.safetensors`.
-      changes: fields of the `DecoderConfig` that a user may choose: `context`, `dtype`,
-        `lora_rank`, `lora_alpha`.
+      config: returned in place of the file's, and has its sizes. Context, dtype, `remat` and LoRA
+        may differ.
 
-    Raises ConfigError if a package or file is missing or the file is of another kind of model, with
-    the name of the setting or tensor.
+    Raises ConfigError if a package or file is missing, the file is of another kind of model, or its
+    sizes are not those of `config`, with the name of the setting or tensor.
     """
     path = smollm2_file() if source == SMOLLM2 else Path(source)
     try:
         file = _of_folder(path) if path.is_dir() else _of_gguf(path)
-        config = dataclasses.replace(file.config, **changes)
+        if config is None:
+            config = file.config
+        for name, found in vars(file.config).items():
+            # Files round floats to 32 bits.
+            if name not in _CHOSEN and np.float32(found) != np.float32(getattr(config, name)):
+                got = getattr(config, name)
+                raise ConfigError(f"network.{name}: expected {found} as in the file, got {got}")
         return config, _params_of(config, file)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error

@@ -30,7 +30,7 @@ _TEXT = (
 
 
 def main(python: str) -> int:
-    config, params = weights.read(weights.SMOLLM2, context=512)
+    config, params = weights.read(weights.SMOLLM2)
     with tempfile.TemporaryDirectory() as folder:
         quantised = weights.smollm2_file()
         exact = Path(folder) / "float32.gguf"

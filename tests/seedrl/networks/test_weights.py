@@ -42,8 +42,10 @@ def test_lora_is_written_merged_and_starts_as_nothing(tmp_path: Path) -> None:
     weights.write(tmp_path, config, params)
     expected = unroll(config, params, IDS)
     np.testing.assert_allclose(unroll(*weights.read(tmp_path), IDS), expected, atol=2e-4)
-    again, fresh = weights.read(tmp_path, lora_rank=2, context=32)
+    again, fresh = weights.read(tmp_path, dataclasses.replace(config, lora_rank=2, context=32))
     assert (again.lora_rank, again.context) == (2, 32)
+    with pytest.raises(ConfigError, match=r"network\.rope_theta"):
+        weights.read(tmp_path, dataclasses.replace(config, rope_theta=51.0))
     np.testing.assert_allclose(unroll(again, fresh, IDS), expected, atol=2e-4)
     lora = fresh["layers"]["query"]
     assert (lora["lora_b"] == 0).all() and 0.1 < lora["lora_a"].std() < 0.4
@@ -166,6 +168,7 @@ def test_gguf_is_read(tmp_path: Path) -> None:
     write_gguf(tmp_path / "model.gguf", CONFIG, params)
     config, found = weights.read(tmp_path / "model.gguf")
     assert dataclasses.replace(config, norm_eps=CONFIG.norm_eps) == CONFIG
+    assert weights.read(tmp_path / "model.gguf", CONFIG)[0] == CONFIG
     params["value"] = jax.tree.map(np.zeros_like, params["value"])
     jax.tree.map(np.testing.assert_array_equal, found, params)
     write_gguf(tmp_path / "other.gguf", CONFIG, params, architecture="qwen2")
@@ -201,7 +204,7 @@ def require_smollm2() -> None:
 
 def test_the_published_model_continues_a_text() -> None:
     require_smollm2()
-    config, params = weights.read(weights.SMOLLM2, context=16)
+    config, params = weights.read(weights.SMOLLM2)
     assert sum(leaf.size for leaf in jax.tree.leaves(params)) == 134_515_008 + config.width + 1
     ids, *_ = TEXTS.values()
     logits = np.asarray(unroll(config, params, np.array([ids], np.int32)))

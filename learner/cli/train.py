@@ -132,12 +132,12 @@ class TrainOptions(RunOptions, ResumeOptions):
 
     Attributes:
       workdir: directory of the run; by default a new one, runs/CONFIG__SEED__UTC-TIME.
-      profile: JSON file of `seedrl tune`, with env servers and slots for this machine; options
+      profile: JSON file of `seedrl tune`. It sets env servers and slots for this machine; options
         override its fields.
-      balance: auto: start and release env servers, and change their groups and the batch deadline,
-        while the run trains and whenever that makes it faster. Each env server then has a part of
-        the slots, and `--most-env-servers` of them fill all; at least `--env-servers` run.
-      most_env_servers: largest number of env servers with `--balance auto`.
+      balance: auto: change the number of env servers while the run trains. Their groups and the
+        batch deadline change, too, whenever that makes the run faster. Each env server then has a
+        part of the slots, and `--most-env-servers` of them fill all; at least `--env-servers` run.
+      most_env_servers: most env servers of `--balance auto`.
     """
 
     workdir: Path | None = None

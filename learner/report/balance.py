@@ -24,6 +24,8 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from learner.report.stages import STAGES
+
 
 class Costs(NamedTuple):
     """What one environment step costs, in seconds, measured with a number of env servers."""
@@ -120,11 +122,17 @@ def costs_of(
 ) -> Costs | None:
     """The costs that an interval of metrics shows; None if it has not all of them."""
     rate, env_servers = metrics.get("env_steps_per_second", 0.0), metrics.get("env_servers", 0.0)
-    waits = [metrics.get(f"{side}_waits_share", 1.0) for side in ("acting", "learning")]
     environment = metrics.get("env_step_ms", 0.0) / 1e3
-    if rate <= 0 or env_servers < 1 or environment <= 0 or max(waits) >= 1:
+    sampling, learning = (
+        1 - metrics.get(f"{side}_waits_share", 1.0) for side in ("acting", "learning")
+    )
+    if metrics.get("updates_per_second"):
+        # A wait counts where it ends: its share may be all of an interval that has an update, too.
+        stages = [stage for stage in STAGES["learning"] if stage != "waits"]
+        worked = sum(metrics.get(f"learning_{stage}_share", 0.0) for stage in stages)
+        learning = max(learning, worked)
+    if rate <= 0 or env_servers < 1 or environment <= 0 or min(sampling, learning) <= 0:
         return None  # acting or learning has not started
-    sampling, learning = (1 - share for share in waits)
     # As acting and learning share the learner's threads, so they share its processor time.
     computing = sum(
         metrics.get(f"acting_{stage}_share", 0.0) for stage in ("transfer", "act", "wire", "other")

@@ -83,7 +83,10 @@ def test_costs_are_shares_over_the_rate() -> None:
     assert costs == pytest.approx(expected._replace(act=0.15 / 800))
     for absent in ("env_steps_per_second", "env_servers", "env_step_ms", "acting_waits_share"):
         assert costs_of({k: v for k, v in METRICS.items() if k != absent}, cores=8) is None
-    assert costs_of({**METRICS, "learning_waits_share": 1.0}, cores=8) is None  # not learned yet
+    idle = {**METRICS, "learning_waits_share": 1.0, "learning_learn_share": 0.02}
+    assert costs_of(idle, cores=8) is None  # not learned yet
+    costs = costs_of({**idle, "updates_per_second": 0.5}, cores=8)
+    assert costs is not None and costs.learning == pytest.approx(0.02 / 800)
 
 
 def test_advice_counts_env_servers_and_says_what_binds_then() -> None:

@@ -9,11 +9,14 @@ from typing import Annotated
 from learner.checkpoints.run_records import RunRecord, read_run
 from learner.cli.arguments import require_file, table, write_output
 from learner.processes.tuning import require_jax
+from seedrl import config_io
+from seedrl.config import acts_on_tokens
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import POSITIONAL, RUN
 from seedrl.run_files import find_runs
+from seedrl.types import Tree
 
 _COLUMNS = ("run", "config", "seed", "state", "steps", "last", "best", "why")
 
@@ -80,7 +83,9 @@ class ExportOptions:
       workdir: directory of the run.
       output: file to write; by default policy.jax in the run's directory; an existing
         policy.jax is replaced.
-      force: replace an existing output file.
+      safetensors: directory to write the network of a token policy to, in place of that file, as
+        Hugging Face's Llama reads it (model.safetensors and config.json); LoRA is merged.
+      force: replace existing output.
       update: export the checkpoint of this update; by default the newest.
       best: export the checkpoint with the highest score in the run's evaluations.
       epsilon: exploration rate; 0 is greedy.
@@ -89,6 +94,7 @@ class ExportOptions:
 
     workdir: Annotated[Path, RUN]
     output: Path | None = None
+    safetensors: Path | None = None
     force: bool = False
     update: int | None = None
     best: bool = False
@@ -176,6 +182,8 @@ def export(argv: Sequence[str]) -> int:
     if options.best and options.update is not None:
         raise ConfigError("--update and --best: expected one of them, got both")
     require_file("--output", options.output, force=options.force)
+    if (folder := options.safetensors) is not None and folder.exists() and not options.force:
+        raise ConfigError(f"--safetensors: {folder} is there already; --force replaces its files")
     # A policy.jax of the run is made from it, so it may be replaced without --force.
     output = options.output or options.workdir / "policy.jax"
     require_jax()
@@ -190,8 +198,25 @@ def export(argv: Sequence[str]) -> int:
         epsilon=options.epsilon,
         allow=options.allow,
     )
+    if folder is not None:
+        _write_network(options.workdir, loaded.params, folder)
+        print(f"{folder}: weights after {loaded.step:,} updates")
+        return ExitCode.OK
     # First: what cannot be exported replaces no file.
     content = loaded.export()
     write_output(output, content)
     print(f"{output}: {len(content):,} bytes, after {loaded.step:,} updates")
     return ExitCode.OK
+
+
+def _write_network(workdir: Path, params: Tree, folder: Path) -> None:
+    from seedrl.networks import weights
+
+    config = config_io.of_run(workdir)
+    if not acts_on_tokens(config):
+        kind = type(config.agent).__name__
+        raise ConfigError(f"--safetensors: expected a token policy (GRPOConfig), got a {kind}")
+    try:
+        weights.write(folder, config.agent.network, params)
+    except OSError as error:
+        raise ConfigError(f"--safetensors: cannot write {folder}: {error.strerror}") from error

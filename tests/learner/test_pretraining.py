@@ -8,11 +8,16 @@ import jax
 import numpy as np
 import pytest
 
-from learner.pretraining import pretrained
+from learner.cli.main import main
+from learner.pretraining import pretrained, save
+from seedrl import run_files
 from seedrl.agents.grpo import GRPOConfig
+from seedrl.config import Config, EnvironmentConfig
+from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 from seedrl.networks import weights
 from seedrl.networks.decoder import DecoderConfig
+from seedrl.replay.group_queue import GroupQueueConfig
 from seedrl.specs import EnvSpec, TokensSpec
 from tests.seedrl.networks.decoder_oracle import random_params
 
@@ -49,3 +54,26 @@ def test_it_starts_from_published_weights_and_with_lora_trains_that_only(tmp_pat
         assert np.array_equal(old, new) != path[-1].key.startswith("lora"), path
     with pytest.raises(ConfigError, match=r"network\.width"):
         after(0, tmp_path, width=16)
+
+
+def test_a_run_s_network_is_exported_with_lora_merged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = dataclasses.replace(NETWORK, lora_rank=2)
+    config = Config(
+        environment=EnvironmentConfig(id="envs_server.envs.token_tasks:reverse"),
+        agent=GRPOConfig(network=network),
+        replay=GroupQueueConfig(),
+    )
+    params = random_params(network)
+    save(tmp_path, params, EnvSpec(TOKENS.turn, TOKENS), to_json(config))
+    (tmp_path / run_files.CONFIG).write_text(to_json(config))
+    words = ["export", str(tmp_path), "--safetensors", str(tmp_path / "out")]
+    assert main(words) == 0
+    found_config, found = weights.read(tmp_path / "out")
+    assert found_config == NETWORK
+    query = params["layers"]["query"]
+    expected = query["kernel"] + 8 * query["lora_a"] @ query["lora_b"]
+    np.testing.assert_allclose(found["layers"]["query"]["kernel"], expected, atol=1e-5)
+    assert main(words) == 2 and "--safetensors" in capsys.readouterr().err
+    assert main([*words, "--force"]) == 0

@@ -1,6 +1,6 @@
 """Is the verdict of a run right, and does `--balance auto` follow it?
 
-`python -m tests.benchmarks.forced` takes ten minutes on two quiet cores; names of cases choose.
+`python -m tests.benchmarks.forced` takes eleven minutes on two quiet cores; names of cases choose.
 
 Each case is a run of `seedrl train` that is slow for one reason: of ten cases the run's own
 `status.json` has to name nine right, and what it predicts of the named change has to be within 15

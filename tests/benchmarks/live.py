@@ -17,10 +17,10 @@ from tests.benchmarks.started_runs import Observed, running
 
 NAME = "balance auto"
 _PACES = (0, 50, 0)
-_FIXED = (2, 8, 16)  # numbers of env servers
+_FIXED = (2, 12)  # numbers of env servers
 _MOST = 16
 _FOLLOW_SECONDS = 30.0  # in which the run has to follow
-_PHASE_SECONDS = 50.0
+_PHASE_SECONDS = 45.0
 _LEAST = 0.95
 _MOST_MOVES, _MINUTE = 3, 60.0
 _SLOTS = 16

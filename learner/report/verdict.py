@@ -77,6 +77,8 @@ def _neighbour(metrics: Mapping[str, float], costs: Costs, needs_core: float) ->
         metrics.get(f"{what}_seconds_per_second", 0.0)
         for what in ("learner_cpu", "env_servers_cpu", "learner_cpu_delay", "other_cpu")
     )
+    # A device may do the work, while the threads sleep.
+    needs_core = min(needs_core, learner + env_servers + delay)
     # Of the time with something to do; ours wait for each other, too.
     without_core = min(
         delay / max(delay + learner, 1e-9), others / max(others + learner + env_servers, 1e-9)

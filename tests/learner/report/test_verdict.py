@@ -100,6 +100,10 @@ def test_other_programs_are_a_cause_if_the_run_waits_for_cores() -> None:
     # Env servers that sleep for 75 % of the time do not need one.
     cause, _, _ = found({**SAMPLING_BINDS, **busy, "env_servers_cpu_seconds_per_second": 0.0})
     assert cause == "slow environments"
+    # A device learns.
+    device = {"learner_cpu_seconds_per_second": 0.05, "env_servers_cpu_seconds_per_second": 0.0}
+    device |= {"learner_cpu_delay_seconds_per_second": 0.03, "other_cpu_seconds_per_second": 7.0}
+    assert found({**LEARNING_BINDS, **device})[0] == "high replay ratio"
     # Ours wait for each other.
     assert found({**LEARNING_BINDS, **busy, "other_cpu_seconds_per_second": 0.0})[0] != cause
 

@@ -46,8 +46,9 @@ def _dialogues(number: int, seed: int = 0) -> list[_Dialogue]:
         _Dialogue(
             rollout,
             [
-                random.integers(10, size=random.integers(1, 19)).astype(np.int32)
-                for _ in range(random.integers(1, 4))
+                # Every third question is one token long.
+                random.integers(10, size=random.integers(1, 19) if longest else 1).astype(np.int32)
+                for longest in [rollout % 3, *[1] * random.integers(3)]
             ],
         )
         for rollout in range(number)

@@ -1,0 +1,102 @@
+"""A token policy as an agent: its plain loop answers as the lanes do; misfits are named."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from learner.acting.token_lane import TokenLane
+from learner.build import plan_geometry
+from seedrl import config_io
+from seedrl.agents.check import build_agent
+from seedrl.agents.grpo import GRPOConfig
+from seedrl.config import Config
+from seedrl.errors import ConfigError
+from seedrl.networks.decoder import DecoderConfig
+from seedrl.replay.queue import QueueConfig
+from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec, TokensSpec
+from seedrl.turns import read_completion, turn_row
+from seedrl.types import StepType, TimeStep
+
+_SIZES = TokensSpec(vocabulary=7, longest_turn=4, longest_completion=3, end=6)
+_SPEC = EnvSpec(_SIZES.turn, _SIZES)
+_CONFIG = GRPOConfig(
+    network=DecoderConfig(vocabulary=7, layers=1, width=8, heads=2, kv_heads=1, ffn=8, context=16)
+)
+
+
+def test_the_loop_of_the_agent_answers_as_a_lane_does() -> None:
+    # Greedily, over turns and a new episode; without room the answer is empty.
+    agent, random = build_agent(_CONFIG, _SPEC), np.random.default_rng(0)
+    params = agent.init(jax.random.PRNGKey(0))
+    params = {**params, "embedding": 30 * params["embedding"]}
+    lane = TokenLane(
+        _CONFIG.network, _SIZES, np.zeros(3, np.float32), jax.random.PRNGKey(1), jax.devices()[0]
+    )
+    carry, act = agent.initial_carry(3), jax.jit(agent.act)
+    num_empty = 0
+    for turn in range(8):
+        kind = StepType.FIRST if turn % 5 == 0 else StepType.MID
+        asked = [random.integers(6, size=random.integers(1, 5)) for _ in range(3)]
+        rows = jnp.asarray(np.stack([turn_row(_SIZES, ids) for ids in asked]))
+        kinds, ones = jnp.full(3, kind, jnp.uint8), jnp.ones(3)
+        step = TimeStep(kinds, 0 * ones, ones, rows)
+        output = act(params, carry, step, jnp.zeros(3), jax.random.PRNGKey(turn))
+        carry, expected = output.carry, {}
+        for row, ids in enumerate(asked):
+            if kind == StepType.FIRST:
+                lane.begin(row, row)
+            if not lane.ask(row, ids):
+                expected[row], num_empty = [], num_empty + 1
+        while lane.is_live.any():
+            expected |= {row: lane.completion(row).tolist() for row in lane.tick(params, 0)}
+        answers = map(read_completion, np.asarray(output.action))
+        assert [[] if ids is None else ids.tolist() for ids, _ in answers] == [
+            expected[row] for row in range(3)
+        ]
+    assert num_empty
+
+
+@pytest.mark.parametrize(
+    ("changes", "spec", "field"),
+    [
+        ({"vocabulary": 8}, _SPEC, "agent.network.vocabulary"),
+        ({"context": 6}, _SPEC, "agent.network.context"),
+        ({}, EnvSpec(ArraySpec((), "float32"), DiscreteSpec(2)), "agent"),
+    ],
+)
+def test_an_environment_that_does_not_fit_is_refused(
+    changes: dict[str, int], spec: EnvSpec, field: str
+) -> None:
+    network = dataclasses.replace(_CONFIG.network, **changes)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=f"^{field}: "):
+        build_agent(dataclasses.replace(_CONFIG, network=network), spec)
+
+
+def test_no_other_agent_takes_token_ids() -> None:
+    for name in ("default_ppo", "default_impala", "default_r2d2", "default_apex", "default_sac"):
+        with pytest.raises(ConfigError, match="^agent: "):
+            build_agent(config_io.load(name).agent, _SPEC)
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "field"),
+    [
+        ("learning", {"batch_sequences": 250}, "learning.batch_sequences"),
+        ("learning", {"schedule": "synchronous"}, "learning.schedule"),
+        ("learning", {"publish_every_updates": 9}, "replay.max_lag_updates"),
+        ("", {"replay": QueueConfig()}, "replay"),
+    ],
+)
+def test_what_a_token_policy_does_not_do_is_refused_before_the_run(
+    section: str, changes: dict[str, object], field: str
+) -> None:
+    config: Config = config_io.load("reverse_grpo")
+    learning = dataclasses.replace(config.learning, num_devices=1)
+    config = dataclasses.replace(config, learning=learning)
+    if section:
+        changes = {section: dataclasses.replace(getattr(config, section), **changes)}
+    with pytest.raises(ConfigError, match=f"^{field}: "):
+        plan_geometry(dataclasses.replace(config, **changes))  # type: ignore[arg-type]

@@ -39,6 +39,7 @@ _FLAGS = {
     "agent.network.context": 11,
     "evaluation.interval_steps": _INTERVAL,
     "evaluation.episodes": _EPISODES,
+    "evaluation.actions": "deterministic",  # as the reference is evaluated
     "evaluation.target_return": _TARGET,
     "learning.total_steps": _MOST_SAMPLES,
     "logging.interval_seconds": 5.0,

@@ -504,9 +504,8 @@ def _share(
 
     limiter.on_others = on_others
     learning.count_steps = lambda: earlier_steps + limiter.agreed_steps
-    hosts.agenda.take = lambda: learning.snapshot(
-        with_replay=False
-    )  # none of several hosts saves it
+    # None of several hosts saves its replay.
+    hosts.agenda.take = lambda: learning.snapshot(with_replay=False)
 
 
 def _replay(

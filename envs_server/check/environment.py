@@ -126,7 +126,7 @@ def check(
     seeds = range(seed, seed + num_envs)
 
     def play(what: Recipe, seeds: Sequence[int], actions: np.ndarray | None = None) -> Play | None:
-        # Built anew for each play, as at each connection: nothing may be left of the one before.
+        # A new one for each play, as at each connection: nothing may be left of the one before.
         environments = build(what, back_end, len(seeds), max_abs_reward=max_abs_reward)
         with _faults(environments.close, findings):
             group = EnvGroup(0, environments, seeds)

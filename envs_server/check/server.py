@@ -351,7 +351,7 @@ def _seeds(trial: Trial) -> None:
     plays = []
     for seed in (1, 1, 2):  # equal seeds, and others
         lease = trial.play(60, seed=seed)
-        lease.end(StatusCode.UNAVAILABLE)  # it returns with environments that are built anew
+        lease.end(StatusCode.UNAVAILABLE)  # it returns with new environments
         plays.append(lease.steps)
     # Bytes of whole steps: nothing that a learner sees may differ.
     if plays[0] != plays[1]:

@@ -2,7 +2,7 @@
 
 import collections
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -192,8 +192,11 @@ class Acting:
             latest = last[self._device] if last else self._params
             self.evaluator.poll(now, latest, live, is_last=bool(last))
         if ended := self._hub.take_ended(self._device):
-            # In the queue of the pages: replay gets all pages of a stream before its end.
-            self._send(FilledPages((), (), (), ended, ()))
+            self._end_streams(ended)
+
+    def _end_streams(self, ended: Sequence[int]) -> None:
+        # In the queue of the pages: replay gets all pages of a stream before its end.
+        self._send(FilledPages((), (), (), ended, ()))
 
     def _act(self, batch: Batch) -> None:
         is_training = batch.role == "training"

@@ -252,17 +252,14 @@ class TokenActing(Acting):
         return [*roles, "evaluation"] if self.evaluator.is_running else roles
 
     def _poll(self, now: float) -> None:
-        self._hub.rebalance()
-        live = self._hub.live_slots("evaluation", self._device)
-        if live.size or self.evaluator.is_running:
-            last = self._channel.last
-            latest = last[self._device] if last else self._params
-            self.evaluator.poll(now, latest, live, is_last=bool(last))
-        for stream in self._hub.take_ended(self._device):
+        super()._poll(now)
+        self._accounts = self.token_accounts()
+
+    def _end_streams(self, ended: Sequence[int]) -> None:
+        for stream in ended:
             slot = stream % len(self._rows)
             if self._streams.get(slot) == stream:
                 self._drop(slot)
-        self._accounts = self.token_accounts()
 
     # Steps of env servers.
 
@@ -327,7 +324,7 @@ class TokenActing(Acting):
     @property
     def _num_allowed_groups(self) -> int:
         """How many of the groups that were not sent may be under way."""
-        # First: an update that is taken between the two looks counts in one of them at least.
+        # Before the version: an update that is taken between the two looks then counts twice.
         now: Any = self._channel.limiter.now  # that of `GroupQueueConfig`
         return allowed_groups(
             self._plan,

@@ -29,7 +29,7 @@ class LanePrograms(NamedTuple):
 
     Attributes:
       prefill: `(cache, params, key, ints [5 + C, R], temperature [R])`; each column of `ints` is a
-        row, whether it starts anew, how many of its ids count, rollout, place, and C ids. Rows out
+        row, whether it is emptied first, how many of its ids count, rollout, place, C ids. Rows out
         of range are padding.
       decode: `(cache, params, key, ints [4, S], temperature [S])`: each slot's last id, whether it
         is active, rollout, place.

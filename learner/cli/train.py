@@ -350,7 +350,7 @@ def plan(options: ResumeOptions, config: Config) -> tuple[Config, env_servers.Fl
 
 
 def _with_room(fleet: env_servers.Fleet, config: Config, *, most: int) -> env_servers.Fleet:
-    """The fleet, with so many environments each that `most` env servers fill all slots."""
+    """The fleet with smaller env servers: `most` of them fill all slots."""
     require_overlap(config)
     if config.launch.envs_per_server:
         raise ConfigError(

@@ -357,7 +357,7 @@ class Fleets:
             self._start(self._fleets[0][0]._replace(num_servers=more))
 
     def regroup(self, num_groups: int) -> None:
-        """Starts all again, with so many groups each."""
+        """Restarts all env servers, each with `num_groups` groups."""
         before, self._fleets = self._fleets, []
         for fleet, started in before:
             self._release(started)

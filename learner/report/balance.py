@@ -108,7 +108,7 @@ def slowed(costs: Costs, environment: float) -> Costs:
 
 
 def accelerated(costs: Costs, times: float) -> Costs:
-    """The costs with a device that acts and learns so many times as fast."""
+    """The costs with a device that is `times` as fast at acting and learning."""
     return costs._replace(
         sampling=costs.sampling - costs.act * (1 - 1 / times),
         act=costs.act / times,

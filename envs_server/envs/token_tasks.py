@@ -83,8 +83,8 @@ class Addition(_Question):
 class Guess(TokenEnv):
     """A number below `numbers`, to be guessed in at most `guesses` turns.
 
-    Bisection finds it with the default. The best policy without memory of earlier turns says the
-    same number each time: it finds one of `numbers`. Raises ValueError for fewer than one of each.
+    Each wrong guess is answered with `>` if the number is larger, else `<`. Bisection finds it with
+    the default, and needs memory of earlier turns. Raises ValueError for fewer than one of each.
     """
 
     longest_turn = 1

@@ -48,7 +48,11 @@ def test_the_gradient_is_the_same_if_blocks_are_computed_again() -> None:
     def gradient(config: DecoderConfig) -> Any:
         return jax.grad(lambda params: jnp.sum(decoder.unroll(config, params, ids) ** 2))(params)
 
-    again = gradient(dataclasses.replace(CONFIG, remat=True))
+    computed_again = dataclasses.replace(CONFIG, remat=True)
+    for config in (CONFIG, computed_again):
+        program = jax.make_jaxpr(functools.partial(decoder.unroll, config))(params, ids)
+        assert ("remat" in str(program)) == config.remat
+    again = gradient(computed_again)
     compare = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-3)
     jax.tree.map(compare, gradient(CONFIG), again)
 

@@ -28,9 +28,8 @@ from seedrl.specs import BoxSpec, EnvSpec
 from seedrl.types import Tree
 
 _MOST_DIFFERENCES = 3
-# The parts of a checkpoint, as the first words of the arrays' names. Only deterministic runs of
-# earlier versions have `acting`.
-PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay", "acting")
+# The parts of a checkpoint, as the first words of the arrays' names.
+PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay")
 
 
 def leaves_by_name(tree: Any) -> dict[str, np.ndarray]:

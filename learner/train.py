@@ -43,7 +43,6 @@ from learner.multihost.topology import ALONE, Topology
 from learner.processes.env_servers import Fleets
 from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_process
-from learner.report.profile import Profile
 from learner.report.status import ERROR, EvaluationStatus
 from learner.report.terminal import Summary
 from learner.reports import ProgressReporter, Reports, open_reports
@@ -53,7 +52,6 @@ from learner.schedule import Session
 from learner.serving.access import with_address
 from learner.serving.hub import Hub, refusal
 from learner.serving.server import Service
-from seedrl import run_files
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError, UserError
 from seedrl.specs import EnvSpec
@@ -70,7 +68,6 @@ def train(
     resume: Resume = "auto",
     init_from: Path | None = None,
     init_from_partial: bool = False,
-    profile_updates: int = 0,
     name: str = "",
     stop: StopRequest | None = None,
     topology: Topology = ALONE,
@@ -83,7 +80,6 @@ def train(
       config, workdir, resume: what, where, and whether from what is there.
       init_from: folder of another run, whose parameters a new one starts with.
       init_from_partial: only those that fit the new run's network, and without an error.
-      profile_updates: updates to trace; see `Profile`.
       name: of the configuration, where the run is shown.
       stop: ends the run when it is set; its `command` is what the user typed.
       topology: of this process among those that share the run. The first one writes the folder, the
@@ -167,12 +163,6 @@ def train(
         # Only now: a config that this environment refuses must not replace one that works.
         folder.record_config(config)
         reports.compiling(config, session, is_begun_anew=folder.is_begun_anew)
-        profile = Profile(
-            folder.path / run_files.PROFILE,
-            profile_updates,
-            count=lambda: session.num_updates,
-            listener=reports.events,
-        )
         balancer = None
         if fleets is not None:
             deadline = config.serving.batch_deadline_seconds
@@ -191,7 +181,6 @@ def train(
             stop=stop,
             deaths=deaths,
             earlier=[each.score for each in played_rounds(folder.metrics)],
-            profile=profile,
             balancer=balancer,
         )
 
@@ -280,7 +269,6 @@ class TrainLoop:
         reports: Reports,
         stop: StopRequest,
         deaths: Deaths,
-        profile: Profile,
         earlier: Iterable[EvaluationStatus] = (),
         balancer: Balancer | None = None,
     ):
@@ -293,7 +281,7 @@ class TrainLoop:
           balancer: changes the number of env servers, if it may change.
         """
         self._config, self.session, self._service = config, session, service
-        self._saver, self._reports, self._profile = saver, reports, profile
+        self._saver, self._reports = saver, reports
         self._balancer = balancer
         self._stop, self._deaths = stop, deaths
         # A save that hangs does not end the run: training can go on without it.
@@ -323,7 +311,6 @@ class TrainLoop:
         while not self._is_over():
             self.session.failed.wait(POLL_SECONDS)
             self.progress.update()
-            self._profile.update()
             if not self._hosts.is_alone and self.session.num_updates:
                 leave_jax()  # not possible before the first update
             now = time.monotonic()
@@ -355,7 +342,6 @@ class TrainLoop:
                 self._stop_and_save(ended)
             finally:
                 self._saver.wait()  # its thread would end with the process
-                self._profile.close()  # after the save: to write it takes long
         # The threads' last piece of work may have reached the target.
         self.progress.update()
         if ended is not None and ended.kind == "all_steps":

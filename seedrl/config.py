@@ -251,10 +251,8 @@ class LaunchConfig:
 
     Attributes:
       env_servers: number of env-server processes.
-      envs_per_server: environments of each env server; 0 divides the slots evenly, and so does
-        `seedrl launch` always. If it is not 0, the flags `--env-servers` and `--envs-per-server` of
-        `seedrl train` also set `serving.training_slots`: to all environments but the evaluation
-        slots.
+      envs_per_server: environments of each env server; 0 divides the slots evenly, and so do
+        `--envs` and `seedrl launch` always.
       groups: groups of environments that an env server steps alternately.
       local_link: use a Unix socket instead of gRPC for steps on the learner's own host.
     """

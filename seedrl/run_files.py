@@ -23,7 +23,6 @@ EVENTS = "events.jsonl"
 VIDEOS = "videos"  # a folder: what `seedrl record` writes
 LOGS = "logs"  # a folder: output of env servers; in folders below it that of `seedrl evaluate`
 HOSTS = "hosts"  # a folder: reports of other hosts than the first, each in its own
-PROFILE = "profile"  # a folder: what jax.profiler writes
 HOSTS_NOTE = ".hosts"  # by which hosts find that they share the folder
 WANDB_ID = "wandb_id.txt"  # its name at Weights & Biases
 FINAL_SCORE = "final_score.json"  # what `seedrl evaluate --save` writes

@@ -30,7 +30,6 @@ _SHORT = {
 _SETS = {
     "--envs": "--serving.training-slots",
     "--env-servers": "--launch.env-servers",
-    "--envs-per-server": "--launch.envs-per-server",
     "--groups": "--launch.groups",
 }
 # What a profile may set: of how a machine is used, not of what is learned.

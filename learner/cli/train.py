@@ -53,8 +53,6 @@ class RunOptions:
         those; RUN/checkpoints/best always means the best. Ignored when resuming.
       init_from_partial: copy from --init-from only the parameters that fit. Path, shape and type
         must match; the others, for example the head, are initialized as usual. A line lists both.
-      profile_updates: write a profiler trace of this many updates to the run's directory profile.
-        Starts after a warm-up of ten; open its trace.json.gz at ui.perfetto.dev.
       allow: code that CONFIG may name if CONFIG is a run's config.json. Directories of Python
         files, and environment factories (package.module:factory).
     """
@@ -62,14 +60,11 @@ class RunOptions:
     resume: Literal["auto", "never", "must"] = "auto"
     init_from: Annotated[Path | None, Mark("RUN")] = None
     init_from_partial: bool = False
-    profile_updates: int = 0
     allow: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.init_from_partial and self.init_from is None:
             raise ConfigError("--init-from-partial: expected --init-from RUN with it, got none")
-        if self.profile_updates < 0:
-            raise ConfigError(f"--profile-updates: expected at least 0, got {self.profile_updates}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +104,6 @@ class ResumeOptions:
       envs: number of training environments over all env servers. By default
         `--serving.training-slots`; evaluation environments are not counted.
       env_servers: number of env-server processes. By default `--launch.env-servers`.
-      envs_per_server: environments of each env server, instead of `--envs`. All but the evaluation
-        slots then train. By default `--launch.envs-per-server`.
       groups: groups of environments of each env server, stepped alternately. By default
         `--launch.groups`.
       allow: code that the run may name. Directories of Python files, and environment factories
@@ -119,7 +112,6 @@ class ResumeOptions:
 
     envs: int | None = None
     env_servers: int | None = None
-    envs_per_server: int | None = None
     groups: int | None = None
     allow: tuple[str, ...] | None = None
 
@@ -302,7 +294,6 @@ def _train(
         resume=options.resume,
         init_from=options.init_from,
         init_from_partial=options.init_from_partial,
-        profile_updates=options.profile_updates,
         name=name,
         stop=stop,
         topology=topology,
@@ -329,7 +320,6 @@ def plan(options: ResumeOptions, config: Config) -> tuple[Config, env_servers.Fl
         config,
         envs=options.envs,
         env_servers=options.env_servers,
-        envs_per_server=options.envs_per_server,
         groups=options.groups,
     )
     # Its own env servers connect without TLS, by a socket or a port of this host.

@@ -32,14 +32,12 @@ class WatchOptions:
       bind: address to serve on.
       insecure: allow an address that other machines reach. Nothing is encrypted: anyone who reads
         the secret in the page's address on the network can view the runs.
-      no_token: leave the secret out of the address.
     """
 
     folder: Annotated[Path, POSITIONAL]
     port: int = 0
     bind: str = "127.0.0.1"
     insecure: bool = False
-    no_token: bool = False
 
 
 def run(argv: Sequence[str]) -> int:
@@ -61,12 +59,9 @@ def run(argv: Sequence[str]) -> int:
     listening = application.listen(options.bind, options.port)
     host = f"[{options.bind}]" if ":" in options.bind else options.bind
     # In the path: a browser sends no header of ours.
-    token = "" if options.no_token else secrets.token_urlsafe(16)
-    place = f"{host}:{listening.getsockname()[1]}/{token and token + '/'}"
-    print(
-        f"watching {options.folder} at http://{place} (Ctrl-C ends)",
-        flush=True,
-    )
+    token = secrets.token_urlsafe(16)
+    place = f"{host}:{listening.getsockname()[1]}/{token}/"
+    print(f"watching {options.folder} at http://{place} (Ctrl-C ends)", flush=True)
     with listening, contextlib.suppress(KeyboardInterrupt):
         application.web_server(options.folder, token).run(sockets=[listening])
     return ExitCode.OK

@@ -45,42 +45,26 @@ def plan(
     *,
     envs: int | None = None,
     env_servers: int | None = None,
-    envs_per_server: int | None = None,
     groups: int | None = None,
 ) -> tuple[Config, Fleet]:
     """Fits env servers and slots to each other: the configuration that does so, and its fleet.
 
-    What is None is as `config` has it; `envs` train, and those that evaluate come on top;
-    `envs_per_server` 0 shares the slots out evenly. Raises ConfigError if a number is wrong, or no
-    environment is left for training.
+    What is None is as `config` has it; `envs` train, and those that evaluate come on top. Raises
+    ConfigError if a number is wrong.
     """
     if envs is not None:
-        if envs_per_server is not None:
-            raise ConfigError("--envs and --envs-per-server: expected one of them, got both")
-        config, envs_per_server = _with_envs(config, envs), 0
+        config = _with_envs(config, envs)
     launch, serving = config.launch, config.serving
     num_servers = launch.env_servers if env_servers is None else env_servers
-    num_envs = launch.envs_per_server if envs_per_server is None else envs_per_server
+    num_envs = launch.envs_per_server if envs is None else 0
     num_groups = launch.groups if groups is None else groups
     for flag, number, least, most in (
         ("env-servers", num_servers, 1, math.inf),
-        ("envs-per-server", num_envs, 0, math.inf),
         ("groups", num_groups, 1, MOST_GROUPS),
     ):
         if not least <= number <= most:
             bound = f"at least {least}" if number < least else f"at most {most}"
             raise ConfigError(f"--{flag}: expected {bound}, got {number}")
-    # Whoever says how many environments there are decides on the slots, too: training gets all but
-    # those of evaluation.
-    if num_envs and (env_servers is not None or envs_per_server is not None):
-        training = num_servers * num_envs - serving.evaluation_slots
-        if training < 1:
-            raise ConfigError(
-                f"--env-servers {num_servers} times --envs-per-server {num_envs} leaves no "
-                f"environment for training after {serving.evaluation_slots} evaluation slots; "
-                "start more environments or set --serving.evaluation-slots"
-            )
-        serving = dataclasses.replace(serving, training_slots=training)
     slots = serving.training_slots + serving.evaluation_slots
     if envs is not None and env_servers is None:
         num_servers = min(num_servers, slots)
@@ -88,7 +72,7 @@ def plan(
         launch, env_servers=num_servers, envs_per_server=num_envs, groups=num_groups
     )
     num_envs = num_envs or -(-slots // num_servers)  # rounded up, or slots would stay empty
-    fitted = dataclasses.replace(config, serving=serving, launch=launch)
+    fitted = dataclasses.replace(config, launch=launch)
     return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs))
 
 

@@ -53,8 +53,6 @@ _PROBLEMS = frozenset({"save_failed", "server_left", "server_refused", "environm
 
 # Parts of it are sent by other machines.
 _LONGEST_TEXT = 500
-# Of one kind: an env server that joins and leaves in a loop must not fill the disk.
-_MOST_A_MINUTE = 500
 # The time without a step after which that is reported, and then at each doubling.
 _STILL_SECONDS = 10.0
 
@@ -119,7 +117,6 @@ class Events(EventSink):
         # slow.
         self._queue: collections.deque[Event] = collections.deque()
         self._has_some = threading.Event()
-        self._minute, self._counts = 0, collections.Counter[str]()
         self._lock = threading.Lock()  # between two threads that flush
         self._file = JsonLines(workdir / EVENTS)
 
@@ -129,15 +126,6 @@ class Events(EventSink):
 
     def report(self, kind: str, text: str, *, is_problem: bool = False, **fields: Any) -> None:
         """Takes an event. Neither waits nor raises, whatever lock the caller holds."""
-        # Of this kind in this minute; two threads at once may miss one.
-        minute = int(self._clock() / 60)
-        if minute != self._minute:
-            self._minute, self._counts = minute, collections.Counter()
-        self._counts[kind] += 1
-        if (number := self._counts[kind]) > _MOST_A_MINUTE:
-            return
-        if number == _MOST_A_MINUTE:
-            text += f" (event {_MOST_A_MINUTE} of this kind in a minute: further ones are left out)"
         event = Event(
             time_seconds=time.time(),
             elapsed_seconds=self.elapsed_seconds,

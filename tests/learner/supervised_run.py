@@ -101,7 +101,6 @@ class SupervisedRun:
             service=cast(Any, self.service),
             saver=cast(Any, self.saver),
             reports=self._reports(),
-            profile=cast(Any, SimpleNamespace(update=lambda: None, close=lambda: None)),
         )
 
     def _saver(self) -> SimpleNamespace:

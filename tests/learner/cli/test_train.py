@@ -133,7 +133,6 @@ def test_a_run_is_resumed_by_its_own_config_and_its_name(
     [
         ("--envs", "--serving.training-slots"),
         ("--env-servers", "--launch.env-servers"),
-        ("--envs-per-server", "--launch.envs-per-server"),
         ("--groups", "--launch.groups"),
     ],
 )
@@ -158,7 +157,6 @@ def test_envs_and_env_servers_are_all_that_sets_the_size(stage: Stage, name: str
     assert call.option("--processes") == "3"
     assert 3 * int(call.option("--num-envs")) >= both > 3 * int(call.option("--num-envs")) - 3
     assert main(["train", name, "--envs", "0"]) == 2
-    assert main(["train", name, "--envs", "3", "--envs-per-server", "3"]) == 2
 
 
 def test_an_address_of_a_flag_or_a_config_file_is_kept_and_has_a_token(stage: Stage) -> None:

@@ -13,10 +13,10 @@ from learner.extras import tune as tune_module
 from learner.extras.bench.measuring import Pace
 from learner.extras.bench.system import Interval
 from learner.extras.tune import LEAST_GAIN, Move, Setting, climb, setting_of, tune
-from learner.processes import env_servers
 from seedrl import config_io
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError
+from seedrl.fields import with_fields
 from tests.system.processes import SMALLEST
 
 START = Setting(2, 16, 2, 0.001)
@@ -121,8 +121,9 @@ def test_a_profile_sets_nothing_else(tmp_path: Path, text: str) -> None:
 
 def test_the_numbers_of_a_setting_are_of_environments_that_train() -> None:
     config = config_io.load("cartpole_r2d2")
-    # As `seedrl train --envs-per-server 66` saves it: 32 environments train, 100 evaluate.
-    config, _ = env_servers.plan(config, env_servers=2, envs_per_server=66)
+    # 32 environments train, 100 evaluate.
+    changes = {"serving.training_slots": 32, "launch.envs_per_server": 66}
+    config = with_fields(config, {**changes, "launch.env_servers": 2})
     assert setting_of(config) == START
 
 

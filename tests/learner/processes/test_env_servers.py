@@ -36,8 +36,7 @@ def config(*, training: int = 32, evaluation: int = 20, **launch: int) -> Config
         ({"training": 33}, {}, Fleet(2, 27, 2), 33),
         ({"training": 1, "env_servers": 4}, {}, Fleet(4, 6, 2), 1),
         ({}, {"env_servers": 4}, Fleet(4, 13, 2), 32),
-        ({}, {"env_servers": 3, "envs_per_server": 16}, Fleet(3, 16, 2), 28),
-        ({"envs_per_server": 26}, {"env_servers": 3}, Fleet(3, 26, 2), 58),
+        ({"envs_per_server": 26}, {"env_servers": 3}, Fleet(3, 26, 2), 32),
         ({"envs_per_server": 30}, {}, Fleet(2, 30, 2), 32),
         # No group is empty.
         ({"training": 1, "evaluation": 0}, {"env_servers": 1, "groups": 4}, Fleet(1, 1, 1), 1),

@@ -31,17 +31,3 @@ def test_an_event_is_the_same_line_on_the_terminal_and_in_the_file(tmp_path: Pat
         "text": event.text,
         "fields": {"reason": "all steps taken"},
     }
-
-
-def test_a_flood_of_one_kind_is_cut_for_a_minute_and_others_are_told(tmp_path: Path) -> None:
-    now, shown = [0.0], []
-    events = Events(tmp_path, shown.append, clock=lambda: now[0])
-    for _ in range(10_000):
-        events.report("server_left", "it leaves", server="vm:7", reason="")
-    events.report("ended", "the run ends", reason="")
-    now[0] = 60.0
-    events.report("server_left", "it leaves", server="vm:7", reason="")
-    events.close()
-    assert len(shown) == 502
-    assert shown[499].text.startswith("it leaves (event 500 of this kind")
-    assert [event.text for event in shown[500:]] == ["the run ends", "it leaves"]

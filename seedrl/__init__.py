@@ -9,16 +9,28 @@ if _typing.TYPE_CHECKING:
     from seedrl.config import Config
     from seedrl.policy import Policy
     from seedrl.run import Run
-    from seedrl.token_env import CharactersVocabulary, TokenEnv, bytes_vocabulary
+    from seedrl.token_env import (
+        CharactersVocabulary,
+        TokenEnv,
+        TokenizerVocabulary,
+        bytes_vocabulary,
+    )
 
-__all__ = ["CharactersVocabulary", "TokenEnv", "bytes_vocabulary", "load_policy", "train"]
+__all__ = [
+    "CharactersVocabulary",
+    "TokenEnv",
+    "TokenizerVocabulary",
+    "bytes_vocabulary",
+    "load_policy",
+    "train",
+]
 
 # Env servers import this package and must stay thin: each function imports when it is called.
 
 
 def __getattr__(name: str) -> _typing.Any:
-    # Imports numpy, for which a command line need not wait.
-    if name in ("CharactersVocabulary", "TokenEnv", "bytes_vocabulary"):
+    # Those that are not defined below import numpy, for which a command line need not wait.
+    if name in __all__:
         from seedrl import token_env
 
         return getattr(token_env, name)

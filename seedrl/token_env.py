@@ -15,6 +15,7 @@ Text stays here: an env server sends and receives ids, so nothing is ever tokeni
 """
 
 import abc
+import os
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -71,6 +72,41 @@ class CharactersVocabulary:
 
     def decode(self, ids: np.ndarray) -> str:
         return "".join(self._alphabet[each] for each in before_end(ids, self.end).tolist())
+
+
+class TokenizerVocabulary:
+    """The tokens of a `tokenizer.json`, as published with language models; the extra `tokenizers`.
+
+    Text is encoded as it is: no token is added at its start or end, and special tokens in it
+    (`<|im_start|>`) are read as such. They stay in decoded text.
+    """
+
+    def __init__(self, file: str | os.PathLike[str], *, end: str) -> None:
+        """`end`: the token that ends a completion, such as `<|im_end|>`.
+
+        Raises ValueError for another file, or for an `end` that is no token of it.
+        """
+        from tokenizers import Tokenizer  # most env servers need none
+
+        try:
+            self._tokenizer = Tokenizer.from_file(os.fspath(file))
+        except Exception as error:  # the package raises no other type
+            raise ValueError(f"expected a tokenizer.json, got {file}: {error}") from error
+        found = self._tokenizer.token_to_id(end)
+        if found is None:
+            raise ValueError(f"end: expected a token of {file}, got {end!r:.80}")
+        self.end: int = found
+        # Ids may have gaps.
+        self.size = 1 + max(self._tokenizer.get_vocab().values())
+
+    def encode(self, text: str) -> np.ndarray:
+        return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
+
+    def decode(self, ids: np.ndarray) -> str:
+        shown: str = self._tokenizer.decode(
+            before_end(ids, self.end).tolist(), skip_special_tokens=False
+        )
+        return shown
 
 
 def before_end(ids: np.ndarray, end: int) -> np.ndarray:

@@ -67,7 +67,7 @@ EXTRA_OF = {
     **dict.fromkeys(
         (
             *("chex", "flatbuffers", "flax", "jax", "matplotlib", "optax", "orbax", "rich"),
-            *("grpc_health", "prometheus_client", "scipy", "tensorboardX"),
+            *("prometheus_client", "scipy", "tensorboardX"),
         ),
         "learner",
     ),

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Self
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from learner.runtime.worker import Worker
 from learner.serving.access import TokenInterceptor, host_of, lock_address
@@ -29,7 +28,6 @@ from seedrl.errors import AddressInUseError, UserError
 from seedrl.specs import EnvSpec
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 from seedrl.wire import contract, learner_end, seedrl_pb2
-from seedrl.wire.channel import SERVICE
 from seedrl.wire.credentials import Certificates
 from seedrl.wire.framing import receive_from_env_server
 from seedrl.wire.learner_end import LearnerLink, connect_link
@@ -37,7 +35,7 @@ from seedrl.wire.payload import ActionLayout, StepLayout
 
 # A client sends Hello as it opens a stream.
 HELLO_SECONDS = 2.0
-# Calls beyond one for each slot: streams before their Hello, and health checks.
+# Calls beyond one for each slot: streams before their Hello.
 _SPARE_CALLS = 64
 # The limit of a message as long as no spec is known.
 _UNKNOWN_BYTES = 4 * 2**20
@@ -104,9 +102,6 @@ class Service:
         )
         handler = learner_end.learner_handler(self._connect, self._longest)
         server.add_generic_rpc_handlers((handler,))
-        checks = health.HealthServicer()
-        checks.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
-        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
         try:
             if self._credentials is None:
                 port = server.add_insecure_port(self.address)

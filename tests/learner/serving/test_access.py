@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from envs_server.client import Client
 from envs_server.options import Options
@@ -218,31 +217,6 @@ def _check_nobody_is_there(site: _Site) -> None:
     said = "".join(site.said.lines)
     for name in ("own", "other", "expired"):
         assert _token(site, name) not in said
-
-
-@pytest.mark.parametrize(
-    ("name", "token", "code"),
-    [
-        ("", "own", grpc.StatusCode.OK),
-        ("seedrl.wire.Learner", "own", grpc.StatusCode.OK),
-        ("other", "own", grpc.StatusCode.NOT_FOUND),
-        ("", "", grpc.StatusCode.UNAUTHENTICATED),
-    ],
-)
-def test_health_checks_of_grpc_are_answered_with_the_token(
-    site: _Site, name: str, token: str, code: grpc.StatusCode
-) -> None:
-    metadata = [("authorization", f"Bearer {_token(site, token)}")]
-    found = grpc.StatusCode.OK
-    with grpc.insecure_channel(site.plain.address) as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
-        request = health_pb2.HealthCheckRequest(service=name)
-        try:
-            answer = stub.Check(request, metadata=metadata, timeout=SECONDS)
-            assert answer.status == health_pb2.HealthCheckResponse.SERVING
-        except grpc.RpcError as error:
-            found = error.code()
-    assert found is code
 
 
 # --- the address ---

@@ -21,7 +21,7 @@ _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(5, 35)]
 # there in a version below ours and is small.
 _NAMES = (
     "ale-py cloudpickle contourpy cycler execnet farama-notifications flatbuffers fonttools "
-    "grpcio grpcio-health-checking gymnasium hypothesis iniconfig kiwisolver markdown-it-py "
+    "grpcio gymnasium hypothesis iniconfig kiwisolver markdown-it-py "
     "matplotlib mdurl packaging pillow pluggy prometheus-client protobuf pygments pyparsing "
     "pytest pytest-timeout pytest-xdist python-dateutil pyyaml rich sortedcontainers "
     "tensorboardx typing-extensions tzdata "

@@ -77,6 +77,7 @@ EXTRA_OF = {
     **{name: name for name in ("minatar", "minigrid", "mujoco", "popgym", "ray", "wandb")},
     **dict.fromkeys(("imageio_ffmpeg", "pygame"), "video"),
     **dict.fromkeys(("starlette", "uvicorn"), "watch"),
+    "reasoning_gym": "reasoning",
     "tokenizers": "tokenizers",
 }
 

@@ -1,4 +1,4 @@
-"""Environments of the extras minatar, minigrid and popgym, where these are installed."""
+"""Environments of the extras minatar, minigrid, popgym and reasoning, where these are installed."""
 
 from collections import deque
 from typing import Any
@@ -89,3 +89,46 @@ def test_naming_the_suit_of_three_cards_ago_earns_1_in_51_steps_of_popgym() -> N
     # A Discrete inside of a tuple is one-hot, too.
     observation, _ = make("AutoencodeEasy").reset(seed=0)
     assert observation[:2].sum() == observation[2:].sum() == 1
+
+
+def test_a_question_of_reasoning_gym_pays_what_its_dataset_scores() -> None:
+    pytest.importorskip("reasoning_gym")
+    from envs_server.envs.reasoning_gym import make
+
+    def asked(env: Any, seed: int) -> str:
+        text: str = env.tokens.decode(env.reset(seed))
+        return text
+
+    env = make(dataset="count_bits", template="Q: {question} A:", max_n=999)
+    question = asked(env, 5)
+    number = int(question.removesuffix("? A:").split(" ")[-1])
+    assert question.startswith("Q: How many 1 bits") and 1 <= number <= 999
+    assert env.tokens.decode(env.solution()) == str(number.bit_count())
+    assert env.step(env.solution()) == (None, 1.0) and env.info == {"exact": 1.0}
+    # Without an end, with more text, which the dataset gives a part of the point, and with none.
+    end, more = env.tokens.end, env.tokens.encode(f"{number.bit_count()}!")
+    for wrong, least in ((env.solution()[:-1], 0.0), (np.append(more, end), 0.4), ([], 0.0)):
+        assert least <= env.step(np.array(wrong, np.int32))[1] < least + 0.3
+        assert env.info == {"exact": 0.0}
+    # The seed decides, and a question that is too long is left out.
+    assert asked(make(dataset="count_bits", max_n=999), 5) in question
+    assert len({asked(env, seed) for seed in range(30)}) > 20
+    short = make(dataset="count_bits", max_n=999, longest_turn=len(question) - len("Q:  A:") - 1)
+    assert all(len(short.reset(seed)) <= short.longest_turn for seed in range(30))
+
+
+def test_what_reasoning_gym_does_not_know_is_refused_before_the_run() -> None:
+    pytest.importorskip("reasoning_gym")
+    from envs_server.envs.reasoning_gym import make
+
+    for error, arguments, field in (
+        (ValueError, {"dataset": "no_such"}, "no_such"),
+        (TypeError, {"dataset": "count_bits", "no_such": 1}, "no_such"),
+        (ValueError, {"dataset": "count_bits", "template": "Q:"}, "template"),
+    ):
+        with pytest.raises(error, match=field):
+            make(**arguments)
+    with pytest.raises(ValueError, match="longest_turn"):
+        make(dataset="count_bits", longest_turn=3).reset(0)
+    with pytest.raises(NotImplementedError, match="graph_color"):
+        make(dataset="graph_color").solution()

@@ -1,16 +1,17 @@
 """Rows of a KV cache that generate tokens side by side: continuous batching.
 
-Each slot owns a row. A row reads a turn (prefill) and then samples one token at each tick, until it
-samples the end or meets a limit. Other rows do not wait for it: one tick is one program over all
-rows, in which those that have nothing to do are masked. Programs are compiled for few shapes.
+Each slot owns a row. At each tick a row reads one token of its turn or samples one, until it
+samples the end or meets a limit. Other rows do not wait for it: a tick is one program over all
+rows, in which those that have nothing to do are masked. Only a long turn is read in chunks, by a
+second program. Both are compiled for one shape.
 
 A token's random number depends only on its rollout and its place: whichever row samples it, next
 to whichever others, the same parameters sample the same tokens.
 """
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,48 +24,54 @@ from seedrl.rl import tokens
 from seedrl.specs import TokensSpec
 from seedrl.types import Array, Tree
 
+# Tokens of a chunk. A row reads one if it owes more than half of it, else token by token: ticks
+# happen anyway, and with few rows in it a chunk costs as much as many ticks.
+_CHUNK = 64
+# Of all rows, so many read a chunk together.
+_READERS = 8
+
 
 class LanePrograms(NamedTuple):
     """Jitted programs over the rows of a cache, which they consume.
 
     Attributes:
-      prefill: `(cache, params, key, ints [5 + C, R], temperature [R])`; each column of `ints` is a
-        row, whether it is emptied first, how many of its ids count, rollout, place, C ids. Rows out
-        of range are padding.
-      decode: `(cache, params, key, ints [4, S], temperature [S])`: each slot's last id, whether it
-        is active, rollout, place.
-
-    Both return the cache, ids `[R or S] int32`, and log mu `[R or S] float32`.
+      prefill: `(cache, params, ints [3 + C, R])`: each column is a row, the place of its next
+        token, how many of C ids it reads, and these. Rows out of range are padding. The cache.
+      decode: `(cache, params, key, ints [4, S], temperature [S])`: of each slot an id, its place,
+        whether it is read, the rollout. The cache, and `[2, S] int32`: the ids sampled for the next
+        places, and the bits of their log mu.
     """
 
-    prefill: Callable[..., tuple[KVCache, Array, Array]]
-    decode: Callable[..., tuple[KVCache, Array, Array]]
+    prefill: Callable[..., KVCache]
+    decode: Callable[..., tuple[KVCache, Array]]
 
 
 @functools.cache
 def lane_programs(network: DecoderConfig) -> LanePrograms:
     """The programs of a network."""
 
-    def prefill(
-        cache: KVCache, params: Tree, key: Array, ints: Array, temperature: Array
-    ) -> tuple[KVCache, Array, Array]:
-        rows, is_new, counts, rollouts, places = ints[:5]
-        lengths = jnp.where(is_new > 0, 0, cache.lengths[rows])
-        part = KVCache(cache.keys[:, rows], cache.values[:, rows], lengths)
-        part, logits = decoder.prefill(network, params, part, ints[5:].T, counts)
-        cache = KVCache(
-            cache.keys.at[:, rows].set(part.keys, mode="drop"),
-            cache.values.at[:, rows].set(part.values, mode="drop"),
-            cache.lengths.at[rows].set(part.lengths, mode="drop"),
+    def prefill(cache: KVCache, params: Tree, ints: Array) -> KVCache:
+        rows, starts, counts = ints[:3]
+        part = KVCache(cache.keys[:, rows], cache.values[:, rows], starts)
+        part, _ = decoder.prefill(network, params, part, ints[3:].T, counts)
+        # Only what is new is written back.
+        places = starts[:, None] + jnp.arange(len(ints) - 3, dtype=jnp.int32)[None]
+        own = jnp.arange(len(rows), dtype=jnp.int32)[:, None]
+        keys, values = (
+            old.at[:, rows[:, None], places].set(new[:, own, places], mode="drop")
+            for old, new in zip(cache[:2], part[:2], strict=True)
         )
-        return cache, *_drawn(key, rollouts, places, logits, temperature)
+        return KVCache(keys, values, cache.lengths)
 
     def decode(
         cache: KVCache, params: Tree, key: Array, ints: Array, temperature: Array
-    ) -> tuple[KVCache, Array, Array]:
-        last, active, rollouts, places = ints
-        cache, logits = decoder.decode(network, params, cache, last, active > 0)
-        return cache, *_drawn(key, rollouts, places, logits, temperature)
+    ) -> tuple[KVCache, Array]:
+        ids, places, is_read, rollouts = ints
+        cache = cache._replace(lengths=places)
+        cache, logits = decoder.decode(network, params, cache, ids, is_read > 0)
+        sampled, log_mu = _drawn(key, rollouts, places + 1, logits, temperature)
+        # One array: one copy to the host.
+        return cache, jnp.stack([sampled, jax.lax.bitcast_convert_type(log_mu, jnp.int32)])
 
     return LanePrograms(jax.jit(prefill, donate_argnums=0), jax.jit(decode, donate_argnums=0))
 
@@ -123,9 +130,7 @@ class TokenLane:
         num_rows = len(temperature)
         self._cache = jax.device_put(decoder.empty_cache(network, num_rows), device)
         self._key = jax.device_put(key, device)
-        self._temperature = np.asarray(temperature, np.float32)
-        self._chunks = _ladder(sizes.longest_turn + 1, least=16)
-        self._widths = _ladder(num_rows, least=4)
+        self._temperature = jax.device_put(np.asarray(temperature, np.float32), device)
         self._ids = np.zeros((num_rows, self._context), np.int32)
         self._sources = np.zeros((num_rows, self._context), np.uint8)
         self._log_mu, self._rewards = np.zeros((2, num_rows, self._context), np.float32)
@@ -182,55 +187,43 @@ class TokenLane:
         return int(np.count_nonzero(self._sources[row, own] == POLICY))
 
     def tick(self, params: Tree, version: int) -> list[int]:
-        """Samples a token in each row that has read its turn; returns rows that have answered."""
-        owed = self._lengths - self._fed
-        # A row's first token is read where the row is emptied.
-        reads = self.is_live & ((owed > 1) | (self._fed == 0))
-        active = self.is_live & ~reads
-        ended: list[int] = []
-        if reads.any():
-            ended += self._prefill(params, version, np.flatnonzero(reads))
-        if active.any():
-            ended += self._decode(params, version, active)
-        return ended
+        """Reads or samples a token in each live row; returns rows that have answered."""
+        owed = np.where(self.is_live, self._lengths - self._fed, 0)
+        # The last token of a turn is left to `decode`, which samples the next one.
+        readers = np.flatnonzero(owed > _CHUNK // 2)
+        for start in range(0, len(readers), _READERS):
+            self._prefill(params, version, readers[start : start + _READERS])
+        rows = np.flatnonzero(self.is_live)
+        places = self._fed[rows]
+        ints = np.zeros((4, len(owed)), np.int32)
+        ints[0, rows], ints[1, rows] = self._ids[rows, places], places
+        ints[2, rows], ints[3, rows] = 1, self._rollouts[rows]
+        self._cache, found = self._programs.decode(
+            self._cache, params, self._key, ints, self._temperature
+        )
+        self._read(rows, places, version)
+        is_answering = self._fed[rows] == self._lengths[rows]
+        ids, bits = np.asarray(found)[:, rows[is_answering]]
+        return self._append(rows[is_answering], ids, bits.view(np.float32), version)
 
-    def _prefill(self, params: Tree, version: int, rows: np.ndarray) -> list[int]:
-        owed = self._lengths[rows] - self._fed[rows]
-        chunk = _fit(self._chunks, int(owed.max()))
-        counts = np.minimum(owed, chunk)
-        ints = np.zeros((5 + chunk, _fit(self._widths, len(rows))), np.int32)
+    def _prefill(self, params: Tree, version: int, rows: np.ndarray) -> None:
+        starts = self._fed[rows]
+        counts = np.minimum(self._lengths[rows] - 1 - starts, _CHUNK)
+        ints = np.zeros((3 + _CHUNK, _READERS), np.int32)
         ints[0] = len(self._lengths)  # out of range
+        places = starts[:, None] + np.arange(_CHUNK)
         own = ints[:, : len(rows)]
-        fed = self._fed[rows]
-        own[:5] = rows, fed == 0, counts, self._rollouts[rows], fed + counts
-        places = fed[:, None] + np.arange(chunk)
-        own[5:] = self._ids[rows[:, None], np.minimum(places, self._context - 1)].T
-        temperature = np.zeros(ints.shape[1], np.float32)
-        temperature[: len(rows)] = self._temperature[rows]
-        ids, log_mu = self._run(self._programs.prefill, params, ints, temperature)
-        for row, start, count in zip(rows, fed, counts, strict=True):
-            own_places = slice(start, start + count)
-            is_read = self._sources[row, own_places] == ENVIRONMENT
-            self._versions[row, own_places][is_read] = version
-        self._fed[rows] += counts
-        is_read = counts == owed
-        ids, log_mu = (array[: len(rows)][is_read] for array in (ids, log_mu))
-        return self._append(rows[is_read], ids, log_mu, version)
+        own[:3] = rows, starts, counts
+        own[3:] = self._ids[rows[:, None], np.minimum(places, self._context - 1)].T
+        self._cache = self._programs.prefill(self._cache, params, ints)
+        is_read = np.arange(_CHUNK) < counts[:, None]
+        self._read(np.repeat(rows, counts), places[is_read], version)
 
-    def _decode(self, params: Tree, version: int, active: np.ndarray) -> list[int]:
-        ints = np.zeros((4, len(active)), np.int32)
-        last = np.maximum(self._lengths - 1, 0)
-        ints[:] = self._ids[np.arange(len(last)), last], active, self._rollouts, self._lengths
-        ids, log_mu = self._run(self._programs.decode, params, ints, self._temperature)
-        rows = np.flatnonzero(active)
-        self._fed[rows] += 1
-        return self._append(rows, ids[rows], log_mu[rows], version)
-
-    def _run(
-        self, program: Any, params: Tree, ints: np.ndarray, temperature: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        self._cache, ids, log_mu = program(self._cache, params, self._key, ints, temperature)
-        return np.asarray(ids), np.asarray(log_mu)
+    def _read(self, rows: np.ndarray, places: np.ndarray, version: int) -> None:
+        # Those tokens are in the cache now; a sampled one keeps its version.
+        is_turn = self._sources[rows, places] == ENVIRONMENT
+        self._versions[rows[is_turn], places[is_turn]] = version
+        self._fed[rows] = places + 1
 
     def _append(
         self, rows: np.ndarray, ids: np.ndarray, log_mu: np.ndarray, version: int
@@ -251,19 +244,11 @@ class TokenLane:
     def warm_up(self, params: Tree) -> None:
         """Compiles every program, by running it on padding."""
         num_rows = len(self._lengths)
-        for width in self._widths:
-            for chunk in self._chunks:
-                ints = np.zeros((5 + chunk, width), np.int32)
-                ints[0] = num_rows
-                self._run(self._programs.prefill, params, ints, np.zeros(width, np.float32))
+        if self._sizes.longest_turn > _CHUNK // 2:
+            ints = np.full((3 + _CHUNK, _READERS), num_rows, np.int32)
+            ints[1:] = 0
+            self._cache = self._programs.prefill(self._cache, params, ints)
         ints = np.zeros((4, num_rows), np.int32)
-        self._run(self._programs.decode, params, ints, self._temperature)
-
-
-def _ladder(largest: int, *, least: int) -> Sequence[int]:
-    # Two sizes at most: each costs compilations.
-    return sorted({largest, max(min(least, largest), -(-largest // 8))})
-
-
-def _fit(sizes: Sequence[int], wanted: int) -> int:
-    return next((size for size in sizes if size >= wanted), sizes[-1])
+        self._cache, _ = self._programs.decode(
+            self._cache, params, self._key, ints, self._temperature
+        )

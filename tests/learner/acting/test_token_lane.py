@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from learner.acting import token_lane
 from learner.acting.token_lane import Rollout, TokenLane
 from seedrl.agents.token_agent import ENVIRONMENT, POLICY
 from seedrl.networks import decoder
@@ -17,6 +18,13 @@ from seedrl.types import Tree
 _NETWORK = DecoderConfig(vocabulary=11, layers=2, width=16, heads=2, kv_heads=1, ffn=24, context=40)
 _SIZES = TokensSpec(vocabulary=11, longest_turn=19, longest_completion=7, end=10)
 _KEY = jax.random.PRNGKey(3)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of some turns two chunks and a rest, of others none; more readers than one program takes.
+    monkeypatch.setattr(token_lane, "_CHUNK", 8)
+    monkeypatch.setattr(token_lane, "_READERS", 2)
 
 
 @pytest.fixture(scope="module")

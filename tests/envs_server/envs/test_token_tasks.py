@@ -1,6 +1,8 @@
 """The token tasks: their solutions are right, and nothing else is."""
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,3 +81,77 @@ def test_the_same_answer_each_time_finds_one_number() -> None:
     assert abs(np.mean(found) - 1 / 5) < 0.06
     env.reset(0)
     assert env.step(np.array([env.tokens.end]))[1] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        *(("7", 7), ("2+3*4", 14), ("2*3-4*5", -14), ("10-2-3", 5), ("3*2*2", 12), ("0*9+1", 1)),
+        *(
+            (each, None)
+            for each in ("", "+1", "1+", "1++2", "2(3)", "-1", "1 2", "1*-2", "\u0663")
+        ),
+    ],
+)
+def test_products_come_before_sums(expression: str, value: int | None) -> None:
+    assert token_tasks.value_of(expression) == value
+
+
+def _said(env: TokenEnv, text: str) -> tuple[str | None, float]:
+    # The answer to a completion of this text.
+    turn, reward = env.step(np.append(env.tokens.encode(text), env.tokens.end))
+    return (None if turn is None else env.tokens.decode(turn)), reward
+
+
+def test_a_target_is_reached_with_each_number_once() -> None:
+    env = token_tasks.countdown()
+    assert env.tokens.decode(env.reset(5)) == "7,8,1=57"
+    right, wrong = ("1+7*8", "8*7+1"), ("57", "7*8", "8*8-7", "7*8*1", "7*8+1+0", "7*8+1=", "")
+    for answer in (*right, *wrong):
+        env.reset(5)
+        assert _said(env, answer) == (None, float(answer in right)), answer
+    for seed in range(200):
+        numbers, target = env.tokens.decode(env.reset(seed)).split("=")
+        solution = env.solution()
+        text = env.tokens.decode(solution)
+        assert sorted(re.findall("[0-9]+", text)) == sorted(numbers.split(","))
+        assert eval(text, {"__builtins__": {}}) == int(target) >= 0
+        assert len(solution) <= env.longest_completion
+        assert env.step(solution[:-1])[1] == 0.0
+        assert env.step(solution) == (None, 1.0) and env.info == {"exact": 1.0}
+
+
+def test_a_calculator_is_asked_before_the_answer() -> None:
+    env = token_tasks.calculator()
+    assert env.tokens.decode(env.reset(1)) == "47*51+75="
+    # Calls are answered, the answer pays, and a third call is none.
+    assert [_said(env, "2*3-10?"), _said(env, "2*?")] == [("-4", 0.0), ("!", 0.0)]
+    assert _said(env, "2472") == (None, 1.0) and env.info == {"exact": 1.0}
+    env.reset(1)
+    assert _said(env, "1?") == _said(env, "1?") == ("1", 0.0)
+    assert _said(env, "1?") == (None, 0.0) and env.info == {"exact": 0.0}
+    env.reset(1)
+    assert _said(env, "47*51+75") == (None, 0.0)
+    for seed in range(200):
+        question = env.tokens.decode(env.reset(seed))
+        call = env.solution()
+        assert env.tokens.decode(call) == question.replace("=", "?")
+        value, _ = env.step(call)
+        assert value is not None and len(value) <= env.longest_turn
+        assert env.tokens.decode(value) == str(eval(question[:-1], {"__builtins__": {}}))
+        answer = env.solution()
+        assert max(len(call), len(answer)) <= env.longest_completion
+        assert answer.tolist() == [*value, env.tokens.end]
+        assert env.step(answer) == (None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments"),
+    [
+        *((token_tasks.countdown, each) for each in ({"numbers": 1}, {"largest": 0})),
+        *((token_tasks.calculator, each) for each in ({"numbers": 1}, {"digits": 0}, {"calls": 0})),
+    ],
+)
+def test_a_task_of_no_size_is_refused(make: Callable[..., TokenEnv], arguments: Any) -> None:
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        make(**arguments)

@@ -87,10 +87,7 @@ def test_the_same_answer_each_time_finds_one_number() -> None:
     ("expression", "value"),
     [
         *(("7", 7), ("2+3*4", 14), ("2*3-4*5", -14), ("10-2-3", 5), ("3*2*2", 12), ("0*9+1", 1)),
-        *(
-            (each, None)
-            for each in ("", "+1", "1+", "1++2", "2(3)", "-1", "1 2", "1*-2", "\u0663")
-        ),
+        *((each, None) for each in ("", "+1", "1+", "1++2", "2(3)", "-1", "1 2", "1*-2", "\u0663")),
     ],
 )
 def test_products_come_before_sums(expression: str, value: int | None) -> None:

@@ -179,7 +179,7 @@ def scale(config: Config, geometry: Geometry) -> Scale:
         training_slots=config.serving.training_slots,
         device_bytes=limit,
         device_name=device.device_kind,
-        publish_every_updates=config.learning.publish_every_updates,
+        publish_every_updates=config.learning.publish_every_updates + config.learning.lag_updates,
         process_count=geometry.topology.process_count,
     )
 
@@ -322,6 +322,7 @@ def build(
         channel=channel,
         metrics=metrics,
         publish_every_updates=config.learning.publish_every_updates,
+        lag_updates=config.learning.lag_updates,
         # In one thread learning must not wait for acting, which would wait for it.
         poll_seconds=POLL_SECONDS if config.learning.schedule == "asynchronous" else 0.0,
     )

@@ -133,6 +133,8 @@ class LearningConfig:
       batch_sequences: sequences of one update, over all learning devices.
       publish_every_updates: updates between two copies of the parameters for acting; 1 if
         synchronous.
+      lag_updates: for experiments: act with parameters this many updates older than the newest
+        published ones.
       total_steps: training environment steps of the run.
       max_seconds: wall time after which the run ends, over all its sessions. None for no limit.
       num_devices: devices that learn; 0 takes all, but for `serving.inference_devices`.
@@ -152,6 +154,7 @@ class LearningConfig:
 
     batch_sequences: PositiveInt = 32
     publish_every_updates: PositiveInt = 1
+    lag_updates: NonNegativeInt = 0
     total_steps: PositiveInt = 1_000_000
     max_seconds: PositiveFloat | None = None
     num_devices: NonNegativeInt = 0

@@ -466,6 +466,10 @@ def require_one_device(config: Config, *counts: int) -> None:
             "learning.schedule: expected asynchronous (on policy with --replay.max-lag-updates 0) "
             "or deterministic for a token policy, got synchronous"
         )
+    if learning.lag_updates:
+        raise ConfigError(
+            f"learning.lag_updates: expected 0 for a token policy, got {learning.lag_updates}"
+        )
     if learning.batch_sequences % agent.group:
         raise ConfigError(
             f"learning.batch_sequences: expected whole groups, a multiple of agent.group "

@@ -1,6 +1,7 @@
 """The learning thread's work: pages into replay, updates out of it, parameters on to acting."""
 
 import queue
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -53,6 +54,7 @@ class Learning:
         channel: ActorLearnerChannel,
         metrics: Metrics,
         publish_every_updates: int,
+        lag_updates: int = 0,
         poll_seconds: float = POLL_SECONDS,
     ):
         self._programs = programs
@@ -71,6 +73,8 @@ class Learning:
         # Training environment steps of the run: of several hosts the same on all at each update.
         self.count_steps = channel.count_steps
         self._publish_every = publish_every_updates
+        # Published but not acted with yet, after those that are.
+        self._lagging = deque([channel.params], maxlen=1 + lag_updates // publish_every_updates)
         self._poll_seconds = poll_seconds
         # Of an update that may still be computed: its metrics, and a copy of the parameters after
         # it if they are to be published.
@@ -235,7 +239,8 @@ class Learning:
         # A skipped update brings the count back to where nothing is to be published.
         if self._newest % self._publish_every == 0:
             for params in copies:
-                self._channel.params = self._versioned(params)
+                self._lagging.append(self._versioned(params))
+                self._channel.params = self._lagging[0]
                 self._channel.on_published()
 
     def _versioned(self, params: Sequence[Tree]) -> Sequence[VersionedParams]:

@@ -95,6 +95,13 @@ def test_a_device_that_knows_its_memory_is_asked() -> None:
     assert found == Scale(1, 12, 8, 2**30, "test device")
 
 
+def test_a_forced_lag_is_ordinary() -> None:
+    config = _config(num_devices=1)
+    learning = dataclasses.replace(config.learning, publish_every_updates=3, lag_updates=64)
+    config = dataclasses.replace(config, learning=learning)
+    assert scale(config, plan_geometry(config)).publish_every_updates == 67
+
+
 def test_devices_that_do_not_know_share_the_machines_memory() -> None:
     config = _config(num_devices=2)
     found = scale(config, plan_geometry(config))

@@ -102,7 +102,8 @@ def test_a_valid_config_passes(config: Config) -> None:
         ),
         (
             "serving.evaluation_slots serving.batch_deadline_seconds replay.page_steps "
-            "replay.importance_exponent learning.num_devices evaluation.interval_seconds "
+            "replay.importance_exponent learning.num_devices learning.lag_updates "
+            "evaluation.interval_seconds "
             "launch.env_servers launch.envs_per_server seed",
             [-1],
         ),

@@ -33,6 +33,7 @@ def _learning(
     *,
     is_ready: bool = True,
     publish_every_updates: int = 1,
+    lag_updates: int = 0,
     env_steps: list[Any] | None = None,
 ) -> tuple[Learning, ActorLearnerChannel, Tally]:
     """Learning over a program that applies, or skips, its n-th update as `skips[n]` says."""
@@ -88,6 +89,7 @@ def _learning(
         channel=channel,
         metrics=metrics,
         publish_every_updates=publish_every_updates,
+        lag_updates=lag_updates,
     )
     return learning, channel, tally
 
@@ -122,6 +124,18 @@ def test_only_every_nth_update_that_counts_is_published() -> None:
             published.append(channel.params[0])
     assert learning.updates == 11
     assert [each.version for each in published] == [7, 8, 10]
+
+
+def test_acting_lags_by_so_many_updates_but_for_the_last_parameters() -> None:
+    learning, channel, _ = _learning([0.0] * 5, lag_updates=2)
+    acted_with = []
+    for _ in range(5):
+        learning.run_once()
+        learning.finish_update()
+        acted_with.append(channel.params[0].version)
+    assert acted_with == [7, 7, 8, 9, 10]
+    learning.settle()
+    assert channel.last[0].version == 12
 
 
 def test_a_restored_replay_lets_what_is_acted_first_count() -> None:

@@ -87,6 +87,7 @@ def test_no_other_agent_takes_token_ids() -> None:
         ("learning", {"batch_sequences": 250}, "learning.batch_sequences"),
         ("learning", {"schedule": "synchronous"}, "learning.schedule"),
         ("learning", {"publish_every_updates": 9}, "replay.max_lag_updates"),
+        ("learning", {"lag_updates": 1}, "learning.lag_updates"),
         ("", {"replay": QueueConfig()}, "replay"),
     ],
 )

@@ -210,18 +210,20 @@ class Learning:
         # On the host: the device does not know which pages are whole.
         draw = _stacked([index.draw() for index in self._shards.indices])
         self.laps.lap("learning_sample")
+        self._newest += 1  # as if it were applied; `_observe` takes it back if not
+        self._channel.learned_version = self._newest
+        # Applied or not: if acting waited for skipped updates, nothing new would arrive. And before
+        # the call: of a program that calls the host (`jax.pure_callback`) it takes all of an update
+        # on a CPU.
+        self._limiter.took()
+        self._channel.wake_acting()
         self._state, self._replay, numbers = self._programs.learn(
             self._state, self._replay, draw, np.float32(self.count_steps())
         )
         self.laps.lap("learning_learn")
-        self._newest += 1  # as if it were applied; `_observe` takes it back if not
         # Asked for now, while the update is computed, the copy costs no time between two updates.
         is_published = self._newest % self._publish_every == 0
         self._in_flight = numbers, [self._published()] if is_published else []
-        self._channel.learned_version = self._newest
-        # Applied or not: if acting waited for skipped updates, nothing new would arrive.
-        self._limiter.took()
-        self._channel.wake_acting()
         self.laps.lap("learning_publish")
 
     def _published(self) -> Sequence[Tree]:

@@ -113,6 +113,15 @@ def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
     assert (learning.num_applied, learning.num_skipped) == (skips.count(0.0), skips.count(1.0))
 
 
+def test_an_update_is_taken_before_its_program_is_called() -> None:
+    # It may return only when the update is done: acting goes on meanwhile.
+    taken: list[Any] = []
+    learning, channel, _ = _learning([0.0, 0.0], env_steps=taken)
+    learning.count_steps = lambda: int(channel.limiter.now.counts()["taken_steps"])
+    assert learning.run_once() and learning.run_once()
+    assert taken == [1, 2]
+
+
 def test_only_every_nth_update_that_counts_is_published() -> None:
     skips = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
     learning, channel, _ = _learning(skips, publish_every_updates=2)

@@ -165,6 +165,7 @@ def train(
         reports.compiling(config, session, is_begun_anew=folder.is_begun_anew)
         balancer = None
         if fleets is not None:
+            reports.events.is_releasing = lambda: fleets.is_releasing
             deadline = config.serving.batch_deadline_seconds
             balancer = Balancer(
                 Setting(config.launch.env_servers, config.launch.groups, deadline),

@@ -313,6 +313,7 @@ class Fleets:
         self.most = most
         self._build = build
         self._fleets: list[tuple[Fleet, EnvServers]] = []
+        self._released: list[threading.Thread] = []
         self._first, self._num_built = fleet, 0
 
     def __enter__(self) -> Self:
@@ -327,6 +328,11 @@ class Fleets:
         """See `EnvServers.raise_failure`."""
         for _, started in self._fleets:
             started.raise_failure()
+
+    @property
+    def is_releasing(self) -> bool:
+        """True while env servers end that were released; for any thread."""
+        return any(each.is_alive() for each in self._released)
 
     @property
     def sizes(self) -> list[int]:
@@ -353,10 +359,11 @@ class Fleets:
         self._num_built += 1
         self._fleets.append((fleet, started))
 
-    @staticmethod
-    def _release(started: EnvServers) -> None:
+    def _release(self, started: EnvServers) -> None:
         # In a thread: environments may take their time to close, and the main thread has none.
-        threading.Thread(target=started.__exit__, name="release env servers", daemon=True).start()
+        thread = threading.Thread(target=started.__exit__, name="release env servers", daemon=True)
+        self._released = [*self._released, thread]  # rebound: another thread may read it
+        thread.start()
 
 
 def _print(line: str) -> None:

@@ -40,7 +40,8 @@ KINDS = {
     "when this is over",
     "server_joined": "an env server has built its environments: `server`, `training` and "
     "`evaluation` environments; `away_seconds` if it has reconnected, else null",
-    "server_left": "the connection of an env server ended during the run: `server`, `reason`",
+    "server_left": "the connection of an env server ended during the run: `server`, `reason`; no "
+    "problem while `--balance auto` releases env servers",
     "server_refused": "an env server got no slots, or cannot build the environment; once for each "
     "reason: `server`, `reason`",
     "environment_failed": "an environment raised an exception, or its env server disabled it "
@@ -112,6 +113,8 @@ class Events(EventSink):
         self._started = clock() - elapsed_seconds
         # Training environment steps of the run; another function once the session knows them.
         self.count_steps: Callable[[], int] = lambda: env_steps
+        # True while env servers leave because the run releases them.
+        self.is_releasing: Callable[[], bool] = lambda: False
         # Any thread appends, which is atomic; those that flush take from the front. `report` takes
         # no lock, because its caller may hold the hub's, and `flush` writes to a disk that may be
         # slow.
@@ -126,14 +129,17 @@ class Events(EventSink):
 
     def report(self, kind: str, text: str, *, is_problem: bool = False, **fields: Any) -> None:
         """Takes an event. Neither waits nor raises, whatever lock the caller holds."""
+        # Of a few seconds: one that dies in them is shown, too.
+        is_released = kind == "server_left" and self.is_releasing()
+        remark = " (env servers are being released)" if is_released else ""
         event = Event(
             time_seconds=time.time(),
             elapsed_seconds=self.elapsed_seconds,
             env_steps=self.count_steps(),
             kind=kind,
-            is_problem=is_problem or kind in _PROBLEMS,
+            is_problem=is_problem or (kind in _PROBLEMS and not is_released),
             # Here, not only where it is shown: other programs print `events.jsonl`.
-            text=printable(text, _LONGEST_TEXT),
+            text=printable(text + remark, _LONGEST_TEXT),
             fields=fields,
         )
         self._queue.append(event)

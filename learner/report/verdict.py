@@ -155,6 +155,9 @@ def sentence(
     if acting is None or learning is None:
         return ""
     cause = "" if found is None else f" ({found.cause})"
+    # With one group the time of messages is not known.
+    if found and found.cause == "slow environments" and "env_own_step_ms" not in metrics:
+        cause = " (slow environments or network)"
     if max(acting, learning) < _LEAST_SHARE:
         parts = [f"neither side waits{cause}"]
     elif acting > learning:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,3 +161,26 @@ def test_an_ended_parent_of_env_servers_is_restarted_and_one_that_is_to_end_has_
                 started._child.send(how)
     assert not started._thread.is_alive()
     started.raise_failure()
+
+
+def test_a_fleet_is_being_released_until_its_env_servers_have_ended() -> None:
+    may_end = threading.Event()
+
+    class Started:
+        def __enter__(self) -> "Started":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            may_end.wait(SECONDS)
+
+    def build(fleet: Fleet, folder: str) -> Any:
+        return Started()
+
+    with env_servers.Fleets(Fleet(1, 4, 2), build, most=4) as fleets:
+        fleets.resize(2)
+        before = fleets.is_releasing
+        fleets.resize(1)
+        meanwhile = fleets.is_releasing
+        may_end.set()
+        wait_until(lambda: not fleets.is_releasing)
+    assert (before, meanwhile) == (False, True)

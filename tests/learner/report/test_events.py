@@ -1,5 +1,6 @@
 """What happens in a run is said once, and never holds anybody up."""
 
+import functools
 import json
 from pathlib import Path
 
@@ -31,3 +32,14 @@ def test_an_event_is_the_same_line_on_the_terminal_and_in_the_file(tmp_path: Pat
         "text": event.text,
         "fields": {"reason": "all steps taken"},
     }
+
+
+def test_an_env_server_that_leaves_is_no_problem_while_some_are_released(tmp_path: Path) -> None:
+    shown: list[Event] = []
+    events = Events(tmp_path, shown.append)
+    for is_releasing in (True, False):
+        events.is_releasing = functools.partial(bool, is_releasing)
+        events.report("server_left", "it leaves", server="vm:7", reason="")
+        events.report("save_failed", "no", reason="")
+    events.close()
+    assert [each.is_problem for each in shown] == [False, True, True, True]

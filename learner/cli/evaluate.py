@@ -1,12 +1,9 @@
 """`seedrl evaluate WORKDIR`: plays a checkpoint of a run through the same service."""
 
-import contextlib
 import json
 import math
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +21,7 @@ from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import RUN
-from seedrl.run_files import LOGS, make_folder
+from seedrl.run_files import LOGS
 
 if TYPE_CHECKING:  # imports jax
     from learner.evaluate import Evaluation
@@ -119,7 +116,7 @@ def run(argv: Sequence[str]) -> int:
     require_extra("learner")
     config = config_of(options)
     require_jax()
-    with env_servers.socket_address() as address, _logs(options.workdir) as logs:
+    with env_servers.socket_address() as address:
         # Whatever the number of env servers, the slots are those of the run.
         config = with_fields(config, {"launch.envs_per_server": 0})
         config, planned = env_servers.plan(
@@ -127,6 +124,8 @@ def run(argv: Sequence[str]) -> int:
         )
         check(config)
         planned = _just_enough(planned, config, options.episodes)
+        # Beside those of training, which may be under way.
+        logs = options.workdir / LOGS / "evaluate"
         evaluation = _play(env_servers.command(planned, config, logs=logs), config, options)
     print(_text(evaluation, as_json=options.json))  # first: a full disk does not lose it
     if evaluation.cut:  # on stderr, because the result may be read by a program
@@ -138,23 +137,6 @@ def run(argv: Sequence[str]) -> int:
         played = FinalScore(mean, episodes, evaluation.step, evaluation.exploration)
         write_final_score(options.workdir, played)
     return ExitCode.OK
-
-
-@contextlib.contextmanager
-def _logs(workdir: Path) -> Iterator[Path]:
-    """A new folder below the run's logs, kept if the evaluation fails. Raises ConfigError."""
-    # The run may be training, and others may play it: their env servers have logs of their own.
-    parent = workdir / LOGS
-    try:
-        make_folder(parent)
-        folder = Path(tempfile.mkdtemp(prefix="evaluate_", dir=parent))
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write in {parent} ({error.strerror}): expected a folder for the logs of env "
-            "servers; play a copy of the run"
-        ) from error
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _play(words: Sequence[str], config: Config, options: EvaluateOptions) -> "Evaluation":

@@ -34,7 +34,7 @@ def _counted(counts: Path) -> tuple[int, int]:
 
 @pytest.mark.slow
 def test_taxi_gets_no_forbidden_action_in_training_evaluated_or_loaded(
-    programs: Programs, tmp_path: Path
+    programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, counts = tmp_path / "run", tmp_path / "counts"
     given = ("--environment.arguments", json.dumps({"counts": str(counts)}))
@@ -47,8 +47,13 @@ def test_taxi_gets_no_forbidden_action_in_training_evaluated_or_loaded(
     steps, forbidden = _counted(counts)
     assert steps > 200 and forbidden == 0
     evaluate = ["evaluate", str(run), "--episodes", "4", "--env-servers", "1", "--stochastic"]
+    capsys.readouterr()
     with own_process.restored():
-        assert main([*evaluate, "--allow", "tests.masked_walk:taxi"]) == 0
+        assert main([*evaluate, "--json", "--allow", "tests.masked_walk:taxi"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["episodes"] == len(result["returns"]) == 4
+    assert result["mean"] == pytest.approx(sum(result["returns"]) / 4)
+    assert result["updates"] == policy.load(run).step
     assert _counted(counts)[0] > steps and _counted(counts)[1] == 0
 
     played, env = policy.load(run, epsilon=1.0), taxi(str(tmp_path / "loaded"))

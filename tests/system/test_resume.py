@@ -1,9 +1,8 @@
-"""The story of one run: killed, damaged, resumed, played and refused. It learns three times.
+"""The story of one run: killed, damaged, resumed and refused. It learns three times.
 
 Everything is started through the programs that a user calls.
 """
 
-import json
 import os
 import signal
 import sys
@@ -12,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from learner.cli.main import main as run_seedrl
 from learner.processes.env_servers import socket_address
 from seedrl.checkpoints import Checkpoint, damage, latest
-from tests import own_process
 from tests.system import processes
 from tests.system.processes import TINY, TRAIN, UNHURRIED, Program, Programs
 
@@ -168,19 +165,6 @@ def learner_command(workdir: Path, address: str) -> tuple[object, ...]:
     return ("learner", "cartpole_r2d2", "--workdir", workdir, "--bind", address, *FLAGS)
 
 
-def evaluate(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Plays exactly the episodes that were asked for."""
-    capsys.readouterr()
-    words = ["evaluate", str(workdir), "--episodes", "10", "--env-servers", "1", "--json"]
-    words += ["--allow", "tests.*"]
-    with own_process.restored():
-        assert run_seedrl(words) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["episodes"] == len(result["returns"]) == 10
-    assert result["mean"] == pytest.approx(sum(result["returns"]) / 10)
-    assert result["updates"] == steps(workdir)[-1]
-
-
 def refuse_other_shapes(workdir: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = learner_command(workdir, address)[1:]
     code, line = processes.told(capsys, *words, "--agent.network.core-size", "9")
@@ -202,7 +186,7 @@ def give_up_if_nothing_is_intact(
     assert f"{len(found)} damaged" in line
 
 
-def test_a_run_through_kills_damage_resume_evaluation_and_refusal(
+def test_a_run_through_kills_damage_resume_and_refusal(
     programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workdir = tmp_path / "run"
@@ -210,6 +194,5 @@ def test_a_run_through_kills_damage_resume_evaluation_and_refusal(
     with socket_address() as address:
         env_server = resume_from_the_older_checkpoint(programs, workdir, address)
         resume_after_a_kill(programs, workdir, address, env_server)
-        evaluate(workdir, capsys)
         refuse_other_shapes(workdir, address, capsys)
         give_up_if_nothing_is_intact(workdir, address, capsys)

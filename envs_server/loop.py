@@ -15,7 +15,7 @@ import numpy as np
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures
 from envs_server.groups import VectorEnvironment, VectorStep
 from envs_server.spaces import env_spec, with_info_mask
-from seedrl.specs import ACTION_MASK, ArraySpec
+from seedrl.specs import ACTION_MASK, ArraySpec, TokensSpec
 from seedrl.types import Tree
 from seedrl.wire.payload import StepLayout, ValueFaultError, check_rewards
 
@@ -98,7 +98,9 @@ class _Loop:
         for row, env in enumerate(self.envs):
             try:
                 if self._is_over[row]:
-                    observation, info = env.reset()
+                    # Only of tokens the action that answers the end of an episode has a meaning.
+                    own: Any = {"options": {"completion": actions[row]}} if self._is_tokens else {}
+                    observation, info = env.reset(**own)
                     result: Any = (observation, 0.0, False, False, info)
                 else:
                     result = env.step(actions[row])
@@ -149,6 +151,7 @@ class _Loop:
         if not self._is_allocated:
             spec = env_spec(self.envs[0].observation_space, self.envs[0].action_space)
             self._is_dict, self._has_own_mask = isinstance(spec.observation, Mapping), spec.has_mask
+            self._is_tokens = isinstance(spec.action, TokensSpec)
             self.has_info_mask = not spec.has_mask and _has_mask(info)
             if self.has_info_mask:
                 spec = with_info_mask(spec)

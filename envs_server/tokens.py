@@ -39,15 +39,17 @@ class TokenGym(gymnasium.Env[np.ndarray, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Asks a question of its own choice."""
+        """Asks a question of its own choice, or with `options["completion"]` as `step` does."""
         super().reset(seed=seed)
+        if options and (asked := read_completion(options["completion"])).ids is None:
+            return self._ask(asked.seed, asked.seed), {}
         return self._ask(int(self.np_random.integers(MOST_SEED))), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Takes a completion, or asks the question of a seed instead."""
         ids, seed = read_completion(action)
         if ids is None:
-            return self._ask(seed), 0.0, False, False, {}
+            return self._ask(seed, seed), 0.0, False, False, {}
         turn, reward = self.env.step(ids)
         is_over = turn is None
         row = turn_row(self.tokens, () if turn is None else turn)
@@ -58,5 +60,5 @@ class TokenGym(gymnasium.Env[np.ndarray, np.ndarray]):
         if callable(close := getattr(self.env, "close", None)):
             close()
 
-    def _ask(self, seed: int) -> np.ndarray:
-        return turn_row(self.tokens, self.env.reset(seed))
+    def _ask(self, seed: int, asked: int | None = None) -> np.ndarray:
+        return turn_row(self.tokens, self.env.reset(seed), asked)

@@ -1,8 +1,9 @@
 """Turns and completions of token ids as rows of int32: see `Tokens` in the wire's .proto.
 
-A turn is `[1 + longest_turn] int32`: the number of ids, the ids, zeros. A completion is
-`[2 + longest_completion] int32`: a seed plus 1 (0 for none), the number of ids, the ids, zeros.
-With a seed it is no answer: it asks for the question of that seed. Imports numpy only.
+A row is a seed plus 1, or 0 for none; the number of ids; the ids; zeros. A turn is `[2 +
+longest_turn] int32`, a completion `[2 + longest_completion] int32`. A completion with a seed is no
+answer: it asks for the question of that seed, and the turn with that question has the same seed.
+Imports numpy only.
 """
 
 from collections.abc import Sequence
@@ -20,8 +21,13 @@ class Completion(NamedTuple):
     seed: int = 0
 
 
-def turn_row(spec: TokensSpec, ids: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The row of a turn. Raises ValueError for a turn that is too long, or an id out of range."""
+def turn_row(
+    spec: TokensSpec, ids: Sequence[int] | np.ndarray, seed: int | None = None
+) -> np.ndarray:
+    """The row of a turn; `seed` if it is the question that was asked for.
+
+    Raises ValueError for a turn that is too long, or an id out of range.
+    """
     array = np.asarray(ids)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ValueError(f"turn: expected a list of ids, got {array.dtype}{list(array.shape)}")
@@ -31,28 +37,28 @@ def turn_row(spec: TokensSpec, ids: Sequence[int] | np.ndarray) -> np.ndarray:
     if not is_legal.all():
         wrong = array[~is_legal][0]
         raise ValueError(f"turn: expected ids 0 to {spec.vocabulary - 1}, got {wrong}")
-    row = np.zeros(1 + spec.longest_turn, np.int32)
-    row[0], row[1 : 1 + len(array)] = len(array), array
-    return row
+    return _row(spec.longest_turn, 0 if seed is None else seed + 1, array)
 
 
 def turn_ids(row: np.ndarray) -> np.ndarray:
     """The ids of a turn's row, `[n] int32`: a view."""
-    return row[1 : 1 + row[0]]
+    return row[2 : 2 + row[1]]
 
 
 def completion_row(spec: TokensSpec, ids: Sequence[int] | np.ndarray) -> np.ndarray:
     """The row of a completion of at most `longest_completion` ids."""
-    row = np.zeros(2 + spec.longest_completion, np.int32)
-    row[1], row[2 : 2 + len(ids)] = len(ids), ids
-    return row
+    return _row(spec.longest_completion, 0, ids)
 
 
 def seed_row(spec: TokensSpec, seed: int) -> np.ndarray:
     """The row that asks for the question of `seed`, 0 to `MOST_SEED`."""
     assert 0 <= seed <= MOST_SEED, seed
-    row = np.zeros(2 + spec.longest_completion, np.int32)
-    row[0] = seed + 1
+    return _row(spec.longest_completion, seed + 1, ())
+
+
+def _row(longest: int, first: int, ids: Sequence[int] | np.ndarray) -> np.ndarray:
+    row = np.zeros(2 + longest, np.int32)
+    row[0], row[1], row[2 : 2 + len(ids)] = first, len(ids), ids
     return row
 
 
@@ -64,9 +70,9 @@ def read_completion(row: np.ndarray) -> Completion:
 
 
 def illegal_turns(spec: TokensSpec, rows: np.ndarray) -> np.ndarray:
-    """`[E] bool`: which of the rows `[E, 1 + longest_turn] int32` are no turns."""
-    lengths, ids = rows[:, 0], rows[:, 1:]
-    is_legal = (lengths >= 0) & (lengths <= spec.longest_turn)
-    # What follows the ids is zero: so all of them can be looked at.
-    in_range = ((ids >= 0) & (ids < spec.vocabulary)).all(axis=1)
-    return ~(is_legal & in_range)
+    """`[E] bool`: which of the rows `[E, 2 + longest_turn] int32` are no turns."""
+    # As unsigned numbers, negative ones are large. What follows the ids is zero: all are looked at.
+    is_legal = rows.view(np.uint32) <= spec.largest_turn.view(np.uint32)
+    if 0 not in is_legal.tobytes():
+        return np.zeros(len(rows), np.bool_)
+    return np.logical_not(is_legal.all(axis=1))

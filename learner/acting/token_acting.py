@@ -25,6 +25,7 @@ from learner.acting.loop import Acting
 from learner.acting.token_lane import Rollout, TokenLane
 from learner.learning.loop import Learning
 from learner.runtime.channel import FilledPages, VersionedParams
+from learner.serving.batching import Pending
 from learner.serving.core import Batch
 from learner.serving.hub import Hub
 from learner.serving.leases import Role, SlotRange
@@ -165,20 +166,13 @@ class TokenActor:
         """Nothing: see `warm_up_largest`."""
 
 
-class _Asked:
+class _Step:
     # A group's step on the wire, which is answered when all of its rows have an answer.
 
-    def __init__(self, batch: Batch, item: int, sizes: TokensSpec):
-        rows = batch.rows[item]
-        self.batch = batch._replace(
-            pending=[batch.pending[item]],
-            slots=batch.slots[rows],
-            streams=batch.streams[rows],
-            positions=batch.positions[rows],
-            rows=[slice(0, len(batch.slots[rows]))],
-        )
-        self.actions = np.zeros((len(self.batch.slots), *sizes.array.shape), np.int32)
-        self.missing = len(self.batch.slots)
+    def __init__(self, pending: Pending, role: Role, sizes: TokensSpec):
+        self.pending, self.role = pending, role
+        self.missing = len(pending.group.slots)
+        self.actions = np.zeros((self.missing, *sizes.array.shape), np.int32)
 
 
 class TokenActing(Acting):
@@ -193,13 +187,14 @@ class TokenActing(Acting):
         self._lanes, self._sizes, self._context = actor.lanes, actor.sizes, context
         self._slots, self._rows = actor.slots, actor.rows
         self._plan, self._groups = plan, Groups(plan.group)
-        self._asked: dict[int, tuple[_Asked, int]] = {}  # by slot: its step, and the row in it
+        self._asked: dict[int, tuple[_Step, int]] = {}  # by slot: its step, and the row in it
         self._streams: dict[int, int] = {}  # of each slot that plays
         self._numbers: dict[int, int] = {}  # of the rollout that each training slot plays
         # Slots that wait for a question.
         self._ready: dict[Role, deque[int]] = {role: deque() for role in actor.lanes}
-        self._starts: set[int] = set()  # slots whose next step is the question they were given
-        self._answered: list[_Asked] = []
+        self._seeds: dict[int, int] = {}  # by slot: of the question that it was asked for
+        self._answered: list[_Step] = []
+        self._tick_seconds = 0.0  # of the last tick
         self._held_out = (-1, 0)  # version of the round, and its episodes so far
         # Sampled tokens of each rollout that was sent, in the order in which they are trained.
         self._sent: deque[int] = deque()
@@ -222,28 +217,37 @@ class TokenActing(Acting):
         )
 
     def run_once(self) -> None:
-        """Takes what has arrived, asks, and samples one token in each row."""
+        """One tick of all rows; takes steps, asks and answers while the device computes it."""
         now = self.laps.start()
         if now >= self._next_poll:
             self._next_poll = now + self._poll_seconds
             self._poll(now)
         is_complete = self.totals.training_steps >= self.totals.total_steps
         roles = self._playing(is_complete)
+        busy = [role for role in roles if self._lanes[role].is_live.any()]
+        for role in busy:
+            frozen = self._params if role == "training" else self.evaluator.frozen
+            self._lanes[role].start(frozen.params, frozen.version)
         self._ask_ready(is_complete)
         self._send_answers()
-        is_busy = any(self._lanes[role].is_live.any() for role in roles)
-        self.laps.lap("acting_other")
-        timeout = 0.0 if is_busy else self._poll_seconds
-        while (batch := self._hub.next_batch(roles, timeout, self._device)) is not None:
-            timeout = 0.0
-            self._take(batch)
         # Without a question to ask it waits for learning, else for turns.
-        waits = self._ready["training"] and not is_busy
-        self.laps.lap("acting_waits" if waits else "acting_environment")
-        self._ask_ready(is_complete)
-        for role in self._playing(is_complete):  # what was taken may have ended a round
-            if self._lanes[role].is_live.any():
-                self._tick(role)
+        idle = "acting_waits" if self._ready["training"] else "acting_environment"
+        stage = "acting_act" if busy else idle
+        # Not to the end of the tick, which nothing announces: then the device would wait.
+        until = now + (0.8 * self._tick_seconds if busy else self._poll_seconds)
+        while True:
+            left = max(0.0, until - self._clock())
+            batch = self._hub.next_batch(roles, left, self._device)
+            self.laps.lap(stage)
+            if batch is None:
+                break
+            self._take(batch)
+            self._ask_ready(is_complete)
+            self._send_answers()
+            until = until if busy else 0.0
+        for role in busy:
+            self._finish(role)
+        self._tick_seconds = self._clock() - now
         self._send_answers()
         self._send_groups()
 
@@ -264,47 +268,38 @@ class TokenActing(Acting):
     # Steps of env servers.
 
     def _take(self, batch: Batch) -> None:
-        # The step that brings a question is where the episode begins: the one before it, with a
-        # question that nobody asked for, is forgotten.
         kinds = np.concatenate([item.timestep.step_type for item in batch.pending])
         rewards = np.concatenate([item.timestep.reward for item in batch.pending])
-        raw = kinds.copy()
-        for row, slot in enumerate(batch.slots.tolist()):
-            if raw[row] != _FIRST and slot in self._starts:
-                kinds[row] = _FIRST
+        turns = np.concatenate([item.timestep.observation for item in batch.pending])
+        # An episode begins with the question of a seed, also if another one came before it.
+        kinds[turns[:, 0] > 0] = _FIRST
         if batch.role == "training" or self.evaluator.is_running:
             self._account(batch, TimeStep(kinds, rewards, (), ()), num_pages=0)
-        for item, pending in enumerate(batch.pending):
-            asked = _Asked(batch, item, self._sizes)
-            turns = pending.timestep.observation
-            for row, slot in enumerate(asked.batch.slots.tolist()):
-                self._asked[slot] = asked, row
-                self._streams[slot] = int(asked.batch.streams[row])
-                kind = int(pending.timestep.step_type[row])
-                if kind == _FIRST:
-                    self._forget(slot)
-                    self._ready[batch.role].append(slot)
-                elif slot in self._starts:
-                    self._on_question(slot, turns[row])
-                else:
-                    self._on_turn(slot, kind, float(pending.timestep.reward[row]), turns[row])
-
-    def _on_question(self, slot: int, turn: np.ndarray) -> None:
-        self._starts.discard(slot)
-        lane, row = self._rows[slot]
-        lane.begin(row, self._numbers.get(slot, slot))
-        has_room = lane.ask(row, turn_ids(turn))
-        assert has_room, "the agent has checked that a question fits"
-
-    def _on_turn(self, slot: int, kind: int, reward: float, turn: np.ndarray) -> None:
-        lane, row = self._rows[slot]
-        lane.reward(row, reward)
-        if kind == _LAST:
-            if (number := self._numbers.pop(slot, None)) is not None:
-                self._groups.finished(number, lane.rollout(row))
-            self._answer(slot, np.zeros(0, np.int32))
-        elif not lane.ask(row, turn_ids(turn)):
-            self._answer(slot, np.zeros(0, np.int32))
+        steps = [_Step(item, batch.role, self._sizes) for item in batch.pending]
+        asked = [(step, row) for step in steps for row in range(step.missing)]
+        slots, streams = batch.slots.tolist(), batch.streams.tolist()
+        self._asked.update(zip(slots, asked, strict=True))
+        self._streams.update(zip(slots, streams, strict=True))
+        for slot, kind, reward, turn in zip(
+            slots, kinds.tolist(), rewards.tolist(), turns, strict=True
+        ):
+            lane, row = self._rows[slot]
+            if kind != _FIRST:
+                lane.reward(row, reward)
+            if kind == _LAST:
+                if (number := self._numbers.pop(slot, None)) is not None:
+                    self._groups.finished(number, lane.rollout(row))
+                lane.begin(row, slot)  # nothing is open in it from here on
+                self._ready[batch.role].append(slot)
+            elif kind == _FIRST and self._seeds.pop(slot, None) == turn[0] - 1:
+                lane.begin(row, self._numbers.get(slot, slot))
+                has_room = lane.ask(row, turn_ids(turn))
+                assert has_room, "the agent has checked that a question fits"
+            elif kind == _FIRST:  # of an environment that is new, or was built again
+                self._forget(slot)
+                self._ready[batch.role].append(slot)
+            elif not lane.ask(row, turn_ids(turn)):
+                self._answer(slot, ())
 
     def _ask_ready(self, is_complete: bool) -> None:
         run_seed, training = self._plan.run_seed, self._ready["training"]
@@ -334,25 +329,26 @@ class TokenActing(Acting):
         )
 
     def _give(self, slot: int, seed: int) -> None:
-        self._starts.add(slot)
+        self._seeds[slot] = seed
         self._reply(slot, seed_row(self._sizes, seed))
 
-    def _answer(self, slot: int, ids: np.ndarray) -> None:
+    def _answer(self, slot: int, ids: Sequence[int] | np.ndarray) -> None:
         self._reply(slot, completion_row(self._sizes, ids))
 
     def _reply(self, slot: int, action: np.ndarray) -> None:
-        asked, row = self._asked.pop(slot)
-        asked.actions[row] = action
-        asked.missing -= 1
-        if not asked.missing:
-            self._answered.append(asked)
+        step, row = self._asked.pop(slot)
+        step.actions[row] = action
+        step.missing -= 1
+        if not step.missing:
+            self._answered.append(step)
 
     def _send_answers(self) -> None:
+        self.laps.lap("acting_other")
         if not self._answered:
             return
         answered, self._answered = self._answered, []
         for role in self._lanes:
-            own = [each for each in answered if each.batch.role == role]
+            own = [each for each in answered if each.role == role]
             if own:
                 self._hub.answer(*_joined(own))
         self.laps.lap("acting_wire")
@@ -365,11 +361,11 @@ class TokenActing(Acting):
             if slot in ready:
                 ready.remove(slot)
         if slot in self._asked:
-            self._answer(slot, np.zeros(0, np.int32))
+            self._answer(slot, ())
 
     def _forget(self, slot: int) -> None:
         # What the slot played is not finished.
-        self._starts.discard(slot)
+        self._seeds.pop(slot, None)
         lane, row = self._rows[slot]
         if (number := self._numbers.pop(slot, None)) is not None:
             self._groups.lost(number)
@@ -379,19 +375,18 @@ class TokenActing(Acting):
 
     # Tokens.
 
-    def _tick(self, role: Role) -> None:
+    def _finish(self, role: Role) -> None:
         lane = self._lanes[role]
-        frozen = self._params if role == "training" else self.evaluator.frozen
         before = lane.num_sampled
         slots = self._slots[role]
-        for row in lane.tick(frozen.params, frozen.version):
+        for row in lane.finish():
             ids = lane.completion(row)
             self._answer(int(slots[row]), ids)
             if role == "training":
                 self._tally.measured["completion_tokens"].append(len(ids))
         if role == "training":
             self._tally.counted["generated_tokens"] += lane.num_sampled - before
-            lag = self._channel.learned_version - frozen.version
+            lag = self._channel.learned_version - lane.version
             self._tally.measured["serving_lag_updates"].append(lag)
         self.laps.lap("acting_act")
 
@@ -434,15 +429,22 @@ class TokenActing(Acting):
         }
 
 
-def _joined(answered: Sequence[_Asked]) -> tuple[Batch, np.ndarray]:
+def _joined(answered: Sequence[_Step]) -> tuple[Batch, np.ndarray]:
     # One batch of several steps, in the order of their rows.
-    sizes = np.cumsum([0, *(len(each.batch.slots) for each in answered)])
-    joined = answered[0].batch._replace(
-        pending=[each.batch.pending[0] for each in answered],
-        slots=np.concatenate([each.batch.slots for each in answered]),
-        streams=np.concatenate([each.batch.streams for each in answered]),
-        positions=np.concatenate([each.batch.positions for each in answered]),
-        rows=[slice(*ends) for ends in itertools.pairwise(sizes.tolist())],
+    pending = [each.pending for each in answered]
+    slots = np.concatenate([item.group.slots for item in pending])
+    ends = itertools.accumulate(len(item.group.slots) for item in pending)
+    joined = Batch(
+        pending=pending,
+        slots=slots,
+        streams=np.concatenate([item.group.streams for item in pending]),
+        positions=np.zeros(len(slots), np.int32),
+        role=answered[0].role,
+        oldest_arrival=pending[0].arrival,
+        number=0,
+        rows=[
+            slice(end - len(item.group.slots), end) for end, item in zip(ends, pending, strict=True)
+        ],
     )
     return joined, np.concatenate([each.actions for each in answered])
 

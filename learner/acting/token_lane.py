@@ -115,6 +115,7 @@ class TokenLane:
     Attributes:
       is_live: `[S] bool`, rows with a turn that is not answered yet.
       num_sampled: tokens that were sampled so far.
+      version: of the parameters of the last tick.
     """
 
     def __init__(
@@ -139,13 +140,16 @@ class TokenLane:
         self._rollouts = np.zeros(num_rows, np.int32)
         self._is_cut = np.zeros(num_rows, np.bool_)
         self.is_live = np.zeros(num_rows, np.bool_)
-        self.num_sampled = 0
+        self.num_sampled = self.version = 0
+        # Of the tick on the device: its result, and the rows that take a token from it.
+        self._found: Array = np.zeros((2, num_rows), np.int32)
+        self._samples = np.zeros(num_rows, np.bool_)
 
     def begin(self, row: int, rollout: int) -> None:
         """Forgets the row's transcript; `rollout` decides the random numbers of the next one."""
         self._lengths[row] = self._fed[row] = self._starts[row] = 0
-        self._rollouts[row], self._is_cut[row], self.is_live[row] = rollout, False, False
-        self._rewards[row] = 0
+        self._rollouts[row], self._rewards[row] = rollout, 0
+        self._is_cut[row] = self.is_live[row] = self._samples[row] = False
 
     def ask(self, row: int, ids: np.ndarray) -> bool:
         """Appends a turn, which the row answers from now on; False if there is no room for that."""
@@ -186,8 +190,8 @@ class TokenLane:
         own = slice(int(self._lengths[row]))
         return int(np.count_nonzero(self._sources[row, own] == POLICY))
 
-    def tick(self, params: Tree, version: int) -> list[int]:
-        """Reads or samples a token in each live row; returns rows that have answered."""
+    def start(self, params: Tree, version: int) -> None:
+        """Starts a tick on the device: each live row reads or samples a token."""
         owed = np.where(self.is_live, self._lengths - self._fed, 0)
         # The last token of a turn is left to `decode`, which samples the next one.
         readers = np.flatnonzero(owed > _CHUNK // 2)
@@ -198,13 +202,20 @@ class TokenLane:
         ints = np.zeros((4, len(owed)), np.int32)
         ints[0, rows], ints[1, rows] = self._ids[rows, places], places
         ints[2, rows], ints[3, rows] = 1, self._rollouts[rows]
-        self._cache, found = self._programs.decode(
+        self._cache, self._found = self._programs.decode(
             self._cache, params, self._key, ints, self._temperature
         )
         self._read(rows, places, version)
-        is_answering = self._fed[rows] == self._lengths[rows]
-        ids, bits = np.asarray(found)[:, rows[is_answering]]
-        return self._append(rows[is_answering], ids, bits.view(np.float32), version)
+        self._samples, self.version = self.is_live & (self._fed == self._lengths), version
+
+    def finish(self) -> list[int]:
+        """Waits for the tick; returns rows that have answered.
+
+        Rows that have begun anew since its start have no part in it.
+        """
+        rows = np.flatnonzero(self._samples)
+        ids, bits = np.asarray(self._found)[:, rows]
+        return self._append(rows, ids, bits.view(np.float32))
 
     def _prefill(self, params: Tree, version: int, rows: np.ndarray) -> None:
         starts = self._fed[rows]
@@ -225,12 +236,10 @@ class TokenLane:
         self._versions[rows[is_turn], places[is_turn]] = version
         self._fed[rows] = places + 1
 
-    def _append(
-        self, rows: np.ndarray, ids: np.ndarray, log_mu: np.ndarray, version: int
-    ) -> list[int]:
+    def _append(self, rows: np.ndarray, ids: np.ndarray, log_mu: np.ndarray) -> list[int]:
         places = self._lengths[rows]
         self._ids[rows, places], self._sources[rows, places] = ids, POLICY
-        self._log_mu[rows, places], self._versions[rows, places] = log_mu, version
+        self._log_mu[rows, places], self._versions[rows, places] = log_mu, self.version
         self._lengths[rows] = lengths = places + 1
         self.num_sampled += len(rows)
         is_end = ids == self._sizes.end

@@ -177,7 +177,7 @@ def _answer(
     temperature: Array,
     key: Array,
 ) -> ActOutput:
-    # Reads the turns `[B, 1 + longest_turn]`, then samples until every row has ended.
+    # Reads the turns `[B, 2 + longest_turn]`, then samples until every row has ended.
     longest = sizes.longest_completion
     rows = timestep.observation.astype(jnp.int32)
     is_first = timestep.step_type == StepType.FIRST
@@ -185,12 +185,12 @@ def _answer(
     last = jnp.where(is_first, -1, carry.last)
     # The token that was sampled last comes before the turn.
     has_last = (last >= 0).astype(jnp.int32)
-    shifted = jnp.concatenate([last[:, None], rows[:, 1:]], axis=1)
-    plain = jnp.concatenate([rows[:, 1:], rows[:, :1]], axis=1)
+    shifted = jnp.concatenate([last[:, None], rows[:, 2:]], axis=1)
+    plain = jnp.concatenate([rows[:, 2:], rows[:, :1]], axis=1)
     fed = jnp.where(has_last[:, None] > 0, shifted, plain)
-    counts = rows[:, 0] + has_last
+    counts = rows[:, 1] + has_last
     # A turn that leaves no room for an answer gets none.
-    counts = jnp.where((rows[:, 0] > 0) & (lengths + counts < network.context), counts, 0)
+    counts = jnp.where((rows[:, 1] > 0) & (lengths + counts < network.context), counts, 0)
     keys, values = (jnp.swapaxes(leaf, 0, 1) for leaf in carry[:2])
     cache, logits = decoder.prefill(network, params, KVCache(keys, values, lengths), fed, counts)
 

@@ -294,15 +294,14 @@ def _check_mask(mask: np.ndarray, terminated: np.ndarray | None) -> None:
 def _check_turns(tokens: TokensSpec, rows: np.ndarray, terminated: np.ndarray | None) -> None:
     from seedrl.turns import illegal_turns  # here: most runs have no turns
 
-    is_empty = rows[:, 0] == 0
-    if terminated is not None:
-        is_empty &= ~terminated
-    is_illegal = illegal_turns(tokens, rows) | is_empty
-    if is_illegal.any():
+    is_illegal, is_empty = illegal_turns(tokens, rows), rows[:, 1] == 0
+    if 1 in is_empty.tobytes():
+        is_illegal |= is_empty if terminated is None else is_empty & ~terminated
+    if 1 in is_illegal.tobytes():
         row = int(np.argmax(is_illegal))
         raise ValueFaultError(
             f"expected 1 to {tokens.longest_turn} ids of 0 to {tokens.vocabulary - 1} in "
-            f"observation, got {rows[row][0]} ids, the largest {rows[row][1:].max()}",
+            f"observation, got {rows[row][1]} ids, the largest {rows[row][2:].max()}",
             row,
         )
 

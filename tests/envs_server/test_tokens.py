@@ -44,9 +44,9 @@ def test_a_dialogue_is_an_episode() -> None:
     env = _gym()
     env.reset(seed=3)
     row, reward, terminated, *_ = env.step(seed_row(env.tokens, 16))
-    assert (turn_ids(row).tolist(), reward, terminated) == ([2], 0.0, False)
+    assert (row[0], turn_ids(row).tolist(), reward, terminated) == (17, [2], 0.0, False)
     row, reward, terminated, *_ = env.step(completion_row(env.tokens, [2, 256]))
-    assert (turn_ids(row).tolist(), reward, terminated) == ([3], 1.0, False)
+    assert (row[0], turn_ids(row).tolist(), reward, terminated) == (0, [3], 1.0, False)
     row, reward, terminated, truncated, info = env.step(completion_row(env.tokens, [2, 256]))
     assert turn_ids(row).tolist() == []
     assert (reward, terminated, truncated, info) == (0.0, True, False, {"asked": 2})
@@ -59,6 +59,28 @@ def test_the_seed_decides_the_question_whatever_was_asked_before() -> None:
     one.step(completion_row(one.tokens, [0]))
     asked = [env.step(seed_row(env.tokens, 5))[0].tolist() for env in (one, other)]
     assert asked[0] == asked[1]
+
+
+def test_the_answer_to_an_end_may_ask_for_the_next_question() -> None:
+    class Fragile(Counting):
+        def reset(self, seed: int) -> list[int]:
+            if seed == 6:
+                raise RuntimeError("no such question")
+            return super().reset(seed)
+
+    recipe, tokens = Recipe("fragile", {"turns": 1}, (), Fragile), Counting().spec
+    environments = build(recipe, "auto", 1, failures=Failures(1))
+    assert environments.reset([0])[0, 0] == 0
+    # Of none, and of an environment that fails and is built again, the question is its own.
+    for answer, asked in (
+        (seed_row(tokens, 5), 6),
+        (completion_row(tokens, ()), 0),
+        (seed_row(tokens, 6), 0),
+        (seed_row(tokens, 4), 5),
+    ):
+        assert environments.step(completion_row(tokens, [0, 256])[None]).terminated.all()
+        step = environments.step(answer[None])
+        assert step.observation[0, 0] == asked and not step.terminated.any()
 
 
 def test_a_group_has_the_spec_of_its_tokens() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import seedrl
-from seedrl.specs import TokensSpec
+from seedrl.specs import MOST_SEED, TokensSpec
 from seedrl.token_env import CharactersVocabulary, TokenizerVocabulary, Vocabulary
 from seedrl.turns import illegal_turns, turn_ids, turn_row
 
@@ -15,8 +15,9 @@ _SPEC = TokensSpec(vocabulary=5, longest_turn=3, longest_completion=2, end=4)
 
 
 def test_a_turn_comes_back_from_its_row() -> None:
-    for ids in ([], [0], [4, 0, 3]):
-        row = turn_row(_SPEC, ids)
+    for ids, seed in (([], None), ([0], 0), ([4, 0, 3], MOST_SEED)):
+        row = turn_row(_SPEC, ids, seed)
+        assert row[0] == (0 if seed is None else seed + 1)
         assert row.dtype == np.int32 and row.shape == _SPEC.turn.shape
         assert turn_ids(row).tolist() == ids
         assert not illegal_turns(_SPEC, row[None]).any()

@@ -38,6 +38,11 @@ def _lane(temperature: tuple[float, ...]) -> TokenLane:
     return TokenLane(_NETWORK, _SIZES, np.array(temperature), _KEY, jax.devices()[0])
 
 
+def _tick(lane: TokenLane, params: Tree, version: int) -> list[int]:
+    lane.start(params, version)
+    return lane.finish()
+
+
 @jax.jit
 def _unroll(params: Tree, ids: jax.Array) -> jax.Array:
     return decoder.unroll(_NETWORK, params, ids)
@@ -76,7 +81,7 @@ def _played_in_lane(
                 lane.begin(row, dialogue.rollout)
                 assert lane.ask(row, dialogue.turns[0])
                 playing[row] = dialogue, 1
-        for row in lane.tick(params, 0):
+        for row in _tick(lane, params, 0):
             dialogue, asked = playing.pop(row)
             if asked < len(dialogue.turns) and lane.ask(row, dialogue.turns[asked]):
                 playing[row] = dialogue, asked + 1
@@ -143,11 +148,11 @@ def test_a_limit_cuts_and_the_next_rollout_starts_clean(params: Tree) -> None:
     lane = _lane((1.0,))
     lane.begin(0, 4)
     assert lane.ask(0, np.arange(19, dtype=np.int32) % 10)
-    while not lane.tick(params, 0):
+    while not _tick(lane, params, 0):
         pass
     assert lane.ask(0, np.arange(12, dtype=np.int32) % 10)
     # 19, up to 7, 12, and what fits: no room for another turn.
-    while not lane.tick(params, 1):
+    while not _tick(lane, params, 1):
         pass
     assert not lane.ask(0, np.zeros(10, np.int32))
     rollout = lane.rollout(0)
@@ -157,7 +162,7 @@ def test_a_limit_cuts_and_the_next_rollout_starts_clean(params: Tree) -> None:
     for each in (again, fresh):
         each.begin(0, 9)
         each.ask(0, np.array([1, 2], np.int32))
-        while not each.tick(params, 2):
+        while not _tick(each, params, 2):
             pass
     assert again.rollout(0).ids.tolist() == fresh.rollout(0).ids.tolist()
 
@@ -168,9 +173,28 @@ def test_rewards_are_on_the_token_that_earned_them(params: Tree) -> None:
     ends = []
     for reward in (0.5, 2.0):
         lane.ask(0, np.array([3], np.int32))
-        while not lane.tick(params, 0):
+        while not _tick(lane, params, 0):
             pass
         ends.append(len(lane.rollout(0).ids) - 1)
         lane.reward(0, reward)
     rewards = lane.rollout(0).rewards
     assert rewards[ends].tolist() == [0.5, 2.0] and rewards.sum() == 2.5
+
+
+def test_a_row_that_begins_anew_during_a_tick_takes_nothing_from_it(params: Tree) -> None:
+    lane, alone = _lane((1.0,) * 2), _lane((1.0,))
+    for each, row in ((lane, 1), (alone, 0)):
+        each.begin(row, 5)
+        each.ask(row, np.array([4], np.int32))
+    lane.begin(0, 7)
+    lane.ask(0, np.array([1], np.int32))
+    lane.start(params, 0)
+    lane.begin(1, 5)
+    lane.ask(1, np.array([4], np.int32))
+    lane.finish()
+    assert lane.num_sampled == lane.num_open(0) == 1
+    while 1 not in _tick(lane, params, 0):
+        pass
+    while not _tick(alone, params, 0):
+        pass
+    assert lane.rollout(1).ids.tolist() == alone.rollout(0).ids.tolist()

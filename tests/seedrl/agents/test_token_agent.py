@@ -51,7 +51,8 @@ def test_the_loop_of_the_agent_answers_as_a_lane_does() -> None:
             if not lane.ask(row, ids):
                 expected[row], num_empty = [], num_empty + 1
         while lane.is_live.any():
-            expected |= {row: lane.completion(row).tolist() for row in lane.tick(params, 0)}
+            lane.start(params, 0)
+            expected |= {row: lane.completion(row).tolist() for row in lane.finish()}
         answers = map(read_completion, np.asarray(output.action))
         assert [[] if ids is None else ids.tolist() for ids, _ in answers] == [
             expected[row] for row in range(3)

@@ -337,10 +337,13 @@ def test_a_completion_beyond_its_spec_is_refused(row: list[int]) -> None:
         ActionLayout(_TOKENS, 1).unpack(pack_actions(0, 0, np.array([row], np.int32)))
 
 
-@pytest.mark.parametrize("row", [[4, 0, 0, 0], [-1, 0, 0, 0], [1, 5, 0, 0], [1, -1, 0, 0]])
+_ILLEGAL_TURNS = [[0, 4, 0, 0, 0], [0, -1, 0, 0, 0], [0, 1, 5, 0, 0], [0, 1, -1, 0, 0]]
+
+
+@pytest.mark.parametrize("row", [*_ILLEGAL_TURNS, [-1, 1, 0, 0, 0], [0, 0, 0, 0, 0]])
 def test_a_turn_beyond_its_spec_is_refused_by_row(row: list[int]) -> None:
     layout = StepReader(EnvSpec(_TOKENS.turn, _TOKENS), 2)
-    rows = np.array([[3, 4, 0, 1], row], np.int32)
+    rows = np.array([[MOST_SEED + 1, 3, 4, 0, 1], row], np.int32)
     timestep = TimeStep(
         *(np.zeros(2, each) for each in ("uint8", "float32")), np.ones(2, "f4"), rows
     )

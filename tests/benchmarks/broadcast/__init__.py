@@ -1,0 +1,1 @@
+"""Central inference against actors that hold the parameters; see `__main__.py`."""

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from learner.acting.act_step import example_page
-from learner.acting.actor import build_actor, over_slots, page_rows
+from learner.acting.actor import over_slots
 from learner.acting.evaluator import Evaluator, evaluation_exploration
+from learner.acting.kind import ActingKind, on_steps
 from learner.acting.loop import Acting, Totals
 from learner.checkpoints.restoring import (
     fitting_params,
@@ -44,15 +44,13 @@ from learner.runtime.channel import (
     RateLimiter,
     VersionedParams,
 )
-from learner.serving.batching import free_running, lock_step, rounds
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import SlotRange, SlotTable, lanes_of, session_seed
-from learner.serving.ledger import AT_REST, TOKENS, Equation
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import Checkpoint, saved_spec
-from seedrl.config import Config, acts_on_tokens, evaluation_steps, page_steps
+from seedrl.config import Config, acts_on_tokens, evaluation_steps
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec
@@ -66,7 +64,7 @@ class Geometry(NamedTuple):
     devices: Sequence[jax.Device]  # of this host, that learn
     inference: Sequence[jax.Device]  # of this host, that act: the same ones, or others
     lanes: Sequence[SlotRange]  # which of these acts for which slots of this host
-    page_steps: int  # K, time steps of a page
+    kind: ActingKind
     batch_per_device: int  # B/n, sequences of an update on each device
     everywhere: Sequence[jax.Device]  # the n devices of all hosts that learn
     topology: Topology  # this host among them
@@ -74,6 +72,11 @@ class Geometry(NamedTuple):
     # explores to all degrees. Of several hosts the first evaluates.
     training_slots: int
     evaluation_slots: int
+
+    @property
+    def page_steps(self) -> int:
+        """K, time steps of a page."""
+        return self.kind.page_steps
 
     def __str__(self) -> str:
         """The devices, for a person."""
@@ -105,11 +108,8 @@ def plan_geometry(config: Config, topology: Topology = ALONE) -> Geometry:
             f"serving.training_slots: expected at least one for each of the {len(everywhere)} "
             f"learning devices, got {slots}; raise it or set learning.num_devices"
         )
-    if acts_on_tokens(config):
-        # Imported here, as below: other runs need nothing of it.
-        from learner.acting.token_acting import require_one_device
-
-        require_one_device(config, len(everywhere), len(inference), topology.process_count)
+    kind = _kind_of(config)
+    kind.check(len(everywhere), len(inference), topology.process_count)
     num_inference = len(inference) * topology.process_count
     if slots < num_inference:
         raise ConfigError(
@@ -122,14 +122,22 @@ def plan_geometry(config: Config, topology: Topology = ALONE) -> Geometry:
         devices=devices,
         inference=inference,
         lanes=lanes_of(training, evaluation, len(inference)),
-        # A rollout is one page, of as many turns as it has: each row counts by itself.
-        page_steps=1 if acts_on_tokens(config) else page_steps(config),
+        kind=kind,
         batch_per_device=batch // len(everywhere),
         everywhere=everywhere,
         topology=topology,
         training_slots=training,
         evaluation_slots=evaluation,
     )
+
+
+def _kind_of(config: Config) -> ActingKind:
+    if acts_on_tokens(config):
+        # Imported here: other runs need nothing of it.
+        from learner.acting.token_acting import on_tokens
+
+        return on_tokens(config)
+    return on_steps(config)
 
 
 def split_devices(
@@ -212,16 +220,12 @@ def build_hub(
         seed=session_seed(config.seed, f"session {session_number}{host}"),
         num_devices=len(geometry.inference),
     )
-    free = free_running(config.serving.batch_deadline_seconds)
-    if acts_on_tokens(config):
-        # A turn waits for no other: the rows of a cache are filled one by one.
-        free = free_running(0.0)
-    rule = {"asynchronous": free, "synchronous": rounds(), "deterministic": lock_step()}
+    rule, evaluation_rule = geometry.kind.rules
     serving = Serving(
         slots,
         page_steps=geometry.page_steps,
-        rule=free if acts_on_tokens(config) else rule[config.learning.schedule],
-        evaluation_rule=free,
+        rule=rule,
+        evaluation_rule=evaluation_rule,
     )
     has_spec = checkpoint is not None and "env_spec" in checkpoint.meta
     spec = saved_spec(checkpoint.meta["env_spec"]) if checkpoint and has_spec else None
@@ -253,7 +257,6 @@ class System(NamedTuple):
     replay_bytes: int  # of one device
     pages_bytes: int  # that pages on their way to replay may take of a device that learns
     hosts: Hosts  # that share the run
-    at_rest: Sequence[Equation] = AT_REST  # what balances when the session has stopped
     taken: str = ""  # about parameters of another run, if only some were taken
 
 
@@ -274,7 +277,7 @@ def build(
     """
     hosts = hosts or alone()
     agent = build_agent(config.agent, spec)
-    page = _page(config, agent, spec, geometry)
+    page = geometry.kind.page(agent, spec)
     sizes = scale(config, geometry)
     experience: Experience = config.replay.build(
         agent.window, page=page, initial_priorities=agent.initial_priorities, scale=sizes
@@ -344,7 +347,6 @@ def build(
         # Devices that only act hold them elsewhere.
         pages_bytes=MOST_BYTES if set(geometry.inference) & set(geometry.devices) else 0,
         hosts=hosts,
-        at_rest=TOKENS if acts_on_tokens(config) else AT_REST,
         taken=taken,
     )
 
@@ -407,28 +409,11 @@ def _acting(
         earlier_steps=channel.params[0].env_steps,
         num_devices=len(geometry.inference),
     )
-    if acts_on_tokens(config):
-        from learner.acting.token_acting import build_token_acting
-
-        return [
-            build_token_acting(
-                config,
-                spec,
-                geometry.lanes,
-                exploration=exploration,
-                key=key,
-                device=geometry.inference[0],
-                hub=hub,
-                channel=channel,
-                metrics=metrics,
-                totals=totals,
-            )
-        ]
     return [
-        Acting(
+        geometry.kind.acting(
             hub=hub,
             # All have the same key: no two batches have the same number.
-            actor=build_actor(
+            actor=geometry.kind.actor(
                 agent,
                 spec,
                 page,
@@ -437,7 +422,6 @@ def _acting(
                 decay_steps=agent.exploration_decay_steps,
                 key=key,
                 device=device,
-                rungs=_num_sizes(config),
             ),
             channel=channel,
             evaluator=Evaluator(
@@ -451,27 +435,12 @@ def _acting(
     ]
 
 
-def _page(config: Config, agent: Agent, spec: EnvSpec, geometry: Geometry) -> Page:
-    """A page's shapes and dtypes."""
-    if acts_on_tokens(config):
-        from seedrl.agents.token_agent import rollout_shapes
-
-        return rollout_shapes(config.agent.network.context)
-    return example_page(agent, spec, geometry.page_steps)
-
-
 def _exploration(config: Config, geometry: Geometry, agent: Agent) -> np.ndarray:
     """How much each slot of this host explores, `[S] float32`: spread over those of all hosts."""
     rungs = np.asarray(agent.exploration(config.serving.training_slots), np.float32)
     measured = evaluation_exploration(agent, config.evaluation.actions, len(rungs))
     evaluation = np.full(geometry.evaluation_slots, measured, np.float32)
     return np.concatenate([geometry.topology.own(over_slots(rungs)), evaluation])
-
-
-def _num_sizes(config: Config) -> int:
-    """Number of batch sizes, and of page counts, that programs are compiled for."""
-    # Unless both run at once every batch has all slots, and their pages fill up together.
-    return 3 if config.learning.schedule == "asynchronous" else 1
 
 
 def _gauge_constants(config: Config, metrics: Metrics) -> None:
@@ -524,10 +493,7 @@ def _replay(
     memory = stack_shards(lambda: experience.memory.init(page), geometry.devices)
     indices = [experience.index() for _ in geometry.devices]
     lanes = [lane for lane in geometry.lanes if lane.role == "training"]
-    # Rollouts arrive by groups, pages of steps as slots fill them.
-    sizes = {rows for lane in lanes for rows in page_rows(lane.size, _num_sizes(config))}
-    if acts_on_tokens(config):
-        sizes = {config.agent.group}
+    sizes = {rows for lane in lanes for rows in geometry.kind.page_rows(lane.size)}
     shards = ShardedReplay(
         experience,
         memory,

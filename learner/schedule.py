@@ -337,7 +337,8 @@ class Session:
         # `at_rest`: the session has stopped: nothing is on its way any more.
         # Read once: the equations are of one moment.
         accounts = self.accounts(at_rest=at_rest)
-        equations = [*self.system.at_rest, *([QUEUED] if self.learning.accounts() else [])]
+        of_kind = self.system.geometry.kind.at_rest
+        equations = [*of_kind, *([QUEUED] if self.learning.accounts() else [])]
         broken = residues(accounts, equations if at_rest else ALWAYS)
         if accounts["stored"] > accounts.get("completed", 0):
             broken.append(f"ledger: stored {accounts['stored']}, more than were completed")

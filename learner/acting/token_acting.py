@@ -10,6 +10,7 @@ question is asked: it is asked only if that update is within `max_lag_updates` o
 that act. Nothing is ever too old to be trained.
 """
 
+import functools
 import hashlib
 import heapq
 import itertools
@@ -20,18 +21,19 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from learner.acting.evaluator import Evaluator
+from learner.acting.kind import ActingKind
 from learner.acting.loop import Acting
 from learner.acting.token_lane import Rollout, TokenLane
 from learner.learning.loop import Learning
 from learner.runtime.channel import FilledPages, VersionedParams
-from learner.serving.batching import Pending
+from learner.serving.batching import Pending, free_running
 from learner.serving.core import Batch
-from learner.serving.hub import Hub
 from learner.serving.leases import Role, SlotRange
+from learner.serving.ledger import TOKENS
+from seedrl.agents.agent import Agent
 from seedrl.agents.grpo import GRPOConfig
-from seedrl.agents.token_agent import POLICY, TokenExtras
-from seedrl.config import Config, evaluation_steps
+from seedrl.agents.token_agent import POLICY, TokenExtras, rollout_shapes
+from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.replay.group_queue import GroupQueueConfig
 from seedrl.specs import MOST_SEED, EnvSpec, TokensSpec
@@ -449,15 +451,9 @@ def _joined(answered: Sequence[_Step]) -> tuple[Batch, np.ndarray]:
     return joined, np.concatenate([each.actions for each in answered])
 
 
-def require_one_device(config: Config, *counts: int) -> None:
-    """Refuses what a token policy does not do yet. Raises ConfigError, by the field.
-
-    `counts`: of devices that learn, devices that act, hosts.
-    """
+def _check(config: Config, *counts: int) -> None:
+    # Refuses what a token policy does not do yet, by the field.
     agent, replay, learning = config.agent, config.replay, config.learning
-    if not isinstance(replay, GroupQueueConfig):
-        got = type(replay).__name__
-        raise ConfigError(f"replay: expected a GroupQueueConfig for a token policy, got a {got}")
     if max(counts) > 1:
         raise ConfigError(
             "learning.num_devices: expected 1, one inference device and one host for a token "
@@ -484,43 +480,44 @@ def require_one_device(config: Config, *counts: int) -> None:
         )
 
 
-def build_token_acting(
-    config: Config,
-    spec: EnvSpec,
-    lanes: Sequence[SlotRange],
-    *,
-    exploration: np.ndarray,
-    key: Array,
-    device: jax.Device,
-    hub: Hub,
-    **others: Any,
-) -> TokenActing:
-    """The acting of all slots; `exploration [S] float32` are their temperatures."""
-    agent, learning, sizes = config.agent, config.learning, spec.action
-    assert isinstance(sizes, TokensSpec), "the agent has refused other environments"
+def on_tokens(config: Config) -> ActingKind:
+    """Turns of token ids are answered by completions; a page is a rollout. Raises ConfigError."""
+    agent, replay, learning = config.agent, config.replay, config.learning
+    if not isinstance(replay, GroupQueueConfig):
+        got = type(replay).__name__
+        raise ConfigError(f"replay: expected a GroupQueueConfig for a token policy, got a {got}")
     # Groups that are asked, sampled and learned by turns depend on no clock.
-    lag = 0 if learning.schedule == "deterministic" else config.replay.max_lag_updates
-    return TokenActing(
-        actor=_token_actor(agent, sizes, lanes, exploration, key, device),
-        plan=GroupPlan(config.seed, agent.group, learning.batch_sequences // agent.group, lag),
-        context=agent.network.context,
-        hub=hub,
-        evaluator=Evaluator(
-            config.evaluation, hub.clock(), interval_steps=evaluation_steps(config)
-        ),
-        frames_per_step=config.environment.frames_per_step,
-        **others,
+    lag = 0 if learning.schedule == "deterministic" else replay.max_lag_updates
+    plan = GroupPlan(config.seed, agent.group, learning.batch_sequences // agent.group, lag)
+    return ActingKind(
+        check=functools.partial(_check, config),
+        # A rollout has as many turns as it has: each row counts by itself.
+        page_steps=1,
+        page=lambda _, __: rollout_shapes(agent.network.context),
+        page_rows=lambda _: (agent.group,),
+        # A turn waits for no other: the rows of a cache are filled one by one.
+        rules=(free_running(0.0),) * 2,
+        at_rest=TOKENS,
+        actor=functools.partial(_token_actor, agent),
+        acting=functools.partial(TokenActing, plan=plan, context=agent.network.context),
     )
 
 
 def _token_actor(
     config: GRPOConfig,
-    sizes: TokensSpec,
+    _: Agent,
+    spec: EnvSpec,
+    __: Page,
+    *,
     lanes: Sequence[SlotRange],
     exploration: np.ndarray,
     key: Array,
     device: jax.Device,
+    **_others: Any,
 ) -> TokenActor:
+    # `exploration [S] float32` are the temperatures of all slots, which do not decay.
+    sizes = spec.action
+    assert isinstance(sizes, TokensSpec), "the agent has refused other environments"
     found: dict[Role, tuple[np.ndarray, TokenLane]] = {}
     for own_key, slots in zip(jax.random.split(key, len(lanes)), lanes, strict=True):
         if slots.size:

@@ -14,6 +14,7 @@ import functools
 import hashlib
 import heapq
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -196,7 +197,8 @@ class TokenActing(Acting):
         self._ready: dict[Role, deque[int]] = {role: deque() for role in actor.lanes}
         self._seeds: dict[int, int] = {}  # by slot: of the question that it was asked for
         self._answered: list[_Step] = []
-        self._tick_seconds = 0.0  # of the last tick
+        # Seconds of the last ticks. The shortest counts: one may have waited for a core.
+        self._ticks = deque([0.0], maxlen=3)
         self._held_out = (-1, 0)  # version of the round, and its episodes so far
         # Sampled tokens of each rollout that was sent, in the order in which they are trained.
         self._sent: deque[int] = deque()
@@ -230,28 +232,33 @@ class TokenActing(Acting):
         for role in busy:
             frozen = self._params if role == "training" else self.evaluator.frozen
             self._lanes[role].start(frozen.params, frozen.version)
-        self._ask_ready(is_complete)
-        self._send_answers()
+        self._send_answers()  # after the start: the device does not wait for them
         # Without a question to ask it waits for learning, else for turns.
         idle = "acting_waits" if self._ready["training"] else "acting_environment"
-        stage = "acting_act" if busy else idle
-        # Not to the end of the tick, which nothing announces: then the device would wait.
-        until = now + (0.8 * self._tick_seconds if busy else self._poll_seconds)
-        while True:
-            left = max(0.0, until - self._clock())
-            batch = self._hub.next_batch(roles, left, self._device)
-            self.laps.lap(stage)
-            if batch is None:
-                break
-            self._take(batch)
-            self._ask_ready(is_complete)
-            self._send_answers()
-            until = until if busy else 0.0
+        if not busy:
+            self._serve(roles, idle, self._poll_seconds, is_complete)
+        # Twice, so that the end of an episode and its next question come within one tick. Not at
+        # each arrival, which would cost as much as several together; nor at the end of the tick,
+        # which nothing announces: then the device would wait.
+        for _ in range(2 if busy else 0):
+            time.sleep(0.4 * min(self._ticks))
+            self._serve(roles, "acting_act", 0.0, is_complete)
+        self._send_groups()
         for role in busy:
             self._finish(role)
-        self._tick_seconds = self._clock() - now
+        if busy:
+            self._ticks.append(self._clock() - now)
+
+    def _serve(self, roles: list[Role], stage: str, timeout: float, is_complete: bool) -> None:
+        # Takes all steps that have arrived, the first one within the timeout.
+        while (batch := self._hub.next_batch(roles, timeout, self._device)) is not None:
+            timeout = 0.0
+            self.laps.lap(stage)
+            self._take(batch)
+            self.laps.lap("acting_other")
+        self.laps.lap(stage)
+        self._ask_ready(is_complete)
         self._send_answers()
-        self._send_groups()
 
     def _playing(self, is_complete: bool) -> list[Role]:
         roles: list[Role] = [] if is_complete else ["training"]
@@ -345,9 +352,9 @@ class TokenActing(Acting):
             self._answered.append(step)
 
     def _send_answers(self) -> None:
-        self.laps.lap("acting_other")
         if not self._answered:
             return
+        self.laps.lap("acting_other")
         answered, self._answered = self._answered, []
         for role in self._lanes:
             own = [each for each in answered if each.role == role]

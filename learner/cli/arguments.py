@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 
 from learner.report.json_lines import replace_file
 from seedrl import config_io
-from seedrl.config import Config, EnvironmentConfig, check
+from seedrl.config import Config, EnvironmentConfig, acts_on_tokens, check
 from seedrl.errors import ConfigError
 from seedrl.fields import hints_of, with_fields
 from seedrl.hints import naming_own_code
@@ -185,7 +185,17 @@ def parse_to_measure(
     if words[0].endswith(".json"):  # the folder may be anybody's
         config_io.require_factories((config.environment.id, *config.environment.wrappers))
     check(config)
+    require_time_steps(config)
     return own_options, config
+
+
+def require_time_steps(config: Config) -> None:
+    """Raises ConfigError for a token policy: models of a run count time steps, all alike."""
+    if acts_on_tokens(config):
+        raise ConfigError(
+            "agent: expected an agent that acts on time steps, got a token policy; its metrics "
+            "acting_*_share and learning_*_share show which side waits"
+        )
 
 
 def flags_of_fields(value: Any) -> dict[str, Flag]:

@@ -18,7 +18,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from learner.checkpoints.folder_lock import lock
-from learner.cli.arguments import help_of, parse, profile_words, require_at_least
+from learner.cli.arguments import (
+    help_of,
+    parse,
+    profile_words,
+    require_at_least,
+    require_time_steps,
+)
 from learner.cli.balance import require_overlap
 from learner.multihost.topology import ALONE, Topology, topology_of
 from learner.processes import env_servers
@@ -341,6 +347,7 @@ def plan(options: ResumeOptions, config: Config) -> tuple[Config, env_servers.Fl
 
 def _with_room(fleet: env_servers.Fleet, config: Config, *, most: int) -> env_servers.Fleet:
     """The fleet with smaller env servers: `most` of them fill all slots."""
+    require_time_steps(config)
     require_overlap(config)
     if config.launch.envs_per_server:
         raise ConfigError(

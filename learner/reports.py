@@ -320,12 +320,8 @@ class StatusWriter:
         metrics.gauge("connections_refused", found.refused)
         present = [server for server in found.servers if server.state != "left"]
         pids = [server.pid for server in present if server.host == socket.gethostname()]
-        processor_time = self._processor_time
-        own, env_servers = processor_time.own(), processor_time.others(pids)
-        metrics.count("learner_cpu_seconds", own)
-        metrics.count("learner_cpu_delay_seconds", processor_time.delay())
-        metrics.count("env_servers_cpu_seconds", env_servers)
-        metrics.count("other_cpu_seconds", max(0.0, processor_time.cores() - own - env_servers))
+        for name, seconds in self._processor_time.spent(pids).items():
+            metrics.count(f"{name}_seconds", seconds)
 
     def now(self) -> Status:
         """The state of the run. Rates are since the call before."""

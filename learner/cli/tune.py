@@ -31,7 +31,8 @@ class TuneOptions:
     Attributes:
       output: JSON file to write the profile to.
       force: replace an existing output file.
-      total_seconds: time after which no further setting is tried.
+      total_seconds: time for all settings: none is tried that would take longer, going by the
+        longest one so far.
       seconds: duration of each measurement.
       rounds: repetitions of each measurement.
       most_env_servers: largest number of env servers to start.

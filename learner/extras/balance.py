@@ -5,24 +5,23 @@ of its own: a learner and its env servers, as a run has them. All are there, and
 """
 
 import contextlib
-import dataclasses
 import statistics
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from learner.extras.bench.bounds import prepared
 from learner.extras.bench.measuring import Pace, interleave
-from learner.extras.bench.system import Interval, System
+from learner.extras.bench.system import System
 from learner.report.balance import Costs, costs_of, saturation, steps_per_second
 from learner.report.history import History, picture
 from learner.report.json_lines import LineReader
 from learner.report.stages import num_cores
 from seedrl.config import Config
 from seedrl.errors import ConfigError
+from seedrl.fields import with_fields
 from seedrl.run_files import METRICS
 
 if TYPE_CHECKING:
@@ -92,47 +91,31 @@ def measure(
     `most`: env servers of a point. `look` is told what happens. Raises ConfigError if the
     configuration does not work.
     """
-    measured: dict[int, list[Mapping[str, float]]] = defaultdict(list)
     with contextlib.ExitStack() as stack:
 
-        def measuring(number: int) -> Callable[[], float]:
+        def measuring(number: int) -> Callable[[], Mapping[str, float]]:
             look(f"{step_ms} ms slower: starting {number} env servers")
             system = stack.enter_context(System(scaled(config, number, step_ms)))
             # As long as a run takes to learn, and to become steady.
             system.run_until(lambda: system.parts.learning.updates > 0)
             system.run(0.0, by_updates=True)
 
-            def measure_once() -> float:
+            def measure_once() -> Mapping[str, float]:
                 look(f"{step_ms} ms slower: measuring {number} env servers")
-                interval = system.run(pace.seconds, by_updates=True)
-                measured[number].append(metrics_of(interval, number))
-                return measured[number][-1]["env_steps_per_second"]
+                return system.run(pace.seconds, by_updates=True).metrics
 
             return measure_once
 
         measures = {1: measuring(1)}
-        measures[1]()
-        point = saturation(_costs(*measured.pop(1)))
+        point = saturation(_costs(measures[1]()))
         numbers = {round(place * point) for place in _PLACES} | ({2, 3} if point < 2 else set())
         for number in sorted({min(most, max(1, number)) for number in numbers} - {1}):
             measures[number] = measuring(number)
         # In turn: other load on the machine hits all of them.
-        interleave({str(number): measure for number, measure in measures.items()}, pace.rounds)
-    means = {number: _mean(measured[number]) for number in measures}
+        found = interleave({str(number): each for number, each in measures.items()}, pace.rounds)
+    means = {int(number): _mean(intervals) for number, intervals in found.items()}
     rates = {number: metrics["env_steps_per_second"] for number, metrics in means.items()}
     return Curve(step_ms, _costs(means[1]), rates)
-
-
-def metrics_of(interval: Interval, env_servers: int) -> Mapping[str, float]:
-    """An interval's metrics, with what the reports of a run add to them."""
-    others = interval.env_servers_processor_seconds
-    return {
-        **interval.metrics,
-        "env_servers": float(env_servers),
-        "env_steps_per_second": interval.steps / interval.seconds,
-        "learner_cpu_seconds_per_second": (interval.processor_seconds - others) / interval.seconds,
-        "env_servers_cpu_seconds_per_second": others / interval.seconds,
-    }
 
 
 def _mean(intervals: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -156,26 +139,21 @@ def environments_each(config: Config) -> int:
 
 def scaled(config: Config, env_servers: int, step_ms: int) -> Config:
     """The run with `env_servers` env servers. Each has as many environments as now."""
-    launch, environment = config.launch, config.environment
+    changes: dict[str, Any] = {
+        "launch.env_servers": env_servers,
+        "serving.training_slots": env_servers * environments_each(config),
+    }
     if step_ms:
-        wrappers = (*environment.wrappers, SLOWED[step_ms])
-        environment = dataclasses.replace(environment, wrappers=wrappers)
-    changed = dataclasses.replace(
-        config,
-        environment=environment,
-        serving=dataclasses.replace(
-            config.serving, training_slots=env_servers * environments_each(config)
-        ),
-        launch=dataclasses.replace(launch, env_servers=env_servers),
-    )
-    if not hasattr(changed.replay, "min_steps"):
-        return prepared(changed)
-    # As few as there may be, for more slots or fewer; and room for several learners at once.
-    room = dataclasses.replace(changed.replay, min_steps=changed.replay.capacity_steps)
-    changed = prepared(dataclasses.replace(changed, replay=room))
-    capacity = min(room.capacity_steps, max(_MOST_STEPS, 2 * changed.replay.min_steps))
-    replay = dataclasses.replace(changed.replay, capacity_steps=capacity)
-    return dataclasses.replace(changed, replay=replay)
+        changes["environment.wrappers"] = (*config.environment.wrappers, SLOWED[step_ms])
+    has_replay = hasattr(config.replay, "min_steps")
+    if has_replay:  # as few as there may be, for more slots or fewer
+        changes["replay.min_steps"] = config.replay.capacity_steps
+    changed = prepared(with_fields(config, changes))
+    if has_replay:  # room for several learners at once
+        least = max(_MOST_STEPS, 2 * changed.replay.min_steps)
+        capacity = min(config.replay.capacity_steps, least)
+        changed = with_fields(changed, {"replay.capacity_steps": capacity})
+    return changed
 
 
 def costs_of_run(folder: Path) -> Costs:
@@ -185,7 +163,7 @@ def costs_of_run(folder: Path) -> Costs:
         history.add(lines)
     columns = {name: column[len(column) // 2 :] for name, column in history.columns().items()}
     known = {name: [x for x in column if x is not None] for name, column in columns.items()}
-    means = {name: sum(found) / len(found) for name, found in known.items() if found}
+    means = {name: statistics.fmean(found) for name, found in known.items() if found}
     found = costs_of(means, cores=num_cores())
     if found is None:
         raise ConfigError(

@@ -96,39 +96,50 @@ def climb(
                     best, has_moved = new, True
 
 
-def tune(config: Config, pace: Pace, *, seconds: float, most_env_servers: int) -> Iterator[Move]:
-    """Tries settings on this machine for `seconds`; yields each once it is measured."""
-    end = time.monotonic() + seconds
-    running: dict[Setting, tuple[System, contextlib.ExitStack]] = {}
-    with contextlib.ExitStack() as stack:
+@contextlib.contextmanager
+def running(config: Config, setting: Setting) -> Iterator[Callable[[float], float]]:
+    """Starts a system with a setting; gives a function that measures its steps/s for some seconds.
 
-        def start(setting: Setting) -> None:
-            own = stack.enter_context(contextlib.ExitStack())
-            changed = scaled(setting.applied(config), setting.env_servers, 0)
-            system = own.enter_context(System(changed))
-            system.run_until(lambda: system.parts.learning.updates > 0)
-            running[setting] = system, own
+    Raises ConfigError if it cannot run.
+    """
+    with System(scaled(setting.applied(config), setting.env_servers, 0)) as system:
+        system.run_until(lambda: system.parts.learning.updates > 0)
 
-        def rate(setting: Setting) -> float:
-            interval = running[setting][0].run(pace.seconds, by_updates=True)
+        def rate(seconds: float) -> float:
+            interval = system.run(seconds, by_updates=True)
             return interval.steps / interval.seconds
 
+        yield rate
+
+
+def tune(config: Config, pace: Pace, *, seconds: float, most_env_servers: int) -> Iterator[Move]:
+    """Tries settings on this machine for at most `seconds`; yields each once it is measured."""
+    end, longest = time.monotonic() + seconds, 0.0
+    with contextlib.ExitStack() as stack:
+        # The best one so far and the one that it is compared with: memory is for two.
+        started: dict[Setting, tuple[Callable[[float], float], contextlib.ExitStack]] = {}
+
+        def rate(setting: Setting) -> Callable[[], float]:
+            if setting not in started:
+                own = stack.enter_context(contextlib.ExitStack())
+                started[setting] = own.enter_context(running(config, setting)), own
+            return lambda: started[setting][0](pace.seconds)
+
         def gain_over(best: Setting, new: Setting) -> float:
-            try:
-                check(new.applied(config))  # with as much in replay as a run needs
-            except ConfigError:
-                return -1.0
+            nonlocal longest
             if new.env_servers > most_env_servers:
                 return -1.0
-            for setting in running.keys() - {best}:  # memory is for the two that are compared
-                running.pop(setting)[1].close()
-            if best not in running:
-                start(best)
+            begun = time.monotonic()
+            for setting in started.keys() - {best}:
+                started.pop(setting)[1].close()
+            measures = {"best": rate(best)}
             try:
-                start(new)
+                check(new.applied(config))  # with as much in replay as a run needs
+                measures["new"] = rate(new)
             except ConfigError:  # too much for this machine: what was found before stays
                 return -1.0
-            found = interleave({"new": lambda: rate(new), "best": lambda: rate(best)}, pace.rounds)
+            found = interleave(measures, pace.rounds)
+            longest = max(longest, time.monotonic() - begun)
             return statistics.median(ratios(found["new"], found["best"])) - 1
 
-        yield from climb(setting_of(config), gain_over, lambda: time.monotonic() >= end)
+        yield from climb(setting_of(config), gain_over, lambda: time.monotonic() + longest >= end)

@@ -24,7 +24,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from learner.report.stages import STAGES
+from learner.report.stages import COMPUTING, STAGES
 
 
 class Costs(NamedTuple):
@@ -134,9 +134,7 @@ def costs_of(
     if rate <= 0 or env_servers < 1 or environment <= 0 or min(sampling, learning) <= 0:
         return None  # acting or learning has not started
     # As acting and learning share the learner's threads, so they share its processor time.
-    computing = sum(
-        metrics.get(f"acting_{stage}_share", 0.0) for stage in ("transfer", "act", "wire", "other")
-    )
+    computing = sum(metrics.get(f"acting_{stage}_share", 0.0) for stage in COMPUTING)
     learner_cpu = metrics.get("learner_cpu_seconds_per_second", 0.0) / rate
     part = computing / (computing + learning)
     return Costs(

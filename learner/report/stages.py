@@ -13,6 +13,7 @@ STAGES = {
     "acting": ("environment", "batch", "transfer", "act", "wire", "other", "waits"),
     "learning": ("insert", "sample", "learn", "publish", "other", "waits"),
 }
+COMPUTING = ("transfer", "act", "wire", "other")  # of acting; in the rest it waits
 
 
 class Laps:
@@ -54,65 +55,52 @@ def num_cores() -> int:
 
 
 class ProcessorTime:
-    """Processor seconds of this process and of others of this machine, since the call before."""
+    """Processor seconds of this process and of others of this machine. Used by one thread."""
 
-    # Used by one thread. Linux shows that of others in /proc; elsewhere it is not known.
+    def __init__(self, pids: Iterable[int] = ()) -> None:
+        self._before = _processor_seconds(pids)
 
-    def __init__(self) -> None:
-        self._own = time.process_time()
-        self._delays = _delays()
-        self._cores = _cores_seconds()
-        self._others: dict[int, float] = {}
+    def spent(self, pids: Iterable[int] = ()) -> dict[str, float]:
+        """Seconds since the call before, by metric without `_seconds`.
 
-    def own(self) -> float:
-        """Of all threads of this process."""
-        before, self._own = self._own, time.process_time()
-        return self._own - before
-
-    def delay(self) -> float:
-        """How long its threads could have run and had no core, all together."""
-        before, self._delays = self._delays, _delays()
-        return sum(now - before.get(thread, now) for thread, now in self._delays.items())
-
-    def cores(self) -> float:
-        """Of all programs, on the cores that this one may use."""
-        before, self._cores = self._cores, _cores_seconds()
-        return self._cores - before
-
-    def others(self, pids: Iterable[int]) -> float:
-        """Of processes by their ids; one that was not asked for before counts from now on."""
-        before, self._others = self._others, {}
-        for pid in pids:
-            if (seconds := _processor_seconds(pid)) is not None:
-                self._others[pid] = seconds
-        return sum(now - before.get(pid, now) for pid, now in self._others.items())
+        `learner_cpu` is of all threads of this process, `learner_cpu_delay` how long they could
+        have run and had no core, all together; `env_servers_cpu` of `pids`, of which a new one
+        counts from now on; `other_cpu` of all other programs on the cores that this one may use.
+        """
+        before, self._before = self._before, _processor_seconds(pids)
+        spent = {
+            name: sum(now - before[name].get(which, now) for which, now in seconds.items())
+            for name, seconds in self._before.items()
+        }
+        ours = spent["learner_cpu"] + spent["env_servers_cpu"]
+        return {**spent, "other_cpu": max(0.0, spent["other_cpu"] - ours)}
 
 
-def _delays() -> dict[str, float]:
-    # By thread; a thread or its file may be gone.
-    found = {}
+def _processor_seconds(pids: Iterable[int]) -> dict[str, dict[object, float]]:
+    # By name and by thread, process or core; `other_cpu` has ours, too. Linux shows those of others
+    # in /proc; elsewhere they are not known. A thread or a process may be gone.
+    found: dict[str, dict[object, float]] = {
+        "learner_cpu": {0: time.process_time()},
+        "learner_cpu_delay": {},
+        "env_servers_cpu": {},
+        "other_cpu": {},
+    }
     for path in Path("/proc/self/task").glob("*/schedstat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            found[path.parent.name] = int(path.read_text().split()[1]) / 1e9
+            found["learner_cpu_delay"][path.parent.name] = int(path.read_text().split()[1]) / 1e9
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The name before the bracket may hold anything.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            found["env_servers_cpu"][pid] = _in_seconds(fields[11:13])
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        for core, *ticks in map(str.split, Path("/proc/stat").read_text().splitlines()):
+            if core in cores:
+                # Of all but waits, which are the fourth and fifth; a guest's time is in the first.
+                found["other_cpu"][core] = _in_seconds([*ticks[:3], *ticks[5:8]])
     return found
 
 
-def _cores_seconds() -> float:
-    # Of all but waits, which are the fourth and fifth; a guest's time is in the first two.
-    seconds = 0.0
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-        for name, *ticks in map(str.split, Path("/proc/stat").read_text().splitlines()):
-            if name in cores:
-                busy = sum(map(int, ticks[:8])) - sum(map(int, ticks[3:5]))
-                seconds += busy / os.sysconf("SC_CLK_TCK")
-    return seconds
-
-
-def _processor_seconds(pid: int) -> float | None:
-    try:
-        # The name before the bracket may hold anything.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError):
-        return None
+def _in_seconds(ticks: Iterable[str]) -> float:
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")

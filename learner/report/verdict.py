@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from learner.report.balance import Costs, capacities, gain
-from learner.report.stages import STAGES
+from learner.report.stages import COMPUTING, STAGES
 from learner.report.status import Verdict
 
 # Below this share of the time neither side counts as waiting.
@@ -107,8 +107,7 @@ def _of_sampling(
     now = 1e3 * conditions.deadline_seconds
     change = f"batch deadline {now / 2:g} ms instead of {now:g} ms"
     yield Verdict(cause="long deadline", change=change, gain=min(most, 1 / (1 - waits / 2) - 1))
-    stages = ("transfer", "act", "wire", "other")
-    acting = sum(metrics.get(f"acting_{stage}_share", 0.0) for stage in stages)
+    acting = sum(metrics.get(f"acting_{stage}_share", 0.0) for stage in COMPUTING)
     if conditions.groups == 1 and conditions.environments > 1:
         # The batches of a single env server are half as large then.
         bound = acting * (2 if costs.env_servers == 1 else 1)

@@ -98,8 +98,7 @@ class Interval(NamedTuple):
     updates: int
     seconds: float
     metrics: dict[str, float]
-    processor_seconds: float = 0.0  # of the learner and its env servers, of which
-    env_servers_processor_seconds: float = 0.0
+    processor_seconds: float = 0.0  # of the learner and its env servers
 
 
 class System:
@@ -163,8 +162,8 @@ class System:
             self._failed.wait(_RAMP_SECONDS)
             await_next()
             self._flush()
-            pids, processor_time = self.served.env_server_pids(), ProcessorTime()
-            processor_time.others(pids)
+            pids = self.served.env_server_pids()
+            processor_time = ProcessorTime(pids)
             # The clock first and last: a pause between the two never makes the system faster.
             start = time.perf_counter()
             steps, updates = acting.training_steps, learning.updates
@@ -172,8 +171,13 @@ class System:
             await_next()
             steps, updates = acting.training_steps - steps, learning.updates - updates
             seconds = time.perf_counter() - start
-            own, others = processor_time.own(), processor_time.others(pids)
-            return Interval(steps, updates, seconds, self._flush(), own + others, others)
+            # As the reports of a run count them.
+            spent = processor_time.spent(pids)
+            for name, spent_seconds in spent.items():
+                self.metrics.count(f"{name}_seconds", spent_seconds)
+            self.metrics.gauge("env_servers", len(pids))
+            own = spent["learner_cpu"] + spent["env_servers_cpu"]
+            return Interval(steps, updates, seconds, self._flush(), own)
 
     def run_until(
         self,

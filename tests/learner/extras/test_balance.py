@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from learner.cli.main import main
-from learner.extras.balance import Curve, costs_of_run, knee, measure, metrics_of, png, scaled
+from learner.extras.balance import Curve, costs_of_run, knee, measure, png, scaled
 from learner.extras.bench.measuring import Pace
-from learner.extras.bench.system import Interval
 from learner.report.balance import Costs
 from seedrl import config_io
 from seedrl.agents.r2d2 import R2D2Config
@@ -93,17 +92,6 @@ def test_a_run_predicts_for_others_without_being_run(
     for words in ("--step-ms inf", "--accelerator 1e300", f"--environments {10**400}"):
         assert main(["balance", str(run), *words.split()]) == 2
         assert words.split()[0] in capsys.readouterr().err
-
-
-def test_processor_time_counts_in_the_interval_that_it_was_measured_in() -> None:
-    interval = Interval(100, 5, 2.0, {"env_step_ms": 3.0}, 1.5, 0.5)
-    assert metrics_of(interval, 4) == {
-        "env_step_ms": 3.0,
-        "env_servers": 4.0,
-        "env_steps_per_second": 50.0,
-        "learner_cpu_seconds_per_second": 0.5,
-        "env_servers_cpu_seconds_per_second": 0.25,
-    }
 
 
 def tiny() -> Config:

@@ -38,6 +38,13 @@ def test_an_interval_counts_what_went_through_the_system(system: System) -> None
     assert 0 < interval.steps < acting.training_steps - before
     assert interval.seconds >= 0.05
     assert interval.metrics["inference_ms"] > 0
+    # As a run reports them.
+    metrics = interval.metrics
+    assert metrics["env_servers"] == 1
+    rate = interval.steps / interval.seconds
+    assert metrics["env_steps_per_second"] == pytest.approx(rate, rel=0.2)
+    used = [metrics[f"{name}_cpu_seconds_per_second"] for name in ("learner", "env_servers")]
+    assert sum(used) == pytest.approx(interval.processor_seconds / interval.seconds, rel=0.2)
     ledger = system.served.hub.ledger()
     # What was answered is a step, or the first row of an episode; all full pages are in replay.
     assert ledger["answered"] > acting.training_steps > ledger["answered"] / 2

@@ -68,10 +68,11 @@ class ServedFleet(NamedTuple):
 def serve_fleet(config: Config, *, over_tcp: bool = False) -> Iterator[ServedFleet]:
     """Starts a hub with the env servers of `config`, and ends them."""
     # Over TCP: on a port of this host, as between hosts, and not on a socket. Nothing is evaluated.
+    launch, changes = config.launch, {"serving.evaluation_slots": 0}
+    if launch.envs_per_server:  # all of them train
+        changes["serving.training_slots"] = launch.env_servers * launch.envs_per_server
     unused = {"evaluation.target_return": None, "evaluation.patience_rounds": 0}
-    config = with_fields(config, {**unused, "serving.evaluation_slots": 0})
-    # The number of env servers is named so that all environments train if each has a number.
-    config, fleet = env_servers.plan(config, env_servers=config.launch.env_servers)
+    config, fleet = env_servers.plan(with_fields(config, {**unused, **changes}))
     with contextlib.ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-bench-"))
         address = ANY_PORT if over_tcp else stack.enter_context(socket_address())

@@ -10,6 +10,7 @@ BENCHMARKS = {
     "replay": "inserting and sampling against a memcpy, memory of a stored step",
     "inference": "acting on a batch against the bare network",
     "learner": "updates of the running system against the bare update",
+    "on_policy": "environment steps of IMPALA and PPO through the whole system against its parts",
     "tokens": "completions through the whole system against a decode loop",
 }
 

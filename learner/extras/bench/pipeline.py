@@ -93,8 +93,9 @@ def measure(
 ) -> tuple[dict[str, tuple[float, ...]], dict[str, Interval]]:
     """Steps per second of each figure and part, a number a round, and what the systems did last."""
     intervals: dict[str, Interval] = {}
-    # So few updates are owed that none is ever made.
-    acting = with_fields(workload.config, {"replay.ratio": 1e-9})
+    configs = {"learning": workload.config}
+    if "acting" in figures:  # so few updates are owed that none is ever made
+        configs["acting"] = with_fields(workload.config, {"replay.ratio": 1e-9})
 
     def of(key: str, system: System) -> Callable[[], float]:
         def measured() -> float:
@@ -104,10 +105,7 @@ def measure(
         return measured
 
     with contextlib.ExitStack() as stack:
-        systems = {
-            key: stack.enter_context(System(workload.config if key == "learning" else acting))
-            for key in figures
-        }
+        systems = {key: stack.enter_context(System(configs[key])) for key in figures}
         stepping = stack.enter_context(raw_stepping(workload.config))
         learning = systems["learning"]
         # Until replay is filled nothing is learned: that is no part of what is measured.

@@ -12,18 +12,14 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from learner.extras.bench import pipeline, workloads
+from learner.extras.bench import pipeline
 from learner.extras.bench.measuring import Pace, Result, apart, interleave
 from learner.extras.bench.system import System
 from learner.extras.bench.workloads import Workload
-from seedrl.agents.impala import ImpalaConfig
-from seedrl.agents.ppo import PpoConfig
-from seedrl.config import LaunchConfig
-from seedrl.networks.config import ActorCriticConfig
-from seedrl.replay.queue import QueueConfig
 from tests.benchmarks.conditions import conditions
+from tests.benchmarks.on_policy import on_policy_workloads
 from tests.benchmarks.peers import virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
 
@@ -43,7 +39,7 @@ _RECURRENT = (
 )
 # For IMPALA, too: their V-trace ends with an AttributeError in this version.
 _FEED_FORWARD = ("--use_rnn=False", "--recurrence=1", "--with_vtrace=False")
-# As in `_on_policy_workloads`.
+# As in `tests.benchmarks.on_policy`.
 _ON_POLICY_TASKS = {
     "CartPole": (
         *("--env=CartPole-v1", "--encoder_mlp_layers", "64", "64", "--nonlinearity=relu"),
@@ -80,45 +76,8 @@ def _copy_pong(interpreter: Path) -> None:
         shutil.copyfile(rom, Path(found.strip()).parent / "roms" / rom.name)
 
 
-def _on_policy_workloads() -> Iterator[Workload]:
-    """IMPALA and PPO, asynchronous, in rollouts of 32 rows; each row goes through one update.
-
-    CartPole as above, with two layers of 64; Pong with the Nature network, 32 environments a
-    message.
-    """
-    small = ActorCriticConfig(torso="mlp", torso_sizes=(64, 64), core="none")
-    nature = ActorCriticConfig(torso="nature", torso_sizes=(512,), core="none")
-    of_pong = LaunchConfig(env_servers=1, envs_per_server=64, groups=2)
-    for workload, batch_rows, launch, network in (
-        (workloads.cartpole(), 4096, pipeline.cartpole().config.launch, small),
-        (workloads.pong(), 1024, of_pong, nature),
-    ):
-        impala = ImpalaConfig(network=network, unroll=31)
-        ppo = PpoConfig(network=network, unroll=31, epochs=1, minibatches=1)
-        for agent in (impala, ppo):
-            yield _on_policy(workload, agent, batch_rows=batch_rows, launch=launch)
-
-
-def _on_policy(
-    workload: Workload, agent: Any, *, batch_rows: int, launch: LaunchConfig
-) -> Workload:
-    """The workload with an agent of the on-policy queue, whose updates take `batch_rows` rows."""
-    config = workload.config
-    learning = dataclasses.replace(
-        config.learning,
-        batch_sequences=batch_rows // agent.window.length,
-        num_devices=1,
-        total_steps=workloads.ENDLESS,
-    )
-    changed = dataclasses.replace(
-        config, agent=agent, replay=QueueConfig(), learning=learning, launch=launch
-    )
-    name = f"{workload.name} by {type(agent).__name__.removesuffix('Config').upper()}"
-    return dataclasses.replace(workload, name=name, config=changed)
-
-
 def _tasks() -> Iterator[_Task]:
-    for workload in _on_policy_workloads():
+    for workload in on_policy_workloads():
         environment, _, _ = workload.name.partition(" by ")
         is_cartpole = environment == "CartPole"
         yield _Task(

@@ -188,9 +188,12 @@ def _misses_node() -> str:
     return "@grpc/grpc-js and @grpc/proto-loader are not installed in docs/examples/env_server_node"
 
 
-def test_the_env_server_in_node_follows_the_contract() -> None:
+@pytest.mark.parametrize("environment", ["CartPole-v1", "Addition"])
+def test_the_env_server_in_node_follows_the_contract(environment: str) -> None:
     if missing := _misses_node():
         pytest.skip(missing)
-    options = Options(command=f"node {EXAMPLES}/env_server_node/server.js", steps=50)
+    options = Options(
+        command=f"node {EXAMPLES}/env_server_node/server.js", environment=environment, steps=50
+    )
     findings = check(Process(options.command, options.num_envs), options)
     assert findings.lines("it") == ["it passes"]

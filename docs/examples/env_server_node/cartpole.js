@@ -17,8 +17,19 @@ function random(seed) {
   };
 }
 
-/** One environment. Its row, after `reset` or `step`: stepType, reward, discount, state. */
+/** One environment. Its row, after `reset` or `step`: stepType, reward, discount, `write`. */
 class CartPole {
+  static actionSize = 1; // numbers of 4 bytes
+  static observationSize = 4;
+  static spec = {
+    action: { discrete: 2 },
+    observation: { array: { shape: [4], dtype: 'float32' } },
+  };
+
+  static isAction([action]) {
+    return action === 0 || action === 1;
+  }
+
   constructor(seed) {
     this.random = random(seed);
     this.reset();
@@ -30,7 +41,7 @@ class CartPole {
     [this.stepType, this.reward, this.discount] = [FIRST, 0, 1];
   }
 
-  step(action) {
+  step([action]) {
     if (this.stepType === LAST) return this.reset(); // the action that answers LAST is ignored
     const [x, velocity, angle, spin] = this.state;
     const [sine, cosine] = [Math.sin(angle), Math.cos(angle)];
@@ -46,6 +57,11 @@ class CartPole {
     this.stepType = hasFallen || this.length === LONGEST ? LAST : MID;
     [this.reward, this.discount] = [1, hasFallen ? 0 : 1]; // at the time limit alone: truncated
   }
+
+  /** Writes the observation. */
+  write(step, start) {
+    this.state.forEach((x, i) => step.writeFloatLE(x, start + 4 * i));
+  }
 }
 
-module.exports = { CartPole };
+module.exports = { CartPole, random };

@@ -1,16 +1,17 @@
 'use strict';
 
-// An env server of CartPole: node server.js --learner HOST:PORT [--num-envs N]
+// An env server of CartPole and Addition: node server.js --learner HOST:PORT [--num-envs N]
 // The contract that it follows are the comments of proto/seedrl/wire/seedrl.proto.
 
 const os = require('os');
 const { parseArgs } = require('util');
 const grpc = require('@grpc/grpc-js');
 const loader = require('@grpc/proto-loader');
+const { Addition } = require('./addition.js');
 const { CartPole } = require('./cartpole.js');
 
 const PROTO = require('path').join(__dirname, '../../../proto/seedrl/wire/seedrl.proto');
-const SPEC = { action: { discrete: 2 }, observation: { array: { shape: [4], dtype: 'float32' } } };
+const ENVIRONMENTS = { 'CartPole-v1': CartPole, Addition };
 // INVALID_ARGUMENT, PERMISSION_DENIED, FAILED_PRECONDITION, UNIMPLEMENTED, UNAUTHENTICATED
 const NEVER = [3, 7, 9, 12, 16];
 const CHANNEL = {
@@ -26,21 +27,24 @@ const { values: options } = parseArgs({
 });
 
 const padded = (size) => size + (-size & 7);
-const stepSize = (size) => 16 + padded(size) + 2 * padded(4 * size) + 16 * size;
+const stepSize = (size, { observationSize }) =>
+  16 + padded(size) + 2 * padded(4 * size) + padded(4 * size * observationSize);
 
 /** The environments of one stream, from Assign on. */
 class Lease {
   constructor(assign, send) {
     this.key = assign.lease; // a string: doubles cannot hold 64 bits
     this.send = send;
-    const build = (seeds) => seeds.map((seed) => new CartPole(Number(seed)));
+    this.Environment = ENVIRONMENTS[assign.environment.id];
+    const build = (seeds) => seeds.map((seed) => new this.Environment(Number(seed)));
     this.groups = assign.groups.map(({ seeds }) => ({ envs: build(seeds), steps: 0, answered: 0 }));
-    send({ ready: { spec: SPEC } });
+    send({ ready: { spec: this.Environment.spec } });
     this.groups.forEach((_, number) => this.sendStep(number));
   }
 
   /** Steps the groups whose actions are in one message. */
   act(message) {
+    const { actionSize, isAction } = this.Environment;
     let start = 0;
     do {
       const number = message.readUInt32LE(start); // like all of these, throws where the end is
@@ -48,13 +52,14 @@ class Lease {
       const isNext = message.readBigUInt64LE(start + 8) === BigInt(answered);
       const isWhole = envs.length && message.readUInt32LE(start + 4) === envs.length;
       if (!isNext || !isWhole) fail('actions of no step');
-      const actions = [...Array(padded(4 * envs.length) / 4).keys()]; // padding is 0
-      actions.forEach((i) => (actions[i] = message.readInt32LE(start + 16 + 4 * i)));
-      const isAction = (x, i) => x === 0 || (x === 1 && i < envs.length);
-      if (!actions.every(isAction)) fail('actions that are none');
+      const size = padded(4 * envs.length * actionSize);
+      const numbers = [...Array(size / 4).keys()].map((i) => message.readInt32LE(start + 16 + 4 * i));
+      const actions = envs.map(() => numbers.splice(0, actionSize));
+      const isPadded = numbers.every((rest) => rest === 0);
+      if (!isPadded || !actions.every(isAction)) fail('actions that are none');
       envs.forEach((env, i) => env.step(actions[i]));
       this.groups[number].answered += 1;
-      start += 16 + padded(4 * envs.length);
+      start += 16 + size;
       this.sendStep(number);
     } while (start < message.length);
   }
@@ -64,14 +69,14 @@ class Lease {
     const size = group.envs.length; // 16 bytes of header, then each section in padded bytes
     const after = (arrays) => 16 + padded(size) + arrays * padded(4 * size);
     const [rewards, discounts, observations] = [after(0), after(1), after(2)];
-    const step = Buffer.alloc(stepSize(size));
+    const step = Buffer.alloc(stepSize(size, this.Environment));
     [number, size].forEach((count, i) => step.writeUInt32LE(count, 4 * i));
     step.writeBigUInt64LE(BigInt(group.steps), 8);
     group.envs.forEach((env, i) => {
       step[16 + i] = env.stepType;
       step.writeFloatLE(env.reward, rewards + 4 * i);
       step.writeFloatLE(env.discount, discounts + 4 * i);
-      env.state.forEach((x, j) => step.writeFloatLE(x, observations + 16 * i + 4 * j));
+      env.write(step, observations + 4 * this.Environment.observationSize * i);
     });
     group.steps += 1;
     this.send({ step });
@@ -87,8 +92,9 @@ function fail(text) {
 function refusal({ environment, groups, maxMessageBytes }) {
   const limit = Number(maxMessageBytes); // 0: none
   const { id, arguments: given, wrappers } = environment;
-  if (id !== 'CartPole-v1' || !['', '{}'].includes(given) || wrappers.length) {
-    return 'only CartPole-v1 without arguments or wrappers';
+  const Environment = ENVIRONMENTS[id];
+  if (!Environment || !['', '{}'].includes(given) || wrappers.length) {
+    return `only ${Object.keys(ENVIRONMENTS)} without arguments or wrappers`;
   }
   const fits = ({ slots, seeds }) => slots.length > 0 && slots.length === seeds.length;
   const [slots, seeds] = ['slots', 'seeds'].map((name) => groups.flatMap((each) => each[name]));
@@ -96,7 +102,7 @@ function refusal({ environment, groups, maxMessageBytes }) {
   const isInRange = seeds.every((seed) => seed < 2 ** 31) && !(0 < limit && limit < 2 ** 16);
   if (!isOnce || !isInRange || !groups.every(fits)) return 'the Assign contradicts itself';
   if (slots.length > options['num-envs']) return 'more environments than offered';
-  const longest = stepSize(Math.max(...groups.map((each) => each.slots.length))) + 6;
+  const longest = stepSize(Math.max(...groups.map(({ slots }) => slots.length)), Environment) + 6;
   return longest > (limit || Infinity) ? `a step of ${longest} bytes is too long` : '';
 }
 

@@ -1,0 +1,65 @@
+'use strict';
+
+// An environment of token ids: `57+8=` is answered by `65` and the end.
+const { random } = require('./cartpole.js');
+
+const ALPHABET = '0123456789+=';
+const END = ALPHABET.length; // the id that ends a completion
+const [LONGEST_TURN, LONGEST_COMPLETION] = [6, 5];
+const [FIRST, MID, LAST] = [0, 1, 2];
+
+/** One environment; its row and its methods are those of CartPole. */
+class Addition {
+  static actionSize = 2 + LONGEST_COMPLETION;
+  static observationSize = 1 + LONGEST_TURN;
+  static spec = {
+    action: {
+      tokens: {
+        vocabulary: END + 1,
+        longestTurn: LONGEST_TURN,
+        longestCompletion: LONGEST_COMPLETION,
+        end: END,
+      },
+    },
+    observation: { array: { shape: [1 + LONGEST_TURN], dtype: 'int32', low: [0], high: [END] } },
+  };
+
+  static isAction([seed, size, ...ids]) {
+    const isToken = (id, i) => (i < size ? id >= 0 && id <= END : id === 0);
+    return seed >= 0 && size >= 0 && size <= LONGEST_COMPLETION && ids.every(isToken);
+  }
+
+  constructor(seed) {
+    this.random = random(seed);
+    this.reset();
+  }
+
+  reset() {
+    this.ask(Math.floor(this.random() * 2 ** 31));
+    this.stepType = FIRST;
+  }
+
+  /** The question of a seed: the learner gives the same one to several environments. */
+  ask(seed) {
+    const draw = random(seed);
+    const [one, other] = [0, 0].map(() => Math.floor(draw() * 100));
+    this.turn = [...`${one}+${other}=`].map((each) => ALPHABET.indexOf(each));
+    this.answer = [...`${one + other}`].map((each) => ALPHABET.indexOf(each)).concat(END);
+    [this.stepType, this.reward, this.discount] = [MID, 0, 1];
+  }
+
+  step([seed, size, ...ids]) {
+    if (this.stepType === LAST) return this.reset(); // the action that answers LAST is ignored
+    if (seed) return this.ask(seed - 1);
+    const isRight = size === this.answer.length && this.answer.every((id, i) => id === ids[i]);
+    this.turn = []; // one question is an episode
+    [this.stepType, this.reward, this.discount] = [LAST, Number(isRight), 0];
+  }
+
+  /** Writes the turn: the number of ids, and the ids; what follows is 0. */
+  write(step, start) {
+    [this.turn.length, ...this.turn].forEach((x, i) => step.writeInt32LE(x, start + 4 * i));
+  }
+}
+
+module.exports = { Addition };

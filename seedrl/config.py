@@ -180,6 +180,9 @@ class EvaluationConfig:
         of it, or later ones if the last round took longer.
       interval_seconds: minimum pause after a round, in addition.
       episodes: episodes of each evaluation round.
+      rollouts_per_question: of token policies, episodes with the same held-out question. Above 1 a
+        round also has pass_at_k, the chance that k answers to a question contain a right one (a
+        return of at least 1), for k = 1, 2, 4, ...
       actions: `agent`: as the agent wants to be measured (R2D2 and Ape-X with
         `agent.evaluation_epsilon`, the others the likeliest action); `deterministic`: the likeliest
         or best action; `stochastic`: as training slots act, with their mean exploration.
@@ -196,6 +199,7 @@ class EvaluationConfig:
     interval_steps: NonNegativeInt = 0
     interval_seconds: NonNegativeFloat = 0.0
     episodes: PositiveInt = 20
+    rollouts_per_question: PositiveInt = 1
     actions: Actions = "agent"
     final_seconds: NonNegativeFloat = 600.0  # a hung environment must not keep the run from ending
     target_return: float | None = None
@@ -390,6 +394,10 @@ def _rules_between(config: Config) -> Iterator[tuple[object, str, str]]:
     patience = config.evaluation.patience_rounds
     counted = "0 without serving.evaluation_slots, which play the rounds"
     yield not patience or serving.evaluation_slots, "evaluation.patience_rounds", counted
+    can_differ = acts_on_tokens(config) and config.evaluation.actions == "stochastic"
+    same = "1 unless a token policy is evaluated with evaluation.actions stochastic"
+    is_one = config.evaluation.rollouts_per_question == 1
+    yield is_one or can_differ, "evaluation.rollouts_per_question", same
     offered = launch.env_servers * launch.envs_per_server
     num_slots = slots + serving.evaluation_slots
     shared = f"environments for all {num_slots} slots; 0 shares them out evenly"

@@ -1,5 +1,7 @@
 """Evaluation: rounds of episodes played by frozen parameters, shared out over slots beforehand."""
 
+import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -18,7 +20,18 @@ class Episode(NamedTuple):
     length: int = 0  # in agent steps
     # Of `environment.metrics`, in order; NaN for one it lacked. Empty if it was cut short.
     metrics: tuple[float, ...] = ()
+    question: int = -1  # of a token policy: its number among those that are held out
     is_cut: bool = False
+
+
+def pass_at(k: int, *, answers: int, right: int) -> float:
+    """Estimate, without bias, of the chance that `k` answers contain a right one.
+
+      1 - C(answers - right, k) / C(answers, k),  k <= answers
+
+    Source: Chen et al. 2021, equation 1, https://arxiv.org/abs/2107.03374.
+    """
+    return 1.0 - math.comb(answers - right, k) / math.comb(answers, k)
 
 
 class Score(NamedTuple):
@@ -51,6 +64,24 @@ class Score(NamedTuple):
         # An episode may lack some of them; a round may have no episode with any.
         columns = zip(names, np.transpose(rows), strict=False)  # none without rows
         return {name: float(np.nanmean(x)) for name, x in columns if not np.isnan(x).all()}
+
+    def pass_at_k(self) -> dict[str, float]:
+        """Means over questions of `pass_at` for k = 1, 2, 4, ...; empty for one answer to each.
+
+        An answer is right if its return is at least 1. A question with fewer than k answers, as
+        after an env server was lost, is left out.
+        """
+        is_right: dict[int, list[bool]] = defaultdict(list)
+        for each in self.episodes:
+            if each.question >= 0:
+                is_right[each.question].append(each.episode_return > 1 - 1e-6)
+        most = max(map(len, is_right.values()), default=0)
+        found = {}
+        for k in (2**power for power in range(most.bit_length() if most > 1 else 0)):
+            each_has = [own for own in is_right.values() if len(own) >= k]
+            means = [pass_at(k, answers=len(own), right=sum(own)) for own in each_has]
+            found[f"pass_at_{k}"] = float(np.mean(means))
+        return found
 
 
 def evaluation_exploration(agent: Agent, actions: Actions, training_slots: int) -> float:
@@ -169,6 +200,7 @@ class Evaluator:
     def __init__(self, config: EvaluationConfig, now: float, *, interval_steps: int = 1):
         """`interval_steps`: see `EvaluationConfig`, but never 0."""
         self._config, self._interval_steps = config, interval_steps
+        self.rollouts_per_question = config.rollouts_per_question
         # The first round starts at once, so that a curve starts with untrained parameters.
         self._next_start, self._next_step = now, 0
         self.played_version = -1  # of the newest round; for any thread
@@ -185,6 +217,15 @@ class Evaluator:
         """The parameters that act on the evaluation slots."""
         assert self._round is not None
         return self._round.frozen
+
+    @property
+    def round(self) -> tuple[int, bool] | None:
+        """What tells the round that is running from all others; None between two."""
+        return (self.frozen.version, self.is_confirming) if self.is_running else None
+
+    def counts(self, slot: int) -> bool:
+        """True if an episode that the slot starts now will count."""
+        return self._round is not None and slot in self._round.missing_slots
 
     def poll(
         self, now: float, latest: VersionedParams, live_slots: np.ndarray, *, is_last: bool = False

@@ -53,6 +53,7 @@ class EpisodeTracker:
         # [S], of the episodes under way; of one that has ended until the next starts.
         self.returns = np.zeros(num_slots, np.float64)  # float32 loses small rewards of long ones
         self.lengths = np.zeros(num_slots, np.int64)  # in agent steps
+        self.questions = np.full(num_slots, -1, np.int64)  # see `Episode`
 
     def observe(self, slots: np.ndarray, step_type: np.ndarray, reward: np.ndarray) -> list[int]:
         """Takes rows `[B]` of distinct slots; returns the slots whose episode ends in them."""
@@ -65,7 +66,8 @@ class EpisodeTracker:
 
     def episode(self, slot: int, metrics: tuple[float, ...] = ()) -> Episode:
         """The episode of a slot as it is by now."""
-        return Episode(float(self.returns[slot]), int(self.lengths[slot]), metrics)
+        question = int(self.questions[slot])
+        return Episode(float(self.returns[slot]), int(self.lengths[slot]), metrics, question)
 
 
 def metrics_by_slot(batch: Batch) -> dict[int, tuple[float, ...]]:
@@ -274,7 +276,7 @@ class Acting:
             is_confirmation=was_confirming,
         )
         self.rounds.append(played)
-        metrics = score.mean_metrics(self._hub.environment.metrics)
+        metrics = score.mean_metrics(self._hub.environment.metrics) | score.pass_at_k()
         deviation, length = float(np.std(score.returns)), score.mean_length
         fields = {**vars(played), "standard_deviation": deviation, "mean_length": length}
         self._metrics.record("evaluation", **fields, metrics=metrics)

@@ -44,6 +44,7 @@ from seedrl.types import Array, Page, StepType, StoredStep, TimeStep
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 # Questions of evaluation are from the upper half of all seeds, those of training from the lower.
 _HELD_OUT = MOST_SEED // 2 + 1
+_CONFIRMING = 2**30  # held-out questions of confirmations, which those of rounds do not reach
 
 
 def question_seed(run_seed: int, group: int) -> int:
@@ -199,7 +200,8 @@ class TokenActing(Acting):
         self._answered: list[_Step] = []
         # Seconds of the last ticks. The shortest counts: one may have waited for a core.
         self._ticks = deque([0.0], maxlen=3)
-        self._held_out = (-1, 0)  # version of the round, and its episodes so far
+        self._round: tuple[int, bool] | None = None  # of evaluation
+        self._num_held_out = 0  # episodes that were given a question of it
         # Sampled tokens of each rollout that was sent, in the order in which they are trained.
         self._sent: deque[int] = deque()
         self._num_trained = self._num_lost = self._num_taken = 0
@@ -282,6 +284,7 @@ class TokenActing(Acting):
         turns = np.concatenate([item.timestep.observation for item in batch.pending])
         # An episode begins with the question of a seed, also if another one came before it.
         kinds[turns[:, 0] > 0] = _FIRST
+        self._look_at_round()
         if batch.role == "training" or self.evaluator.is_running:
             self._account(batch, TimeStep(kinds, rewards, (), ()), num_pages=0)
         steps = [_Step(item, batch.role, self._sizes) for item in batch.pending]
@@ -310,6 +313,13 @@ class TokenActing(Acting):
             elif not lane.ask(row, turn_ids(turn)):
                 self._answer(slot, ())
 
+    def _look_at_round(self) -> None:
+        # What was asked in an earlier round is asked anew: each round has its own questions.
+        if self.evaluator.round != self._round:
+            self._round, self._num_held_out = self.evaluator.round, 0
+            for slot in self._slots.get("evaluation", ()):
+                self._seeds.pop(int(slot), None)
+
     def _ask_ready(self, is_complete: bool) -> None:
         run_seed, training = self._plan.run_seed, self._ready["training"]
         while training and not is_complete:
@@ -318,12 +328,20 @@ class TokenActing(Acting):
             slot = training.popleft()
             self._numbers[slot] = number
             self._give(slot, question_seed(run_seed, number // self._plan.group))
+        self._look_at_round()
         while self.evaluator.is_running and self._ready["evaluation"]:
-            version, episode = self._held_out
-            if version != self.evaluator.frozen.version:
-                version, episode = self.evaluator.frozen.version, 0
-            self._held_out = version, episode + 1
-            self._give(self._ready["evaluation"].popleft(), held_out_seed(run_seed, episode))
+            slot = self._ready["evaluation"].popleft()
+            question = self._episodes.questions[slot] = self._held_out_question(slot)
+            self._give(slot, held_out_seed(run_seed, question))
+
+    def _held_out_question(self, slot: int) -> int:
+        if not self.evaluator.counts(slot):
+            # Played because others of its group may wait for the answer. By none that counts: so
+            # each round has all of its questions, with all of their answers.
+            return -1 - slot
+        self._num_held_out += 1
+        own = (self._num_held_out - 1) // self.evaluator.rollouts_per_question
+        return own + _CONFIRMING * self.evaluator.is_confirming
 
     @property
     def _num_allowed_groups(self) -> int:

@@ -183,7 +183,8 @@ RECORDS: dict[str, tuple[str, dict[str, str]]] = {
             "score belongs in a curve",
             "ended_env_steps": "training environment steps when the round ended",
             "mean_length": "of the round's episodes, in agent steps",
-            "metrics": "means of `environment.metrics` over the round's episodes, by name",
+            "metrics": "means of `environment.metrics` over the round's episodes, by name; and "
+            "`pass_at_1`, `pass_at_2`, ... if `evaluation.rollouts_per_question` is above 1",
             "is_confirmation": "whether the round was one of `evaluation.confirm_episodes`",
         },
     ),

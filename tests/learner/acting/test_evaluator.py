@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learner.acting.evaluator import Episode, Evaluator, Round, Score
+from learner.acting.evaluator import Episode, Evaluator, Round, Score, pass_at
 from learner.runtime.channel import VersionedParams
 from seedrl.config import EvaluationConfig
 from seedrl.types import StepType
@@ -228,3 +228,21 @@ def test_lengths_and_metrics_of_a_round_are_means_of_its_episodes() -> None:
     cut = Score(OLD, (*score.episodes, Episode(9.0, 9, (), is_cut=True)))
     assert cut.mean_metrics(("won", "absent")) == {"won": 0.75}
     assert Score(OLD, (Episode(1.0),)).mean_metrics(("won",)) == {}
+
+
+@pytest.mark.parametrize(
+    ("answers", "right", "k", "expected"),
+    [(4, 2, 2, 5 / 6), (5, 1, 1, 0.2), (5, 1, 5, 1.0), (8, 0, 4, 0.0), (3, 3, 2, 1.0)],
+)
+def test_some_of_k_answers_are_right(answers: int, right: int, k: int, expected: float) -> None:
+    assert pass_at(k, answers=answers, right=right) == pytest.approx(expected)
+
+
+def test_pass_at_k_is_a_mean_over_questions_with_k_answers() -> None:
+    returns = {0: (1.0, 0.0, 0.0), 1: (0.9, 0.0), 2: (2.0, 1.0, 1.0, 0.5), -3: (1.0,) * 8}
+    episodes = [Episode(each, question=q) for q, own in returns.items() for each in own]
+    found = Score(OLD, tuple(episodes)).pass_at_k()
+    expected = {"pass_at_1": (1 / 3 + 0 + 3 / 4) / 3, "pass_at_2": (2 / 3 + 0 + 1) / 3}
+    assert found == pytest.approx({**expected, "pass_at_4": 1.0})
+    assert Score(OLD, (Episode(1.0, question=0), Episode(1.0, question=1))).pass_at_k() == {}
+    assert Score(OLD, (Episode(1.0), Episode(0.0))).pass_at_k() == {}

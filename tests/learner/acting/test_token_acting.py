@@ -4,7 +4,8 @@ Hub, lanes and environments are real; learning only takes groups and counts.
 """
 
 import contextlib
-from collections import deque
+import json
+from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import pytest
 from envs_server.build import Recipe, build
 from envs_server.envs import token_tasks
 from envs_server.groups import EnvGroup
-from learner.acting.evaluator import Evaluator
+from learner.acting.evaluator import Evaluator, Score
 from learner.acting.loop import Totals
 from learner.acting.token_acting import (
     GroupPlan,
@@ -237,8 +238,11 @@ def network() -> DecoderConfig:
 
 
 @contextlib.contextmanager
-def _world(network: DecoderConfig, folder: Path) -> Iterator[World]:
+def _world(
+    network: DecoderConfig, folder: Path, evaluation: dict[str, Any] | None = None
+) -> Iterator[World]:
     metrics, sizes = Metrics(folder), token_tasks.reverse(**_TASK).spec
+    evaluation = {"interval_steps": 1, "episodes": 3, **(evaluation or {})}
     slots = SlotTable(training=6, evaluation=2, seed=3)
     hub = Hub(Serving(slots, page_steps=1, rule=free_running(0.0)), EnvironmentConfig(id="Some-v0"))
     params = decoder.init(network, jax.random.PRNGKey(0))
@@ -247,7 +251,7 @@ def _world(network: DecoderConfig, folder: Path) -> Iterator[World]:
     channel = ActorLearnerChannel(RateLimiter(limiter), first, hub.wake)
     lanes: Any = {}
     for role, own in (("training", np.arange(6)), ("evaluation", np.arange(6, 8))):
-        temperature = np.full(len(own), float(role == "training"), np.float32)
+        temperature = np.ones(len(own), np.float32)
         key = jax.random.PRNGKey(len(own))
         lanes[role] = own, TokenLane(network, sizes, temperature, key, jax.devices()[0])
     acting = TokenActing(
@@ -256,7 +260,7 @@ def _world(network: DecoderConfig, folder: Path) -> Iterator[World]:
         context=_CONTEXT,
         hub=hub,
         channel=channel,
-        evaluator=Evaluator(EvaluationConfig(interval_steps=1, episodes=3), 0.0),
+        evaluator=Evaluator(EvaluationConfig(**evaluation), 0.0),
         metrics=metrics,
         totals=Totals(),
         poll_seconds=0.0,
@@ -315,3 +319,36 @@ def test_a_completion_that_has_ended_waits_for_no_other(
             lengths.add((int(before.sum()), int(live.sum())))
             world.learn()
         assert any(0 < after < before for before, after in lengths)
+
+
+def test_each_round_asks_all_of_its_questions_and_counts_all_of_their_answers(
+    network: DecoderConfig, tmp_path: Path
+) -> None:
+    # Every round reaches the target, so that its parameters are confirmed.
+    # One slot plays three episodes of a round, and the other one two and one that does not count.
+    fields = {"episodes": 5, "rollouts_per_question": 2, "target_return": -1.0}
+    fields |= {"confirm_episodes": 3}
+    with _world(network, tmp_path, fields) as world:
+        for _ in range(2):
+            Peer(world.hub, 4)
+        scores, report = [], world.acting._report
+
+        def keep(score: Score, was_confirming: bool) -> None:
+            scores.append((score, was_confirming))
+            report(score, was_confirming)
+            world.acting.evaluator.confirmed = None  # the run would end here
+
+        world.acting._report = keep  # type: ignore[method-assign]
+        for _ in range(200):
+            world.acting.run_once()
+            world.learn()
+        asked = [
+            (is_confirmation, Counter(each.question for each in score.episodes))
+            for score, is_confirmation in scores
+        ]
+        rounds = (False, {0: 2, 1: 2, 2: 1}), (True, {2**30: 2, 2**30 + 1: 1})
+        assert len(asked) > 4 and asked == [rounds[i % 2] for i in range(len(asked))]
+        assert scores[0][0].pass_at_k().keys() == {"pass_at_1", "pass_at_2"}
+        lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+        metrics = next(line["metrics"] for line in lines if line["kind"] == "evaluation")
+        assert metrics == pytest.approx(scores[0][0].pass_at_k())

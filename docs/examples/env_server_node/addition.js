@@ -6,12 +6,13 @@ const { random } = require('./cartpole.js');
 const ALPHABET = '0123456789+=';
 const END = ALPHABET.length; // the id that ends a completion
 const [LONGEST_TURN, LONGEST_COMPLETION] = [6, 5];
+const HIGH = 2 ** 31 - 2; // the largest seed, plus 1
 const [FIRST, MID, LAST] = [0, 1, 2];
 
 /** One environment; its row and its methods are those of CartPole. */
 class Addition {
   static actionSize = 2 + LONGEST_COMPLETION;
-  static observationSize = 1 + LONGEST_TURN;
+  static observationSize = 2 + LONGEST_TURN;
   static spec = {
     action: {
       tokens: {
@@ -21,7 +22,7 @@ class Addition {
         end: END,
       },
     },
-    observation: { array: { shape: [1 + LONGEST_TURN], dtype: 'int32', low: [0], high: [END] } },
+    observation: { array: { shape: [2 + LONGEST_TURN], dtype: 'int32', low: [0], high: [HIGH] } },
   };
 
   static isAction([seed, size, ...ids]) {
@@ -34,13 +35,14 @@ class Addition {
     this.reset();
   }
 
-  reset() {
-    this.ask(Math.floor(this.random() * 2 ** 31));
+  reset(seedPlusOne = 0) {
+    this.ask(seedPlusOne ? seedPlusOne - 1 : Math.floor(this.random() * 2 ** 31), seedPlusOne);
     this.stepType = FIRST;
   }
 
-  /** The question of a seed: the learner gives the same one to several environments. */
-  ask(seed) {
+  /** The question of a seed. The learner asks several environments the same one. */
+  ask(seed, seedPlusOne) {
+    this.seedPlusOne = seedPlusOne;
     const draw = random(seed);
     const [one, other] = [0, 0].map(() => Math.floor(draw() * 100));
     this.turn = [...`${one}+${other}=`].map((each) => ALPHABET.indexOf(each));
@@ -49,16 +51,17 @@ class Addition {
   }
 
   step([seed, size, ...ids]) {
-    if (this.stepType === LAST) return this.reset(); // the action that answers LAST is ignored
-    if (seed) return this.ask(seed - 1);
+    if (this.stepType === LAST) return this.reset(seed);
+    if (seed) return this.ask(seed - 1, seed);
     const isRight = size === this.answer.length && this.answer.every((id, i) => id === ids[i]);
-    this.turn = []; // one question is an episode
+    [this.turn, this.seedPlusOne] = [[], 0]; // one question is an episode
     [this.stepType, this.reward, this.discount] = [LAST, Number(isRight), 0];
   }
 
-  /** Writes the turn: the number of ids, and the ids; what follows is 0. */
+  /** Writes the turn: its seed plus 1, the number of ids, the ids; what follows is 0. */
   write(step, start) {
-    [this.turn.length, ...this.turn].forEach((x, i) => step.writeInt32LE(x, start + 4 * i));
+    const row = [this.seedPlusOne, this.turn.length, ...this.turn];
+    row.forEach((x, i) => step.writeInt32LE(x, start + 4 * i));
   }
 }
 

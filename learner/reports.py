@@ -1,6 +1,7 @@
 """Everything that reports on a run, opened and closed together; the thread that shows it."""
 
 import contextlib
+import json
 import logging
 import math
 import os
@@ -19,6 +20,7 @@ from learner.report.balance import costs_of
 from learner.report.env_servers import EnvServers, waited_for
 from learner.report.events import Events, EventSink, StandStill
 from learner.report.history import draw
+from learner.report.json_lines import replace_file
 from learner.report.learning_signs import LearningSigns
 from learner.report.metrics import Metrics, WeightsAndBiases
 from learner.report.stages import ProcessorTime, num_cores
@@ -44,6 +46,7 @@ from seedrl.errors import UserError
 from seedrl.fields import fields_of
 from seedrl.networks.config import NetworkConfig
 from seedrl.observations import describe
+from seedrl.run_files import ROLLOUTS
 from seedrl.timing import WARNING_SECONDS
 
 _CLOSE_SECONDS = 60.0
@@ -308,6 +311,8 @@ class StatusWriter:
         write_status(self._workdir, status)
         for show in self._shows:
             show(status)
+        if self.session is not None and (sample := self.session.acting.take_sample()) is not None:
+            replace_file(self._workdir / ROLLOUTS, json.dumps(sample))
 
     def _gauges(self, found: EnvServers) -> None:
         roles, metrics = (found.training, found.evaluation), self._metrics

@@ -20,6 +20,7 @@ COMMANDS = "command.txt"  # the command lines of all sessions
 STATUS = "status.json"
 METRICS = "metrics.jsonl"
 EVENTS = "events.jsonl"
+ROLLOUTS = "rollouts.json"  # of a token policy: its newest group, for the dashboard
 VIDEOS = "videos"  # a folder: what `seedrl record` writes
 LOGS = "logs"  # a folder: output of env servers; in `evaluate` below it those of `seedrl evaluate`
 HOSTS = "hosts"  # a folder: reports of other hosts than the first, each in its own

@@ -3,6 +3,7 @@
 import collections
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -292,6 +293,10 @@ class Acting:
         """Accounts of the ledger that this side alone has: here none."""
         del at_rest
         return {}
+
+    def take_sample(self) -> dict[str, Any] | None:
+        """The newest experience as the dashboard shows it, once; for any thread. Here none."""
+        return None
 
     def unended_steps(self, role: Role) -> int:
         """Steps of the shortest episode under way in live slots of this role; for any thread."""

@@ -45,6 +45,8 @@ _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 # Questions of evaluation are from the upper half of all seeds, those of training from the lower.
 _HELD_OUT = MOST_SEED // 2 + 1
 _CONFIRMING = 2**30  # held-out questions of confirmations, which those of rounds do not reach
+# Rollouts of a group, and tokens of each, that the dashboard shows.
+_MOST_ROLLOUTS, _MOST_TOKENS = 16, 512
 
 
 def question_seed(run_seed: int, group: int) -> int:
@@ -202,6 +204,8 @@ class TokenActing(Acting):
         self._ticks = deque([0.0], maxlen=3)
         self._round: tuple[int, bool] | None = None  # of evaluation
         self._num_held_out = 0  # episodes that were given a question of it
+        # The group that was sent last, and the newest parameters then.
+        self._newest: tuple[list[Rollout], int] | None = None
         # Sampled tokens of each rollout that was sent, in the order in which they are trained.
         self._sent: deque[int] = deque()
         self._num_trained = self._num_lost = self._num_taken = 0
@@ -429,6 +433,29 @@ class TokenActing(Acting):
             self._channel.limiter.acted(0, len(group))
             numbers = list(range(len(group)))
             self._send(FilledPages(pages, numbers, numbers, (), versions))
+            self._newest = group, self._channel.learned_version
+
+    def take_sample(self) -> dict[str, Any] | None:
+        """A group as JSON: ids, log-probabilities and ages of its tokens, and its rewards."""
+        newest, self._newest = self._newest, None
+        if newest is None:
+            return None
+        group, version = newest
+        first = slice(_MOST_TOKENS)
+        rollouts = [
+            {
+                "ids": rollout.ids[first].tolist(),
+                "is_policy": (rollout.sources[first] == POLICY).tolist(),
+                "log_mu": rollout.log_mu[first].astype(np.float64).round(4).tolist(),
+                "lags": (version - rollout.versions[first]).tolist(),
+                "reward": float(rollout.rewards.sum()),
+                "num_tokens": len(rollout.ids),
+                "is_cut": rollout.is_cut,
+            }
+            for rollout in group[:_MOST_ROLLOUTS]
+        ]
+        sizes = {"vocabulary": self._sizes.vocabulary, "end": self._sizes.end}
+        return {"version": version, "group": len(group), **sizes, "rollouts": rollouts}
 
     # The ledger of tokens.
 

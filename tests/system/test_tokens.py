@@ -73,6 +73,8 @@ def test_a_token_policy_is_trained_stopped_and_resumed(tmp_path: Path) -> None:
 
 
 def _check(workdir: Path) -> None:
+    sample = json.loads((workdir / "rollouts.json").read_text())
+    assert len(sample["rollouts"]) == sample["group"] == 2
     account = processes.records(workdir, "ledger")[-1]
     assert residues(account, TOKENS) == []
     assert account["generated_tokens"] > 0 and account["stale"] == 0

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from learner.report.history import History
 from learner.report.json_lines import LineReader, parsed
-from seedrl.run_files import CONFIG, EVENTS, METRICS, STATUS, VIDEOS, open_regular
+from seedrl.run_files import CONFIG, EVENTS, METRICS, ROLLOUTS, STATUS, VIDEOS, open_regular
 
 # Nothing that a run writes is larger; a file that is, is not read.
 _MOST_EVENTS = 1000
@@ -32,7 +32,8 @@ class View(NamedTuple):
 
     # Of every run: facts, status (without env_servers), curve {name: [...]}, rounds.
     brief: Json
-    # Of the selected run: columns {name: [...]}, latest, events, env_servers, config, videos.
+    # Of the selected run: columns {name: [...]}, latest, events, env_servers, config, videos,
+    # sample (of a token policy).
     detail: Json
 
 
@@ -48,6 +49,7 @@ class RunReader:
         self._status: Json = {}
         self._env_servers: list[Any] = []
         self._config: Json = {}
+        self._sample: Json = {}
         self._seen: dict[str, str] = {}
         self._videos: list[Json] = []
 
@@ -90,6 +92,8 @@ class RunReader:
         if (config := self._changed(CONFIG)) is not None:
             self._config = config
             brief["facts"], detail["config"] = facts(config), config
+        if (sample := self._changed(ROLLOUTS)) is not None:
+            self._sample = detail["sample"] = sample
         if (videos := recorded(self.folder)) != self._videos:
             self._videos = detail["videos"] = videos
         return self.snapshot() if is_rewritten or has_other_events else View(brief, detail)
@@ -112,6 +116,7 @@ class RunReader:
             "env_servers": self._env_servers,
             "config": self._config,
             "videos": self._videos,
+            "sample": self._sample,
         }
         return View(brief, detail)
 

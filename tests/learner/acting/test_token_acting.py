@@ -301,6 +301,23 @@ def test_env_servers_come_and_go_and_every_token_is_accounted_for(
         assert residues(accounts, TOKENS) == []
         for account in ("generated_tokens", "trained_tokens", "lost_tokens"):
             assert accounts[account] > 0, accounts
+        # The newest group is shown once.
+        sample = json.loads(json.dumps(world.acting.take_sample()))
+        assert world.acting.take_sample() is None
+        world.learn()  # fetches it, too
+        steps = world.taken[-1][0].steps
+        for number, shown in enumerate(sample["rollouts"]):
+            size = shown["num_tokens"]
+            source = steps.extras.source[number, :size]
+            assert shown["ids"] == steps.action[number, :size].tolist()
+            assert shown["is_policy"] == (source == POLICY).tolist()
+            np.testing.assert_allclose(
+                shown["log_mu"], steps.extras.log_mu[number, :size], atol=1e-4
+            )
+            lags = sample["version"] - steps.version[number, :size]
+            assert shown["lags"] == lags.tolist() and 0 <= min(lags) <= max(lags) <= 1
+            assert shown["reward"] == steps.timestep.reward[number].sum()
+        assert (sample["group"], sample["vocabulary"], sample["end"]) == (2, 4, 3)
         # Rounds have ended meanwhile, by the parameters of their start.
         assert len(world.acting.rounds) > 2
 

@@ -20,7 +20,7 @@ const page = {
 };
 
 function emptyDetail() {
-  return { columns: { ...NO_ROWS }, latest: {}, events: [], env_servers: [], config: {}, videos: [] };
+  return { columns: { ...NO_ROWS }, latest: {}, events: [], env_servers: [], config: {}, videos: [], sample: {} };
 }
 
 // --- words and numbers ---
@@ -146,7 +146,7 @@ function takeDetail(added) {
   const detail = page.detail;
   if (added.columns) detail.columns = appended(detail.columns, added.columns);
   if (added.events) detail.events = detail.events.concat(added.events).slice(-MOST_EVENTS);
-  for (const name of ["latest", "env_servers", "config", "videos"]) if (name in added) detail[name] = added[name];
+  for (const name of ["latest", "env_servers", "config", "videos", "sample"]) if (name in added) detail[name] = added[name];
 }
 
 // Columns of equal length, of which each may have been unknown to the other.
@@ -406,7 +406,7 @@ function stateOf(run) {
 function render() {
   const run = page.runs.get(page.selected);
   get("nothing").hidden = page.runs.size > 0;
-  for (const id of ["head", "learning", "videos", "balance", "servers", "numbers", "ledger", "config"]) get(id).hidden = !run;
+  for (const id of ["head", "learning", "videos", "sample", "balance", "servers", "numbers", "ledger", "config"]) get(id).hidden = !run;
   renderRuns();
   renderLink();
   if (!run) return;
@@ -419,6 +419,7 @@ function render() {
   renderLedger();
   renderConfig();
   renderVideos();
+  renderSample();
   document.documentElement.dataset.rendered = String((+document.documentElement.dataset.rendered || 0) + 1);
 }
 
@@ -771,6 +772,38 @@ function renderVideos() {
     const video = element("video", { src: address, controls: "", loop: "", muted: "", playsinline: "", preload: "metadata" });
     return element("figure", {}, video, element("figcaption", {}, name.replace(/\.mp4$/, "").replaceAll("_", " ")));
   }));
+}
+
+// Tokens of a token policy's newest group: ids, of which only those of bytes have a text here.
+function renderSample() {
+  const { sample } = page.detail;
+  const rollouts = Array.isArray(sample.rollouts) ? sample.rollouts.filter((each) => each && Array.isArray(each.ids)) : [];
+  get("sample").hidden = !rollouts.length;
+  const key = JSON.stringify(sample);
+  if (page.sampleKey === key) return;
+  page.sampleKey = key;
+  setText(get("sample-note"), `${rollouts.length} of ${format.whole(sample.group)}, after update ${format.whole(sample.version)}`);
+  get("sample-list").replaceChildren(...rollouts.map((rollout) => {
+    const [isPolicy, logs, lags] = ["is_policy", "log_mu", "lags"].map((name) => rollout[name] || []);
+    const caption = [`reward ${format.digits(rollout.reward)}`,
+      `lag ${format.whole(Math.max(0, ...rollout.ids.map((id, i) => (isPolicy[i] && lags[i]) || 0)))}`,
+      rollout.is_cut && "cut", rollout.num_tokens > rollout.ids.length && `first ${rollout.ids.length} tokens`];
+    return element("figure", {}, element("p", {}, ...rollout.ids.map((id, i) => {
+      const text = tokenText(id, sample);
+      if (!isPolicy[i]) return element("span", {}, text);
+      const made = element("b", { title: `token ${id}, probability ${format.percent(Math.exp(logs[i]))}, lag ${lags[i]}` }, text);
+      // At most so strong that the text can be read.
+      made.style.setProperty("--surprise", 40 * (1 - Math.exp(logs[i])));
+      return made;
+    })), element("figcaption", {}, caption.filter(Boolean).join(" · ")));
+  }));
+}
+
+function tokenText(id, { vocabulary, end }) {
+  if (id === end) return "⏎";
+  const isBytes = vocabulary === 257 && end === 256;
+  if (!isBytes) return `${id} `;
+  return id === 10 || (id >= 32 && id < 127) ? String.fromCharCode(id) : `\\x${id.toString(16).padStart(2, "0")}`;
 }
 
 // --- start ---

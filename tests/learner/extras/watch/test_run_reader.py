@@ -27,11 +27,14 @@ def test_a_poll_finds_what_is_new_and_only_that(tmp_path: Path) -> None:
     (tmp_path / "videos").mkdir()
     (tmp_path / "videos" / "episode_000.mp4").touch()
     assert [video["name"] for video in reader.poll().detail["videos"]] == ["episode_000.mp4"]
+    (tmp_path / "rollouts.json").write_text('{"rollouts": [{"ids": [1]}]}')
+    assert reader.poll() == View({}, {"sample": {"rollouts": [{"ids": [1]}]}})
+    assert reader.snapshot().detail["sample"] == {"rollouts": [{"ids": [1]}]}
     assert reader.poll() == View({}, {})
 
 
 def test_files_that_hold_anything_are_read_without_an_error(tmp_path: Path) -> None:
-    for name in ("metrics.jsonl", "events.jsonl", "status.json", "config.json"):
+    for name in ("metrics.jsonl", "events.jsonl", "status.json", "config.json", "rollouts.json"):
         (tmp_path / name).write_bytes(b'\xff\xfe{"text": 1}\n[[[\n\x00\n{"text": 1e999}\n{}')
     reader = RunReader(tmp_path)
     assert reader.poll().detail["events"] == [{"text": None}]

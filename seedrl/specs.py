@@ -8,7 +8,7 @@ bundled networks make of it.
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -220,6 +220,7 @@ class TokensSpec:
       vocabulary: number of tokens; ids are 0 to it - 1.
       longest_turn, longest_completion: most ids of each.
       end: the id that ends a completion.
+      alphabet: the character of each id from 0 on, by which people read them; may be shorter.
 
     Raises ValueError for what is beyond the bounds of this module.
     """
@@ -228,6 +229,7 @@ class TokensSpec:
     longest_turn: int
     longest_completion: int
     end: int
+    alphabet: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         limits = {
@@ -240,6 +242,9 @@ class TokensSpec:
             value = getattr(self, name)
             if type(value) is not int or not least <= value <= most:
                 raise ValueError(f"tokens.{name}: expected {least} to {most}, got {value!r:.60}")
+        if not isinstance(self.alphabet, str) or len(self.alphabet) > self.vocabulary:
+            got = f"at most {self.vocabulary} characters, got {self.alphabet!r:.60}"
+            raise ValueError(f"tokens.alphabet: expected {got}")
 
     def __str__(self) -> str:
         return f"completions of up to {self.longest_completion} of {self.vocabulary} tokens"

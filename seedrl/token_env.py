@@ -27,6 +27,8 @@ from seedrl.specs import TokensSpec
 class Vocabulary(Protocol):
     """Text as ids. Any tokenizer with these four is one.
 
+    One with `alphabet`, the character of each id from 0 on, is read on the dashboard.
+
     Attributes:
       size: number of ids.
       end: the id that ends a completion.
@@ -45,6 +47,7 @@ class BytesVocabulary:
     """The 256 bytes of UTF-8, and `end`, 256."""
 
     size, end = 257, 256
+    alphabet = "".join(map(chr, range(256)))  # as people read them: Latin-1
 
     def encode(self, text: str) -> np.ndarray:
         return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
@@ -60,18 +63,18 @@ class CharactersVocabulary:
     def __init__(self, alphabet: str) -> None:
         if not alphabet or len(set(alphabet)) != len(alphabet):
             raise ValueError(f"alphabet: expected different characters, got {alphabet!r:.80}")
-        self._alphabet, self._ids = alphabet, {each: i for i, each in enumerate(alphabet)}
+        self.alphabet, self._ids = alphabet, {each: i for i, each in enumerate(alphabet)}
         self.end = len(alphabet)
         self.size = self.end + 1
 
     def encode(self, text: str) -> np.ndarray:
         """Raises ValueError for a character that is not in the alphabet."""
         if unknown := set(text) - self._ids.keys():
-            raise ValueError(f"expected characters of {self._alphabet!r}, got {sorted(unknown)}")
+            raise ValueError(f"expected characters of {self.alphabet!r}, got {sorted(unknown)}")
         return np.array([self._ids[each] for each in text], np.int32)
 
     def decode(self, ids: np.ndarray) -> str:
-        return "".join(self._alphabet[each] for each in before_end(ids, self.end).tolist())
+        return "".join(self.alphabet[each] for each in before_end(ids, self.end).tolist())
 
 
 class TokenizerVocabulary:
@@ -157,4 +160,5 @@ class TokenEnv(abc.ABC):
     def spec(self) -> TokensSpec:
         """Sizes and vocabulary. Raises ValueError for a size out of range."""
         sizes = (self.longest_turn, self.longest_completion)
-        return TokensSpec(self.tokens.size, *sizes, self.tokens.end)
+        alphabet = getattr(self.tokens, "alphabet", "")
+        return TokensSpec(self.tokens.size, *sizes, self.tokens.end, alphabet)

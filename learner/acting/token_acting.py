@@ -454,8 +454,8 @@ class TokenActing(Acting):
             }
             for rollout in group[:_MOST_ROLLOUTS]
         ]
-        sizes = {"vocabulary": self._sizes.vocabulary, "end": self._sizes.end}
-        return {"version": version, "group": len(group), **sizes, "rollouts": rollouts}
+        texts = {"alphabet": self._sizes.alphabet, "end": self._sizes.end}
+        return {"version": version, "group": len(group), **texts, "rollouts": rollouts}
 
     # The ledger of tokens.
 

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 07b3b6fce7585262897bc97e97b14a69a0a64875cab94938ea5207addc952d82
+# seedrl/wire/seedrl.proto sha256 c9fd7c3708bbc300adc8658a13630eac1d0cb1292ba1dc7d20d88f3c52e955aa
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -141,16 +141,18 @@ class Action(_message.Message):
     def __init__(self, discrete: _Optional[int] = ..., box: _Optional[_Union[Box, _Mapping]] = ..., multi_discrete: _Optional[_Union[MultiDiscrete, _Mapping]] = ..., tokens: _Optional[_Union[Tokens, _Mapping]] = ...) -> None: ...
 
 class Tokens(_message.Message):
-    __slots__ = ("vocabulary", "longest_turn", "longest_completion", "end")
+    __slots__ = ("vocabulary", "longest_turn", "longest_completion", "end", "alphabet")
     VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     LONGEST_TURN_FIELD_NUMBER: _ClassVar[int]
     LONGEST_COMPLETION_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    ALPHABET_FIELD_NUMBER: _ClassVar[int]
     vocabulary: int
     longest_turn: int
     longest_completion: int
     end: int
-    def __init__(self, vocabulary: _Optional[int] = ..., longest_turn: _Optional[int] = ..., longest_completion: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+    alphabet: str
+    def __init__(self, vocabulary: _Optional[int] = ..., longest_turn: _Optional[int] = ..., longest_completion: _Optional[int] = ..., end: _Optional[int] = ..., alphabet: _Optional[str] = ...) -> None: ...
 
 class MultiDiscrete(_message.Message):
     __slots__ = ("shape", "counts")

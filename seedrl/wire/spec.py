@@ -93,7 +93,7 @@ def _action(message: seedrl_pb2.Action) -> ActionSpec:
         if kind == "tokens":
             tokens = message.tokens
             lengths = (tokens.longest_turn, tokens.longest_completion)
-            return TokensSpec(tokens.vocabulary, *lengths, tokens.end)
+            return TokensSpec(tokens.vocabulary, *lengths, tokens.end, tokens.alphabet)
         return BoxSpec(tuple(message.box.shape), tuple(message.box.low), tuple(message.box.high))
     except ValueError as error:
         raise ValueError(f"action: {error}") from error

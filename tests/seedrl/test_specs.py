@@ -130,6 +130,7 @@ def test_a_mask_that_does_not_fit_the_actions_is_refused_by_name(mask: Tree, act
         ),
         lambda: TokensSpec(9, 4, 4, 9),
         lambda: TokensSpec(9, 4, True, 8),
+        lambda: TokensSpec(2, 4, 4, 1, "abc"),
         lambda: EnvSpec(_SPEED, TokensSpec(9, 4, 4, 8)),
         lambda: EnvSpec(TokensSpec(9, 5, 4, 8).turn, TokensSpec(9, 4, 4, 8)),
         lambda: EnvSpec((), DiscreteSpec(2)),

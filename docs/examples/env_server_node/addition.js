@@ -20,6 +20,7 @@ class Addition {
         longestTurn: LONGEST_TURN,
         longestCompletion: LONGEST_COMPLETION,
         end: END,
+        alphabet: ALPHABET,
       },
     },
     observation: { array: { shape: [2 + LONGEST_TURN], dtype: 'int32', low: [0], high: [HIGH] } },

@@ -774,7 +774,7 @@ function renderVideos() {
   }));
 }
 
-// Tokens of a token policy's newest group: ids, of which only those of bytes have a text here.
+// Tokens of a token policy's newest group, as characters if its environment has named them, else as ids.
 function renderSample() {
   const { sample } = page.detail;
   const rollouts = Array.isArray(sample.rollouts) ? sample.rollouts.filter((each) => each && Array.isArray(each.ids)) : [];
@@ -783,13 +783,14 @@ function renderSample() {
   if (page.sampleKey === key) return;
   page.sampleKey = key;
   setText(get("sample-note"), `${rollouts.length} of ${format.whole(sample.group)}, after update ${format.whole(sample.version)}`);
+  const alphabet = [...String(sample.alphabet || "")];
   get("sample-list").replaceChildren(...rollouts.map((rollout) => {
     const [isPolicy, logs, lags] = ["is_policy", "log_mu", "lags"].map((name) => rollout[name] || []);
     const caption = [`reward ${format.digits(rollout.reward)}`,
       `lag ${format.whole(Math.max(0, ...rollout.ids.map((id, i) => (isPolicy[i] && lags[i]) || 0)))}`,
       rollout.is_cut && "cut", rollout.num_tokens > rollout.ids.length && `first ${rollout.ids.length} tokens`];
     return element("figure", {}, element("p", {}, ...rollout.ids.map((id, i) => {
-      const text = tokenText(id, sample);
+      const text = id === sample.end ? "⏎" : alphabet[id] || `${id} `;
       if (!isPolicy[i]) return element("span", {}, text);
       const made = element("b", { title: `token ${id}, probability ${format.percent(Math.exp(logs[i]))}, lag ${lags[i]}` }, text);
       // At most so strong that the text can be read.
@@ -797,13 +798,6 @@ function renderSample() {
       return made;
     })), element("figcaption", {}, caption.filter(Boolean).join(" · ")));
   }));
-}
-
-function tokenText(id, { vocabulary, end }) {
-  if (id === end) return "⏎";
-  const isBytes = vocabulary === 257 && end === 256;
-  if (!isBytes) return `${id} `;
-  return id === 10 || (id >= 32 && id < 127) ? String.fromCharCode(id) : `\\x${id.toString(16).padStart(2, "0")}`;
 }
 
 // --- start ---

@@ -267,9 +267,9 @@ def test_three_runs_beside_each_other(browser: Browser, url: str, tmp_path: Path
     assert browser.errors == []
 
 
-def _sample(rollouts: object, *, vocabulary: int = 257, version: int = 9) -> str:
-    sizes = {"vocabulary": vocabulary, "end": vocabulary - 1, "group": 16, "version": version}
-    return json.dumps({**sizes, "rollouts": rollouts})
+def _sample(rollouts: object, *, alphabet: str = "", end: int = 256, version: int = 9) -> str:
+    texts = {"alphabet": alphabet, "end": end, "group": 16, "version": version}
+    return json.dumps({**texts, "rollouts": rollouts})
 
 
 def test_answers_of_a_group_are_shown_beside_each_other(
@@ -282,33 +282,36 @@ def test_answers_of_a_group_are_shown_beside_each_other(
     browser.wait(f"{text_of('#link')} === 'live'")
     assert browser.value("document.querySelector('#sample').hidden")
     answer = {
-        "ids": [*b"<i>?", *b"4\xff", 256],
+        "ids": [1, 2, 3, 0, 4, 5, 6],
         "is_policy": [False] * 4 + [True] * 3,
         "log_mu": [0.0] * 4 + [-0.01, -4.0, -1.0],
         "lags": [3, 3, 3, 3, 1, 2, 2],
         "num_tokens": 7,
     }
     cut = {**answer, "reward": 0, "is_cut": True, "num_tokens": 900}
-    (run.folder / "rollouts.json").write_text(_sample([{**answer, "reward": 0.5}, cut, {}]))
+    named = {"alphabet": "?<i>4", "end": 6}
+    (run.folder / "rollouts.json").write_text(
+        _sample([{**answer, "reward": 0.5}, cut, {}], **named)
+    )
     browser.wait("!document.querySelector('#sample').hidden")
     assert browser.value(text_of("#sample-note")) == "2 of 16, after update 9"
     texts = "[...document.querySelectorAll('#sample-list figure')].map((e) => e.innerText)"
     first, second = (text.split("\n") for text in browser.value(texts))
-    assert first[0] == "<i>?4\\xff⏎" and first[-1] == "reward 0.5 · lag 2"
+    assert first[0] == "<i>?45 ⏎" and first[-1] == "reward 0.5 · lag 2"
     assert second[-1] == "reward 0 · lag 2 · cut · first 7 tokens"
     # Only the policy's tokens are coloured, the less likely ones more; both columns are visible.
     titles = (
         "[...document.querySelectorAll('#sample-list figure:first-child b')].map((e) => e.title)"
     )
-    assert browser.value(titles)[1] == "token 255, probability 1.8 %, lag 2"
+    assert browser.value(titles)[1] == "token 5, probability 1.8 %, lag 2"
     colours = titles.replace("e.title", "getComputedStyle(e).backgroundColor")
     alphas = [float(each.strip(")").split()[-1]) for each in browser.value(colours)]
     assert 0 < alphas[0] < 0.01 < alphas[2] < alphas[1] < 0.4
     lefts = "[...document.querySelectorAll('#sample-list figure')].map((e) => e.offsetLeft)"
     assert browser.value(f"new Set({lefts}).size") == 2
-    # Other vocabularies are ids; a file that holds anything breaks nothing.
-    (run.folder / "rollouts.json").write_text(_sample([{**answer, "reward": 1}], vocabulary=300))
-    browser.wait(f"{text_of('#sample-list p')}.startsWith('60 105 62 63 52 255 256')")
+    # Other tokens are ids; a file that holds anything breaks nothing.
+    (run.folder / "rollouts.json").write_text(_sample([{**answer, "reward": 1}]))
+    browser.wait(f"{text_of('#sample-list p')}.startsWith('1 2 3 0 4 5 6')")
     (run.folder / "rollouts.json").write_text(_sample(3, version=10))
     browser.wait("document.querySelector('#sample').hidden")
     assert browser.errors == []

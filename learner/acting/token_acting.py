@@ -178,7 +178,7 @@ class _Step:
     def __init__(self, pending: Pending, role: Role, sizes: TokensSpec):
         self.pending, self.role = pending, role
         self.missing = len(pending.group.slots)
-        self.actions = np.zeros((self.missing, *sizes.array.shape), np.int32)
+        self.actions = np.zeros((self.missing, len(sizes.largest)), np.int32)
 
 
 class TokenActing(Acting):
@@ -423,7 +423,7 @@ class TokenActing(Acting):
 
     def _send_groups(self) -> None:
         while (group := self._groups.pop()) is not None:
-            pages = _stacked([page_of(rollout, self._context) for rollout in group])
+            pages = pages_of(group, self._context)
             versions = [int(rollout.versions[0]) for rollout in group]
             for rollout in group:
                 sampled = rollout.sources == POLICY
@@ -579,24 +579,21 @@ def _token_actor(
     return TokenActor(found, sizes, config.group)
 
 
-def page_of(rollout: Rollout, context: int) -> Page:
-    """A rollout as it is stored, leaves `[context]`; see `seedrl.agents.token_agent`."""
-    size = len(rollout.ids)
-    step_type = np.full(context, StepType.MID, np.uint8)
-    step_type[0], step_type[size - 1 :] = StepType.FIRST, StepType.LAST
-    discount = np.ones(context, np.float32)
-    discount[size - 1] = float(rollout.is_cut)
-    # Padding is as old as the last token, so that it shows no lag of its own.
-    version = np.full(context, rollout.versions[-1], np.int32)
-    version[:size] = rollout.versions
-    ids, reward, source, log_mu = (
-        np.pad(array, (0, context - size))
-        for array in (rollout.ids, rollout.rewards, rollout.sources, rollout.log_mu)
-    )
+def pages_of(group: Sequence[Rollout], context: int) -> Page:
+    """Rollouts as they are stored, leaves `[G, context]`; see `seedrl.agents.token_agent`."""
+    shape = len(group), context
+    step_type, discount = np.full(shape, StepType.MID, np.uint8), np.ones(shape, np.float32)
+    ids, version = np.zeros((2, *shape), np.int32)
+    reward, log_mu = np.zeros((2, *shape), np.float32)
+    source = np.zeros(shape, np.uint8)
+    for row, rollout in enumerate(group):
+        size = len(rollout.ids)
+        own = row, slice(size)
+        step_type[row, 0], step_type[row, size - 1 :] = StepType.FIRST, StepType.LAST
+        discount[row, size - 1] = rollout.is_cut
+        ids[own], reward[own] = rollout.ids, rollout.rewards
+        source[own], log_mu[own] = rollout.sources, rollout.log_mu
+        # Padding is as old as the last token, so that it shows no lag of its own.
+        version[own], version[row, size:] = rollout.versions, rollout.versions[-1]
     timestep = TimeStep(step_type, reward, discount, ())
     return Page(StoredStep(timestep, ids, version, TokenExtras(source, log_mu)), ())
-
-
-def _stacked(pages: Sequence[Page]) -> Page:
-    stacked: Page = jax.tree.map(lambda *leaves: np.stack(leaves), *pages)
-    return stacked

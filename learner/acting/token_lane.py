@@ -129,6 +129,8 @@ class TokenLane:
         """`temperature [S] float32` of each row. Consumes the key."""
         self._programs, self._sizes, self._context = lane_programs(network), sizes, network.context
         num_rows = len(temperature)
+        # A row may owe a token that it has sampled, and a turn.
+        self._has_chunks = sizes.longest_turn + 1 > _CHUNK // 2
         self._cache = jax.device_put(decoder.empty_cache(network, num_rows), device)
         self._key = jax.device_put(key, device)
         self._temperature = jax.device_put(np.asarray(temperature, np.float32), device)
@@ -192,20 +194,18 @@ class TokenLane:
 
     def start(self, params: Tree, version: int) -> None:
         """Starts a tick on the device: each live row reads or samples a token."""
-        owed = np.where(self.is_live, self._lengths - self._fed, 0)
-        # The last token of a turn is left to `decode`, which samples the next one.
-        readers = np.flatnonzero(owed > _CHUNK // 2)
-        for start in range(0, len(readers), _READERS):
-            self._prefill(params, version, readers[start : start + _READERS])
-        rows = np.flatnonzero(self.is_live)
-        places = self._fed[rows]
-        ints = np.zeros((4, len(owed)), np.int32)
-        ints[0, rows], ints[1, rows] = self._ids[rows, places], places
-        ints[2, rows], ints[3, rows] = 1, self._rollouts[rows]
+        if self._has_chunks:
+            owed = np.where(self.is_live, self._lengths - self._fed, 0)
+            readers = np.flatnonzero(owed > _CHUNK // 2)
+            for start in range(0, len(readers), _READERS):
+                self._prefill(params, version, readers[start : start + _READERS])
+        ids = self._ids[np.arange(len(self._fed)), self._fed]
+        ints = np.stack([ids, self._fed, self.is_live, self._rollouts])
         self._cache, self._found = self._programs.decode(
             self._cache, params, self._key, ints, self._temperature
         )
-        self._read(rows, places, version)
+        rows = np.flatnonzero(self.is_live)
+        self._read(rows, self._fed[rows], version)
         self._samples, self.version = self.is_live & (self._fed == self._lengths), version
 
     def finish(self) -> list[int]:
@@ -219,6 +219,7 @@ class TokenLane:
 
     def _prefill(self, params: Tree, version: int, rows: np.ndarray) -> None:
         starts = self._fed[rows]
+        # The last token of a turn is left to `decode`, which samples the next one.
         counts = np.minimum(self._lengths[rows] - 1 - starts, _CHUNK)
         ints = np.zeros((3 + _CHUNK, _READERS), np.int32)
         ints[0] = len(self._lengths)  # out of range
@@ -253,7 +254,7 @@ class TokenLane:
     def warm_up(self, params: Tree) -> None:
         """Compiles every program, by running it on padding."""
         num_rows = len(self._lengths)
-        if self._sizes.longest_turn > _CHUNK // 2:
+        if self._has_chunks:
             ints = np.full((3 + _CHUNK, _READERS), num_rows, np.int32)
             ints[1:] = 0
             self._cache = self._programs.prefill(self._cache, params, ints)

@@ -26,7 +26,7 @@ from learner.acting.token_acting import (
     TokenActor,
     allowed_groups,
     held_out_seed,
-    page_of,
+    pages_of,
     question_seed,
     training_seeds,
 )
@@ -136,17 +136,10 @@ def test_questions_of_evaluation_are_held_out() -> None:
 
 def test_a_rollout_comes_back_from_its_page() -> None:
     rollouts = [_rollout(3), _rollout(4, sampled=4, is_cut=True)]
-    pages = [page_of(each, 6) for each in rollouts]
-    shapes = rollout_shapes(6)
-    for page in pages:
-        jax.tree.map(
-            lambda leaf, shape: np.testing.assert_equal(leaf.shape, shape.shape), page, shapes
-        )
-        assert [x.dtype for x in jax.tree.leaves(page)] == [
-            x.dtype for x in jax.tree.leaves(shapes)
-        ]
-    steps = jax.tree.map(lambda *leaves: np.stack(leaves, axis=1), *[page.steps for page in pages])
-    batch = batch_of(Sequence(steps, ()))
+    pages = pages_of(rollouts, 6)
+    expected = [((2, *each.shape), each.dtype) for each in jax.tree.leaves(rollout_shapes(6))]
+    assert [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(pages)] == expected
+    batch = batch_of(Sequence(jax.tree.map(np.transpose, pages.steps), ()))
     assert np.asarray(batch.returns).tolist() == [0.25, 0.25]
     assert np.asarray(batch.truncated).tolist() == [False, True]
     for row, rollout in enumerate(rollouts):

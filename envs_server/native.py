@@ -34,12 +34,15 @@ _ALE_DEFAULTS: dict[str, Any] = {
 # The wire carries single frames in lock step; ALE would otherwise return some environments early.
 _ALE_FIXED: dict[str, Any] = {"stack_num": 1, "batch_size": 0, "autoreset_mode": "NextStep"}
 
+# Its wrappers take vectors, too.
+_SLOWED = "envs_server.envs.slowed"
+
 
 def build_vector(
     back_end: str,
     id: str,
     arguments: Mapping[str, Any],
-    wrappers: Sequence[object],
+    wrappers: Sequence[Callable[[Any], Any]],
     factory: Callable[..., Any] | None,
     vector_factory: Callable[..., Any] | None,
     *,
@@ -53,7 +56,8 @@ def build_vector(
     """
     is_atari = factory is None and id.startswith("ALE/")
     has_vector = is_atari if back_end == "atari" else vector_factory or factory is None
-    if wrappers or not has_vector:
+    # Any other wrapper takes one environment.
+    if not has_vector or any(each.__module__ != _SLOWED for each in wrappers):
         whole = f"{id} with {len(wrappers)} wrappers"
         raise BuildError(f"vectorization {back_end} cannot build {whole}; use sync")
     env: VectorEnv[Any, Any, Any]
@@ -63,6 +67,7 @@ def build_vector(
         env = gymnasium.make_vec(id, num_envs, vectorization_mode="vector_entry_point", **arguments)
     else:
         env = vector_factory(num_envs=num_envs, **arguments)
+    env = functools.reduce(lambda inner, wrapper: wrapper(inner), wrappers, env)
     # Any other mode swallows the last observation of an episode, or moves it to where it is copied
     # once more.
     mode = env.metadata.get("autoreset_mode")

@@ -1,12 +1,14 @@
 """Wrappers that make each step of an environment longer by a sleep, to measure the balance of runs.
 
-`environment.wrappers` takes one by name: `envs_server.envs.slowed:by_10_ms`.
+`environment.wrappers` takes one by name: `envs_server.envs.slowed:by_10_ms`. A vector of them, such
+as ALE's, sleeps for each of its environments, as if it stepped one after another.
 """
 
 import time
 from typing import Any
 
 import gymnasium
+from gymnasium.vector import VectorEnv, VectorWrapper
 
 
 class _Slowed(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -19,13 +21,27 @@ class _Slowed(gymnasium.Wrapper[Any, Any, Any, Any]):
         return super().step(action)
 
 
-def by_1_ms(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    return _Slowed(env, 0.001)
+class _SlowedVector(VectorWrapper):
+    def __init__(self, env: VectorEnv[Any, Any, Any], seconds: float) -> None:
+        super().__init__(env)
+        self._seconds = seconds * env.num_envs
+
+    def step(self, actions: Any) -> Any:
+        time.sleep(self._seconds)
+        return super().step(actions)
 
 
-def by_10_ms(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    return _Slowed(env, 0.010)
+def _slowed(env: Any, seconds: float) -> Any:
+    return (_SlowedVector if isinstance(env, VectorEnv) else _Slowed)(env, seconds)
 
 
-def by_50_ms(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    return _Slowed(env, 0.050)
+def by_1_ms(env: Any) -> Any:
+    return _slowed(env, 0.001)
+
+
+def by_10_ms(env: Any) -> Any:
+    return _slowed(env, 0.010)
+
+
+def by_50_ms(env: Any) -> Any:
+    return _slowed(env, 0.050)

@@ -30,8 +30,9 @@ CASES = {
     "0": "cartpole_r2d2",
     "1": "cartpole_r2d2",
     "10": "pong_r2d2",
-    # Learning takes four times as long: a quarter of the env servers.
-    "50": "pong_r2d2 --replay.ratio 16",
+    # Learning takes four times as long: a quarter of the env servers. Fewer environments in each
+    # fill the replay sooner.
+    "50": "pong_r2d2 --replay.ratio 16 --serving.training-slots 8",
 }
 
 

@@ -117,8 +117,9 @@ CASES = {
     "full queue": Case(
         config="paced_queue.py",
         cause="full queue",
-        words="--env-servers 2 --envs 8 --agent.epoch-ms 200",
-        pace={"others": 5},
+        # Steps come in bursts, of one update each: short ones, for an exact rate.
+        words="--env-servers 2 --envs 8 --agent.epoch-ms 100",
+        pace={"others": 2},
         change="--agent.epochs 4",
     ),
 }

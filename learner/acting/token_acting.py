@@ -110,6 +110,7 @@ class Groups:
         self._returned: list[int] = []  # numbers whose rollout was lost, a heap
         self._finished: dict[int, dict[int, Rollout]] = {}  # by group and number
         self._next_group = first_group  # the first that was not sent
+        self.num_waiting_tokens = 0  # sampled, of rollouts that wait for others of their group
 
     def take(self, ahead_groups: int) -> int | None:
         """The next number to play, if its group is among the next `ahead_groups` to be sent."""
@@ -128,6 +129,7 @@ class Groups:
     def finished(self, number: int, rollout: Rollout) -> None:
         """Takes a rollout."""
         self._finished.setdefault(number // self._size, {})[number] = rollout
+        self.num_waiting_tokens += rollout.num_sampled
 
     def pop(self) -> list[Rollout] | None:
         """The next group in order, once it is whole."""
@@ -136,13 +138,8 @@ class Groups:
             return None
         del self._finished[self._next_group]
         self._next_group += 1
+        self.num_waiting_tokens -= sum(rollout.num_sampled for rollout in found.values())
         return [found[number] for number in sorted(found)]
-
-    @property
-    def num_waiting_tokens(self) -> int:
-        """Sampled tokens of rollouts that wait for others of their group."""
-        waiting = [each for group in self._finished.values() for each in group.values()]
-        return sum(each.num_sampled for each in waiting)
 
 
 class TokenActor:
@@ -227,7 +224,7 @@ class TokenActing(Acting):
         )
 
     def run_once(self) -> None:
-        """One tick of all rows; takes steps, asks and answers while the device computes it."""
+        """Ticks of all rows; takes steps, asks and answers while the device computes them."""
         now = self.laps.start()
         if now >= self._next_poll:
             self._next_poll = now + self._poll_seconds

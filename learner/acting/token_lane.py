@@ -1,9 +1,9 @@
 """Rows of a KV cache that generate tokens side by side: continuous batching.
 
 Each slot owns a row. At each tick a row reads one token of its turn or samples one, until it
-samples the end or meets a limit. Other rows do not wait for it: a tick is one program over all
-rows, in which those that have nothing to do are masked. Only a long turn is read in chunks, by a
-second program. Both are compiled for one shape.
+samples the end or meets a limit. Other rows do not wait for it: a program ticks over all rows, of
+which those that have nothing to do are masked, and returns as soon as one has ended. Only a long
+turn is read in chunks, by a second program. Both are compiled for one shape.
 
 A token's random number depends only on its rollout and its place: whichever row samples it, next
 to whichever others, the same parameters sample the same tokens.
@@ -11,7 +11,7 @@ to whichever others, the same parameters sample the same tokens.
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,6 +29,8 @@ from seedrl.types import Array, Tree
 _CHUNK = 64
 # Of all rows, so many read a chunk together.
 _READERS = 8
+# Most ticks of one call, while no row waits for its environment: each call costs the host time.
+_TICKS = 8
 
 
 class LanePrograms(NamedTuple):
@@ -37,18 +39,20 @@ class LanePrograms(NamedTuple):
     Attributes:
       prefill: `(cache, params, ints [3 + C, R])`: each column is a row, the place of its next
         token, how many of C ids it reads, and these. Rows out of range are padding. The cache.
-      decode: `(cache, params, key, ints [4, S], temperature [S])`: of each slot an id, its place,
-        whether it is read, the rollout. The cache, and `[2, S] int32`: the ids sampled for the next
-        places, and the bits of their log mu.
+      decode: `(cache, params, key, ints [5 + K, S], temperature [S], most)`: of each slot the place
+        of the next token that is read, the number of tokens that are known, whether it ticks, the
+        rollout, the place that no token reaches, and the known ones of K ids from that place on.
+        The cache, the number of ticks, up to `most`, at most K, and `[2, K, S] int32`: the ids
+        sampled at each tick, or -1, and the bits of their log mu.
     """
 
     prefill: Callable[..., KVCache]
-    decode: Callable[..., tuple[KVCache, Array]]
+    decode: Callable[..., tuple[KVCache, Array, Array]]
 
 
 @functools.cache
-def lane_programs(network: DecoderConfig) -> LanePrograms:
-    """The programs of a network."""
+def lane_programs(network: DecoderConfig, end: int) -> LanePrograms:
+    """The programs of a network, whose completions end with the id `end`."""
 
     def prefill(cache: KVCache, params: Tree, ints: Array) -> KVCache:
         rows, starts, counts = ints[:3]
@@ -64,14 +68,34 @@ def lane_programs(network: DecoderConfig) -> LanePrograms:
         return KVCache(keys, values, cache.lengths)
 
     def decode(
-        cache: KVCache, params: Tree, key: Array, ints: Array, temperature: Array
-    ) -> tuple[KVCache, Array]:
-        ids, places, is_read, rollouts = ints
-        cache = cache._replace(lengths=places)
-        cache, logits = decoder.decode(network, params, cache, ids, is_read > 0)
-        sampled, log_mu = _drawn(key, rollouts, places + 1, logits, temperature)
-        # One array: one copy to the host.
-        return cache, jnp.stack([sampled, jax.lax.bitcast_convert_type(log_mu, jnp.int32)])
+        cache: KVCache, params: Tree, key: Array, ints: Array, temperature: Array, most: Array
+    ) -> tuple[KVCache, Array, Array]:
+        starts, known, ticks, rollouts, limits = ints[:5]
+        ahead, live = ints[5:], ticks > 0
+
+        def goes_on(loop: tuple[Tree, ...]) -> Array:
+            _, tick, _, is_open, _ = loop
+            return (tick < most) & jnp.all(is_open == live)
+
+        def one_tick(loop: tuple[Tree, ...]) -> tuple[Tree, ...]:
+            cache, tick, last, is_open, found = loop
+            places = starts + tick
+            ids = jnp.where(places < known, ahead[tick], last)
+            cache, logits = decoder.decode(
+                network, params, cache._replace(lengths=places), ids, is_open
+            )
+            sampled, log_mu = _drawn(key, rollouts, places + 1, logits, temperature)
+            samples = is_open & (places + 1 >= known)
+            bits = jax.lax.bitcast_convert_type(log_mu, jnp.int32)
+            found = found.at[:, tick].set(jnp.stack([jnp.where(samples, sampled, -1), bits]))
+            has_ended = samples & ((sampled == end) | (places + 2 >= limits))
+            return cache, tick + 1, sampled, is_open & ~has_ended, found
+
+        # One array of results: one copy to the host.
+        found = jnp.full((2, *ahead.shape), -1, jnp.int32)
+        loop = (cache, jnp.int32(0), starts, live, found)
+        cache, tick, _, _, found = jax.lax.while_loop(goes_on, one_tick, loop)
+        return cache, tick, found
 
     return LanePrograms(jax.jit(prefill, donate_argnums=0), jax.jit(decode, donate_argnums=0))
 
@@ -127,7 +151,8 @@ class TokenLane:
         device: jax.Device,
     ):
         """`temperature [S] float32` of each row. Consumes the key."""
-        self._programs, self._sizes, self._context = lane_programs(network), sizes, network.context
+        self._programs = lane_programs(network, sizes.end)
+        self._sizes, self._context = sizes, network.context
         num_rows = len(temperature)
         # A row may owe a token that it has sampled, and a turn.
         self._has_chunks = sizes.longest_turn + 1 > _CHUNK // 2
@@ -143,15 +168,15 @@ class TokenLane:
         self._is_cut = np.zeros(num_rows, np.bool_)
         self.is_live = np.zeros(num_rows, np.bool_)
         self.num_sampled = self.version = 0
-        # Of the tick on the device: its result, and the rows that take a token from it.
-        self._found: Array = np.zeros((2, num_rows), np.int32)
-        self._samples = np.zeros(num_rows, np.bool_)
+        # Of the ticks on the device: their number, their results, and the rows that take those.
+        self._found: tuple[Array, Array]
+        self._in_flight = np.zeros(num_rows, np.bool_)
 
     def begin(self, row: int, rollout: int) -> None:
         """Forgets the row's transcript; `rollout` decides the random numbers of the next one."""
         self._lengths[row] = self._fed[row] = self._starts[row] = 0
         self._rollouts[row], self._rewards[row] = rollout, 0
-        self._is_cut[row] = self.is_live[row] = self._samples[row] = False
+        self._is_cut[row] = self.is_live[row] = self._in_flight[row] = False
 
     def ask(self, row: int, ids: np.ndarray) -> bool:
         """Appends a turn, which the row answers from now on; False if there is no room for that."""
@@ -193,31 +218,46 @@ class TokenLane:
         return int(np.count_nonzero(self._sources[row, own] == POLICY))
 
     def start(self, params: Tree, version: int) -> None:
-        """Starts a tick on the device: each live row reads or samples a token."""
+        """Starts ticks on the device, at each of which every live row reads or samples a token.
+
+        One tick, or more if all rows are live: until one has ended.
+        """
+        self.version = version
         if self._has_chunks:
             owed = np.where(self.is_live, self._lengths - self._fed, 0)
             readers = np.flatnonzero(owed > _CHUNK // 2)
             for start in range(0, len(readers), _READERS):
-                self._prefill(params, version, readers[start : start + _READERS])
-        ids = self._ids[np.arange(len(self._fed)), self._fed]
-        ints = np.stack([ids, self._fed, self.is_live, self._rollouts])
-        self._cache, self._found = self._programs.decode(
-            self._cache, params, self._key, ints, self._temperature
+                self._prefill(params, readers[start : start + _READERS])
+        self._decode(params, _TICKS if self.is_live.all() else 1)
+        self._in_flight = self.is_live.copy()
+
+    def _decode(self, params: Tree, most: int) -> None:
+        limits = np.minimum(self._starts + self._sizes.longest_completion, self._context)
+        places = np.minimum(self._fed + np.arange(_TICKS)[:, None], self._context - 1)
+        ahead = self._ids[np.arange(len(limits)), places]
+        own = np.stack([self._fed, self._lengths, self.is_live, self._rollouts, limits])
+        ints = np.concatenate([own, ahead], dtype=np.int32)
+        self._cache, *found = self._programs.decode(
+            self._cache, params, self._key, ints, self._temperature, np.int32(most)
         )
-        rows = np.flatnonzero(self.is_live)
-        self._read(rows, self._fed[rows], version)
-        self._samples, self.version = self.is_live & (self._fed == self._lengths), version
+        self._found = found[0], found[1]
 
     def finish(self) -> list[int]:
-        """Waits for the tick; returns rows that have answered.
+        """Waits for the ticks; returns rows that have answered.
 
-        Rows that have begun anew since its start have no part in it.
+        Rows that have begun anew since their start have no part in them.
         """
-        rows = np.flatnonzero(self._samples)
-        ids, bits = np.asarray(self._found)[:, rows]
-        return self._append(rows, ids, bits.view(np.float32))
+        num_ticks, found = int(self._found[0]), np.asarray(self._found[1])
+        rows = np.flatnonzero(self._in_flight)
+        self._read(rows, self._fed[rows] + np.arange(num_ticks)[:, None])
+        self._fed[rows] += num_ticks
+        ended: list[int] = []
+        for ids, bits in found[:, :num_ticks].swapaxes(0, 1):
+            own = rows[ids[rows] >= 0]
+            ended += self._append(own, ids[own], bits[own].view(np.float32))
+        return ended
 
-    def _prefill(self, params: Tree, version: int, rows: np.ndarray) -> None:
+    def _prefill(self, params: Tree, rows: np.ndarray) -> None:
         starts = self._fed[rows]
         # The last token of a turn is left to `decode`, which samples the next one.
         counts = np.minimum(self._lengths[rows] - 1 - starts, _CHUNK)
@@ -228,14 +268,16 @@ class TokenLane:
         own[:3] = rows, starts, counts
         own[3:] = self._ids[rows[:, None], np.minimum(places, self._context - 1)].T
         self._cache = self._programs.prefill(self._cache, params, ints)
-        is_read = np.arange(_CHUNK) < counts[:, None]
-        self._read(np.repeat(rows, counts), places[is_read], version)
+        self._read(rows[:, None], places, np.arange(_CHUNK) < counts[:, None])
+        self._fed[rows] += counts
 
-    def _read(self, rows: np.ndarray, places: np.ndarray, version: int) -> None:
-        # Those tokens are in the cache now; a sampled one keeps its version.
-        is_turn = self._sources[rows, places] == ENVIRONMENT
-        self._versions[rows[is_turn], places[is_turn]] = version
-        self._fed[rows] = places + 1
+    def _read(self, rows: np.ndarray, places: np.ndarray, is_read: Any = True) -> None:
+        # Those tokens of turns are in the cache now; a sampled one keeps its version.
+        places = np.minimum(places, self._context - 1)
+        is_turn = is_read & (self._sources[rows, places] == ENVIRONMENT)
+        if is_turn.any():
+            rows = np.broadcast_to(rows, places.shape)
+            self._versions[rows[is_turn], places[is_turn]] = self.version
 
     def _append(self, rows: np.ndarray, ids: np.ndarray, log_mu: np.ndarray) -> list[int]:
         places = self._lengths[rows]
@@ -258,7 +300,4 @@ class TokenLane:
             ints = np.full((3 + _CHUNK, _READERS), num_rows, np.int32)
             ints[1:] = 0
             self._cache = self._programs.prefill(self._cache, params, ints)
-        ints = np.zeros((4, num_rows), np.int32)
-        self._cache, _ = self._programs.decode(
-            self._cache, params, self._key, ints, self._temperature
-        )
+        self._decode(params, 1)

@@ -25,6 +25,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     # Of some turns two chunks and a rest, of others none; more readers than one program takes.
     monkeypatch.setattr(token_lane, "_CHUNK", 8)
     monkeypatch.setattr(token_lane, "_READERS", 2)
+    monkeypatch.setattr(token_lane, "_TICKS", 3)
 
 
 @pytest.fixture(scope="module")
@@ -192,9 +193,25 @@ def test_a_row_that_begins_anew_during_a_tick_takes_nothing_from_it(params: Tree
     lane.begin(1, 5)
     lane.ask(1, np.array([4], np.int32))
     lane.finish()
-    assert lane.num_sampled == lane.num_open(0) == 1
+    assert lane.num_sampled == lane.num_open(0) > 0
     while 1 not in _tick(lane, params, 0):
         pass
     while not _tick(alone, params, 0):
         pass
     assert lane.rollout(1).ids.tolist() == alone.rollout(0).ids.tolist()
+
+
+def test_rows_that_are_all_live_tick_several_times_a_call(params: Tree) -> None:
+    lane = _lane((1.0,) * 2)
+    for row in range(2):
+        lane.begin(row, row)
+        lane.ask(row, np.array([row], np.int32))
+    sampled = [0]
+    while not _tick(lane, params, 0):
+        sampled.append(lane.num_sampled)
+    # Both rows, three times; once one has ended the other ticks alone.
+    assert sampled[:2] == [0, 6] and lane.num_sampled % 2 == 0
+    if lane.is_live.any():
+        before = lane.num_sampled
+        _tick(lane, params, 0)
+        assert lane.num_sampled == before + 1

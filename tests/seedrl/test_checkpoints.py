@@ -9,6 +9,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -292,32 +293,22 @@ def test_a_checkpoint_of_another_format_is_refused_and_left_alone(tmp_path: Path
     assert _names(tmp_path) == ["000000000001", "000000000002"]
 
 
-def test_a_checkpoint_that_may_not_be_read_is_not_called_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["", "extra", "meta.json"])
+def test_what_may_not_be_read_or_listed_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     path = _save(tmp_path, 1)
 
-    def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path / "meta.json"))
+    def refusing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def refuse(place: Any, *arguments: Any, **options: Any) -> Any:
+            if Path(place) == path / name:
+                raise PermissionError(errno.EACCES, "Permission denied", str(place))
+            return call(place, *arguments, **options)
 
-    monkeypatch.setattr(checkpoints, "open_regular", refuse)
-    with pytest.raises(PermissionError):
-        checkpoints.latest(tmp_path, sets_aside=True)
-    assert path.exists()
+        return refuse
 
-
-@pytest.mark.parametrize("name", ["", "extra"])
-def test_a_folder_that_may_not_be_listed_is_not_called_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    path, scan = _save(tmp_path, 1), os.scandir
-
-    def refuse(folder: Any) -> Any:
-        if Path(folder) == path / name:
-            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
-        return scan(folder)
-
-    monkeypatch.setattr(os, "scandir", refuse)
+    monkeypatch.setattr(os, "scandir", refusing(os.scandir))
+    monkeypatch.setattr(checkpoints, "open_regular", refusing(checkpoints.open_regular))
     with pytest.raises(PermissionError):
         checkpoints.latest(tmp_path, sets_aside=True)
     assert path.exists()

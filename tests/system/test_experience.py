@@ -141,7 +141,7 @@ def test_environments_that_restart_cut_their_own_streams_and_receive_the_stored_
     for num_envs in (4, 2):
         run.add_env_server(num_envs, "--allow-env", _RESTARTING)
     run.start()
-    run.run_for(env_steps=2500, updates=10)
+    run.run_for(env_steps=1500, updates=10)
     outcome = run.finish()
     oracle = Oracle(outcome, LENGTHS, 0)
     assert oracle.check()[:10] == []
@@ -152,5 +152,5 @@ def test_environments_that_restart_cut_their_own_streams_and_receive_the_stored_
     assert actions.dtype == np.float32 and actions.shape[2:] == (2,)
     # All rows of a batch are answered before it is accounted for: all lengths have been seen.
     assert set(outcome.observed["episode/step"]) == set(LENGTHS)
-    assert len(set(outcome.observed["episode/action"])) > 100
+    assert len(set(outcome.observed["episode/action"])) > 50
     assert "episode/missing" not in outcome.observed

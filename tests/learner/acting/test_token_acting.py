@@ -272,7 +272,7 @@ def test_env_servers_come_and_go_and_every_token_is_accounted_for(
         peers = deque(Peer(world.hub, 4) for _ in range(2))
         taken: deque[int] = deque()
         world.acting._count_taken = lambda: 4 * world.channel.learned_version
-        for turn in range(1500):
+        for turn in range(800):
             if turn % 90 == 60:
                 world.hub.leave(peers.popleft().lease, None)
                 world.acting.run_once()  # what was dispatched is let go

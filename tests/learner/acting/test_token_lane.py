@@ -49,6 +49,16 @@ def _unroll(params: Tree, ids: jax.Array) -> jax.Array:
     return decoder.unroll(_NETWORK, params, ids)
 
 
+@jax.jit
+def _draw(
+    params: Tree, ids: jax.Array, rollout: int, number: int, temperature: float
+) -> jax.Array:
+    """The token after the first `number` of `ids [1, context]`."""
+    logits = decoder.unroll(_NETWORK, params, ids)[:, number - 1]
+    key = jax.random.fold_in(jax.random.fold_in(_KEY, rollout), number)
+    return tokens.sample(key, logits, temperature)[0][0]
+
+
 class _Dialogue(NamedTuple):
     rollout: int
     turns: list[np.ndarray]
@@ -103,10 +113,7 @@ def _bare(dialogue: _Dialogue, params: Tree, temperature: float) -> tuple[list[i
         for _ in range(_SIZES.longest_completion):
             padded = np.zeros((1, _NETWORK.context), np.int32)
             padded[0, : len(ids)] = ids
-            logits = _unroll(params, padded)[:, len(ids) - 1]
-            key = jax.random.fold_in(jax.random.fold_in(_KEY, dialogue.rollout), len(ids))
-            drawn, _ = tokens.sample(key, logits, temperature)
-            ids.append(int(drawn[0]))
+            ids.append(int(_draw(params, padded, dialogue.rollout, len(ids), temperature)))
             sources.append(POLICY)
             if ids[-1] == _SIZES.end or len(ids) == _NETWORK.context:
                 break

@@ -50,9 +50,7 @@ def _unroll(params: Tree, ids: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def _draw(
-    params: Tree, ids: jax.Array, rollout: int, number: int, temperature: float
-) -> jax.Array:
+def _draw(params: Tree, ids: jax.Array, rollout: int, number: int, temperature: float) -> jax.Array:
     """The token after the first `number` of `ids [1, context]`."""
     logits = decoder.unroll(_NETWORK, params, ids)[:, number - 1]
     key = jax.random.fold_in(jax.random.fold_in(_KEY, rollout), number)

@@ -13,10 +13,9 @@ that act. Nothing is ever too old to be trained.
 import functools
 import hashlib
 import heapq
-import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -31,7 +30,6 @@ from learner.serving.batching import Pending, free_running
 from learner.serving.core import Batch
 from learner.serving.leases import Role, SlotRange
 from learner.serving.ledger import TOKENS
-from seedrl.agents.agent import Agent
 from seedrl.agents.grpo import GRPOConfig
 from seedrl.agents.token_agent import POLICY, TokenExtras, rollout_shapes
 from seedrl.config import Config
@@ -42,6 +40,8 @@ from seedrl.turns import completion_row, seed_row, turn_ids
 from seedrl.types import Array, Page, StepType, StoredStep, TimeStep
 
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
+# A turn waits for no other: the rows of a cache are filled one by one.
+_RULE = free_running(0.0)
 # Questions of evaluation are from the upper half of all seeds, those of training from the lower.
 _HELD_OUT = MOST_SEED // 2 + 1
 _CONFIRMING = 2**30  # held-out questions of confirmations, which those of rounds do not reach
@@ -145,19 +145,31 @@ class Groups:
 class TokenActor:
     """The lanes of training and of evaluation slots, in place of an `Actor`."""
 
+    device, page_steps = 0, 1
+
     def __init__(
-        self, lanes: Mapping[Role, tuple[np.ndarray, TokenLane]], sizes: TokensSpec, group: int
+        self,
+        config: GRPOConfig,
+        spec: EnvSpec,
+        *,
+        lanes: Sequence[SlotRange],
+        exploration: np.ndarray,
+        key: Array,
+        device: jax.Device,
+        **_: Any,
     ):
-        """`lanes`: the slots `[S] int32` of each, ascending."""
-        self.lanes = {role: lane for role, (_, lane) in lanes.items()}
-        self.rows: dict[int, tuple[TokenLane, int]] = {
-            int(slot): (lane, row)
-            for slots, lane in lanes.values()
-            for row, slot in enumerate(slots)
-        }
-        self.slots = {role: slots for role, (slots, _) in lanes.items()}
-        self.sizes = sizes
-        self.device, self.page_steps, self.page_rows = 0, 1, (group,)
+        """`exploration [S] float32` are the temperatures of all slots, which do not decay."""
+        assert isinstance(spec.action, TokensSpec), "the agent has refused other environments"
+        self.sizes, self.page_rows = spec.action, (config.group,)
+        self.lanes: dict[Role, TokenLane] = {}
+        self.slots: dict[Role, range] = {}
+        self.rows: dict[int, tuple[TokenLane, int]] = {}  # by slot
+        for own_key, own in zip(jax.random.split(key, len(lanes)), lanes, strict=True):
+            if own.size:
+                temperature = exploration[np.array(own.slots)]
+                lane = TokenLane(config.network, self.sizes, temperature, own_key, device)
+                self.lanes[own.role], self.slots[own.role] = lane, own.slots
+                self.rows |= {slot: (lane, row) for row, slot in enumerate(own.slots)}
         self.end_slot = max(self.rows) + 1
 
     def warm_up_largest(self, frozen: VersionedParams) -> None:
@@ -409,7 +421,7 @@ class TokenActing(Acting):
         slots = self._slots[role]
         for row in lane.finish():
             ids = lane.completion(row)
-            self._answer(int(slots[row]), ids)
+            self._answer(slots[row], ids)
             if role == "training":
                 self._tally.measured["completion_tokens"].append(len(ids))
         if role == "training":
@@ -456,11 +468,6 @@ class TokenActing(Acting):
 
     # The ledger of tokens.
 
-    def _count_trained(self) -> None:
-        while self._num_taken < self._count_taken() and self._sent:
-            self._num_trained += self._sent.popleft()
-            self._num_taken += 1
-
     def accounts(self, *, at_rest: bool) -> dict[str, int]:
         """See `token_accounts`; of a moment ago if the thread runs."""
         return self.token_accounts() if at_rest else self._accounts
@@ -468,7 +475,9 @@ class TokenActing(Acting):
     def token_accounts(self) -> dict[str, int]:
         """Tokens sampled on training slots in this session, by what became of them."""
         # For the acting thread, or after it has ended.
-        self._count_trained()
+        while self._num_taken < self._count_taken() and self._sent:
+            self._num_trained += self._sent.popleft()
+            self._num_taken += 1
         lane = self._lanes["training"]
         waiting = sum(lane.num_open(self._rows[slot][1]) for slot in self._numbers)
         waiting += self._groups.num_waiting_tokens + sum(self._sent)
@@ -483,19 +492,16 @@ class TokenActing(Acting):
 def _joined(answered: Sequence[_Step]) -> tuple[Batch, np.ndarray]:
     # One batch of several steps, in the order of their rows.
     pending = [each.pending for each in answered]
-    slots = np.concatenate([item.group.slots for item in pending])
-    ends = itertools.accumulate(len(item.group.slots) for item in pending)
+    slots = [item.group.slots for item in pending]
     joined = Batch(
         pending=pending,
-        slots=slots,
+        slots=np.concatenate(slots),
         streams=np.concatenate([item.group.streams for item in pending]),
-        positions=np.zeros(len(slots), np.int32),
+        positions=np.zeros(sum(map(len, slots)), np.int32),
         role=answered[0].role,
         oldest_arrival=pending[0].arrival,
         number=0,
-        rows=[
-            slice(end - len(item.group.slots), end) for end, item in zip(ends, pending, strict=True)
-        ],
+        rows=_RULE.rows(slots),
     )
     return joined, np.concatenate([each.actions for each in answered])
 
@@ -544,36 +550,11 @@ def on_tokens(config: Config) -> ActingKind:
         page_steps=1,
         page=lambda _, __: rollout_shapes(agent.network.context),
         page_rows=lambda _: (agent.group,),
-        # A turn waits for no other: the rows of a cache are filled one by one.
-        rules=(free_running(0.0),) * 2,
+        rules=(_RULE, _RULE),
         at_rest=TOKENS,
-        actor=functools.partial(_token_actor, agent),
+        actor=lambda _, spec, __, **own: TokenActor(agent, spec, **own),
         acting=functools.partial(TokenActing, plan=plan, context=agent.network.context),
     )
-
-
-def _token_actor(
-    config: GRPOConfig,
-    _: Agent,
-    spec: EnvSpec,
-    __: Page,
-    *,
-    lanes: Sequence[SlotRange],
-    exploration: np.ndarray,
-    key: Array,
-    device: jax.Device,
-    **_others: Any,
-) -> TokenActor:
-    # `exploration [S] float32` are the temperatures of all slots, which do not decay.
-    sizes = spec.action
-    assert isinstance(sizes, TokensSpec), "the agent has refused other environments"
-    found: dict[Role, tuple[np.ndarray, TokenLane]] = {}
-    for own_key, slots in zip(jax.random.split(key, len(lanes)), lanes, strict=True):
-        if slots.size:
-            own = np.array(slots.slots, np.int32)
-            lane = TokenLane(config.network, sizes, exploration[own], own_key, device)
-            found[slots.role] = own, lane
-    return TokenActor(found, sizes, config.group)
 
 
 def pages_of(group: Sequence[Rollout], context: int) -> Page:

@@ -30,7 +30,7 @@ from learner.acting.token_acting import (
     question_seed,
     training_seeds,
 )
-from learner.acting.token_lane import Rollout, TokenLane
+from learner.acting.token_lane import Rollout
 from learner.report.metrics import Metrics
 from learner.runtime.channel import ActorLearnerChannel, RateLimiter, VersionedParams
 from learner.serving.batching import Pending, free_running
@@ -38,12 +38,13 @@ from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import Lease, SlotTable
 from learner.serving.ledger import TOKENS, residues
+from seedrl.agents.grpo import GRPOConfig
 from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY, batch_of, rollout_shapes
 from seedrl.config import EnvironmentConfig, EvaluationConfig
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.rate_limiter import QueueLimiter
-from seedrl.specs import MOST_SEED
+from seedrl.specs import MOST_SEED, EnvSpec
 from seedrl.types import Sequence
 from seedrl.wire.framing import receive_from_env_server
 from seedrl.wire.learner_payload import StepReader, sequence_of
@@ -242,13 +243,16 @@ def _world(
     limiter = QueueLimiter(batch_per_device=4, num_devices=1, ahead_updates=2)
     first = [VersionedParams(params, 0, 0)]
     channel = ActorLearnerChannel(RateLimiter(limiter), first, hub.wake)
-    lanes: Any = {}
-    for role, own in (("training", np.arange(6)), ("evaluation", np.arange(6, 8))):
-        temperature = np.ones(len(own), np.float32)
-        key = jax.random.PRNGKey(len(own))
-        lanes[role] = own, TokenLane(network, sizes, temperature, key, jax.devices()[0])
+    actor = TokenActor(
+        GRPOConfig(network=network, group=_PLAN.group),
+        EnvSpec(sizes.turn, sizes),
+        lanes=slots.lanes,
+        exploration=np.ones(8, np.float32),
+        key=jax.random.PRNGKey(0),
+        device=jax.devices()[0],
+    )
     acting = TokenActing(
-        actor=TokenActor(lanes, sizes, _PLAN.group),
+        actor=actor,
         plan=_PLAN,
         context=_CONTEXT,
         hub=hub,

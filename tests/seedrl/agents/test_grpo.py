@@ -175,8 +175,6 @@ def test_only_trained_tokens_of_the_policy_matter() -> None:
     other, _ = update(config, state, batch._replace(ids=ids, log_mu=log_mu))
     jax.tree.map(np.testing.assert_array_equal, new.params, other.params)
     assert int(new.updates) == 1
-    whole = dataclasses.replace(config, train_truncated=True)
-    assert update(whole, state, batch)[1]["trained_tokens"] == 26
 
 
 def batch_of_trained(batch: TokenBatch) -> np.ndarray:
@@ -187,7 +185,7 @@ def batch_of_trained(batch: TokenBatch) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["returns", "log_mu", "nothing"])
 def test_an_update_that_is_not_finite_or_has_nothing_to_learn_leaves_the_state(name: str) -> None:
-    config = dataclasses.replace(CONFIG, kl=0.0, max_gradient_norm=1.0)
+    config = dataclasses.replace(CONFIG, kl=0.0)
     state = started(config)
     batch = batch_of(config, state.params, noise=0.1)
     state, metrics = update(config, state, batch)  # Adam has a direction now
@@ -223,11 +221,11 @@ def test_at_the_parameters_that_acted_every_ratio_is_one() -> None:
 
 def test_an_update_of_lora_changes_lora_only() -> None:
     network = dataclasses.replace(NETWORK, lora_rank=2)
-    config = dataclasses.replace(CONFIG, network=network)
+    config = dataclasses.replace(CONFIG, network=network, train_truncated=True)
     state = started(config)
     assert state.target == ()  # the reference is the same tree without LoRA
     new, metrics = update(config, state, batch_of(config, state.params, noise=0.3))
-    assert float(metrics["reference_kl"]) > 1e-3
+    assert float(metrics["reference_kl"]) > 1e-3 and metrics["trained_tokens"] == 26
     for (path, before), after in zip(
         jax.tree.leaves_with_path(state.params), jax.tree.leaves(new.params), strict=True
     ):
@@ -240,7 +238,7 @@ def test_an_update_of_lora_changes_lora_only() -> None:
 
 
 def test_minibatches_are_steps_of_their_own_with_rows_of_every_group() -> None:
-    config = dataclasses.replace(CONFIG, kl=0.0, minibatches=3)
+    config = dataclasses.replace(CONFIG, kl=0.0, minibatches=3, epochs=2)
     state = started(config)
     batch = batch_of(config, state.params, noise=0.0)
     new, metrics = update(config, state, batch)
@@ -248,14 +246,13 @@ def test_minibatches_are_steps_of_their_own_with_rows_of_every_group() -> None:
     # The rows of a minibatch have the advantages of their whole group.
     prepared = jax.jit(grpo._prepared, static_argnums=0)(config, state, batch)
     step, expected = jax.jit(lambda state, part: one_step(config, state, part)), state
-    for first in range(3):
+    for first in [0, 1, 2] * 2:
         part = jax.tree.map(lambda leaf, first=first: leaf[first::3], prepared)
         expected = step(expected, part)
     jax.tree.map(
         functools.partial(np.testing.assert_allclose, atol=1e-5), new.params, expected.params
     )
-    twice, _ = update(dataclasses.replace(config, epochs=2), state, batch)
-    assert int(twice.optimizer[1][0].count) == 6
+    assert int(new.optimizer[1][0].count) == 6
 
 
 def one_step(config: GRPOConfig, state: Any, part: Any) -> Any:

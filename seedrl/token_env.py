@@ -44,7 +44,7 @@ class Vocabulary(Protocol):
 
 
 class BytesVocabulary:
-    """The 256 bytes of UTF-8, and `end`, 256."""
+    """The vocabulary of all texts: the 256 bytes of UTF-8, and `end`, 256."""
 
     size, end = 257, 256
     alphabet = "".join(map(chr, range(256)))  # as people read them: Latin-1
@@ -55,6 +55,9 @@ class BytesVocabulary:
     def decode(self, ids: np.ndarray) -> str:
         """Bytes that are no UTF-8 become U+FFFD."""
         return bytes(before_end(ids, self.end).tolist()).decode(errors="replace")
+
+
+bytes_vocabulary = BytesVocabulary
 
 
 class CharactersVocabulary:
@@ -116,11 +119,6 @@ def before_end(ids: np.ndarray, end: int) -> np.ndarray:
     """The ids up to the first `end`, without it."""
     ends = np.flatnonzero(np.asarray(ids) == end)
     return np.asarray(ids)[: ends[0] if ends.size else None]
-
-
-def bytes_vocabulary() -> BytesVocabulary:
-    """The vocabulary of all texts: 256 bytes and an end."""
-    return BytesVocabulary()
 
 
 class TokenEnv(abc.ABC):

@@ -209,7 +209,7 @@ class TokenActing(Acting):
         self._ready: dict[Role, deque[int]] = {role: deque() for role in actor.lanes}
         self._seeds: dict[int, int] = {}  # by slot: of the question that it was asked for
         self._answered: list[_Step] = []
-        # Seconds of the last ticks. The shortest counts: one may have waited for a core.
+        # Seconds of a tick in the last calls. The shortest counts: one may have waited for a core.
         self._ticks = deque([0.0], maxlen=3)
         self._round: tuple[int, bool] | None = None  # of evaluation
         self._num_held_out = 0  # episodes that were given a question of it
@@ -254,7 +254,8 @@ class TokenActing(Acting):
             self._serve(roles, idle, self._poll_seconds, is_complete)
         # Twice, so that the end of an episode and its next question come within one tick. Not at
         # each arrival, which would cost as much as several together; nor at the end of the tick,
-        # which nothing announces: then the device would wait.
+        # which nothing announces: then the device would wait. (Of several ticks in the first one:
+        # no row waits for its environment then.)
         for _ in range(2 if busy else 0):
             time.sleep(0.4 * min(self._ticks))
             self._serve(roles, "acting_act", 0.0, is_complete)
@@ -262,7 +263,8 @@ class TokenActing(Acting):
         for role in busy:
             self._finish(role)
         if busy:
-            self._ticks.append(self._clock() - now)
+            most = max(self._lanes[role].num_ticks for role in busy)
+            self._ticks.append((self._clock() - now) / most)
 
     def _serve(self, roles: list[Role], stage: str, timeout: float, is_complete: bool) -> None:
         # Takes all steps that have arrived, the first one within the timeout.

@@ -139,7 +139,7 @@ class TokenLane:
     Attributes:
       is_live: `[S] bool`, rows with a turn that is not answered yet.
       num_sampled: tokens that were sampled so far.
-      version: of the parameters of the last tick.
+      version, num_ticks: of the last call: of its parameters, and how many ticks it had.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class TokenLane:
         self._rollouts = np.zeros(num_rows, np.int32)
         self._is_cut = np.zeros(num_rows, np.bool_)
         self.is_live = np.zeros(num_rows, np.bool_)
-        self.num_sampled = self.version = 0
+        self.num_sampled = self.version = self.num_ticks = 0
         # Of the ticks on the device: their number, their results, and the rows that take those.
         self._found: tuple[Array, Array]
         self._in_flight = np.zeros(num_rows, np.bool_)
@@ -247,12 +247,12 @@ class TokenLane:
 
         Rows that have begun anew since their start have no part in them.
         """
-        num_ticks, found = int(self._found[0]), np.asarray(self._found[1])
+        self.num_ticks, found = int(self._found[0]), np.asarray(self._found[1])
         rows = np.flatnonzero(self._in_flight)
-        self._read(rows, self._fed[rows] + np.arange(num_ticks)[:, None])
-        self._fed[rows] += num_ticks
+        self._read(rows, self._fed[rows] + np.arange(self.num_ticks)[:, None])
+        self._fed[rows] += self.num_ticks
         ended: list[int] = []
-        for ids, bits in found[:, :num_ticks].swapaxes(0, 1):
+        for ids, bits in found[:, : self.num_ticks].swapaxes(0, 1):
             own = rows[ids[rows] >= 0]
             ended += self._append(own, ids[own], bits[own].view(np.float32))
         return ended

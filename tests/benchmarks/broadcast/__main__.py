@@ -46,7 +46,7 @@ class BroadcastOptions:
 
     seconds: float = 1.5
     rounds: int = 2
-    widths: tuple[int, ...] = (64, 512, 2048)
+    widths: tuple[int, ...] = (64, 384, 2048)
     observations: tuple[int, ...] = (16, 4096, 57_600)
     step_ms: tuple[float, ...] = (0.0, 1.0, 10.0)
     output: Path | None = None
@@ -57,16 +57,16 @@ def predicted(found: model.Costs, options: BroadcastOptions) -> Iterator[dict[st
     for width, size, step_ms in itertools.product(
         options.widths, options.observations, options.step_ms
     ):
-        parameters, case = num_parameters(width), (width, size, step_ms / 1e3)
+        case = width, size, step_ms / 1e3
         yield {
             "width": width,
-            "parameters": parameters,
+            "parameters": num_parameters(width),
             "observation_bytes": size,
             "step_ms": step_ms,
             "messages_of_batch": model.messages_of_batch(found, *case),
             "predicted": {
                 "central": model.central(found, *case),
-                "broadcast": model.broadcast(found, width, size, 4 * parameters),
+                "broadcast": model.broadcast(found, *case),
             },
         }
 

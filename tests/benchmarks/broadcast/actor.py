@@ -56,12 +56,17 @@ def unpacked(data: bytes, like: Tree) -> Tree:
 
 
 class Actor:
-    """Owns environments, parameters and one open page for each environment."""
+    """Owns environments, parameters and one open page for each environment.
+
+    Attributes:
+      numbers: `[2] int64`, its own and the version of its parameters.
+      page: leaves `[N, K, ...]`.
+    """
 
     def __init__(self, number: int, width: int, num_bytes: int, folder: Path) -> None:
         config, spec = config_of(width, num_bytes, folder), spec_of(num_bytes)
         agent = config.agent.build(spec)
-        self._numbers = np.array([number, 0])
+        self.numbers = np.array([number, 0])
         shapes = example_page(agent, spec, PAGE_STEPS)
         self.page: Page = jax.tree.map(lambda x: np.zeros((NUM_ENVS, *x.shape), x.dtype), shapes)
         self._params = jax.jit(agent.init)(jax.random.PRNGKey(0))
@@ -85,14 +90,14 @@ class Actor:
         for position in range(PAGE_STEPS):
             timestep: TimeStep = jax.tree.map(lambda *leaves: np.concatenate(leaves), *self._seen)
             self._count += 1
-            key = np.array([self._numbers[0], self._count], np.uint32)
+            key = np.array([self.numbers[0], self._count], np.uint32)
             output = self._act(self._params, self._carry, timestep, ones, key)
             self._carry = output.carry
             action = np.asarray(output.action)
             for index, group in enumerate(self._groups):
                 own = action[index * GROUP_ENVS : (index + 1) * GROUP_ENVS]
                 self._seen[index] = group.advance(self._to_own(own))
-            version = np.full(NUM_ENVS, self._numbers[1], np.int32)
+            version = np.full(NUM_ENVS, self.numbers[1], np.int32)
             step = StoredStep(timestep, action, version, output.extras)
             stored = zip(jax.tree.leaves(self.page.steps), jax.tree.leaves(step), strict=True)
             for pages, rows in stored:
@@ -100,11 +105,11 @@ class Actor:
 
     def send(self, exchange: Callable[[bytes], bytes]) -> bool:
         """Sends its pages and takes parameters if there are newer ones; False at the end."""
-        answer = exchange(packed(self._numbers, self.page))
+        answer = exchange(packed(self.numbers, self.page))
         if answer not in (b"", END):
-            params, version = unpacked(answer, (self._params, self._numbers[1:]))
+            params, version = unpacked(answer, (self._params, self.numbers[1:]))
             self._params = jax.block_until_ready(jax.device_put(params))
-            self._numbers[1:] = version
+            self.numbers[1:] = version
         return answer != END
 
 
@@ -112,7 +117,7 @@ def play(seconds: float, address: str, acts: bool) -> tuple[int, float]:
     """Time steps of a while, and processor seconds.
 
     With `address` each rollout is sent to the learner, which may end the play. Without `acts` the
-    same pages are sent again.
+    same pages are sent again, and each answer has parameters, as in a run.
     """
     (actor,), start, spent, steps = _own, time.monotonic(), time.process_time(), 0
     with grpc.insecure_channel(address or "unix:/unused", OPTIONS) as channel:
@@ -120,6 +125,8 @@ def play(seconds: float, address: str, acts: bool) -> tuple[int, float]:
         while time.monotonic() - start < seconds:
             if acts:
                 actor.fill()
+            else:
+                actor.numbers[1] = -1
             steps += NUM_ENVS * PAGE_STEPS
             if address and not actor.send(exchange):
                 break

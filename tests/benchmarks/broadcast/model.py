@@ -3,7 +3,7 @@
 Of E environments to a message, m messages to a batch, N environments to an actor, K steps to a
 rollout, o bytes to an observation, p bytes of parameters:
 
-    central   = message / E + batch(m) / (m E) + o (message_byte + batch_byte)
+    central   = message(m) / E + batch(m) / (m E) + o (message_byte + batch_byte)
     broadcast = actor + (exchange + p params_byte) / (N K) + o (actor_byte + rollout_byte)
 
 The cheaper arm is the winner: its actors and learner leave more of the cores.
@@ -14,7 +14,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.benchmarks.broadcast.workload import GROUP_ENVS, NUM_ENVS, NUM_SERVERS, PAGE_STEPS
+from tests.benchmarks.broadcast.workload import (
+    GROUP_ENVS,
+    NUM_ENVS,
+    NUM_SERVERS,
+    PAGE_STEPS,
+    num_parameters,
+)
 
 ROLLOUT_STEPS = NUM_ENVS * PAGE_STEPS
 # Rows of the programs for up to two messages and for up to four; batches are padded to one of them.
@@ -26,11 +32,13 @@ class Costs:
     """Processor seconds, of all processes together.
 
     Attributes:
-      message: a step of a group and its answer, which no network computes.
+      message: a step of a group and its answer, which no network computes: one that comes while
+        nothing else happens, and one of a full batch.
       message_byte: each byte of an observation in it.
       batch: acting on a batch and learning, by the network's width and the place in BATCH_ROWS.
       batch_byte: each byte of an observation in it.
-      actor: a step of actors that send nothing, by width.
+      actor: a step of actors that send nothing, by width: with environments that take no time,
+        and with some that sleep.
       actor_byte: each byte of an observation.
       exchange: a rollout that is sent and learned from, and an answer without parameters.
       rollout_byte: each byte of an observation in it.
@@ -38,11 +46,11 @@ class Costs:
       deadline_seconds: how long a step may wait for others of its batch.
     """
 
-    message: float
+    message: tuple[float, float]
     message_byte: float
     batch: Mapping[int, tuple[float, float]]
     batch_byte: float
-    actor: Mapping[int, float]
+    actor: Mapping[int, tuple[float, float]]
     actor_byte: float
     exchange: float
     rollout_byte: float
@@ -53,7 +61,9 @@ class Costs:
 def central(costs: Costs, width: int, num_bytes: int, step_seconds: float) -> float:
     """Of a step with central inference."""
     messages = messages_of_batch(costs, width, num_bytes, step_seconds)
-    sent = costs.message / GROUP_ENVS + num_bytes * costs.message_byte
+    alone, together = costs.message
+    message = alone + (together - alone) * (messages - 1) / (NUM_SERVERS - 1)
+    sent = message / GROUP_ENVS + num_bytes * costs.message_byte
     return sent + _batch(costs, width, num_bytes, messages) / (messages * GROUP_ENVS)
 
 
@@ -63,7 +73,7 @@ def messages_of_batch(costs: Costs, width: int, num_bytes: int, step_seconds: fl
     The others are those that arrive while the first one waits, or while the batch before them is
     computed. An env server sends one in the time that it takes for a step.
     """
-    period = step_seconds + costs.message + GROUP_ENVS * num_bytes * costs.message_byte
+    period = step_seconds + costs.message[1] + GROUP_ENVS * num_bytes * costs.message_byte
     messages = 1.0
     for _ in range(20):  # a larger batch takes longer: to the fixed point
         waits = max(costs.deadline_seconds, _batch(costs, width, num_bytes, messages))
@@ -76,10 +86,15 @@ def _batch(costs: Costs, width: int, num_bytes: int, messages: float) -> float:
     return costs.batch[width][rows > BATCH_ROWS[0]] + rows * num_bytes * costs.batch_byte
 
 
-def broadcast(costs: Costs, width: int, num_bytes: int, params_bytes: int) -> float:
+def broadcast(costs: Costs, width: int, num_bytes: int, step_seconds: float) -> float:
     """Of a step with broadcast parameters."""
+    params_bytes = 4 * num_parameters(width)
     exchanged = (costs.exchange + params_bytes * costs.params_byte) / ROLLOUT_STEPS
-    return costs.actor[width] + exchanged + num_bytes * (costs.actor_byte + costs.rollout_byte)
+    return (
+        costs.actor[width][step_seconds > 0]
+        + exchanged
+        + num_bytes * (costs.actor_byte + costs.rollout_byte)
+    )
 
 
 def crossover(parameters: Sequence[int], ratios: Sequence[float]) -> float | None:

@@ -247,6 +247,7 @@ class TokenActing(Acting):
         for role in busy:
             frozen = self._params if role == "training" else self.evaluator.frozen
             self._lanes[role].start(frozen.params, frozen.version)
+        start = self._clock()
         self._send_answers()  # after the start: the device does not wait for them
         # Without a question to ask it waits for learning, else for turns.
         idle = "acting_waits" if self._ready["training"] else "acting_environment"
@@ -256,15 +257,18 @@ class TokenActing(Acting):
         # each arrival, which would cost as much as several together; nor at the end of the tick,
         # which nothing announces: then the device would wait. (Of several ticks in the first one:
         # no row waits for its environment then.)
-        for _ in range(2 if busy else 0):
-            time.sleep(0.4 * min(self._ticks))
+        tick = min(self._ticks)
+        for share in (0.3, 0.6) if busy else ():
+            time.sleep(max(0.0, start + share * tick - self._clock()))
             self._serve(roles, "acting_act", 0.0, is_complete)
         self._send_groups()
+        # Then the tick is shorter than it was.
+        is_late = all(self._lanes[role].is_done for role in busy)
         for role in busy:
             self._finish(role)
         if busy:
             most = max(self._lanes[role].num_ticks for role in busy)
-            self._ticks.append((self._clock() - now) / most)
+            self._ticks.append(0.7 * tick if is_late else (self._clock() - start) / most)
 
     def _serve(self, roles: list[Role], stage: str, timeout: float, is_complete: bool) -> None:
         # Takes all steps that have arrived, the first one within the timeout.

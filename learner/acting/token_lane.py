@@ -242,6 +242,11 @@ class TokenLane:
         )
         self._found = found[0], found[1]
 
+    @property
+    def is_done(self) -> bool:
+        """True if the device has computed the ticks."""
+        return bool(self._found[1].is_ready())
+
     def finish(self) -> list[int]:
         """Waits for the ticks; returns rows that have answered.
 

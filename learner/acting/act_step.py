@@ -1,6 +1,7 @@
 """Acting as jitted programs: one inference step over slots, and taking out the pages it filled."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -13,13 +14,26 @@ from seedrl.types import Array, Page, StoredStep, TimeStep, Tree
 
 # More than one: with one row `[T, B]` and `[B, T]` look alike, and so does a row without its axis.
 _EXAMPLE_ROWS = 3
+# Copying a longer row once more would cost more than another array.
+_LONGEST_PACKED = 512
+
+
+class PackedTree(NamedTuple):
+    """A tree with leaves `[*rows, ...]`, the small ones of 32 bits side by side in one array.
+
+    A small network takes as long as a dozen gathers and scatters, of which each array needs one.
+    """
+
+    words: Array | tuple[()]  # [*rows, W] uint32
+    others: Sequence[Array]
 
 
 class ActingState(NamedTuple):
     """What lives on the device per slot. `act` consumes it; the acting thread owns it."""
 
-    carry: Tree  # of [S, ...]: the agent's carry before the slot's next step
-    pages: Page  # steps [N, K, ...], carry [N, ...]: the open page of each training slot
+    carry: PackedTree  # of [S, ...]: the agent's carry before the slot's next step
+    # Steps [N, K, ...] and carry [N, ...], each a `PackedTree`: the open page of training slots.
+    pages: Page
     key: Array  # [2] uint32, the session's; a batch's is made of it and the batch's number
 
 
@@ -79,10 +93,12 @@ def build_act_programs(
       exploration: `[S] float32`, per slot.
     """
     exploration_table = jnp.asarray(exploration, jnp.float32)
+    carries_of_slots = jax.eval_shape(lambda: agent.initial_carry(num_slots))
 
     def init(key: Array) -> ActingState:
         pages = jax.tree.map(lambda x: jnp.zeros((num_training, *x.shape), x.dtype), page)
-        return ActingState(agent.initial_carry(num_slots), pages, key)
+        packed_pages = Page(packed(pages.steps, 2), packed(pages.carry, 1))
+        return ActingState(packed(agent.initial_carry(num_slots), 1), packed_pages, key)
 
     def act(
         state: ActingState,
@@ -96,11 +112,11 @@ def build_act_programs(
     ) -> tuple[ActingState, Array]:
         # Different keys of Threefry are independent, however close (Salmon et al. 2011); fold_in
         # would take as long as a small network.
-        key = state.key.at[1].set(state.key[1] ^ number)
+        key = jnp.stack([state.key[0], state.key[1] ^ number])
         # Gathers clamp and scatters drop out-of-range slots: padding rows (slot S) read the last
         # slot and write nothing. So do evaluation slots to the pages, where there are none of them.
         # `act` resets the carry of FIRST rows before it uses it.
-        carry = jax.tree.map(lambda table: table[slots], state.carry)
+        carry = unpacked(_rows(state.carry, slots), carries_of_slots, 1)
         explored = exploration_table[slots] if isinstance(exploration, tuple) else exploration
         output = agent.act(params, carry, timestep, explored, key)
         step = StoredStep(
@@ -115,18 +131,62 @@ def build_act_programs(
         carries = _write(state.carry, output.carry, (slots,))
         return ActingState(carries, pages, state.key), output.action
 
+    def take_pages(state: ActingState, slots: Array) -> Page:
+        taken = _rows(state.pages, slots)
+        steps = unpacked(taken.steps, page.steps, 1)  # of a page only K is an axis of rows
+        return Page(steps, unpacked(taken.carry, page.carry, 0))
+
     return ActPrograms(
         init=jax.jit(init),
         # Donated, so that tables are changed in place: the acting thread has the only reference.
         act=jax.jit(act, donate_argnums=0),
-        take_pages=jax.jit(_take_pages),
+        take_pages=jax.jit(take_pages),
         page_steps=page.steps.version.shape[0],
     )
 
 
-def _write(tables: Tree, rows: Tree, where: tuple[Array, ...]) -> Tree:
-    return jax.tree.map(lambda table, row: table.at[where].set(row, mode="drop"), tables, rows)
+def packed(tree: Tree, num_axes: int) -> PackedTree:
+    """Packs the leaves `[*rows, ...]` of a tree; `num_axes` of each are axes of rows."""
+    leaves = jax.tree.leaves(tree)
+    words = [
+        jax.lax.bitcast_convert_type(leaf, jnp.uint32).reshape(*leaf.shape[:num_axes], -1)
+        for leaf in leaves
+        if _is_packed(leaf, num_axes)
+    ]
+    others = [leaf for leaf in leaves if not _is_packed(leaf, num_axes)]
+    return PackedTree(jnp.concatenate(words, axis=-1) if words else (), others)
 
 
-def _take_pages(state: ActingState, slots: Array) -> Page:
-    return jax.tree.map(lambda table: table[slots], state.pages)
+def unpacked(tree: PackedTree, example: Tree, num_axes: int) -> Tree:
+    """The tree that was packed, of which `example` shows the leaves: `[*rows, ...]`, of any rows.
+
+    `num_axes`: axes of rows that the leaves of `example` have.
+    """
+    examples, structure = jax.tree.flatten(example)
+    others, leaves, start = iter(tree.others), [], 0
+    for leaf in examples:
+        if not _is_packed(leaf, num_axes):
+            leaves.append(next(others))
+            continue
+        shape = leaf.shape[num_axes:]
+        end = start + math.prod(shape)
+        words = tree.words[..., start:end]
+        own = jax.lax.bitcast_convert_type(words, leaf.dtype)
+        leaves.append(own.reshape(*words.shape[:-1], *shape))
+        start = end
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _is_packed(leaf: Array | jax.ShapeDtypeStruct, num_axes: int) -> bool:
+    return leaf.dtype.itemsize == 4 and math.prod(leaf.shape[num_axes:]) <= _LONGEST_PACKED
+
+
+def _rows(tables: Tree, slots: Array) -> Tree:
+    return jax.tree.map(lambda table: table[slots], tables)
+
+
+def _write(tables: PackedTree, rows: Tree, where: tuple[Array, ...]) -> PackedTree:
+    # `rows` [B, ...], each to the place in `tables` that `where` names.
+    return jax.tree.map(
+        lambda table, row: table.at[where].set(row, mode="drop"), tables, packed(rows, 1)
+    )

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from seedrl.rl.exploration import gumbel
 from seedrl.types import Array
 
 
@@ -36,7 +37,7 @@ class Categorical(NamedTuple):
     def draw(self, exploration: Array, key: Array) -> Array:
         """Actions, `[B] int32`, of logits `[B, A]`. Consumes the key."""
         # The largest of logits with Gumbel noise is a draw from their softmax.
-        noise = exploration[:, None] * jax.random.gumbel(key, self.logits.shape)
+        noise = exploration[:, None] * gumbel(key, self.logits.shape)
         return jnp.argmax(self.logits + noise, axis=-1).astype(jnp.int32)
 
 

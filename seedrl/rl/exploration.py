@@ -1,4 +1,6 @@
-"""Epsilon-greedy exploration with an epsilon of its own for each slot."""
+"""Epsilon-greedy exploration with an epsilon of its own for each slot, and the numbers it draws."""
+
+import math
 
 import chex
 import jax
@@ -6,6 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from seedrl.types import Array
+
+# Of Threefry-2x32, by round.
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 
 
 def epsilons(num_slots: int, *, base: float = 0.4, alpha: float = 7.0) -> np.ndarray:
@@ -41,16 +46,45 @@ def epsilon_greedy(
     chex.assert_rank([q_values, epsilon], [2, 1])
     chex.assert_equal_shape_prefix([q_values, epsilon], 1)
     batch_size, num_actions = q_values.shape
-    # Both numbers from one call: on CPUs each call is a loop of a hundred tiny programs.
-    whether, which = jax.random.uniform(key, (2, batch_size))
+    whether, which = uniform(key, (2, batch_size))
     explores = whether < epsilon
     # `which` is at most 1 - 2^-23, so that even rounded the product is less than num_actions.
     if legal is None:
-        uniform = jnp.floor(which * num_actions).astype(jnp.int32)
+        random = jnp.floor(which * num_actions).astype(jnp.int32)
     else:
         # The k-th of the legal ones, from 0: the first with more than k up to and with itself.
         kth = jnp.floor(which * jnp.sum(legal, axis=-1))
         counted = jnp.cumsum(legal, axis=-1)
-        uniform = jnp.argmax(counted > kth[:, None], axis=-1).astype(jnp.int32)
+        random = jnp.argmax(counted > kth[:, None], axis=-1).astype(jnp.int32)
     greedy = jnp.argmax(q_values, axis=-1).astype(jnp.int32)
-    return jnp.where(explores, uniform, greedy)
+    return jnp.where(explores, random, greedy)
+
+
+def uniform(key: Array, shape: tuple[int, ...]) -> Array:
+    """The numbers of `jax.random.uniform(key, shape)`, float32 in [0, 1). Consumes the key.
+
+    On CPUs jax draws them in a loop of many small programs, which take as long as a small network.
+    Here all rounds are one expression, which is compiled into one program.
+
+    Source: Salmon et al. 2011, "Parallel Random Numbers: As Easy as 1, 2, 3", Threefry-2x32 with 20
+    rounds; the counters are jax's.
+    """
+    first, second = jax.random.key_data(key)
+    keys = (first, second, first ^ second ^ np.uint32(0x1BD11BDA))
+    low = jnp.arange(math.prod(shape), dtype=jnp.uint32) + keys[1]
+    high = jnp.broadcast_to(keys[0], low.shape)
+    for block in range(5):
+        for distance in _ROTATIONS[block % 2]:
+            high += low
+            low = high ^ (low << distance | low >> 32 - distance)
+        high += keys[(block + 1) % 3]
+        low += keys[(block + 2) % 3] + np.uint32(block + 1)
+    # 23 bits behind the point of a number in [1, 2).
+    bits = (high ^ low) >> 9 | np.float32(1).view(np.uint32)
+    return (jax.lax.bitcast_convert_type(bits, jnp.float32) - 1).reshape(shape)
+
+
+def gumbel(key: Array, shape: tuple[int, ...]) -> Array:
+    """The numbers of `jax.random.gumbel(key, shape)`, `-log(-log(u))`; see `uniform`."""
+    # 0 has no logarithm.
+    return -jnp.log(-jnp.log(jnp.maximum(uniform(key, shape), np.finfo(np.float32).tiny)))

@@ -7,11 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learner.acting.act_step import ActingState, ActPrograms, build_act_programs, example_page
+from learner.acting.act_step import (
+    ActingState,
+    ActPrograms,
+    build_act_programs,
+    example_page,
+    unpacked,
+)
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.types import Array, StepType, TimeStep, Tree
+from seedrl.types import Array, Page, StepType, TimeStep, Tree
 
 N, S, K = 5, 7, 3  # training slots, all slots, steps of a page
 SPEC = EnvSpec({"x": ArraySpec((2,), "int32")}, DiscreteSpec(1000))
@@ -127,9 +133,12 @@ class Oracle:
 
     def check(self, state: ActingState) -> None:
         """Every slot of every table is what it must be: nothing else was written either."""
-        np.testing.assert_array_equal(state.carry["count"], self.count)
-        np.testing.assert_array_equal(state.carry["seen"], self.seen)
-        jax.tree.map(np.testing.assert_array_equal, state.pages, self.pages)
+        carry = unpacked(state.carry, AGENT.initial_carry(S), 1)
+        np.testing.assert_array_equal(carry["count"], self.count)
+        np.testing.assert_array_equal(carry["seen"], self.seen)
+        steps = unpacked(state.pages.steps, self.pages.steps, 2)
+        pages = Page(steps, unpacked(state.pages.carry, self.pages.carry, 1))
+        jax.tree.map(np.testing.assert_array_equal, pages, self.pages)
 
 
 def _step(

@@ -18,8 +18,8 @@ MUTANTS = (
     Mutant(
         "carry_rows_swapped",
         _ACT_STEP,
-        "carry = jax.tree.map(lambda table: table[slots], state.carry)",
-        "carry = jax.tree.map(lambda table: table[slots[::-1]], state.carry)",
+        "unpacked(_rows(state.carry, slots), carries_of_slots, 1)",
+        "unpacked(_rows(state.carry, slots[::-1]), carries_of_slots, 1)",
         "Slots of a batch act with each other's carry.",
     ),
     Mutant(
@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant(
         "batches_share_a_key",
         _ACT_STEP,
-        "key = state.key.at[1].set(state.key[1] ^ number)",
+        "key = jnp.stack([state.key[0], state.key[1] ^ number])",
         "key = state.key",
         "Every batch explores by the same random numbers.",
     ),

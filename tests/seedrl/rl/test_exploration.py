@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seedrl.rl.exploration import decayed, epsilon_greedy, epsilons
+from seedrl.rl.exploration import decayed, epsilon_greedy, epsilons, gumbel, uniform
 
 _act = jax.jit(epsilon_greedy)
 
@@ -70,3 +70,13 @@ def test_a_random_action_is_uniform_over_the_legal_ones() -> None:
     # 0.011 is four standard deviations.
     np.testing.assert_allclose(shares[legal], 1 / 3, atol=0.011)
     assert shares[~legal].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("shape", [(2, 25), (1,), (3, 5, 4)])
+@pytest.mark.parametrize("key", [jax.random.PRNGKey(7), jax.random.key(2**31)])
+def test_the_numbers_drawn_are_those_of_jax(shape: tuple[int, ...], key: jax.Array) -> None:
+    for ours, theirs in ((uniform, jax.random.uniform), (gumbel, jax.random.gumbel)):
+        expected = np.asarray(jax.jit(theirs, static_argnums=1)(key, shape))
+        found = np.asarray(jax.jit(ours, static_argnums=1)(key, shape))
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found, expected)

@@ -24,16 +24,22 @@ class PackedTree(NamedTuple):
     A small network takes as long as a dozen gathers and scatters, of which each array needs one.
     """
 
-    words: Array | tuple[()]  # [*rows, W] uint32
+    words: Tree  # [*rows, W] uint32; () without any
     others: Sequence[Array]
+
+
+class OpenPages(NamedTuple):
+    """The page that each training slot writes."""
+
+    steps: PackedTree  # of [N, K, ...]
+    carry: PackedTree  # of [N, ...]
 
 
 class ActingState(NamedTuple):
     """What lives on the device per slot. `act` consumes it; the acting thread owns it."""
 
     carry: PackedTree  # of [S, ...]: the agent's carry before the slot's next step
-    # Steps [N, K, ...] and carry [N, ...], each a `PackedTree`: the open page of training slots.
-    pages: Page
+    pages: OpenPages
     key: Array  # [2] uint32, the session's; a batch's is made of it and the batch's number
 
 
@@ -97,8 +103,8 @@ def build_act_programs(
 
     def init(key: Array) -> ActingState:
         pages = jax.tree.map(lambda x: jnp.zeros((num_training, *x.shape), x.dtype), page)
-        packed_pages = Page(packed(pages.steps, 2), packed(pages.carry, 1))
-        return ActingState(packed(agent.initial_carry(num_slots), 1), packed_pages, key)
+        open_pages = OpenPages(packed(pages.steps, 2), packed(pages.carry, 1))
+        return ActingState(packed(agent.initial_carry(num_slots), 1), open_pages, key)
 
     def act(
         state: ActingState,
@@ -124,7 +130,7 @@ def build_act_programs(
         )
         # A page keeps the carry from before its first row.
         first_rows = jnp.where(positions == 0, slots, num_slots)
-        pages = Page(
+        pages = OpenPages(
             _write(state.pages.steps, step, (slots, positions)),
             _write(state.pages.carry, agent.stored_carry(carry), (first_rows,)),
         )

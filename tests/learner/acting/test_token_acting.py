@@ -343,7 +343,7 @@ def test_each_round_asks_all_of_its_questions_and_counts_all_of_their_answers(
     fields = {"episodes": 4, "rollouts_per_question": 2, "target_return": -1.0}
     fields |= {"confirm_episodes": 4}
     with _world(network, tmp_path, fields) as world:
-        slow, _ = (Peer(world.hub, 4) for _ in range(2))
+        peers = [Peer(world.hub, 4) for _ in range(2)]
         random = np.random.default_rng(0)
         scores, report = [], world.acting._report
 
@@ -353,9 +353,11 @@ def test_each_round_asks_all_of_its_questions_and_counts_all_of_their_answers(
             world.acting.evaluator.confirmed = None  # the run would end here
 
         world.acting._report = keep  # type: ignore[method-assign]
-        for _ in range(200):
-            slow.hold = random.random() < 0.7
-            slow.send_actions([])  # it takes what it has held
+        for _ in range(300):
+            # Steps of either may be under way when a round ends.
+            for peer in peers:
+                peer.hold = random.random() < 0.7
+                peer.send_actions([])  # it takes what it has held
             world.acting.run_once()
             world.learn()
         asked = [

@@ -1,6 +1,7 @@
 """Supervised learning of completions: the warm start of a token policy."""
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,11 +32,13 @@ def pretrained(
     batch: int,
     learning_rate: float,
     seed: int,
+    until_loss: float = 0.0,
     weights: str | None = None,
-    report: Callable[[int, Array], object] = lambda number, loss: None,
+    report: Callable[[int, float], object] = lambda number, loss: None,
 ) -> Tree:
-    """Parameters after `steps` updates; `report` gets the number and loss of each.
+    """Parameters after `steps` updates; `report` gets the number of each and the loss.
 
+    That is a mean over the last ten updates. Once it is at most `until_loss` learning ends.
     Dialogues are drawn with replacement. Adam's learning rate falls to 0 linearly. With LoRA only
     that is trained.
 
@@ -64,10 +67,15 @@ def pretrained(
         deltas, state = optimizer.update(gradients, state, params)
         return optax.apply_updates(params, deltas), state, loss
 
+    losses: deque[float] = deque(maxlen=10)
     for number in range(1, steps + 1):
         rows = random.integers(len(ids), size=batch)
         params, state, loss = step(params, state, ids[rows], is_policy[rows])
-        report(number, loss)
+        losses.append(float(loss))
+        mean_loss = sum(losses) / len(losses)
+        report(number, mean_loss)
+        if mean_loss <= until_loss:
+            break
     return params
 
 

@@ -36,10 +36,11 @@ class PretrainOptions:
     maximizes the likelihood of their completions. Writes a checkpoint, from which a run starts with
     --init-from. With --weights and --steps 0 the checkpoint holds published weights.
 
-    Example: seedrl pretrain reverse_grpo --steps 300 --workdir runs/warm
+    Example: seedrl pretrain reverse_grpo --until-loss 0.3 --workdir runs/warm
 
     Attributes:
-      steps: number of updates.
+      steps: number of updates, at most.
+      until_loss: stops early once the mean loss of ten updates is at most this.
       workdir: directory of the checkpoint; by default runs/CONFIG__pretrained.
       dialogues: JSONL file in place of the environment's solutions. Each line is a list of turns
         and completions alternately, each a list of ids.
@@ -51,6 +52,7 @@ class PretrainOptions:
     """
 
     steps: int = 300
+    until_loss: float = 0.0
     workdir: Path | None = None
     dialogues: Annotated[Path | None, Mark("FILE")] = None
     weights: Annotated[str | None, Mark("SOURCE")] = None
@@ -81,12 +83,15 @@ def run(argv: Sequence[str]) -> int:
 
     next_report = start = time.monotonic()
 
-    def report(number: int, loss: Any) -> None:
+    def is_last(number: int, loss: float) -> bool:
+        return number == options.steps or loss <= options.until_loss
+
+    def report(number: int, loss: float) -> None:
         nonlocal next_report
-        if (now := time.monotonic()) >= next_report or number == options.steps:
+        if (now := time.monotonic()) >= next_report or is_last(number, loss):
             next_report = now + _REPORT_SECONDS
             text = f"{number:,} of {options.steps:,} steps  {now - start:.0f} s"
-            print(f"{text}  loss {float(loss):.4f}", flush=True)
+            print(f"{text}  loss {loss:.4f}", flush=True)
 
     params = pretrained(
         config.agent,
@@ -96,6 +101,7 @@ def run(argv: Sequence[str]) -> int:
         batch=options.batch,
         learning_rate=options.step_size,
         seed=config.seed,
+        until_loss=options.until_loss,
         weights=options.weights,
         report=report,
     )

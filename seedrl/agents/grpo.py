@@ -26,6 +26,7 @@ from seedrl.fields import (
     Decay,
     Fraction,
     NonNegativeFloat,
+    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     Range,
@@ -63,6 +64,7 @@ class GRPOConfig:
       minibatches: parts of equal size of a batch, each a step of the optimizer; a divisor of its
         number of sequences.
       learning_rate: learning rate of Adam.
+      warmup_updates: steps of the optimizer in which the learning rate rises to it linearly.
       adam_b2: decay of Adam's mean squared gradient.
       max_gradient_norm: gradients are scaled down to this global norm.
     """
@@ -82,6 +84,7 @@ class GRPOConfig:
     epochs: PositiveInt = 1
     minibatches: PositiveInt = 1
     learning_rate: PositiveFloat = 1e-3
+    warmup_updates: NonNegativeInt = 0
     adam_b2: Decay = 0.99
     max_gradient_norm: PositiveFloat = 1.0
 
@@ -197,9 +200,14 @@ def _summary(name: str, values: Array) -> Array:
 
 
 def _step_of(config: GRPOConfig) -> GradientUpdate:
+    rate: float | optax.Schedule = config.learning_rate
+    if config.warmup_updates:
+        # Adam's first steps are as long as any, and have the fewest gradients to go by.
+        first = config.learning_rate / config.warmup_updates
+        rate = optax.linear_schedule(first, config.learning_rate, config.warmup_updates - 1)
     optimizer = optax.chain(
         optax.clip_by_global_norm(config.max_gradient_norm),
-        optax.adam(config.learning_rate, b2=config.adam_b2),
+        optax.adam(rate, b2=config.adam_b2),
     )
     network = config.network
     if network.lora_rank:

@@ -37,7 +37,10 @@ class Reference:
         self._config, self._env, self._params = config, env, params
         self._optimizer = optax.chain(
             optax.clip_by_global_norm(config.max_gradient_norm),
-            optax.adam(config.learning_rate, b2=config.adam_b2),
+            optax.adam(
+                optax.linear_schedule(0.0, config.learning_rate, config.warmup_updates),
+                b2=config.adam_b2,
+            ),
         )
         self._state = self._optimizer.init(params)
         self._random = np.random.default_rng(seed)

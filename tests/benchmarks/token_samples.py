@@ -31,15 +31,9 @@ _INTERVAL = 2048
 _EPISODES = 200
 _MOST_SAMPLES = 100_000
 _ROOT = Path(__file__).parents[2]
-# Words of four letters, of eight letters of the alphabet.
-_TASK = {"shortest": 4, "longest": 4, "letters": 8}
 _FLAGS = {
-    "environment.arguments": json.dumps(_TASK),
-    "agent.network.vocabulary": 10,
-    "agent.network.context": 11,
     "evaluation.interval_steps": _INTERVAL,
     "evaluation.episodes": _EPISODES,
-    "evaluation.actions": "deterministic",  # as the reference is evaluated
     "evaluation.target_return": _TARGET,
     "learning.total_steps": _MOST_SAMPLES,
     "logging.interval_seconds": 5.0,
@@ -52,18 +46,18 @@ class SamplesOptions:
 
     Attributes:
       seeds: number of repetitions, seeds 0, 1, ...
-      warm_steps: updates of the warm start.
+      until_loss: loss at which the warm start ends.
     """
 
     seeds: int = 3
-    warm_steps: int = 85
+    until_loss: float = 0.3
 
 
 def main(options: SamplesOptions) -> int:
     ratios = []
     for seed in range(options.seeds):
         with tempfile.TemporaryDirectory(prefix="seedrl-samples-") as folder:
-            ours, theirs = measured(Path(folder), seed, options.warm_steps)
+            ours, theirs = measured(Path(folder), seed, options.until_loss)
         ratios.append(ours / theirs)
         print(f"seed {seed}: system {ours:,.0f}, reference {theirs:,.0f}: {ratios[-1]:.2f}")
     ratio = statistics.median(ratios)
@@ -74,12 +68,13 @@ def main(options: SamplesOptions) -> int:
     return int(ratio > _MOST_RATIO)
 
 
-def measured(folder: Path, seed: int, warm_steps: int) -> tuple[float, float]:
+def measured(folder: Path, seed: int, until_loss: float) -> tuple[float, float]:
     """Completions to the target, of the system and of the reference."""
     warm, workdir = folder / "warm", folder / "run"
     words = [f"--{name.replace('_', '-')}={value}" for name, value in _FLAGS.items()]
     words += [f"--seed={seed}"]
-    _seedrl("pretrain", "reverse_grpo", *words, "--steps", str(warm_steps), "--workdir", str(warm))
+    start = ("--until-loss", str(until_loss), "--workdir", str(warm))
+    _seedrl("pretrain", "reverse_grpo", *words, *start)
     _seedrl("train", "reverse_grpo", *words, "--init-from", str(warm), "--workdir", str(workdir))
     lines = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
     # A confirmation plays the same parameters again.
@@ -87,7 +82,7 @@ def measured(folder: Path, seed: int, warm_steps: int) -> tuple[float, float]:
         each for each in lines if each["kind"] == "evaluation" and not each["is_confirmation"]
     ]
     config = with_fields(config_io.load("reverse_grpo"), _FLAGS)
-    reference = Reference(config.agent, Reverse(**_TASK), _params(config, warm), seed=seed)
+    reference = Reference(config.agent, Reverse(**json.loads(config.environment.arguments)), _params(config, warm), seed=seed)
     batch = config.learning.batch_sequences
     theirs = itertools.takewhile(
         lambda each: each.samples <= _MOST_SAMPLES,

@@ -219,6 +219,23 @@ def test_at_the_parameters_that_acted_every_ratio_is_one() -> None:
     assert float(metrics["ratio_max"]) == pytest.approx(np.e, rel=1e-4)
 
 
+def test_the_learning_rate_rises_over_the_first_updates() -> None:
+    steps = []
+    for warmup in (0, 4):
+        config = dataclasses.replace(CONFIG, warmup_updates=warmup)
+        state, params = started(config), []
+        batch = batch_of(config, state.params, noise=0.1)
+        for _ in range(5):
+            params.append(np.asarray(state.params["embedding"]))
+            state, _ = update(config, state, batch)
+        steps.append(np.abs(np.diff(params, axis=0)).max(axis=(1, 2)))
+    # Adam's first step is the learning rate, where there is a gradient.
+    np.testing.assert_allclose(steps[0][0], CONFIG.learning_rate, rtol=1e-3)
+    np.testing.assert_allclose(steps[1][0], CONFIG.learning_rate / 4, rtol=1e-3)
+    # Its steps on one batch are of about equal length.
+    np.testing.assert_allclose(steps[1] / steps[0], [0.25, 0.5, 0.75, 1], rtol=0.2)
+
+
 def test_an_update_of_lora_changes_lora_only() -> None:
     network = dataclasses.replace(NETWORK, lora_rank=2)
     config = dataclasses.replace(CONFIG, network=network, train_truncated=True)

@@ -82,7 +82,12 @@ def measured(folder: Path, seed: int, until_loss: float) -> tuple[float, float]:
         each for each in lines if each["kind"] == "evaluation" and not each["is_confirmation"]
     ]
     config = with_fields(config_io.load("reverse_grpo"), _FLAGS)
-    reference = Reference(config.agent, Reverse(**json.loads(config.environment.arguments)), _params(config, warm), seed=seed)
+    reference = Reference(
+        config.agent,
+        Reverse(**json.loads(config.environment.arguments)),
+        _params(config, warm),
+        seed=seed,
+    )
     batch = config.learning.batch_sequences
     theirs = itertools.takewhile(
         lambda each: each.samples <= _MOST_SAMPLES,

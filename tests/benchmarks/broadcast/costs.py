@@ -35,12 +35,12 @@ _SLOW_MS = 10.0  # a step of env servers, whose messages then come one by one
 def processor_seconds(work: Callable[[], float], seconds: float, pids: Sequence[int] = ()) -> float:
     """Of what `work` returns the amount of, in this process and in those with these ids."""
     rate(work, seconds / 4)
-    processor_time = ProcessorTime()
-    processor_time.others(pids)
+    processor_time = ProcessorTime(pids)
     start, amount = time.monotonic(), 0.0
     while time.monotonic() - start < seconds:
         amount += work()
-    return (processor_time.own() + processor_time.others(pids)) / amount
+    spent = processor_time.spent(pids)
+    return (spent["learner_cpu"] + spent["env_servers_cpu"]) / amount
 
 
 def batch_seconds(system: System, workload: Workload, rows: int, seconds: float) -> float:

@@ -155,7 +155,10 @@ def packed(tree: Tree, num_axes: int) -> PackedTree:
     """Packs the leaves `[*rows, ...]` of a tree; `num_axes` of each are axes of rows."""
     leaves = jax.tree.leaves(tree)
     words = [
-        jax.lax.bitcast_convert_type(leaf, jnp.uint32).reshape(*leaf.shape[:num_axes], -1)
+        # Not -1 for the last axis: while evaluating there are 0 rows of pages.
+        jax.lax.bitcast_convert_type(leaf, jnp.uint32).reshape(
+            *leaf.shape[:num_axes], math.prod(leaf.shape[num_axes:])
+        )
         for leaf in leaves
         if _is_packed(leaf, num_axes)
     ]

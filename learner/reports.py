@@ -19,7 +19,7 @@ from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.report.balance import costs_of
 from learner.report.env_servers import EnvServers, waited_for
 from learner.report.events import Events, EventSink, StandStill
-from learner.report.history import draw
+from learner.report.history import draw, import_aside
 from learner.report.json_lines import replace_file
 from learner.report.learning_signs import LearningSigns
 from learner.report.metrics import Metrics, WeightsAndBiases
@@ -205,6 +205,7 @@ class ProgressReporter:
             else:
                 outcome = "nominated"
                 text += f"; target {self._target:g} reached: new episodes must confirm it"
+                import_aside()  # the run may end in seconds, and the user waits for the curve
         elif played.is_confirmation:
             text = f"confirmation failed: {text.removeprefix('evaluation: ')}"
         elif self._clock() < self._next_round:

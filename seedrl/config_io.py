@@ -23,6 +23,27 @@ from seedrl.errors import ConfigError, in_one_line
 from seedrl.fields import check_fields
 from seedrl.hints import did_you_mean, missing_extra, own_place
 
+# Fields of earlier versions, and their names of today.
+RENAMED = {
+    "agent.earlier_rows": "agent.earlier_steps",
+    "agent.learning_rate_decay_updates": "agent.learning_rate_decay_steps (environment steps)",
+    "agent.network.dueling": "gone: Q-networks are dueling (delete the field)",
+    "agent.entropy_cost_end": "gone: the cost falls to 0 (delete the field)",
+    "agent.optimizer": "gone: Ape-X learns by Adam (delete the field)",
+    "agent.optimizer_epsilon": "agent.adam_epsilon",
+    "agent.rmsprop_decay": "gone: Ape-X learns by Adam (delete the field)",
+    "agent.piece_rows": "agent.chunk_steps",
+    "agent.priority_mix": "agent.priority_eta",
+    "agent.target_rate": "agent.tau",
+    "agent.trace_lambda": "agent.gae_lambda (PPO), agent.vtrace_lambda (IMPALA)",
+    "learning.replay_ratio": "replay.ratio",
+    "learning.tolerance_updates": "replay.tolerance_updates",
+    "learning.lock_step": 'learning.schedule ("deterministic" for true, "asynchronous" for false)',
+    "learning.regime": 'learning.schedule ("deterministic" for "lock_step")',
+    "learning.record": "gone: inputs are no longer recorded (delete the field)",
+    "environment.failures_per_minute": "gone: environment.failures_per_hour (delete the field)",
+    "launch.restarts": "automatic: env servers are restarted with a growing pause",
+}
 _FILE_PREFIX = "config-file:"  # start of the module names of configuration files
 _OWN_FACTORIES = "envs_server.envs.*"
 
@@ -405,5 +426,9 @@ def _with_place(path: Path, error: BaseException) -> str:
 
 
 def _described(error: BaseException) -> str:
+    # A field of an earlier version is one that the class does not know today.
     text = " ".join(str(error).split())
+    if unknown := re.search(r"unexpected keyword argument '(\w+)'", text):
+        renamed = [old for old in RENAMED if old.endswith(f".{unknown[1]}")]
+        text += "".join(f"; {old} is now {RENAMED[old]}" for old in renamed)
     return text if isinstance(error, ConfigError) else f"{type(error).__name__}: {text}"

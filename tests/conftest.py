@@ -48,13 +48,15 @@ os.environ.setdefault(
 
 import pytest
 
-from learner.processes.tuning import compile_quick_convolutions
+from learner.processes.tuning import TRIED_FLAGS, compile_quick_convolutions
 
 # Until all tests are collected: there is nothing to find in what is imported, again and again.
 gc.disable()
 
 # As learners do, so that tests find the programs of these in the cache.
 compile_quick_convolutions()
+# A trial of these flags, in a process of its own, would take each program a second.
+os.environ.setdefault(TRIED_FLAGS, os.environ["XLA_FLAGS"])
 
 # As if a terminal had started the tests: what `nohup` makes them ignore, their programs would, too.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:

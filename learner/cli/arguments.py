@@ -1,7 +1,7 @@
 """Command lines of the form `CONFIG [options] [overrides]`, made from dataclasses."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -157,6 +157,7 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Op
     own, fields = flags_of(options), flags_of_fields(loaded)
     fields |= {short: fields[name] for short, name in _SHORT.items()}
     with naming_the_help(prog), naming_own_code("options"):
+        _require_present_names(words, own | fields)
         values = parse_words(words, own | fields)
         # Which of the two counts would depend on their order.
         for name, field in _SETS.items():
@@ -232,6 +233,15 @@ def _allowed(argv: Sequence[str]) -> Iterator[str]:
                 yield value
         elif is_value:
             yield word
+
+
+def _require_present_names(words: Sequence[str], known: Mapping[str, Flag]) -> None:
+    """Refuses a field's earlier name by a line with the new one."""
+    for word in words:
+        old = flag_of(word).removeprefix("--").replace("-", "_")
+        # An agent of the user's may have a field of that name.
+        if old in config_io.RENAMED and flag_of(word) not in known:
+            raise ConfigError(f"unknown option {word}: {old} is now {config_io.RENAMED[old]}")
 
 
 def help_of(

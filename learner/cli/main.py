@@ -86,7 +86,7 @@ def _run(argv: Sequence[str]) -> int:
 
     print_version_if_asked(argv)
     name = argv[0]
-    if name not in COMMANDS:
+    if name not in COMMANDS and name != "complete":  # which a shell types
         hint = did_you_mean(name, COMMANDS)
         raise ConfigError(f"unknown command {name!r:.200}{hint} (see seedrl --help)")
     if name in _CHECKERS:

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -16,6 +17,23 @@ _LARGEST = 2**31 - 1
 # is the last for Python 3.11.
 _JAXLIB = "0.10.2"
 _OPTION = "xla_cpu_experimental_ynn_fusion_type"
+# Variables of jax with which programs here cannot work, and the only value that they may have.
+_VARIABLES = {
+    "JAX_TRANSFER_GUARD": "allow",
+    "JAX_NUMPY_DTYPE_PROMOTION": "standard",
+    "JAX_ARRAY_GARBAGE_COLLECTION_GUARD": "allow",
+    "JAX_DEFAULT_PRNG_IMPL": "threefry2x32",
+    **{f"JAX_ERROR_CHECKING_BEHAVIOR_{of}": "ignore" for of in ("DIVIDE", "NAN", "OOB")},
+    "JAX_LEGACY_PRNG_KEY": "allow",
+    **dict.fromkeys(
+        ("JAX_DISABLE_JIT", "JAX_ENABLE_CUSTOM_PRNG", "JAX_NO_EXECUTION", "JAX_NO_TRACING"), "0"
+    ),
+}
+_FALSE = ("0", "false", "no", "off", "n", "f")
+# Flags that need no trial: ours, and that of tests with several devices.
+_KNOWN_FLAGS = frozenset({_OPTION, "xla_force_host_platform_device_count"})
+# Variable with the flags that were tried: a process inherits it, and need not try them again.
+TRIED_FLAGS = "SEEDRL_TRIED_XLA_FLAGS"
 
 
 def require_jax(*, starts: bool = True) -> None:
@@ -24,8 +42,18 @@ def require_jax(*, starts: bool = True) -> None:
     `starts`: its devices may be started already.
     """
     require_extra("learner")
+    check_variables()
     if starts and _own_variables():
         start_devices()
+
+
+def check_variables() -> None:
+    """Raises ConfigError for a variable of the environment with which programs cannot work."""
+    for name, value in _VARIABLES.items():
+        got = os.environ.get(name, value)
+        if got != value and not (value == "0" and got.lower() in _FALSE):
+            raise ConfigError(f"{name}: expected {value!r} or no such variable, got {got!r}")
+    _check_flags(os.environ.get("XLA_FLAGS", ""))
 
 
 def _own_variables() -> list[str]:
@@ -35,7 +63,11 @@ def _own_variables() -> list[str]:
 
 
 def tune_process(*, keeps_freed_memory: bool) -> None:
-    """Sets up the allocator, thread switching, XLA's flags and the cache of compiled programs."""
+    """Sets up the allocator, thread switching, XLA's flags and the cache of compiled programs.
+
+    Raises ConfigError for a variable of the environment with which jax cannot start.
+    """
+    check_variables()
     # Not at the top: XLA reads its flags when jax starts, and tests set theirs through this file.
     import jax
 
@@ -74,6 +106,28 @@ def start_devices() -> None:
             f"{found[0]}: expected a value by which jax can start on this machine, got {got}"
             f"{f': {text}' * bool(text)}"
         ) from error
+
+
+def _check_flags(flags: str) -> None:
+    """Tries XLA's flags in another process: XLA would end this one at a flag that is wrong.
+
+    Once for this process and those that it starts.
+    """
+    if {flag.partition("=")[0].lstrip("-") for flag in flags.split()} <= _KNOWN_FLAGS:
+        return
+    if flags == os.environ.get(TRIED_FLAGS):
+        return
+    # Alone, and on the CPU: an accelerator may belong to one process only.
+    # -P: not from the current folder, which may be a run's, and anybody's.
+    command = [sys.executable, "-P", "-c", "import jax; jax.devices()"]
+    # Without the user's variables of jax: only the flags are tried.
+    others = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
+    environment = {**others, "JAX_PLATFORMS": "cpu"}
+    tried = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if tried.returncode:
+        why = next(iter(tried.stderr.strip().splitlines()[-1:]), f"exit code {tried.returncode}")
+        raise ConfigError(f"XLA_FLAGS: expected flags that XLA knows, got {flags!r}: {why}")
+    os.environ[TRIED_FLAGS] = flags
 
 
 def keep_freed_memory() -> None:

@@ -160,6 +160,9 @@ def command_line_page() -> str:
         "`seedrl train CONFIG --help-all` lists them with their values. Wrong usage ends with "
         "[exit code 2](exit_codes.md) and one line; a misspelt command, configuration or option is "
         "answered with the closest ones.",
+        'In bash, `complete -o default -C "seedrl complete" seedrl` completes commands, bundled '
+        "configurations and options with the Tab key; zsh needs `autoload -U bashcompinit && "
+        "bashcompinit` before it.",
     ]
     for title, commands in main.GROUPS.items():
         parts.append(f"## {title}")

@@ -96,6 +96,7 @@ def test_two_files_of_one_name_do_not_mix_and_import_from_beside_them(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "named"),
     [
+        ("from seedrl.config import *\nLearningConfig(regime=3)", "is now learning.schedule"),
         # An error in an imported module is placed there.
         ("import helper_a", "helper_a.py:2: NameError"),
         ("import helper_b", "helper_b.py:3: JSONDecodeError"),
@@ -191,6 +192,16 @@ def test_a_saved_config_of_wrong_types_or_shapes_is_one_line(text: Any) -> None:
     line = refused(text)
     place = re.search(r"config\.(agent|environment|seed|learning)", line)
     assert place or "saved" in line or line.startswith("config: ")
+
+
+def test_a_field_of_an_earlier_version_is_refused_with_its_new_name() -> None:
+    for section, old, new in (
+        ("agent", "priority_mix", "agent.priority_eta"),
+        ("learning", "replay_ratio", "replay.ratio"),
+        ("learning", "regime", "learning.schedule"),
+        ("launch", "restarts", "automatic"),
+    ):
+        assert f"{section}.{old} is now {new}" in refused(change("config", section, old, to=3))
 
 
 def test_a_difference_names_each_field_and_class_without_importing_any() -> None:

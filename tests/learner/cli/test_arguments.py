@@ -87,6 +87,8 @@ def test_a_factory_of_the_current_folder_is_found_from_another_one(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        ("--agent.priority-mix 1", "agent.priority_mix is now agent.priority_eta"),
+        ("--launch.restarts 3", "launch.restarts is now automatic"),
         ("--agent.network.torso-sizes 64,64", "--agent.network.torso-sizes: expected INT, several"),
         ("--agent.value-scaling False --number 1", "unknown option False"),
         ("--checkpoint.no_replay=true", "--checkpoint.no-replay: "),

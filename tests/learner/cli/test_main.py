@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from learner.cli.main import main
 from seedrl.config_io import load, to_json
 
 
@@ -24,12 +25,14 @@ def run(*command: str, **variables: str) -> tuple[int, str, str]:
 
 LEARNER = ("-m", "learner", "cartpole_r2d2", "--workdir")
 EVALUATE = ("-m", "learner.cli.main", "evaluate")
+EXPORT = ("-m", "learner.cli.main", "export")
 
 
 @pytest.mark.parametrize(
     ("command", "variable", "value"),
     [
         (LEARNER, "JAX_PLATFORMS", "cuda"),
+        (EXPORT, "XLA_FLAGS", "--xla_nonsense=1"),
         (EVALUATE, "JAX_ENABLE_X64", "maybe"),
     ],
 )
@@ -103,3 +106,28 @@ def test_help_and_mistakes_import_neither_jax_nor_numpy() -> None:
     assert done == 0, error
     found = [line for line in out.splitlines() if line.startswith("after ")]
     assert found == [f"after {command}: {code} []" for command, code in HELP_AND_MISTAKES.items()]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected", "others"),
+    [
+        ("seedrl ", {"train", "check-env"}, {"pong_ppo"}),
+        ("seedrl ch", {"check-env", "checkpoints"}, {"train"}),
+        ("seedrl train pong", {"pong_ppo", "pong_r2d2"}, {"atari_apex"}),
+        ("seedrl train pong_ppo --agent.", {"--agent.gae-lambda"}, {"--seed", "--agent.burn-in"}),
+        ("seedrl check-env CartPole-v1 --", {"--num-envs"}, {"--seeds"}),
+        ("seedrl evaluate ru", set(), {"runs", "evaluate"}),  # a path: the shell's own
+        ("seedrl complete --", set(), {"--help"}),  # would complete itself without end
+    ],
+)
+def test_a_shell_completes_commands_configurations_and_options(
+    line: str,
+    expected: set[str],
+    others: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COMP_LINE", line)
+    assert main(["complete"]) == 0
+    found = set(capsys.readouterr().out.split())
+    assert expected <= found and not others & found

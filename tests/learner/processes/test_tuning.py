@@ -10,6 +10,9 @@ from pathlib import Path
 import jax
 import pytest
 
+from learner.processes.tuning import TRIED_FLAGS, check_variables
+from seedrl.errors import ConfigError
+
 # Prints MiB that the kernel had to give anew for the second of two blocks. Not numpy's memory, for
 # which it asks for huge pages. In a thread, because glibc treats those unlike the main one.
 FAULTS = """
@@ -109,6 +112,39 @@ def test_a_convolution_is_one_of_ynnpack_only_where_flags_say_so(
 def test_threads_take_turns_fast_programs_are_cached_and_flags_are_those_of_learners() -> None:
     found = printed(TUNED, XDG_CACHE_HOME="/some/cache", XLA_FLAGS="")
     assert found == ["0.0005", "/some/cache/seedrl/jax", "True"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sound"),
+    [
+        ("JAX_TRANSFER_GUARD", "disallow", "allow"),
+        ("JAX_NUMPY_DTYPE_PROMOTION", "strict", "standard"),
+        ("JAX_DEFAULT_PRNG_IMPL", "rbg", "threefry2x32"),
+        ("JAX_DISABLE_JIT", "1", "False"),
+        ("JAX_NO_TRACING", "true", "0"),
+    ],
+)
+def test_a_variable_with_which_no_program_works_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, sound: str
+) -> None:
+    monkeypatch.setenv(name, sound)
+    check_variables()
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError) as caught:
+        check_variables()
+    assert str(caught.value).startswith(f"{name}: ") and value in str(caught.value)
+
+
+def test_flags_are_tried_once_for_a_process_and_those_that_it_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("XLA_FLAGS", TRIED_FLAGS):
+        monkeypatch.setenv(name, "--xla_nonsense=1")
+    check_variables()
+    monkeypatch.delenv(TRIED_FLAGS)
+    with pytest.raises(ConfigError, match="XLA_FLAGS.*nonsense"):
+        check_variables()
+    assert TRIED_FLAGS not in os.environ
 
 
 # In a process for each, which has imported all but jax.

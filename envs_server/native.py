@@ -34,9 +34,6 @@ _ALE_DEFAULTS: dict[str, Any] = {
 # The wire carries single frames in lock step; ALE would otherwise return some environments early.
 _ALE_FIXED: dict[str, Any] = {"stack_num": 1, "batch_size": 0, "autoreset_mode": "NextStep"}
 
-# Its wrappers take vectors, too.
-_SLOWED = "envs_server.envs.slowed"
-
 
 def build_vector(
     back_end: str,
@@ -56,8 +53,9 @@ def build_vector(
     """
     is_atari = factory is None and id.startswith("ALE/")
     has_vector = is_atari if back_end == "atari" else vector_factory or factory is None
-    # Any other wrapper takes one environment.
-    if not has_vector or any(each.__module__ != _SLOWED for each in wrappers):
+    # Most wrappers take one environment.
+    takes_vectors = all(getattr(each, "takes_vectors", False) for each in wrappers)
+    if not has_vector or not takes_vectors:
         whole = f"{id} with {len(wrappers)} wrappers"
         raise BuildError(f"vectorization {back_end} cannot build {whole}; use sync")
     env: VectorEnv[Any, Any, Any]

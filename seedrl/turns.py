@@ -72,7 +72,5 @@ def read_completion(row: np.ndarray) -> Completion:
 def illegal_turns(spec: TokensSpec, rows: np.ndarray) -> np.ndarray:
     """`[E] bool`: which of the rows `[E, 2 + longest_turn] int32` are no turns."""
     # As unsigned numbers, negative ones are large. What follows the ids is zero: all are looked at.
-    is_legal = rows.view(np.uint32) <= spec.largest_turn.view(np.uint32)
-    if 0 not in is_legal.tobytes():
-        return np.zeros(len(rows), np.bool_)
-    return np.logical_not(is_legal.all(axis=1))
+    is_illegal: np.ndarray = rows.view(np.uint32) > spec.largest_turn.view(np.uint32)
+    return np.any(is_illegal, axis=1)

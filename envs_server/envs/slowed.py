@@ -31,17 +31,16 @@ class _SlowedVector(VectorWrapper):
         return super().step(actions)
 
 
-def _slowed(env: Any, seconds: float) -> Any:
-    return (_SlowedVector if isinstance(env, VectorEnv) else _Slowed)(env, seconds)
+class Slowing:
+    """A wrapper that adds `seconds` to each step of an environment, or of each one of a vector."""
+
+    takes_vectors = True  # `envs_server.native` then keeps an environment's own vector
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __call__(self, env: Any) -> Any:
+        return (_SlowedVector if isinstance(env, VectorEnv) else _Slowed)(env, self._seconds)
 
 
-def by_1_ms(env: Any) -> Any:
-    return _slowed(env, 0.001)
-
-
-def by_10_ms(env: Any) -> Any:
-    return _slowed(env, 0.010)
-
-
-def by_50_ms(env: Any) -> Any:
-    return _slowed(env, 0.050)
+by_1_ms, by_10_ms, by_50_ms = Slowing(0.001), Slowing(0.010), Slowing(0.050)

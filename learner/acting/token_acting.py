@@ -333,7 +333,7 @@ class TokenActing(Acting):
                 self._answer(slot, ())
 
     def _look_at_round(self) -> None:
-        # What was asked in an earlier round is asked anew: each round has its own questions.
+        # Each round has its own questions: those of an earlier one are asked again.
         if self.evaluator.round != self._round:
             self._round, self._num_held_out = self.evaluator.round, 0
             for slot in self._slots.get("evaluation", ()):

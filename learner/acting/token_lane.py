@@ -27,7 +27,7 @@ from seedrl.types import Array, Tree
 # Tokens of a chunk. A row reads one if it owes more than half of it, else token by token: ticks
 # happen anyway, and with few rows in it a chunk costs as much as many ticks.
 _CHUNK = 64
-# Of all rows, so many read a chunk together.
+# Rows that read a chunk together.
 _READERS = 8
 # Most ticks of one call, while no row waits for its environment: each call costs the host time.
 _TICKS = 8
@@ -250,7 +250,7 @@ class TokenLane:
     def finish(self) -> list[int]:
         """Waits for the ticks; returns rows that have answered.
 
-        Rows that have begun anew since their start have no part in them.
+        A row that `begin` has reset since the start is left out.
         """
         self.num_ticks, found = int(self._found[0]), np.asarray(self._found[1])
         rows = np.flatnonzero(self._in_flight)

@@ -294,10 +294,11 @@ def _check_mask(mask: np.ndarray, terminated: np.ndarray | None) -> None:
 def _check_turns(tokens: TokensSpec, rows: np.ndarray, terminated: np.ndarray | None) -> None:
     from seedrl.turns import illegal_turns  # here: most runs have no turns
 
-    is_illegal, is_empty = illegal_turns(tokens, rows), rows[:, 1] == 0
-    if 1 in is_empty.tobytes():
-        is_illegal |= is_empty if terminated is None else is_empty & ~terminated
-    if 1 in is_illegal.tobytes():
+    is_empty = rows[:, 1] == 0
+    if terminated is not None:
+        is_empty &= ~terminated
+    is_illegal = illegal_turns(tokens, rows) | is_empty
+    if is_illegal.any():
         row = int(np.argmax(is_illegal))
         raise ValueFaultError(
             f"expected 1 to {tokens.longest_turn} ids of 0 to {tokens.vocabulary - 1} in "

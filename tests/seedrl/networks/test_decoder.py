@@ -36,8 +36,8 @@ def test_the_decoder_agrees_with_numpy(changes: Any) -> None:
     logits, values = unroll(config, params, ids, value=True)
     for row in range(2):
         expected_logits, expected_values = outputs(config, float64(params), ids[row])
-        np.testing.assert_allclose(logits[row], expected_logits, atol=3e-5)
-        np.testing.assert_allclose(values[row], expected_values, atol=3e-5)
+        np.testing.assert_allclose(logits[row], expected_logits, atol=1e-4)
+        np.testing.assert_allclose(values[row], expected_values, atol=1e-4)
     np.testing.assert_array_equal(unroll(config, params, ids), logits)
 
 

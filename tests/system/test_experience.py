@@ -146,8 +146,8 @@ def test_environments_that_restart_cut_their_own_streams_and_receive_the_stored_
     oracle = Oracle(outcome, LENGTHS, 0)
     assert oracle.check()[:10] == []
     check_accounts(outcome, oracle)
-    epochs = {stream.epoch for stream in oracle.streams.values()}
-    assert len(epochs) > 5 and len(oracle.streams) > 10
+    # Each restart is a lease more of its slot.
+    assert max(stream.epoch for stream in oracle.streams.values()) > 2 and len(oracle.streams) > 10
     actions = outcome.shards[0].state.pages.steps.action
     assert actions.dtype == np.float32 and actions.shape[2:] == (2,)
     # All rows of a batch are answered before it is accounted for: all lengths have been seen.

@@ -37,8 +37,9 @@ class Options:
       groups: groups that are stepped alternately.
       allow_env: shell patterns of the factories (package.module:factory) of environments and
         wrappers that the learner may name, in addition to envs_server.envs.*. Registered gymnasium
-        ids are always allowed. A name that a module imports from elsewhere must be given in full.
-      notes: set by `--processes` for the env servers that it starts.
+        ids are always allowed. A factory that a module only imports must be named in full,
+        without wildcards.
+      notes: file that `--processes` reads after an env server has ended; set by it.
       token_file: file with the learner's token.
       authority: PEM file of the authority of the learner's certificate.
       certificate: PEM file of this env server's certificate.

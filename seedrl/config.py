@@ -88,12 +88,12 @@ class ServingConfig:
       inference_devices: number of devices that only act; with 0 the learning devices act too. Each
         serves a part of the training slots, in its own thread; the first also evaluates.
       bind: address to serve on: `host:port` (port 0 takes a free one) or `unix:/path`. Empty: a
-        socket that only this user can reach; the learner prints it. `seedrl train` has its own.
+        socket that only this user can reach; the learner prints it.
       batch_deadline_seconds: longest time that a step waits for others to share its batch. With 128
         env servers whose steps take 50 ms, 2 ms reached 0.89 of linear scaling, 1 ms 0.92 and 0
         0.91; CartPole and Pong with large groups are equally fast with 0.5 and 2 ms (two cores).
-      max_message_bytes: longest accepted message, in bytes; 0 is the size of the observations of
-        all slots if a checkpoint has their spec, else 4 MiB.
+      max_message_bytes: longest accepted message, in bytes. 0 is 4 MiB in a new run; in a resumed
+        one it is the size of the observations of all slots.
       ready_deadline_seconds: longest time that an env server may take to build its environments.
         Its slots are reserved meanwhile. At most 600.
       step_deadline_seconds: an env server whose step is later than this is reported as hung. One in
@@ -141,9 +141,8 @@ class LearningConfig:
       schedule: `asynchronous`: acting and learning at once, whichever is ahead waits.
         `synchronous`, for queues: act one sequence of every training slot by the same parameters,
         then learn from all of them while acting waits: the policy lag is 0, and all wait for a
-        missing env server. `deterministic`, for debugging: act on all training slots together, wait
-        for each, learn in between: slower, but on CPUs the seed and the env servers' data then
-        decide every bit.
+        missing env server. `deterministic`, for debugging: act on all training slots in one batch,
+        then learn, alternately. It is slower, but on CPUs a repeated run is equal bit by bit.
       keep_freed_memory: on CPUs, let an update reuse the memory of the one before, instead of
         returning it to the kernel. Worth it for images, whose updates need hundreds of MiB; small
         programs are slower with it, because all threads then share one arena of malloc.

@@ -36,7 +36,7 @@ class Options:
       vectorization: back end, as `environment.vectorization` of a configuration; auto takes the one
         that training would use.
       num_envs: environments that are played together.
-      steps: steps of each environment; some are played several times.
+      steps: steps of each environment; they are played twice, to compare the results.
       seed: seed of the first environment and of the random actions; the others use the next seeds.
       max_abs_reward: largest allowed absolute reward, as `environment.max_abs_reward` of a
         configuration; 0 allows any finite reward.

@@ -31,8 +31,8 @@ class TuneOptions:
     Attributes:
       output: JSON file to write the profile to.
       force: replace an existing output file.
-      total_seconds: time for all settings: none is tried that would take longer, going by the
-        longest one so far.
+      total_seconds: time for all settings. It ends before a setting that, if it took as long as
+        the slowest so far, would exceed this time.
       seconds: duration of each measurement.
       rounds: repetitions of each measurement.
       most_env_servers: largest number of env servers to start.

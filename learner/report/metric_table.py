@@ -41,7 +41,7 @@ KINDS: dict[Kind, str] = {
 METRICS: tuple[Metric, ...] = (
     # balance
     Metric("env_steps", "count", "balance", "steps",
-           "training environment steps; LAST to FIRST is no step"),
+           "training environment steps; a reset is no step"),
     Metric("frames", "count", "balance", "frames",
            "emulator frames of the training steps: `environment.frames_per_step` each"),
     Metric("updates", "count", "balance", "updates",
@@ -79,8 +79,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("env_step_ms", "mean", "balance", "ms",
            "time of an env server for one step of one environment, messages included"),
     Metric("env_own_step_ms", "mean", "balance", "ms",
-           "the same without messages: only steps whose actions were sent together with those of "
-           "the previous step. Absent with one group", is_rare=True),
+           "the same without messages: of groups whose actions arrived while another group was "
+           "stepped. Absent with one group", is_rare=True),
     Metric("late_batches", "count", "balance", "batches",
            "training batches that were acted on at `serving.batch_deadline_seconds`, with fewer "
            "steps than they aim at"),

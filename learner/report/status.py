@@ -163,8 +163,8 @@ class Status:
       last_evaluation: the newest round, or null.
       best_evaluation: the one with the highest mean, or null.
       waiting_for: reason why no environment steps; empty if they do.
-      training_slots: environments whose experience is learned from.
-      evaluation_slots: environments that evaluate.
+      training_slots: Slots (below) of environments whose experience is learned from.
+      evaluation_slots: Slots of environments that evaluate.
       env_servers: all of this session; connected ones first, then those that have left.
       balance: which side waits, and what changes would bring; empty if that is not measured.
       verdict: why that side binds, and what to change; null if that is not measured.

@@ -46,7 +46,7 @@ def feed_forward() -> QNetworkConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ApexConfig(QLearningConfig):
-    """Ape-X DQN. "Paper" is Horgan et al. 2018, appendix C; deviations are named.
+    """Ape-X DQN. "Paper" is Horgan et al. 2018, appendix C, "both papers" also R2D2's.
 
     Without memory: the observation, or stacked frames, must hold all that matters. In the paper
     replay holds 2 million steps, learns from 50,000 on, and has `replay.priority_exponent` 0.6 and

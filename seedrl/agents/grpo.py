@@ -48,8 +48,8 @@ class GRPOConfig:
     Attributes:
       network: sizes of the decoder.
       group: sequences that answer the same question.
-      advantage: comparison within a group, see `seedrl.rl.tokens.group_advantages`; "gae" compares
-        with a value head instead (`token_gae`), which all groups train, and makes it PPO.
+      advantage: comparison within a group, see `seedrl.rl.tokens.group_advantages`. With "gae" the
+        agent is PPO instead: advantages come from a value head, which all groups train.
       gae_lambda: lambda of "gae".
       value_cost: weight of half the squared error of the value, with "gae".
       temperature: logits are divided by it when acting and when learning.
@@ -64,7 +64,7 @@ class GRPOConfig:
       minibatches: parts of equal size of a batch, each a step of the optimizer; a divisor of its
         number of sequences.
       learning_rate: learning rate of Adam.
-      warmup_updates: steps of the optimizer in which the learning rate rises to it linearly.
+      warmup_updates: optimizer steps over which the learning rate rises linearly to its value.
       adam_b2: decay of Adam's mean squared gradient.
       max_gradient_norm: gradients are scaled down to this global norm.
     """

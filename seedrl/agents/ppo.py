@@ -69,7 +69,7 @@ class OnPolicyConfig(NormalizationConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PpoConfig(OnPolicyConfig):
-    """PPO. "Paper" is Schulman et al. 2017, its table 5 for Atari; deviations are named.
+    """PPO. "Paper" is Schulman et al. 2017, table 5 (Atari), "both papers" also IMPALA's.
 
     Its `replay` is a `seedrl.replay.queue.QueueConfig`. With `learning.schedule` synchronous it is
     the paper's; asynchronously it is APPO: acting goes on while a batch is learned from, and ratios
@@ -79,19 +79,18 @@ class PpoConfig(OnPolicyConfig):
       unroll: trained time steps of a sequence. Paper: 128. One more follows, which bootstraps and
         is not trained; no two sequences share a time step.
       epochs: number of passes over each batch. Paper: 3.
-      minibatches: parts of equal size of a batch, shuffled for each epoch; its sequences, or
-        chunks, on each device must be a multiple. Paper: 4.
+      minibatches: number of equal parts of a batch, shuffled for each epoch. Must divide the number
+        of sequences, or chunks, on each device. Paper: 4.
       chunk_steps: time steps of a sequence that stay together when minibatches are shuffled, a
-        divisor of `unroll`. 0 keeps whole sequences; 1 shuffles single steps, as the paper's code
-        does without memory: minibatches of a few sequences hold little that differs. See
+        divisor of `unroll`. 0 keeps whole sequences. 1 shuffles single steps, as the paper's code
+        does without memory, so that minibatches are more varied. See
         `seedrl.agents.inputs.cut_into_chunks`.
       gae_lambda: lambda of generalized advantage estimation. Paper: 0.95.
       clip: largest change of a probability ratio from 1 that is rewarded. Paper: 0.1.
       least_advantage_std: advantages of a minibatch are divided by their std, but at least by this.
-        While no reward that differs has been found, they are the errors of the value alone; made as
-        large as any others, they would move the policy until it explores no more. 0.1 goes with
-        `normalize_rewards`, as the limit of 1 with the returns of DreamerV3 (Hafner et al. 2023,
-        equation 7). Paper: 0.
+        As long as all rewards are equal, advantages are only errors of the value; with a std of 1
+        they would end exploration. Use 0.1 with `normalize_rewards`. DreamerV3 limits the scale of
+        returns in the same way (Hafner et al. 2023, equation 7). Paper: 0.
       value_cost: weight of half the squared error of the value. Paper: 1, of the whole square.
       learning_rate: learning rate of Adam. Paper: 2.5e-4.
       adam_epsilon: epsilon of Adam. The paper's code: 1e-5.

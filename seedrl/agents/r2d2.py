@@ -71,7 +71,7 @@ class QLearningConfig(NormalizationConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class R2D2Config(QLearningConfig):
-    """R2D2. "Paper" is Kapturowski et al. 2019, table 2; deviations are named.
+    """R2D2. "Paper" is Kapturowski et al. 2019, table 2, "both papers" also Ape-X's.
 
     Attributes:
       network: a frozen dataclass whose `build(spec)` gives a `Network` of Q-values.

@@ -61,7 +61,7 @@ class SacConfig(NormalizationConfig):
         keeps them, as the paper does. The metric `learning_rate` is then the actor's.
       initial_temperature: first value of alpha, the weight of the entropy. The authors' code: 1.
       target_entropy: entropy that the temperature aims at, in nats, for actions in [-1, 1]; None is
-        minus the number of numbers of an action. Paper: the same.
+        minus the number of elements of an action. Paper: the same.
       tau: part of the way that target critics go to the critics at each update. Paper: 0.005.
     """
 

@@ -20,18 +20,18 @@ class NetworkConfig:
     """A torso and a recurrent core, common to all bundled networks.
 
     A core sees the torso's output, the previous executed action (one-hot, or the numbers of a box)
-    and the previous reward, both zeros on FIRST. The reward is raw: scale rewards of thousands in
-    the environment. `seedrl.observations` has the table of what a torso makes of an array: pictures
-    are convolved, categories one-hot, integers scaled by their bounds, floats as they are. The
-    arrays of a dict (by sorted keys) or tuple are concatenated.
+    and the previous reward, both zeros on FIRST. The reward is raw without `normalize_rewards`:
+    scale rewards of thousands in the environment. `seedrl.observations` has the table of what a
+    torso makes of an array: pictures are convolved, categories one-hot, integers scaled by their
+    bounds, floats as they are. The arrays of a dict (by sorted keys) or tuple are concatenated.
 
     `build` raises ConfigError if a torso is named that convolves no array of the observation, or if
     rows, columns and channels of a picture cannot be told by its sizes.
 
     Attributes:
-      torso: encoder of pictures of any dtype and layout; "mlp" flattens them; "auto" is "nature"
-        where a picture has at least 36 x 36, else "mlp"; "minatar" is one convolution, for small
-        pictures. Others are flattened.
+      torso: encoder of pictures of any dtype and layout; all other arrays are flattened. "mlp"
+        flattens pictures too; "auto" is "nature" if a picture has at least 36 x 36, else "mlp";
+        "minatar" is one convolution, for small pictures.
       core: recurrent core; "none" is no memory.
       core_size: units of the recurrent core.
       dtype: dtype of matrix products and convolutions. Parameters, recurrent state and output stay
@@ -54,9 +54,9 @@ class QNetworkConfig(NetworkConfig):
     Attributes:
       torso_sizes: dense layers after the torso, on all arrays of the observation together.
       head_sizes: hidden layers of the value and, apart from them, of the advantages.
-      frame_stack: frames that the torso sees at once of every picture or, without any, of every
-        array, newest first, zeros before an episode's first; None is 4 for a gray or coloured
-        picture that is convolved, else 1.
+      frame_stack: number of frames that the torso sees together, newest first: of pictures, or of
+        all arrays if there are none. Frames before an episode's first are zeros. None is 4 for a
+        gray or coloured picture that is convolved, else 1.
     """
 
     torso_sizes: tuple[PositiveInt, ...] = (512,)
@@ -78,9 +78,9 @@ class ActorCriticConfig(NetworkConfig):
     Attributes:
       torso_sizes: dense layers after the torso, on all arrays of the observation together.
       head_sizes: hidden layers of the policy and, apart from them, of the value.
-      frame_stack: frames that the torso sees at once of every picture or, without any, of every
-        array, newest first, zeros before an episode's first; None is 4 for a gray or coloured
-        picture that is convolved, else 1.
+      frame_stack: number of frames that the torso sees together, newest first: of pictures, or of
+        all arrays if there are none. Frames before an episode's first are zeros. None is 4 for a
+        gray or coloured picture that is convolved, else 1.
     """
 
     core_size: PositiveInt = 256

@@ -21,8 +21,8 @@ class ReplayConfig:
 
     Attributes:
       capacity_steps: stored environment steps, over all devices.
-      min_steps: environment steps in replay before learning starts; near `capacity_steps`, as many
-        as are sure to be in complete sequences.
+      min_steps: environment steps in replay before learning starts. If it is near `capacity_steps`,
+        learning starts earlier, because incomplete sequences also take room.
       page_steps: steps of a page; divides the agent's stride. 0 takes the stride. For agents that
         store no recurrent state (Ape-X, SAC without memory) it may be a multiple of the stride:
         sequences then start inside pages, storing costs less, and a step is learned from up to two

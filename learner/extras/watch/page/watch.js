@@ -603,7 +603,7 @@ function renderBars() {
       return { stage, share: latest[name] || 0, title: (page.words.metrics[name] || {}).meaning || "",
         hue: stage === "waits" ? "faint" : `run-${i}` };
     });
-    const residue = Math.max(0, 1 - parts.reduce((sum, part) => sum + part.share, 0));
+    const rest = Math.max(0, 1 - parts.reduce((sum, part) => sum + part.share, 0));
     const bar = element("div", { className: "stages", role: "img", "aria-label": `time of ${side}` }, ...parts.map((part) => {
       const piece = element("i", { title: part.title });
       piece.style.cssText = `width: ${100 * part.share}%; background: var(--${part.hue})`;
@@ -613,7 +613,7 @@ function renderBars() {
       const swatch = element("i");
       swatch.style.background = `var(--${part.hue})`;
       return element("span", { title: part.title }, swatch, part.stage, element("b", {}, format.percent(part.share)));
-    }), element("span", { title: "in no stage, or in one that has not ended" }, "residue", element("b", {}, format.percent(residue))));
+    }), element("span", { title: "in no stage, or in one that has not ended" }, "rest", element("b", {}, format.percent(rest))));
     return element("div", {}, bar, legend);
   });
   get("balance-bars").replaceChildren(...bars);

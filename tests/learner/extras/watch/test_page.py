@@ -215,10 +215,9 @@ def test_a_live_run_of_100_env_servers(browser: Browser, url: str, tmp_path: Pat
     bars = "[...document.querySelectorAll('#balance-bars .legend')].map((e) => e.innerText)"
     acting, learning = (" ".join(text.split()) for text in browser.value(bars))
     assert acting == (
-        "acting environment60 % batch0 % transfer0 % act25 % wire0 % other0 % waits10 % "
-        "residue5.0 %"
+        "acting environment60 % batch0 % transfer0 % act25 % wire0 % other0 % waits10 % rest5.0 %"
     )
-    assert learning.endswith("residue0 %")
+    assert learning.endswith("rest0 %")
     widths = "[...document.querySelector('.stages').children].map((e) => e.style.width)"
     assert browser.value(widths) == ["60%", "0%", "0%", "25%", "0%", "0%", "10%"]
     # Each change of the files arrives without the page being loaded again.

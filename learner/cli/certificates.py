@@ -1,26 +1,26 @@
-"""`seedrl certificates FOLDER`: an authority, certificates and a token for a run's machines."""
+"""`seedrl certificates FOLDER`: an authority, certificates and a token for a run's machines.
+
+Needs the extra `certificates` when it is imported.
+"""
 
 import contextlib
 import datetime
 import ipaddress
-import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.hints import require_extra
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import POSITIONAL, Mark
-
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    _Pair = tuple[x509.Certificate, ec.EllipticCurvePrivateKey]
 
 PROG = "seedrl certificates"
 _AUTHORITY_DAYS = 3650
@@ -35,8 +35,6 @@ An env server:  python -m envs_server --learner HOST:8686 --num-envs 32 \\
                   --certificate {folder}/env_server.pem --private-key {folder}/env_server.key \\
                   --allow-env 'MODULE.*'   (only for environments of your own)
 Valid for {days} days. {folder}/ca.key makes them again; no machine of the run needs it."""
-# Clocks differ.
-_BEFORE = datetime.timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +63,6 @@ def run(argv: Sequence[str]) -> int:
     options = read(CertificatesOptions, argv, prog=PROG)
     if not 1 <= options.days <= _AUTHORITY_DAYS:
         raise ConfigError(f"--days: expected 1 to {_AUTHORITY_DAYS}, got {options.days}")
-    require_extra("certificates")
     folder = options.folder
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds keys
@@ -77,83 +74,67 @@ def run(argv: Sequence[str]) -> int:
 
 
 def make(folder: Path, hosts: Sequence[str], valid: datetime.timedelta) -> None:
-    """Writes certificates and keys of both sides, a token, and an authority if none is there."""
-    # Raises ConfigError for a ca.key or ca.pem that cannot be read, and OSError.
-    # Localhost always: the learner's machine may run env servers, too.
-    names = [_host(host) for host in dict.fromkeys((*_LOCAL, *hosts))]
-    authority = _authority(folder)
-    _issue(folder, "learner", valid, authority, names)
-    _issue(folder, "env_server", valid, authority, [])
+    """Writes certificates and keys of both sides, a token, and an authority if none is there.
+
+    Raises ConfigError for a host that is no name, or a ca.key or ca.pem that cannot be read, and
+    OSError.
+    """
+    # Localhost always: the learner's machine may run env servers, too. Env servers check the name
+    # that they dial.
+    names = x509.SubjectAlternativeName(map(_host, dict.fromkeys((*_LOCAL, *hosts))))
+    # An authority that is there signs again: machines keep the ca.pem that they have.
+    if not (folder / "ca.key").exists():
+        is_authority = x509.BasicConstraints(ca=True, path_length=None)
+        _issue(folder / "ca", datetime.timedelta(days=_AUTHORITY_DAYS), is_authority)
+    try:
+        key: Any = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+        issuer = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes()).subject
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"expected the PEM files of an authority in {folder}/ca.*") from error
+    # An env server's certificate does not make anybody a learner.
+    server, client = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH
+    signed = {"issuer": issuer, "issuer_key": key}
+    _issue(folder / "learner", valid, x509.ExtendedKeyUsage([server]), names, **signed)
+    _issue(folder / "env_server", valid, x509.ExtendedKeyUsage([client]), **signed)
     if not (folder / "token").exists():  # kept: env servers that run have it
         _write(folder / "token", f"{secrets.token_hex(32)}\n".encode())
 
 
-def _authority(folder: Path) -> "_Pair":
-    """Reads that of the folder, or makes it."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
-
-    # One that is there signs again: machines keep the ca.pem that they have.
-    if not (folder / "ca.key").exists():
-        return _issue(folder, "ca", datetime.timedelta(days=_AUTHORITY_DAYS), None, [])
-    try:
-        key: Any = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-        return x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes()), key
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"expected the PEM files of an authority in {folder}/ca.*") from error
-
-
 def _issue(
-    folder: Path,
-    name: str,
+    path: Path,
     valid: datetime.timedelta,
-    authority: "_Pair | None",
-    hosts: "Sequence[x509.GeneralName]",
-) -> "_Pair":
-    """Writes NAME.key and NAME.pem: an authority's without `authority`, a server's with `hosts`."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
+    *extensions: x509.ExtensionType,
+    issuer: x509.Name | None = None,
+    issuer_key: Any = None,
+) -> None:
+    """Writes PATH.key and PATH.pem, signed by itself without `issuer`."""
     key = ec.generate_private_key(ec.SECP256R1())  # known to every TLS library
-    title = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"seedrl {name}")])
-    issuer, issuer_key = (title, key) if authority is None else (authority[0].subject, authority[1])
+    title = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"seedrl {path.name}")])
+    signing = issuer_key or key
     now = datetime.datetime.now(datetime.UTC)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(title)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BEFORE)
-        .not_valid_after(now + valid)
-        .add_extension(x509.BasicConstraints(ca=authority is None, path_length=None), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
-            critical=False,
-        )
+    builder = x509.CertificateBuilder(
+        issuer or title,
+        title,
+        key.public_key(),
+        x509.random_serial_number(),
+        now - datetime.timedelta(hours=1),  # clocks differ
+        now + valid,
     )
-    if authority is not None:
-        # An env server's certificate does not make anybody a learner.
-        side = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
-        builder = builder.add_extension(x509.ExtendedKeyUsage([side]), critical=False)
-    if hosts:
-        # Env servers check the name that they dial.
-        builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
-    made = builder.sign(issuer_key, hashes.SHA256())
-    # Without a password: programs read keys when nobody is there to type one.
+    for extension in (
+        *extensions,
+        x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()),
+    ):
+        is_critical = isinstance(extension, x509.BasicConstraints)
+        builder = builder.add_extension(extension, critical=is_critical)
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    # Without a password: programs read keys when nobody is there to type one.
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
-    _write(folder / f"{name}.key", private)
-    _write(folder / f"{name}.pem", made.public_bytes(pem))
-    return made, key
+    _write(path.with_suffix(".key"), private)
+    _write(path.with_suffix(".pem"), builder.sign(signing, hashes.SHA256()).public_bytes(pem))
 
 
-def _host(host: str) -> "x509.GeneralName":
-    from cryptography import x509
-
+def _host(host: str) -> x509.GeneralName:
     try:
         with contextlib.suppress(ValueError):
             return x509.IPAddress(ipaddress.ip_address(host))
@@ -163,10 +144,6 @@ def _host(host: str) -> "x509.GeneralName":
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Nobody else can read it at any time."""
-    temporary = path.with_name(f".{path.name}")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    temporary.replace(path)
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600, exist_ok=False)  # before it has content: nobody else ever reads it
+    path.write_bytes(content)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from learner.cli import certificates
 from learner.cli.arguments import parse
 from learner.processes import env_servers
 from learner.report.terminal import resuming
@@ -148,6 +147,8 @@ def read(argv: Sequence[str]) -> tuple[LaunchOptions, Config, env_servers.Fleet]
 
 def make_secrets() -> dict[str, str]:
     """An authority with its key, a token and the env servers' certificate, by file name."""
+    from learner.cli import certificates  # needs the extra
+
     # With the authority's key: which host the learner is on is known only once Ray has placed it.
     with env_servers.private_folder() as folder:
         certificates.make(folder, (), _VALID)
@@ -156,6 +157,8 @@ def make_secrets() -> dict[str, str]:
 
 def issue(folder: Path, host: str) -> None:
     """Makes a learner's certificate for that host by the authority whose files are there."""
+    from learner.cli import certificates
+
     certificates.make(folder, [host], _VALID)
 
 

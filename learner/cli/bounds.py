@@ -1,9 +1,7 @@
 """`seedrl bounds CONFIG`: speed of acting alone, of learning alone, and of both."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from learner.cli.arguments import parse_to_measure, require_at_least, require_positive, table
 from learner.processes.tuning import require_jax
@@ -15,7 +13,7 @@ _SIDES = {
     "learning": "learning without acting",
     "both": "both, the run",
 }
-_BINDS = {"both": "acting and learning bind alike"}
+_EQUAL = 1.05  # two sides that differ by less are equal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +27,11 @@ class BoundsOptions:
     Example: seedrl bounds cartpole_r2d2 --seconds 2
 
     Attributes:
-      json: print one JSON object instead of a table.
       seconds: duration of each measurement.
       rounds: repetitions of each measurement.
       allow: code that CONFIG may name, as for `seedrl train`.
     """
 
-    json: bool = False
     seconds: float = 3.0
     rounds: int = 3
     allow: tuple[str, ...] | None = None
@@ -52,38 +48,34 @@ def run(argv: Sequence[str]) -> int:
     # After the checks: what they import takes seconds.
     from rich.console import Console
 
-    from learner.extras.bench.bounds import measure
-    from learner.extras.bench.measuring import Pace, machine
+    from learner.extras.bench.bounds import measure, rates
+    from learner.extras.bench.measuring import Pace
     from learner.processes.tuning import tune_process
 
     tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
-    pace = Pace(options.rounds, options.seconds)
     with Console(stderr=True).status(f"{argv[0]}: acting, learning, and both in turn"):
-        found = measure(config, pace)
-    if options.json:
-        measured = {"config": argv[0], "pace": pace._asdict(), "machine": machine()}
-        print(json.dumps({**measured, **found}))
-    else:
-        print(text(found))
+        intervals, update_steps = measure(config, Pace(options.rounds, options.seconds))
+    print(text(rates(intervals, update_steps), update_steps))
     return ExitCode.OK
 
 
-def text(found: Mapping[str, Any]) -> str:
-    """A table, and a sentence about the side that binds; `found` is from `bounds.compared`."""
-    from learner.extras.bench.measuring import number
+def text(rates: Mapping[str, Sequence[float]], update_steps: float) -> str:
+    """A table of steps/s by side, a number a round, and a sentence about the side that binds."""
+    from learner.extras.bench.measuring import number, ratios, spread
 
-    rows = [("", "steps/s", "lowest..highest", "updates/s", "cores")]
+    rows = [("", "steps/s", "lowest..highest", "updates/s")]
     for side, name in _SIDES.items():
-        rates = found[f"{side}_steps_per_second"]
-        low, median, high = (number(rates[each]) for each in ("lowest", "median", "highest"))
-        updates = number(rates["median"] / found["steps_per_update"])
-        cores = number(found[f"{side}_cores"])
-        rows.append((name, median, f"{low}..{high}", updates if side != "acting" else "", cores))
-    binds, lower = found["binds"], number(found["lower_steps_per_second"]["median"])
+        median, low, high = spread(rates[side])
+        updates = number(median / update_steps) if side != "acting" else ""
+        rows.append((name, number(median), f"{number(low)}..{number(high)}", updates))
+    # Round by round: only the numbers of one round saw the same machine.
+    sides = list(zip(rates["acting"], rates["learning"], strict=True))
+    ratio = spread(ratios(rates["acting"], rates["learning"])).median
+    reached = spread(ratios(rates["both"], [min(pair) for pair in sides])).median
+    binds = "acting" if ratio < 1 else "learning"
+    is_equal = 1 / _EQUAL <= ratio <= _EQUAL
     sentence = (
-        f"{_BINDS.get(binds, f'{binds} binds').capitalize()}: the run reaches "
-        f"{found['of_upper']:.0%} of the slower side, and {found['of_lower']:.0%} of both sides in "
-        f"turn on the same cores ({lower} steps/s). A step takes {found['of_processor_time']:.0%} "
-        "of the processor time of the two sides apart."
+        f"{'Acting and learning bind alike' if is_equal else f'{binds.capitalize()} binds'}: the "
+        f"run reaches {reached:.0%} of the slower side."
     )
     return "\n".join([*table(rows), "", sentence])

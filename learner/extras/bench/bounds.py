@@ -11,9 +11,10 @@ sides hinder each other.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from learner.extras.bench.measuring import Pace, interleave, ratios, serial, spread
+from learner.extras.bench.measuring import Pace, interleave
 from learner.extras.bench.system import Interval, System
 from learner.extras.bench.workloads import ENDLESS
 from learner.runtime.channel import RateLimiter
@@ -26,54 +27,18 @@ from seedrl.timing import POLL_SECONDS
 
 # So small that no parameter changes: all intervals act by one policy, and no update is skipped.
 _NO_LEARNING_RATE = 1e-30
-_TOLERANCE = 0.05  # of the bounds; two sides that differ by less are equal
 
 
-def compared(
-    acting: Sequence[Interval],
-    learning: Sequence[Interval],
-    both: Sequence[Interval],
-    *,
-    update_steps: float,
-) -> dict[str, Any]:
-    """The two sides and the run, an interval a round of each; all numbers by name.
-
-    `update_steps`: environment steps that make up for an update. Ratios are medians of the rounds,
-    because only the intervals of one round saw the same machine.
-    """
-    steps = {
-        "acting": [float(each.steps) for each in acting],
-        "learning": [each.updates * update_steps for each in learning],
-        "both": [float(each.steps) for each in both],
-    }
-    rates, costs, cores = {}, {}, {}
-    for side, intervals in {"acting": acting, "learning": learning, "both": both}.items():
-        pairs = list(zip(steps[side], intervals, strict=True))
-        rates[side] = [number / each.seconds for number, each in pairs]
-        # At a huge replay ratio an interval may have no step.
-        costs[side] = [each.processor_seconds / max(number, 1.0) for number, each in pairs]
-        cores[side] = spread([each.processor_seconds / each.seconds for each in intervals]).median
-    sides = list(zip(rates["acting"], rates["learning"], strict=True))
-    rates |= {"upper": [min(pair) for pair in sides], "lower": [serial(*pair) for pair in sides]}
-    apart = list(map(sum, zip(costs["acting"], costs["learning"], strict=True)))
-    of = {
-        "of_upper": spread(ratios(rates["both"], rates["upper"])).median,
-        "of_lower": spread(ratios(rates["both"], rates["lower"])).median,
-        # More than 1: the sides hinder each other.
-        "of_processor_time": spread(ratios(costs["both"], apart)).median,
-    }
-    ratio = spread(ratios(*(rates[side] for side in ("acting", "learning")))).median
-    is_equal = 1 / (1 + _TOLERANCE) <= ratio <= 1 + _TOLERANCE
+def rates(
+    intervals: Mapping[str, Sequence[Interval]], update_steps: float
+) -> dict[str, tuple[float, ...]]:
+    """Environment steps per second by side, a number a round; see `measure`."""
     return {
-        **{
-            f"{name}_steps_per_second": {**spread(values)._asdict(), "rounds": values}
-            for name, values in rates.items()
-        },
-        **{f"{side}_cores": number for side, number in cores.items()},
-        "steps_per_update": update_steps,
-        **of,
-        "is_between": of["of_upper"] <= 1 + _TOLERANCE and of["of_lower"] >= 1 - _TOLERANCE,
-        "binds": "both" if is_equal else "acting" if ratio < 1 else "learning",
+        side: tuple(
+            (each.updates * update_steps if side == "learning" else each.steps) / each.seconds
+            for each in of_rounds
+        )
+        for side, of_rounds in intervals.items()
     }
 
 
@@ -105,24 +70,21 @@ def prepared(config: Config) -> Config:
     return with_fields(config, changes)
 
 
-def measure(config: Config, pace: Pace) -> dict[str, Any]:
+def measure(config: Config, pace: Pace) -> tuple[dict[str, tuple[Interval, ...]], float]:
     """Measures on this machine the run that `config` describes, with its env servers.
 
-    Returns what `compared` does. Raises ConfigError if it cannot run.
+    Returns the intervals of `acting`, `learning` and `both`, one a round, and the environment steps
+    that make up for an update. Raises ConfigError if it cannot run.
     """
     with System(prepared(config)) as system:
         sides = Sides(system)
         sides.collect()
         sides.run(0.0)  # the first update is slower than those that follow
+        measures = {"acting": sides.act, "learning": sides.learn, "both": sides.run}
         intervals = interleave(
-            {
-                "both": lambda: sides.run(pace.seconds),
-                "acting": lambda: sides.act(pace.seconds),
-                "learning": lambda: sides.learn(pace.seconds),
-            },
-            pace.rounds,
+            {side: partial(each, pace.seconds) for side, each in measures.items()}, pace.rounds
         )
-        return compared(**intervals, update_steps=sides.update_steps())
+        return intervals, sides.update_steps()
 
 
 class Sides:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from learner.cli.bounds import text
 from learner.cli.main import main
 from learner.extras.bench import bounds
-from learner.extras.bench.bounds import Sides, compared, prepared
+from learner.extras.bench.bounds import Sides, prepared, rates
 from learner.extras.bench.system import Interval, System
 from learner.extras.bench.workloads import Workload
 from seedrl import config_io
@@ -26,43 +25,25 @@ SLOTS = 4
 
 
 @pytest.mark.parametrize(
-    ("acting", "learning", "both", "upper", "lower", "of_upper", "of_lower", "is_between", "binds"),
+    ("acting", "learning", "both", "sentence"),
     [
-        (6.0, 3.0, 2.4, 3.0, 2.0, 0.8, 1.2, True, "learning"),
-        (3.0, 6.0, 1.9, 3.0, 2.0, 1.9 / 3, 0.95, True, "acting"),
-        (3.0, 6.0, 1.89, 3.0, 2.0, 0.63, 0.945, False, "acting"),
-        (4.0, 4.2, 4.2, 4.0, 16.8 / 8.2, 1.05, 2.05, True, "both"),
-        (4.0, 4.0, 4.21, 4.0, 2.0, 1.0525, 2.105, False, "both"),
+        (6.0, 3.0, 2.4, "Learning binds: the run reaches 80% of the slower side."),
+        (3.0, 6.0, 1.5, "Acting binds: the run reaches 50% of the slower side."),
+        (4.0, 4.2, 4.0, "Acting and learning bind alike: the run reaches 100% of the slower side."),
     ],
 )
-def test_bounds_are_the_slower_side_and_both_in_turn(
-    acting: float,
-    learning: float,
-    both: float,
-    upper: float,
-    lower: float,
-    of_upper: float,
-    of_lower: float,
-    is_between: bool,
-    binds: str,
-) -> None:
-    # The second round is of a machine half as fast: each round is compared with itself. A step of
-    # acting takes 0.25 processor seconds, one of learning 0.5, and one of both 1.
-    def interval(steps: float, seconds: float, processor_seconds: float) -> Interval:
-        return Interval(round(1000 * steps), round(125 * steps), seconds, {}, processor_seconds)
+def test_the_slower_side_binds(acting: float, learning: float, both: float, sentence: str) -> None:
+    # The second round is of a machine half as fast: each round is compared with itself.
+    def interval(rate: float, slow: int) -> Interval:
+        return Interval(round(1000 * rate), round(125 * rate), slow * 1000.0, {})
 
-    rounds = [
-        [interval(rate, slow * 1000.0, cost * 1000 * rate) for slow in (1, 2)]
-        for rate, cost in ((acting, 0.25), (learning, 0.5), (both, 1.0))
-    ]
-    found = compared(*rounds, update_steps=8.0)
-    assert found["of_processor_time"] == pytest.approx(1 / 0.75)
-    assert found["both_cores"] == pytest.approx(0.75 * both)
-    assert found["upper_steps_per_second"]["rounds"] == pytest.approx((upper, upper / 2))
-    assert found["lower_steps_per_second"]["rounds"] == pytest.approx((lower, lower / 2))
-    assert found["of_upper"] == pytest.approx(of_upper)
-    assert found["of_lower"] == pytest.approx(of_lower)
-    assert (found["is_between"], found["binds"]) == (is_between, binds)
+    measured = {"acting": acting, "learning": learning, "both": both}
+    intervals = {side: [interval(rate, slow) for slow in (1, 2)] for side, rate in measured.items()}
+    found = rates(intervals, update_steps=8.0)
+    assert found["both"] == pytest.approx((both, both / 2))
+    assert found["learning"] == pytest.approx((learning, learning / 2))
+    *_, last = text(found, 8.0).splitlines()
+    assert last == sentence
 
 
 def replayed(config: Config) -> Config:
@@ -138,11 +119,7 @@ def test_each_side_is_measured_while_the_other_one_rests(
         # The command, of a run's folder; as if it had started this system.
         monkeypatch.setattr(bounds, "System", lambda _: contextlib.nullcontext(system))
         (tmp_path / "config.json").write_text(config_io.to_json(config_io.load("cartpole_r2d2")))
-        flags = ["--seconds", "0.05", "--rounds", "1", "--json"]
         with own_process.restored():
-            assert main(["bounds", str(tmp_path), *flags]) == 0
-        found = json.loads(capsys.readouterr().out)
-        for side in ("acting", "learning", "both"):
-            assert found[f"{side}_steps_per_second"]["median"] > 0
-        assert found["machine"]["cores"] >= 1 and found["pace"] == {"rounds": 1, "seconds": 0.05}
-        assert len(text(found).splitlines()) == 6
+            assert main(["bounds", str(tmp_path), "--seconds", "0.05", "--rounds", "1"]) == 0
+        shown = capsys.readouterr().out.splitlines()
+        assert len(shown) == 6 and shown[1].startswith("acting without learning")

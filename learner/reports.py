@@ -182,7 +182,7 @@ class ProgressReporter:
             self._listener.report(
                 "learning",
                 f"environment.metrics: no training episode had {' or '.join(map(repr, names))} in "
-                "its last info. hint: `seedrl check-env` lists the numbers that are there",
+                "its last info. hint: check the info that step returns at the end of an episode",
                 is_problem=True,
                 names=names,
             )

@@ -3,12 +3,15 @@
 `envs_server.options` documents flags and exit codes.
 """
 
+import functools
 import logging
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from envs_server.options import PROG, Options, read_options
-from envs_server.stop import HangLimit, Stop, end_with_parent, is_supervised
+from envs_server.stop import HangLimit, Stop
 from seedrl.programs.outcome import exit_code, leave
 
 
@@ -25,24 +28,24 @@ def _run(words: Sequence[str]) -> int:
         print_version_if_asked(words)
     options = read_options(words)
     # numpy and gRPC are imported only once the command line is known to be good.
-    # A child has the same command line: the mark in its environment tells them apart.
-    if (options.processes > 1 or options.logs is not None) and not is_supervised():
-        from envs_server.supervisor import supervise
+    if options.processes == 1 and options.logs is None:
+        return _serve(options)
+    # numpy's threads would not be in the forks, and each env server has a core at best.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    import envs_server.client  # noqa: F401 - once, for all forks
+    from envs_server.supervisor import supervise
 
-        return supervise(options, words)
-    return _serve(options)
+    return supervise(options, functools.partial(_serve, options))
 
 
-def _serve(options: Options) -> int:
+def _serve(options: Options, notes: Path | None = None) -> int:
     from envs_server.client import Client
 
     line = "%(asctime)s env server %(process)d: %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, stream=sys.stderr)
-    # First: from here on a signal ends it in order, and so does the death of its supervisor, which
-    # may have died while Python started.
+    # First: from here on a signal ends it in order, and so does the death of its supervisor.
     stop = Stop()
     stop.install()
-    end_with_parent()
     token, credentials = "", None
     # TLS and its files: most learners of the same host need neither.
     if options.token_file or options.authority:
@@ -51,7 +54,8 @@ def _serve(options: Options) -> int:
         token = read_token(options.token_file) if options.token_file else ""
         files = (options.certificate, options.private_key, options.authority)
         credentials = Certificates(*files).of_client()
-    client = Client(options, stop, token=token, credentials=credentials, hang=HangLimit())
+    hang = HangLimit()
+    client = Client(options, stop, token=token, credentials=credentials, hang=hang, notes=notes)
     return client.run()
 
 

@@ -8,6 +8,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -63,13 +64,14 @@ class Client:
         token: str = "",
         credentials: grpc.ChannelCredentials | None = None,
         hang: HangLimit | None = None,
+        notes: Path | None = None,
     ) -> None:
         """`token` and `credentials` are `LearnerConnection`'s; `hang` ends a process that hangs.
 
-        `options.notes` is a file for the supervisor and for the process that replaces this one:
-        there is none until a step was answered, and it has `FINISHED` once training is over.
+        `notes` is a file for the supervisor and for the process that replaces this one: there is
+        none until a step was answered, and it has `FINISHED` once training is over.
         """
-        self._options, self._stop, self._hang = options, stop, hang
+        self._options, self._stop, self._hang, self._notes = options, stop, hang, notes
         self._local_link = options.local_link  # until it proves unusable
         self._connect = functools.partial(
             LearnerConnection,
@@ -79,7 +81,7 @@ class Client:
             credentials=credentials,
         )
         # A process that replaces one which was served knows that the configuration is right.
-        has_worked = options.notes is not None and options.notes.exists()
+        has_worked = notes is not None and notes.exists()
         self._failures = Failures(options.num_envs, has_worked=has_worked)
         self._last_key = 0  # of the newest lease
         self._attempts = 0
@@ -118,9 +120,9 @@ class Client:
         return ExitCode.OK
 
     def _note(self, text: str) -> None:
-        if self._options.notes is not None:
+        if self._notes is not None:
             try:
-                self._options.notes.write_text(text)
+                self._notes.write_text(text)
             except OSError as error:  # a full disk does not end the play
                 _log.warning("cannot note that it is %s: %s", text, error)
 

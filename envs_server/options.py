@@ -39,7 +39,6 @@ class Options:
         wrappers that the learner may name, in addition to envs_server.envs.*. Registered gymnasium
         ids are always allowed. A factory that a module only imports must be named in full,
         without wildcards.
-      notes: file that `--processes` reads after an env server has ended; set by it.
       token_file: file with the learner's token.
       authority: PEM file of the authority of the learner's certificate.
       certificate: PEM file of this env server's certificate.
@@ -54,7 +53,6 @@ class Options:
     logs: Path | None = None  # each env server has its own file there: lines of two never mix
     groups: int = 2  # one steps while the learner computes the actions of the other
     allow_env: Annotated[tuple[str, ...], Mark("PATTERN", action="extend")] = ()
-    notes: Path | None = None  # a file, because it has to outlive the process
     token_file: Path | None = None  # a file, because others can read a command line
     authority: Path | None = None
     certificate: Path | None = None

@@ -16,8 +16,6 @@ from seedrl.exit_codes import ExitCode
 
 _log = logging.getLogger("envs_server")
 
-# In the environment of a supervisor's child: the number of the supervisor's process.
-PARENT_VARIABLE = "SEEDRL_PARENT"
 # What the child notes for its supervisor once training is over: its exit code does not show that.
 FINISHED = "finished"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -135,22 +133,16 @@ def _start(name: str, work: Callable[[], object]) -> None:
     threading.Thread(target=run, name=name, daemon=True).start()
 
 
-def is_supervised() -> bool:
-    """True in a child of a supervisor, until `end_with_parent`."""
-    return PARENT_VARIABLE in os.environ
-
-
 def adopt_orphans() -> None:
     """Makes the kernel give this process the orphans among its descendants, in any session."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_with_parent() -> None:
-    """Has the kernel send SIGTERM when the supervisor of this process dies. In the main thread."""
-    if parent := os.environ.pop(PARENT_VARIABLE, ""):
-        # A daemon of an environment stays this process's as long as it lives: the supervisor, which
-        # kills whatever it is given, gets the daemon only after that.
-        adopt_orphans()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
-        if os.getppid() != int(parent):  # it died before the kernel knew
-            os.kill(os.getpid(), signal.SIGTERM)
+def end_with_parent(parent: int) -> None:
+    """Has the kernel send SIGTERM when that process, the parent, dies. In the main thread."""
+    # A daemon of an environment stays this process's as long as it lives: the supervisor, which
+    # kills whatever it is given, gets the daemon only after that.
+    adopt_orphans()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
+    if os.getppid() != parent:  # it died before the kernel knew
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,23 +1,29 @@
-"""The env servers of one machine: child processes that are started again when they die."""
+"""The env servers of one machine: forks of one process, which starts them again when they die.
+
+A fork has all modules already. So a hundred env servers start in the time of a few, and share the
+memory of the modules.
+"""
 
 import contextlib
 import math
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
 
 from envs_server.options import PROG, Options
-from envs_server.stop import FINISHED, PARENT_VARIABLE, adopt_orphans
+from envs_server.stop import FINISHED, adopt_orphans, end_with_parent
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
-from seedrl.programs.outcome import ending_signals
+from seedrl.programs.outcome import ending_signals, exit_code, leave
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 
 # Before one is started again, doubled each time that it dies; one that has lived for as long as the
@@ -33,19 +39,21 @@ class _Child:
     # monotonic clock. What a process notes outlives it; see `envs_server.client.Client`.
     notes: Path
     output: Path | None
-    process: subprocess.Popen[bytes] | None = None  # None while it pauses or is over
+    pid: int = 0  # 0 while it pauses or is over
     started: float = 0.0
     pause: float = 0.0  # before the last start
     due: float = 0.0  # when it is started again; infinite if it is over
 
 
-def supervise(options: Options, words: Sequence[str], module: str = "envs_server") -> int:
+def supervise(options: Options, serve: Callable[[Path], int]) -> int:
     """Runs `options.processes` env servers until all have ended; returns the exit code.
 
     That is 0 if training is over or a signal has asked for the end, and 2 if one of them has ended
     so, which ends the others: wrong usage would end them too. One that pauses when all others have
-    finished is not started again. `words` are the command line of each, `module` is its program.
-    For the main thread of a process without others: the kernel ends the children with it.
+    finished is not started again. Each is a fork of this process that calls `serve`, with a file
+    for the notes of its `Client`, and exits with the code that `serve` returns.
+    For the main thread of a process without others: a fork has only this thread, and the kernel
+    ends the forks with it.
     Raises ConfigError if there can be no such folder of logs.
     """
     asked: list[int] = []  # filled by a signal, whose handler does no more
@@ -64,8 +72,7 @@ def supervise(options: Options, words: Sequence[str], module: str = "envs_server
         adopt_orphans()
         many = "s" * (options.num_envs > 1)
         _print(f"{options.processes} env servers of {options.num_envs} environment{many} each")
-        flags = ["-P"] if sys.flags.safe_path else []
-        return _watch(children, [sys.executable, *flags, "-m", module, *words], asked)
+        return _watch(children, serve, asked)
 
 
 def _child(options: Options, folder: Path, number: int) -> _Child:
@@ -73,21 +80,21 @@ def _child(options: Options, folder: Path, number: int) -> _Child:
     return _Child(folder / f"env_server_{number}", log)
 
 
-def _watch(children: Sequence[_Child], command: Sequence[str], asked: Sequence[int]) -> int:
+def _watch(children: Sequence[_Child], serve: Callable[[Path], int], asked: Sequence[int]) -> int:
     outcome: ExitCode | None = None  # once they are to end
     deadline = math.inf
     while True:
         for child in children:
             is_ending = bool(asked) or outcome is not None
-            if _tend(child, command, is_ending=is_ending):
+            if _tend(child, serve, is_ending=is_ending):
                 outcome = ExitCode.USAGE
-        running = {child.process for child in children if child.process}
+        running = {child.pid for child in children if child.pid}
         _kill_orphans(running)
         if (asked or outcome) and deadline == math.inf:
             outcome, deadline = outcome or ExitCode.OK, time.monotonic() + GRACE_SECONDS
-            for process in running:  # not reaped: their numbers are still their own
-                os.kill(process.pid, signal.SIGTERM)
-                os.kill(process.pid, signal.SIGCONT)
+            for pid in running:  # not reaped: their numbers are still their own
+                os.kill(pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGCONT)
         if not running and (outcome is not None or any(c.due == math.inf for c in children)):
             return outcome or ExitCode.OK
         if time.monotonic() >= deadline:
@@ -96,17 +103,17 @@ def _watch(children: Sequence[_Child], command: Sequence[str], asked: Sequence[i
         time.sleep(POLL_SECONDS)
 
 
-def _tend(child: _Child, command: Sequence[str], *, is_ending: bool) -> bool:
+def _tend(child: _Child, serve: Callable[[Path], int], *, is_ending: bool) -> bool:
     # Starts one, shortens its log, reaps it and restarts it; True if it has ended in a way that
     # ends the others too.
     now = time.monotonic()
-    if (process := child.process) is None:
+    if not (pid := child.pid):
         if not is_ending and now >= child.due:
-            _start(child, command)
+            _start(child, serve)
         return False
     if child.output is not None:
         _cut(child.output)
-    if (code := _reaped(child, process)) is None:
+    if (code := _reaped(child)) is None:
         return False
     if is_ending:
         return False
@@ -121,62 +128,81 @@ def _tend(child: _Child, command: Sequence[str], *, is_ending: bool) -> bool:
     if now - child.started >= _LONGEST_PAUSE_SECONDS:
         child.pause = 0.0
     child.due = now + child.pause
-    _print(f"env server {process.pid} ended with {code} and is restarted in {child.pause:g} s")
+    _print(f"env server {pid} ended with {code} and is restarted in {child.pause:g} s")
     return False
 
 
-def _start(child: _Child, command: Sequence[str]) -> None:
+def _start(child: _Child, serve: Callable[[Path], int]) -> None:
+    supervisor = os.getpid()
+    # A signal before the fork has handlers of its own would be noted in a copy of `asked`.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ending_signals())
     try:
-        with contextlib.ExitStack() as stack:
-            output = stack.enter_context(child.output.open("ab")) if child.output else None
-            child.process = subprocess.Popen(
-                [*command, "--notes", str(child.notes)],
-                env={**os.environ, PARENT_VARIABLE: str(os.getpid())},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                # Ctrl-C reaches only this process, which decides what to do. And an environment has
-                # no terminal: its use from the background would stop the process (SIGTTOU).
-                start_new_session=True,
-            )
+        if (pid := os.fork()) == 0:
+            _be_env_server(child, serve, supervisor, blocked)
+        child.pid = pid
     except OSError as error:
         child.due = time.monotonic() + _LONGEST_PAUSE_SECONDS
         _print(f"cannot start an env server ({error.strerror}); next try in a minute")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     child.started = time.monotonic()
 
 
-def _reaped(
-    child: _Child, process: subprocess.Popen[bytes], flags: int = os.WEXITED | os.WNOHANG
-) -> int | None:
+def _be_env_server(
+    child: _Child, serve: Callable[[Path], int], supervisor: int, blocked: Collection[int]
+) -> NoReturn:
+    # In the fork, of which nothing may return to the supervisor's code.
+    code: int = ExitCode.INTERNAL
+    try:
+        # Ctrl-C reaches only the supervisor, which decides what to do. And an environment has no
+        # terminal: its use from the background would stop the process (SIGTTOU).
+        os.setsid()
+        for number in ending_signals():
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        end_with_parent(supervisor)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        if child.output is not None:
+            log = os.open(child.output, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+        # Otherwise all env servers would draw the same numbers from numpy's shared generator.
+        np.random.seed()
+        code = exit_code(lambda: serve(child.notes), prog=PROG)
+    finally:
+        leave(code)
+
+
+def _reaped(child: _Child, flags: int = os.WEXITED | os.WNOHANG) -> int | None:
     # The exit code of a process that has ended; None while it runs.
-    if os.waitid(os.P_PID, process.pid, flags | os.WNOWAIT) is None:
+    if os.waitid(os.P_PID, child.pid, flags | os.WNOWAIT) is None:
         return None
     # Before its number, and its group's, may be another's: all that it has started.
     with contextlib.suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    child.process = None
-    code = process.wait()
+        os.killpg(child.pid, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+    child.pid = 0
     return code if code >= 0 else 128 - code
 
 
 def _kill(children: Sequence[_Child]) -> None:
     for child in children:
-        if child.process is not None:
-            os.kill(child.process.pid, signal.SIGKILL)
-            _reaped(child, child.process, os.WEXITED)
+        if child.pid:
+            os.kill(child.pid, signal.SIGKILL)
+            _reaped(child, os.WEXITED)
     deadline = time.monotonic() + GRACE_SECONDS
     while _kill_orphans(()) and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
-def _kill_orphans(running: Collection["subprocess.Popen[bytes]"]) -> bool:
+def _kill_orphans(running: Collection[int]) -> bool:
     # An env server adopts the daemons of its environments (`envs_server.stop`). When it dies they
     # become children of this process, whatever their session; so do their own children when they
     # die. So a child that is no env server is an orphan. True if there were any.
     listed = Path(f"/proc/self/task/{os.getpid()}/children")
     orphans: set[int] = set()
     with contextlib.suppress(OSError):  # a kernel that does not list them, or another user's
-        orphans = set(map(int, listed.read_text().split())) - {each.pid for each in running}
+        orphans = set(map(int, listed.read_text().split())) - set(running)
         for pid in orphans:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, os.WNOHANG)  # one that is still dying is listed again

@@ -11,6 +11,7 @@ an exit code and find
   folder, os, time, subprocess, signal
 """
 
+import functools
 import os
 import signal
 import subprocess
@@ -20,12 +21,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import envs_server.client  # noqa: F401 - as an env server's program does
 from envs_server import supervisor
 from envs_server.options import read_options
-from envs_server.stop import end_with_parent
 from seedrl.programs.outcome import exit_code
-
-_MODULE = "tests.envs_server.supervised"
 
 
 def is_alive(file: Path) -> bool:
@@ -38,7 +37,6 @@ def is_alive(file: Path) -> bool:
 
 
 def _act(folder: Path, body: str, notes: Path) -> int:
-    end_with_parent()
     number = int(notes.name.removeprefix("env_server_"))
     starts = folder / f"{number}"
     with starts.open("a") as file:
@@ -60,16 +58,14 @@ def _act(folder: Path, body: str, notes: Path) -> int:
 
 
 def main() -> int:
-    """Supervises, or is supervised."""
-    if "--notes" in sys.argv:
-        return _act(Path(sys.argv[1]), sys.argv[3], Path(sys.argv[-1]))
+    """Supervises."""
+    folder, settings, body = sys.argv[1:]
     names: dict[str, Any] = {"supervisor": supervisor, "words": []}
-    exec(sys.argv[2], names)
+    exec(settings, names)
     words = ["--learner", "127.0.0.1:1", "--num-envs", "1", "--processes", "3"]
     options = read_options([*words, *names["words"]])
-    return exit_code(
-        lambda: supervisor.supervise(options, sys.argv[1:], _MODULE), prog="supervised"
-    )
+    act = functools.partial(_act, Path(folder), body)
+    return exit_code(lambda: supervisor.supervise(options, act), prog="supervised")
 
 
 if __name__ == "__main__":

@@ -230,10 +230,8 @@ def test_a_construction_that_fails_at_a_reconnect_is_tried_again(
 def test_notes_that_cannot_be_written_do_not_end_the_play(learner: Any, tmp_path: Path) -> None:
     learner.serve(learner.play(learner.assign([1]), 3))
     notes = tmp_path / "none" / "notes"
-    options = Options(
-        learner=learner.address, num_envs=1, allow_env=("seedrl_plugin.*",), notes=notes
-    )
-    assert Client(options, Stop()).run() is ExitCode.OK
+    options = Options(learner=learner.address, num_envs=1, allow_env=("seedrl_plugin.*",))
+    assert Client(options, Stop(), notes=notes).run() is ExitCode.OK
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)

@@ -1,5 +1,6 @@
 """Env servers that are started again when they die, and end together."""
 
+import ast
 import signal
 import subprocess
 import sys
@@ -163,6 +164,19 @@ def test_a_daemon_of_an_environment_stays_when_another_env_server_ends(tmp_path:
     )
     assert (tmp_path / "stayed").read_text() == "True"
     assert code == 0 and not is_alive(tmp_path / "daemon")
+
+
+def test_no_two_draw_the_same_random_numbers(tmp_path: Path) -> None:
+    """They are forks: an environment may draw from the generators that modules share."""
+    body = (
+        "import random, numpy",
+        "draws = [random.random(), numpy.random.random()]",
+        "(folder / f'draws{number}').write_text(repr(draws))",
+        "over()",
+    )
+    assert _run(tmp_path, *body)[0] == 0
+    draws = [ast.literal_eval(file.read_text()) for file in tmp_path.glob("draws*")]
+    assert [len(set(numbers)) for numbers in zip(*draws, strict=True)] == [3, 3]
 
 
 def test_they_do_not_outlive_their_supervisor(tmp_path: Path) -> None:

@@ -103,3 +103,31 @@ class Counted(gymnasium.Wrapper[Any, Any, Any, Any]):
 def taxi(counts: str) -> gymnasium.Env[Any, Any]:
     """Gymnasium's Taxi with its own masks, in `info`, in episodes of 50 steps at most."""
     return Counted(gymnasium.make("Taxi-v4", max_episode_steps=50), counts)
+
+
+class Apart(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Taxi's position, and its passenger's place and destination, in a dict of tuples."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        discrete = gymnasium.spaces.Discrete
+        self.observation_space = gymnasium.spaces.Dict(
+            taxi=gymnasium.spaces.Tuple((discrete(5), discrete(5))),
+            passenger=gymnasium.spaces.Tuple((discrete(5), discrete(4))),
+        )
+
+    def observation(self, observation: Any) -> Any:
+        """See gymnasium."""
+        row, column, place, destination = self.unwrapped.decode(observation)  # type: ignore[attr-defined]
+        return {"taxi": (row, column), "passenger": (place, destination)}
+
+
+def taxi_apart(counts: str) -> gymnasium.Env[Any, Any]:
+    """`taxi` with a dict of observations."""
+    return Apart(taxi(counts))
+
+
+def counted(counts: Path) -> tuple[int, int]:
+    """Steps of ended episodes, and the forbidden actions among them."""
+    steps, forbidden = np.loadtxt(counts, int, ndmin=2).sum(axis=0)
+    return int(steps), int(forbidden)

@@ -9,25 +9,18 @@ import subprocess
 import sys
 import types
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-import seedrl
 from envs_server.check.server import Options, Process, check
-from learner.cli.arguments import parse
 from learner.cli.main import main
-from learner.cli.train import TrainOptions
 from seedrl import config_io
-from seedrl.config import check as check_config
 from seedrl.networks.network import NetworkInput
-from seedrl.run import leaves_of, words_of
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests import started
 from tests.patience import SECONDS, wait_until
-from tests.seedrl.test_run import TINY
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"
 _SPEC = EnvSpec(ArraySpec((5,), "float32"), DiscreteSpec(4))
@@ -105,30 +98,6 @@ def test_two_machines_train_by_the_commands_of_the_example(tmp_path: Path) -> No
         learner.kill()
         learner.wait()
     assert (run / "checkpoints").exists()
-
-
-@pytest.mark.slow
-def test_the_cells_of_the_notebook_train_and_play(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    begin = seedrl.train
-
-    def train(config: str, **options: Any) -> Any:
-        words = [word for item in leaves_of(options) for word in words_of(*item)]
-        check_config(parse(TrainOptions, [config, *words], prog="seedrl train")[1])
-        # As what other tests train: that PPO learns is tested elsewhere.
-        short = {"learning.total_steps": 400, "evaluation.interval_steps": 1}
-        return begin("cartpole_r2d2", **TINY, **short)
-
-    monkeypatch.setattr(seedrl, "train", train)
-    notebook = json.loads((EXAMPLES / "train.ipynb").read_text())
-    names: dict[str, Any] = {}
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            exec("".join(cell["source"]), names)
-    assert names["run"].wait() == 0
-    assert names["curve"][-1][0] > 0 and names["total"] >= 8
 
 
 class _PrunedError(Exception):

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 
 import seedrl
+from learner.cli.arguments import parse
+from learner.cli.train import TrainOptions
 from seedrl import config_io
+from seedrl.config import check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.fields import with_fields
-from seedrl.run import RunError, _error
+from seedrl.run import Run, RunError, _error, leaves_of, words_of
 from tests.patience import SECONDS
 from tests.system.processes import ROOT, is_running
 
@@ -38,7 +41,7 @@ TINY: dict[str, Any] = {
     },
     "replay": {"min_steps": 64, "capacity_steps": 256},
     "learning.batch_sequences": 4,
-    "evaluation": {"target_return": None, "episodes": 2},
+    "evaluation": {"target_return": None, "episodes": 2, "interval_steps": 1},
     "logging": {"interval_seconds": 0.1, "learning_curve": False},
 }
 # A configuration of another process's, that trains until it is stopped.
@@ -69,24 +72,51 @@ print({"jax", "numpy", "argparse"} & set(sys.modules))
     assert done.stdout.splitlines() == ["set()", names, "set()"]
 
 
-@pytest.mark.slow
-def test_a_run_is_followed_stopped_and_played(tmp_path: Path) -> None:
-    with seedrl.train("cartpole_r2d2", workdir=tmp_path / "run", **TINY) as run:
-        followed = []
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, list[dict[str, Any]]]:
+    """A run that was stopped after an update and an evaluation, and the lines until then."""
+    lines = []
+    workdir = tmp_path_factory.mktemp("followed") / "run"
+    with seedrl.train("cartpole_r2d2", workdir=workdir, **TINY) as run:
         for metrics in run:
-            followed.append(metrics)
-            if metrics.get("updates", 0) > 0:
+            lines.append(metrics)
+            if metrics.get("updates", 0) > 0 and any(
+                each["kind"] == "evaluation" for each in lines
+            ):
                 break
-    assert followed[0]["kind"] == "session"
+    return run, lines
+
+
+@pytest.mark.slow
+def test_a_run_is_followed_stopped_and_played(followed: tuple[Run, list[dict[str, Any]]]) -> None:
+    run, lines = followed
+    assert lines[0]["kind"] == "session"
     assert run.wait() == ExitCode.OK and _reason(run.workdir).startswith("stopped by SIGTERM")
     # All lines, those that came while it was saved too, and a loop over a run that has ended ends.
-    assert run.metrics[: len(followed)] == followed
+    assert run.metrics[: len(lines)] == lines
     assert [*run] == run.metrics and run.metrics[-1]["kind"] == "ledger"
     for played in (run.policy(), seedrl.load_policy(run.workdir)):
         assert played(np.zeros(4, np.float32), played.initial_carry())[0] in (0, 1)
     config = config_io.of_run(run.workdir)
     assert config.agent.network.torso_sizes == (8,)
     assert config.learning.batch_sequences == 4 and config.evaluation.target_return is None
+
+
+def test_the_cells_of_the_notebook_follow_and_play_a_run(
+    followed: tuple[Run, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(config: str, **options: Any) -> Run:
+        words = [word for item in leaves_of(options) for word in words_of(*item)]
+        check(parse(TrainOptions, [config, *words], prog="seedrl train")[1])
+        return followed[0]
+
+    monkeypatch.setattr(seedrl, "train", train)
+    notebook = json.loads((ROOT / "docs" / "examples" / "train.ipynb").read_text())
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert names["curve"] and names["total"] >= 8
 
 
 def test_a_program_that_ends_leaves_no_process_of_its_run(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Action masks over real gRPC: the environment counts the forbidden actions that it gets."""
+"""Action masks at length: the environment counts the forbidden actions that it gets.
+
+test_output.py has a short run with a mask.
+"""
 
 import json
 from pathlib import Path
@@ -11,60 +14,15 @@ import pytest
 
 from envs_server.build import Recipe, build
 from envs_server.groups import EnvGroup
-from learner.cli.main import main
-from seedrl import policy
 from seedrl.agents.agent import AgentState
 from seedrl.agents.check import build_agent
 from seedrl.agents.ppo import PpoConfig
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.types import Sequence, StepType, StoredStep
-from tests import own_process
-from tests.masked_walk import STEPS, make, taxi
-from tests.system.processes import SMALLEST, TRAIN, Programs
+from tests.masked_walk import STEPS, counted, make
+from tests.system.processes import TRAIN, Programs
 
 _GRPC = "--launch.no-local-link"
-
-
-def _counted(counts: Path) -> tuple[int, int]:
-    """Steps of ended episodes, and the forbidden actions among them."""
-    rows = np.loadtxt(counts, int, ndmin=2)
-    steps, forbidden = rows.sum(axis=0)
-    return int(steps), int(forbidden)
-
-
-@pytest.mark.slow
-def test_taxi_gets_no_forbidden_action_in_training_evaluated_or_loaded(
-    programs: Programs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run, counts = tmp_path / "run", tmp_path / "counts"
-    given = ("--environment.arguments", json.dumps({"counts": str(counts)}))
-    learner = programs(
-        *(*TRAIN, "cartpole_r2d2", "--workdir", run, *SMALLEST, _GRPC, "--env-servers", 1),
-        *("--environment.id", "tests.masked_walk:taxi", *given, "--learning.total-steps", 400),
-    )
-    assert learner.end() == 0, learner.stderr
-    assert "action mask of 6" in learner.stdout + learner.stderr
-    steps, forbidden = _counted(counts)
-    assert steps > 200 and forbidden == 0
-    evaluate = ["evaluate", str(run), "--episodes", "4", "--env-servers", "1", "--stochastic"]
-    capsys.readouterr()
-    with own_process.restored():
-        assert main([*evaluate, "--json", "--allow", "tests.masked_walk:taxi"]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert result["episodes"] == len(result["returns"]) == 4
-    assert result["mean"] == pytest.approx(sum(result["returns"]) / 4)
-    assert result["updates"] == policy.load(run).step
-    assert _counted(counts)[0] > steps and _counted(counts)[1] == 0
-
-    played, env = policy.load(run, epsilon=1.0), taxi(str(tmp_path / "loaded"))
-    (observation, info), carry = env.reset(seed=1), played.initial_carry()
-    for _ in range(50):
-        seen = {"observation": observation, "action_mask": info["action_mask"]}
-        action, carry = played(seen, carry)
-        observation, _, terminated, truncated, info = env.step(action)
-        if terminated or truncated:
-            break
-    assert _counted(tmp_path / "loaded")[1] == 0
 
 
 # Of each: all of its acting, evaluation included, in 100,000 steps.
@@ -87,7 +45,7 @@ def test_no_action_of_a_hundred_thousand_is_forbidden(
         *("--evaluation.target-return", None, "--logging.no-learning-curve"),
     )
     assert learner.end() == 0, learner.stderr
-    steps, forbidden = _counted(counts)
+    steps, forbidden = counted(counts)
     assert steps > 95_000 and forbidden == 0
 
 

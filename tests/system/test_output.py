@@ -1,7 +1,7 @@
 """What a run reports and leaves behind, also when its output reaches nobody.
 
-The run is that of a dict of observations, with one env server. The disk of its log is full, and who
-read its results is gone.
+The run has a dict of observations with action masks, and one env server, over gRPC. The disk of its
+log is full, and the reader of its results has gone.
 """
 
 import dataclasses
@@ -15,12 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from learner.cli.main import main
 from learner.report.events import Event
 from learner.report.metric_table import METRICS, RECORDS, lines
 from learner.report.status import Status
 from learner.serving.ledger import ACCOUNTS
+from seedrl import policy
 from seedrl.checkpoints import latest
-from tests import started
+from tests import own_process, started
+from tests.masked_walk import counted, taxi_apart
 from tests.patience import SECONDS, wait_until
 from tests.system import processes
 from tests.system.processes import SMALLEST, TRAIN, UNHURRIED
@@ -37,31 +40,7 @@ RARE = {line for metric in METRICS if metric.is_rare for line in lines(metric)}
 ON_EVERY_LINE = {"kind", "time_seconds", "elapsed_seconds"}
 # With these an update was reported, and an episode of either role.
 LAST_TO_COME = {"loss", "length/training"}
-
-# The cart's position and angle apart, in a dict with a tuple in it.
-DICT = """
-import gymnasium
-import numpy as np
-from gymnasium import spaces
-
-
-class Apart(gymnasium.ObservationWrapper):
-    def __init__(self, environment):
-        super().__init__(environment)
-        self.observation_space = spaces.Dict(
-            {
-                "cart": spaces.Box(-np.inf, np.inf, (2,), np.float32),
-                "pole": spaces.Tuple([spaces.Box(-np.inf, np.inf, (), np.float32)] * 2),
-            }
-        )
-
-    def observation(self, observation):
-        return {"cart": observation[:2], "pole": (observation[2], observation[3])}
-
-
-def make():
-    return Apart(gymnasium.make("CartPole-v1"))
-"""
+ENVIRONMENT = "tests.masked_walk:taxi_apart"
 
 
 @contextmanager
@@ -103,10 +82,10 @@ def saved_updates(workdir: Path) -> int:
 def unlogged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that nobody can hear, whose terminal goes when it has reported all."""
     folder = tmp_path_factory.mktemp("unlogged")
-    (folder / "apart.py").write_text(DICT)
     workdir = folder / "run"
-    flags = ("--environment.id=apart:make", "--environment.vectorization=sync")
-    flags = (*flags, "--checkpoint.interval-seconds=0.5")
+    arguments = json.dumps({"counts": str(folder / "counts")})
+    flags = ("--environment.id", ENVIRONMENT, "--environment.arguments", arguments)
+    flags = (*flags, "--launch.no-local-link", "--checkpoint.interval-seconds=0.5")
     read_end, write_end = os.pipe()
     os.close(read_end)
     with (
@@ -148,3 +127,29 @@ def test_a_run_has_said_what_happened_to_it(unlogged: Path) -> None:
     assert (status["state"], status["reason"]) == ("finished", "stopped by SIGHUP")
     assert status["best_evaluation"]["mean_return"] >= status["last_evaluation"]["mean_return"]
     assert [server["environments"] > 0 for server in status["env_servers"]] == [True]
+
+
+def test_taxi_gets_no_forbidden_action_in_training_evaluated_or_loaded(
+    unlogged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = unlogged.parent / "counts"
+    steps, forbidden = counted(counts)
+    assert steps > 100 and forbidden == 0
+    evaluate = ["evaluate", str(unlogged), "--episodes", "4", "--env-servers", "1", "--stochastic"]
+    capsys.readouterr()
+    allowed = (ENVIRONMENT, UNHURRIED[0].partition("=")[2])
+    with own_process.restored():
+        assert main([*evaluate, "--json", "--allow", *allowed]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["episodes"] == len(result["returns"]) == 4
+    assert result["mean"] == pytest.approx(sum(result["returns"]) / 4)
+    played, env = policy.load(unlogged, epsilon=1.0), taxi_apart(str(tmp_path / "loaded"))
+    assert result["updates"] == played.step
+    assert counted(counts)[0] > steps and counted(counts)[1] == 0
+
+    (observation, info), carry, is_over = env.reset(seed=1), played.initial_carry(), False
+    while not is_over:
+        action, carry = played({**observation, "action_mask": info["action_mask"]}, carry)
+        observation, _, terminated, truncated, info = env.step(action)
+        is_over = terminated or truncated
+    assert counted(tmp_path / "loaded")[1] == 0

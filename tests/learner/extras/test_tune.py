@@ -10,13 +10,13 @@ from learner.cli import train
 from learner.cli.arguments import PROFILE, parse, profile_words
 from learner.cli.main import main
 from learner.extras import tune as tune_module
-from learner.extras.bench.measuring import Pace
 from learner.extras.bench.system import Interval
-from learner.extras.tune import LEAST_GAIN, Move, Setting, climb, setting_of, tune
+from learner.extras.tune import LEAST_GAIN, Move, Setting, climb, setting_of
 from seedrl import config_io
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError
 from seedrl.fields import with_fields
+from tests import own_process
 from tests.system.processes import SMALLEST
 
 START = Setting(2, 16, 2, 0.001)
@@ -145,14 +145,17 @@ def test_a_run_may_be_anybodys_and_its_code_is_not_run(
         assert named in capsys.readouterr().err
 
 
-def test_a_setting_that_does_not_start_ends_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_writes_what_is_fastest_and_goes_on_after_what_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     class System:
-        # Three env servers are too much for the machine, and one is as fast as two.
+        """As fast as it has groups; three env servers are too much for the machine."""
+
         def __init__(self, config: Config) -> None:
-            self.num_servers = config.launch.env_servers
+            self.launch = config.launch
 
         def __enter__(self) -> "System":
-            if self.num_servers > 2:
+            if self.launch.env_servers > 2:
                 raise ConfigError("environment.id: no memory")
             return self
 
@@ -163,19 +166,23 @@ def test_a_setting_that_does_not_start_ends_no_search(monkeypatch: pytest.Monkey
             pass
 
         def run(self, seconds: float, *, by_updates: bool) -> Interval:
-            return Interval(100, 1, 1.0, {})
+            return Interval(100 * self.launch.groups, 1, 1.0, {})
 
     monkeypatch.setattr(tune_module, "System", System)
-    config = config_io.load("cartpole_r2d2")
-    moves = [*tune(config, Pace(1, 0.1), seconds=1e6, most_env_servers=32)]
-    gains = {move.setting.env_servers: move.gain for move in moves}
-    assert gains == {4: -1.0, 1: 0.0, 2: 0.0}
+    profile = tmp_path / "profile.json"
+    words = ["tune", "cartpole_r2d2", "--total-seconds", "1e6", "--output", str(profile)]
+    with own_process.restored():
+        assert main(words) == 0
+    assert json.loads(profile.read_text()) == START._replace(groups=4).fields()
+    first, *tried, last, wrote = capsys.readouterr().out.splitlines()
+    assert first.startswith("as it is") and last.startswith("expected: +100% ")
+    assert str(profile) in wrote
+    assert sum("kept" in line for line in tried) == 2
+    assert all(line.startswith("cannot run") == ("4 env servers" in line) for line in tried)
 
 
-@pytest.mark.slow
-def test_tune_compares_real_systems_and_writes_a_profile(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.gate
+def test_tune_compares_real_systems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     profile = tmp_path / "profile.json"
     words = ["tune", "cartpole_r2d2", *SMALLEST, "--serving.training-slots", "2"]
     words += ["--launch.env-servers", "1", "--learning.num-devices", "1"]

@@ -1,0 +1,171 @@
+"""A real system in this process: what it counts, and that each side is measured by itself."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from learner.cli.main import main
+from learner.extras.bench import bounds
+from learner.extras.bench.bounds import Sides, prepared
+from learner.extras.bench.system import System
+from learner.extras.bench.workloads import Workload
+from learner.report.stages import STAGES
+from seedrl import config_io
+from seedrl.agents.impala import ImpalaConfig
+from seedrl.agents.ppo import PpoConfig
+from seedrl.config import Config, LaunchConfig
+from seedrl.networks.config import ActorCriticConfig
+from seedrl.replay.queue import QueueConfig
+from tests import own_process
+
+pytestmark = pytest.mark.slow
+Capture: TypeAlias = pytest.CaptureFixture[str]
+SLOTS = 4
+UPDATE_STEPS = 16  # at replay ratio 1: 4 sequences of 4 rows
+
+
+def replayed(config: Config) -> Config:
+    """Two devices that act in threads of their own, and replay: 16 steps make up for an update."""
+    learning = dataclasses.replace(config.learning, batch_sequences=4, num_devices=2)
+    return dataclasses.replace(config, learning=learning)
+
+
+def queued(config: Config) -> Config:
+    """A queue, where an update takes 2 sequences of 4 steps and more."""
+    network = ActorCriticConfig(torso="mlp", torso_sizes=(4,), core="none")
+    return dataclasses.replace(
+        config,
+        agent=ImpalaConfig(network=network, unroll=4),
+        replay=QueueConfig(),
+        learning=dataclasses.replace(config.learning, batch_sequences=2),
+    )
+
+
+def synchronous(config: Config) -> Config:
+    """One thread that acts and learns in turn."""
+    network = ActorCriticConfig(torso="mlp", torso_sizes=(4,), core="none")
+    return dataclasses.replace(
+        config,
+        agent=PpoConfig(network=network, unroll=4),
+        replay=QueueConfig(ahead_updates=1),
+        learning=dataclasses.replace(
+            config.learning, batch_sequences=SLOTS, schedule="synchronous"
+        ),
+    )
+
+
+@contextlib.contextmanager
+def running(tiny: Workload, kind: Callable[[Config], Config]) -> Iterator[System]:
+    config = dataclasses.replace(tiny.config, launch=LaunchConfig(env_servers=2, groups=1))
+    with System(prepared(kind(config))) as system:
+        yield system
+
+
+@pytest.fixture(scope="module")
+def system(tiny: Workload) -> Iterator[System]:
+    with running(tiny, replayed) as system:
+        yield system
+
+
+def test_each_side_is_measured_while_the_other_one_rests(
+    system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    check_sides(system, replayed)
+
+    # The command, of a run's folder; as if it had started this system.
+    monkeypatch.setattr(bounds, "System", lambda _: contextlib.nullcontext(system))
+    (tmp_path / "config.json").write_text(config_io.to_json(config_io.load("cartpole_r2d2")))
+    with own_process.restored():
+        assert main(["bounds", str(tmp_path), "--seconds", "0.05", "--rounds", "1"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 6 and shown[1].startswith("acting without learning")
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("kind", [queued, synchronous])
+def test_each_side_of_other_schedules_is_measured_while_the_other_one_rests(
+    tiny: Workload, kind: Callable[[Config], Config]
+) -> None:
+    with running(tiny, kind) as system:
+        check_sides(system, kind)
+
+
+def check_sides(system: System, kind: Callable[[Config], Config]) -> None:
+    """A side's interval moves nothing of the other one, and an update is of so many steps."""
+    sides, acting, learning = Sides(system), system.parts.acting[0], system.parts.learning
+    assert system.served.config.serving.training_slots == SLOTS
+    sides.collect()
+    assert learning.updates == 0
+    for _ in range(2):
+        assert sides.run(0.05).steps > 0
+        limiter, updates = system.parts.channel.limiter.now, learning.updates
+        held = learning.accounts().get("waiting")
+        assert sides.act(0.05).steps > 0
+        assert learning.updates == updates
+        assert system.parts.channel.limiter.now == limiter
+        assert learning.accounts().get("waiting") == held
+        sides.collect()
+        steps = acting.training_steps
+        limiter, held = system.parts.channel.limiter.now, learning.accounts().get("waiting")
+        assert sides.learn(0.05).updates > 0
+        assert learning.updates > updates
+        assert acting.training_steps == steps
+        after = system.parts.channel.limiter.now
+        assert after.metrics() == limiter.metrics() and after.may_act() == limiter.may_act()
+        assert learning.accounts().get("waiting") == held
+    window = system.served.config.agent.window
+    expected = {
+        replayed: UPDATE_STEPS,
+        queued: 2 * window.length,
+        synchronous: SLOTS * window.length,
+    }
+    # A row in ten or so is the first one of an episode, which is no step.
+    assert 0.8 * expected[kind] < sides.update_steps() <= expected[kind]
+
+
+def test_an_interval_counts_what_went_through_the_system(system: System) -> None:
+    acting, learning = system.parts.acting[0], system.parts.learning
+    system.run(0.01)
+    before = acting.training_steps
+    interval = system.run(0.05)
+    # What was done before the interval and after it is not in it.
+    assert 0 < interval.steps < acting.training_steps - before
+    assert interval.seconds >= 0.05
+    assert interval.metrics["inference_ms"] > 0
+    ledger = system.served.hub.ledger()
+    # What was answered is a step, or the first row of an episode; all full pages are in replay.
+    assert ledger["answered"] > acting.training_steps > ledger["answered"] / 2
+    system.run_until(lambda: learning.stored_rows == system.served.hub.ledger()["completed"])
+
+
+def test_an_interval_by_updates_holds_whole_updates_and_nothing_moves_after_it(
+    system: System,
+) -> None:
+    interval = system.run(0.01, by_updates=True)
+    assert interval.updates >= 1
+    # The limiter's tolerance is 2 updates, and a step of all environments may come on top.
+    assert abs(interval.steps - UPDATE_STEPS * interval.updates) <= 2 * UPDATE_STEPS + SLOTS
+    answered, updates = system.served.hub.ledger()["answered"], system.parts.learning.updates
+    # Every environment's next step has come, and none is answered.
+    system.served.await_rows(answered + SLOTS)
+    assert system.served.hub.ledger()["answered"] == answered
+    assert system.parts.learning.updates == updates
+
+
+def test_the_stages_of_each_side_add_up_and_a_system_reports_as_a_run_does(system: System) -> None:
+    interval = system.run(1.0)
+    metrics = interval.metrics
+    for side, stages in STAGES.items():
+        shares = {stage: metrics[f"{side}_{stage}_share"] for stage in stages}
+        # A stage counts where it ends.
+        assert sum(shares.values()) == pytest.approx(1.0, abs=0.15), shares
+        assert min(shares.values()) >= 0
+    assert metrics["env_servers"] == 2 and metrics["env_step_ms"] > 0
+    # Steps are counted until a moment after the interval; what a step costs hardly changes.
+    used = sum(metrics[f"{name}_cpu_seconds_per_second"] for name in ("learner", "env_servers"))
+    cost = interval.processor_seconds / interval.steps
+    assert used / metrics["env_steps_per_second"] == pytest.approx(cost, rel=0.3)

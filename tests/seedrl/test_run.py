@@ -102,6 +102,7 @@ def test_a_run_is_followed_stopped_and_played(followed: tuple[Run, list[dict[str
     assert config.learning.batch_sequences == 4 and config.evaluation.target_return is None
 
 
+@pytest.mark.slow
 def test_the_cells_of_the_notebook_follow_and_play_a_run(
     followed: tuple[Run, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

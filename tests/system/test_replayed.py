@@ -20,7 +20,6 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import (
     Config,
     EnvironmentConfig,
-    EvaluationConfig,
     LearningConfig,
     ReplayConfig,
     ServingConfig,
@@ -50,7 +49,6 @@ def _replayed(
     agent: Any,
     env_steps: int,
     *,
-    evaluation_slots: int = 1,
     updates: tuple[int, int] = (1, 1),
     **replay: Any,
 ) -> tuple[Outcome, EnvSpec]:
@@ -58,14 +56,13 @@ def _replayed(
     config = Config(
         environment=ATARI_LIKE,
         agent=agent,
-        serving=ServingConfig(training_slots=2, evaluation_slots=evaluation_slots),
+        serving=ServingConfig(training_slots=2, evaluation_slots=0),
         replay=ReplayConfig(**{"capacity_steps": 2_400, "min_steps": 90, "ratio": 0.2, **replay}),
         learning=LearningConfig(batch_sequences=4, num_devices=1),
-        evaluation=EvaluationConfig(interval_steps=1, episodes=1),
     )
     run = learner_run(config)
     outcome = run.run_with_a_replaced_env_server(
-        *(2 + evaluation_slots, "--allow-env", "gymnasium.wrappers*"),
+        *(2, "--allow-env", "gymnasium.wrappers*"),
         env_steps=env_steps,
         updates=updates,
     )
@@ -166,7 +163,6 @@ def test_apex_has_the_q_values_and_the_sampling_weight_of_every_transition(
     )
     outcome, spec = _replayed(
         *(learner_run, Unchanging(agent=agent), 200),
-        evaluation_slots=0,
         page_steps=8,
         ratio=0.1,
         priority_exponent=0.6,

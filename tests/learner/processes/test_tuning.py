@@ -54,6 +54,7 @@ thread = threading.Thread(target=count)
 thread.start()
 thread.join()
 """
+# Prints whether XLA leaves a convolution to YNNPACK.
 CONVOLUTION = """
 import jax, jax.numpy as jnp
 from learner.processes.tuning import compile_quick_convolutions
@@ -66,14 +67,13 @@ print("ynn_fusion" in jax.jit(convolve).lower(images, kernel).compile().as_text(
 """
 TUNED = """
 import jax, os, sys
-from learner.processes.tuning import compile_quick_convolutions, tune_process
+from learner.processes.tuning import tune_process
 
 tune_process(keeps_freed_memory=False)
-print(sys.getswitchinterval(), jax.config.jax_compilation_cache_dir)
-before = os.environ.pop('XLA_FLAGS', '')
-compile_quick_convolutions()
-print(before == os.environ.get('XLA_FLAGS', ''))
+flags = os.environ.get("XLA_FLAGS", "")
+print(sys.getswitchinterval(), jax.config.jax_compilation_cache_dir, flags)
 """
+OPTION = "xla_cpu_experimental_ynn_fusion_type"
 
 
 def printed(program: str, **variables: str) -> list[str]:
@@ -96,22 +96,17 @@ def test_freed_memory_is_returned_or_used_again() -> None:
     assert float(printed(FAULTS)[0]) < 4
 
 
-@pytest.mark.skipif(
-    metadata.version("jaxlib") != "0.10.2", reason="the option is set for jaxlib 0.10.2"
-)
-@pytest.mark.parametrize(
-    ("flags", "is_by_ynnpack"),
-    [("", "False"), ("--xla_cpu_experimental_ynn_fusion_type=individual_convolution", "True")],
-)
-def test_a_convolution_is_one_of_ynnpack_only_where_flags_say_so(
-    flags: str, is_by_ynnpack: str
+@pytest.mark.parametrize("flags", ["", f"--{OPTION}=individual_convolution"])
+def test_threads_take_turns_programs_are_cached_and_convolutions_are_not_ynnpacks_unless_asked(
+    flags: str,
 ) -> None:
-    assert printed(CONVOLUTION, XLA_FLAGS=flags) == [is_by_ynnpack]
-
-
-def test_threads_take_turns_fast_programs_are_cached_and_flags_are_those_of_learners() -> None:
-    found = printed(TUNED, XDG_CACHE_HOME="/some/cache", XLA_FLAGS="")
-    assert found == ["0.0005", "/some/cache/seedrl/jax", "True"]
+    interval, cache, *own, is_ynnpacks = printed(
+        TUNED + CONVOLUTION, XDG_CACHE_HOME="/some/cache", XLA_FLAGS=flags
+    )
+    assert (interval, cache) == ("0.0005", "/some/cache/seedrl/jax")
+    if metadata.version("jaxlib") == "0.10.2":  # for which the option is set
+        assert own == [flags or f"--{OPTION}=-individual_convolution"]
+        assert is_ynnpacks == str(bool(flags))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from learner.checkpoints.folder_lock import lock
 from learner.checkpoints.run_records import read_final_score, read_run
 from learner.cli import train
 from learner.cli.arguments import parse, require_at_least, table
-from learner.extras.experiment import Experiment, Outcome, PlannedRun, check_same, read_grid
+from learner.extras.experiment import Experiment, Outcome, Runs, check_same, read_grid
 from learner.processes.stop import stop_on_signals
 from learner.processes.tuning import require_jax
 from learner.report.output import tolerating_lost_output
@@ -57,11 +57,11 @@ def run(argv: Sequence[str]) -> int:
     require_jax(starts=False)
     runs = checked_runs(options.grid)
     folder = options.workdir or Path("runs") / options.grid.stem
-    for each in runs:
-        check_same(folder / each.name, each)
+    for name, planned in runs.items():
+        check_same(folder / name, planned)
     if options.dry_run:
-        for each in runs:
-            words = ["seedrl", "train", *each.words, "--workdir", str(folder / each.name)]
+        for name, planned in runs.items():
+            words = ["seedrl", "train", *planned, "--workdir", str(folder / name)]
             print(shlex.join(words))
         return ExitCode.OK
     try:
@@ -81,20 +81,20 @@ def run(argv: Sequence[str]) -> int:
         os.close(descriptor)
 
 
-def checked_runs(grid: Path) -> list[PlannedRun]:
+def checked_runs(grid: Path) -> Runs:
     """The runs of a grid, whose configurations work. Raises ConfigError, in one line."""
     runs = read_grid(grid)
     checked = set()
-    for each in runs:
-        config, _, _, *options = each.words  # beside the seed
+    for name, words in runs.items():
+        config, _, _, *options = words  # beside the seed
         if (key := (config, *options)) in checked:  # one seed is tried for all
             continue
         checked.add(key)
         try:
-            parsed, loaded = parse(train.TrainOptions, each.words, prog=train.PROG)
+            parsed, loaded = parse(train.TrainOptions, words, prog=train.PROG)
             train.plan(parsed, loaded)
         except ConfigError as error:
-            raise ConfigError(f"{grid}: {each.name}: {error}") from error
+            raise ConfigError(f"{grid}: {name}: {error}") from error
     return runs
 
 

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from queue import SimpleQueue
@@ -38,28 +38,26 @@ _DONE = frozenset({ExitCode.OK, ExitCode.TARGET_MISSED})
 _MAY_GROW = "--learning.total-steps"
 
 
-class PlannedRun(NamedTuple):
-    """A run of a grid."""
-
-    name: str  # of its folder: configuration, what varies, and seed
-    words: tuple[str, ...]  # of `seedrl train`, without its folder
+# Words of `seedrl train` by run, without its folder. A run has the name of its folder: its
+# configuration, what varies, and its seed.
+Runs = dict[str, tuple[str, ...]]
 
 
-def read_grid(path: Path) -> list[PlannedRun]:
+def read_grid(path: Path) -> Runs:
     """The runs of a grid: all seeds of a configuration and its options, then the next.
 
     A configuration's path is relative to the file. Raises ConfigError, in one line.
     """
     try:
-        return list(_planned(tomllib.loads(path.read_text()), path.parent))
+        return _planned(tomllib.loads(path.read_text()), path.parent)
     except (OSError, ValueError) as error:  # a ConfigError is a ValueError
         reason = getattr(error, "strerror", None) or error
         raise ConfigError(f"{path}: expected a grid, a TOML file: {reason}") from error
 
 
-def _planned(grid: Mapping[str, Any], folder: Path) -> Iterator[PlannedRun]:
+def _planned(grid: Mapping[str, Any], folder: Path) -> Runs:
     fixed, varied = _checked(grid)
-    names = set()
+    runs: Runs = {}
     for config, *values in itertools.product(grid["configs"], *varied.values()):
         own = dict(zip(varied, values, strict=True))
         flags = [word for option in (fixed | own).items() for word in words_of(*option)]
@@ -69,13 +67,13 @@ def _planned(grid: Mapping[str, Any], folder: Path) -> Iterator[PlannedRun]:
         for seed in grid["seeds"]:
             words = [f"{option}={_text(value)}" for option, value in own.items()]
             name = "__".join([Path(config).stem, *words, f"seed={seed}"])
-            if name in names or len(name) > 200:
+            if name in runs or len(name) > 200:
                 raise ConfigError(
                     "vary: expected runs whose folders have different names of at most 200 "
                     f"characters, got {name}"
                 )
-            names.add(name)
-            yield PlannedRun(name, (found, "--seed", str(seed), *flags))
+            runs[name] = (found, "--seed", str(seed), *flags)
+    return runs
 
 
 def _checked(grid: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -119,9 +117,7 @@ class Experiment:
     killed; the same experiment continues from their newest checkpoints.
     """
 
-    def __init__(
-        self, folder: Path, runs: Sequence[PlannedRun], *, number: int, episodes: int
-    ) -> None:
+    def __init__(self, folder: Path, runs: Runs, *, number: int, episodes: int) -> None:
         """`number`: of processes at a time. `episodes`: of final scores."""
         self._folder, self._runs, self._number = folder, runs, number
         self._episodes = episodes
@@ -130,12 +126,12 @@ class Experiment:
         self._lock = threading.Lock()
         self._children: dict[str, Child] = {}
         # Each entry is replaced by the thread that works on its run.
-        self.outcomes = {run.name: Outcome("not started") for run in runs}
+        self.outcomes = {name: Outcome("not started") for name in runs}
 
     def work(self, is_stopped: Callable[[], bool]) -> int:
         """Works until all runs are done, or have saved because it is stopped: an `ExitCode`."""
         with ThreadPoolExecutor(self._number, "run") as pool:
-            working = [pool.submit(self._work_on, run) for run in self._runs]
+            working = [pool.submit(self._work_on, name) for name in self._runs]
             # In turns, because a signal only sets a flag.
             while wait(working, timeout=POLL_SECONDS).not_done:
                 if is_stopped() and not self._is_ending.is_set():
@@ -146,24 +142,24 @@ class Experiment:
         bad = {"failed"} if self._is_ending.is_set() else {"failed", "interrupted"}
         return ExitCode.FAULTS if bad & states else ExitCode.OK
 
-    def _work_on(self, run: PlannedRun) -> None:
+    def _work_on(self, run: str) -> None:
         # In a thread of the pool: as far as that is left to do.
-        folder = self._folder / run.name
+        folder = self._folder / run
         if self._is_ending.is_set():
             return
         outcome = None
-        if not has_trained(folder, run):
+        if not has_trained(folder, self._runs[run]):
             outcome = self._train(run, folder)
         if outcome is None and not has_score(folder, self._episodes):
             outcome = self._score(run, folder)
-        self.outcomes[run.name] = outcome = outcome or Outcome("finished")
+        self.outcomes[run] = outcome = outcome or Outcome("finished")
         reason = f": {outcome.reason} ({self._log(run)})" if outcome.reason else ""
-        _say(f"{run.name}: {outcome.state}{reason}")
+        _say(f"{run}: {outcome.state}{reason}")
 
-    def _train(self, run: PlannedRun, folder: Path) -> Outcome | None:
+    def _train(self, run: str, folder: Path) -> Outcome | None:
         # How that ended; None if well.
-        _say(f"{run.name}: trains")
-        code = self._run(run, ["train", *run.words, "--workdir", str(folder)])
+        _say(f"{run}: trains")
+        code = self._run(run, ["train", *self._runs[run], "--workdir", str(folder)])
         if code not in _DONE and not (self._is_ending.is_set() and code == ExitCode.KILLED):
             return Outcome("failed", f"ended with {code}: {_last_line(self._log(run))}")
         # A signal before it has begun leaves no command, and ends it with 0, too.
@@ -172,8 +168,8 @@ class Experiment:
         reason = read_run(folder).reason
         return Outcome("interrupted", reason) if reason.startswith(STOPPED) else None
 
-    def _score(self, run: PlannedRun, folder: Path) -> Outcome | None:
-        _say(f"{run.name}: plays the episodes of its final score")
+    def _score(self, run: str, folder: Path) -> Outcome | None:
+        _say(f"{run}: plays the episodes of its final score")
         words = ["evaluate", str(folder), "--episodes", str(self._episodes)]
         # All runs alike, whatever their own evaluations explore.
         words += ["--deterministic", "--save"]
@@ -185,7 +181,7 @@ class Experiment:
             return Outcome("failed", f"its evaluation ended with {code}: {last}")
         return None
 
-    def _run(self, run: PlannedRun, words: Sequence[str]) -> int:
+    def _run(self, run: str, words: Sequence[str]) -> int:
         ended: SimpleQueue[int] = SimpleQueue()
         self._log(run).parent.mkdir(exist_ok=True)
         # Appended: an earlier try's output may explain this one.
@@ -194,12 +190,10 @@ class Experiment:
                 return ExitCode.KILLED
             # A process for each run: one that fails, or whose memory grows, harms no other.
             command = [sys.executable, "-m", "learner.cli.main", *words]
-            self._children[run.name] = Child(
-                command, child_environment(), on_exit=ended.put, output=log
-            )
+            self._children[run] = Child(command, child_environment(), on_exit=ended.put, output=log)
         code = ended.get()
         with self._lock:
-            del self._children[run.name]
+            del self._children[run]
         return code
 
     def _end(self) -> None:
@@ -210,14 +204,14 @@ class Experiment:
                 child.send(signal.SIGTERM)
         _say("ending after a save; the same command resumes")
 
-    def _log(self, run: PlannedRun) -> Path:
-        return self._folder / "logs" / f"{run.name}.log"
+    def _log(self, run: str) -> Path:
+        return self._folder / "logs" / f"{run}.log"
 
 
-def has_trained(folder: Path, run: PlannedRun) -> bool:
-    """True if the folder holds this run, as it is planned, and it has finished."""
+def has_trained(folder: Path, planned: Sequence[str]) -> bool:
+    """True if the folder holds the run of these words, and it has finished."""
     command = command_of(folder)
-    is_same = command is not None and _words(command) == [*run.words]
+    is_same = command is not None and _words(command) == [*planned]
     return is_same and read_run(folder).state == "finished"
 
 
@@ -227,14 +221,14 @@ def has_score(folder: Path, episodes: int) -> bool:
     return kept is not None and kept.episodes >= episodes
 
 
-def check_same(folder: Path, run: PlannedRun) -> None:
+def check_same(folder: Path, planned: Sequence[str]) -> None:
     """Raises ConfigError if the folder holds a run of other options; only its steps may grow."""
     command = command_of(folder)
     if command is None:
         return
-    if _without(_words(command), _MAY_GROW) != _without([*run.words], _MAY_GROW):
+    if _without(_words(command), _MAY_GROW) != _without([*planned], _MAY_GROW):
         raise ConfigError(
-            f"{folder}: expected the run `seedrl train {shlex.join(run.words)}`, found "
+            f"{folder}: expected the run `seedrl train {shlex.join(planned)}`, found "
             f"`{command}`; choose another --workdir, or remove that folder"
         )
 

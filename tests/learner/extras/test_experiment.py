@@ -11,7 +11,7 @@ from learner.checkpoints.folder_lock import lock
 from learner.cli.main import main
 from learner.extras.experiment import (
     Experiment,
-    PlannedRun,
+    Runs,
     check_same,
     has_score,
     has_trained,
@@ -24,7 +24,7 @@ from seedrl.exit_codes import ExitCode
 SMALL = 'configs = ["cartpole_r2d2"]\nseeds = [0]\n'
 
 
-def grid(folder: Path, text: str) -> list[PlannedRun]:
+def grid(folder: Path, text: str) -> Runs:
     path = folder / "my_grid.toml"
     path.write_text(text)
     return read_grid(path)
@@ -45,8 +45,8 @@ replay.ratio = [1, 4.0]
 agent.network.torso-sizes = [[64], [32, 16]]
 """
     runs = grid(tmp_path, text)
-    assert len(runs) == len({run.name for run in runs}) == 2 * 2 * 2 * 2
-    assert [run.name for run in runs[:3]] == [
+    assert len(runs) == 2 * 2 * 2 * 2
+    assert list(runs)[:3] == [
         "cartpole_r2d2__replay.ratio=1__agent.network.torso-sizes=64__seed=0",
         "cartpole_r2d2__replay.ratio=1__agent.network.torso-sizes=64__seed=7",
         "cartpole_r2d2__replay.ratio=1__agent.network.torso-sizes=32x16__seed=0",
@@ -55,7 +55,7 @@ agent.network.torso-sizes = [[64], [32, 16]]
     options += ["--logging.no-learning-curve"]
     varied = ["--replay.ratio", "4.0", "--agent.network.torso-sizes", "32", "16"]
     config = str(tmp_path.resolve() / "own" / "config.py")
-    assert runs[-1].words == (config, "--seed", "7", *options, *varied)
+    assert list(runs.values())[-1] == (config, "--seed", "7", *options, *varied)
 
 
 def test_a_value_that_no_folder_can_be_called_is_changed_there_and_kept_in_the_command(
@@ -63,9 +63,9 @@ def test_a_value_that_no_folder_can_be_called_is_changed_there_and_kept_in_the_c
 ) -> None:
     # Of several lines the run records one, with which the command is compared.
     text = SMALL + '[vary]\nenvironment.arguments = ["""\n{"map": "a/b",\n "k": 4}\n"""]\n'
-    (run,) = grid(tmp_path, text)
-    assert run.name == "cartpole_r2d2__environment.arguments=_map_a_b_,_k_4___seed=0"
-    assert run.words[-1] == '{"map": "a/b",  "k": 4} '
+    ((name, words),) = grid(tmp_path, text).items()
+    assert name == "cartpole_r2d2__environment.arguments=_map_a_b_,_k_4___seed=0"
+    assert words[-1] == '{"map": "a/b",  "k": 4} '
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ finish("all 100 steps taken", 1 if act == "misses" else 0)
 """
 
 
-def planned(act: str, number: int = 0) -> PlannedRun:
-    return PlannedRun(f"{act}{number}", (act, "--seed", str(number)))
+def planned(act: str, number: int = 0) -> Runs:
+    return {f"{act}{number}": (act, "--seed", str(number))}
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def started(folder: Path) -> list[str]:
 
 
 def test_each_run_is_trained_and_scored_and_one_that_fails_ends_no_other(stage: Path) -> None:
-    runs = planned("learns"), planned("fails"), planned("misses")
+    runs = planned("learns") | planned("fails") | planned("misses")
     experiment = Experiment(stage, runs, number=1, episodes=100)
     assert experiment.work(lambda: False) == ExitCode.FAULTS
     assert started(stage) == [
@@ -162,7 +162,7 @@ def test_each_run_is_trained_and_scored_and_one_that_fails_ends_no_other(stage: 
 
 
 def test_a_signal_lets_runs_save_and_the_same_experiment_resumes(stage: Path) -> None:
-    runs = planned("waits", 0), planned("waits", 1), planned("waits", 2)
+    runs = planned("waits", 0) | planned("waits", 1) | planned("waits", 2)
     experiment = Experiment(stage, runs, number=2, episodes=100)
 
     def is_stopped() -> bool:
@@ -174,15 +174,15 @@ def test_a_signal_lets_runs_save_and_the_same_experiment_resumes(stage: Path) ->
     assert [outcome.state for outcome in experiment.outcomes.values()] == [
         *("interrupted", "interrupted", "not started")
     ]
-    assert not has_trained(stage / "waits0", runs[0])
+    assert not has_trained(stage / "waits0", runs["waits0"])
 
 
 def test_steps_of_a_run_follow_from_its_files(tmp_path: Path) -> None:
-    run = planned("learns")
-    folder = tmp_path / run.name
+    ((name, run),) = planned("learns").items()
+    folder = tmp_path / name
     assert not has_trained(folder, run)
     folder.mkdir()
-    (folder / "command.txt").write_text(shlex.join(["seedrl", "train", *run.words]))
+    (folder / "command.txt").write_text(shlex.join(["seedrl", "train", *run]))
     assert not has_trained(folder, run)
     status = {"state": "finished", "reason": "all taken", "updates": 7}
     (folder / "status.json").write_text(json.dumps(status))
@@ -191,11 +191,11 @@ def test_steps_of_a_run_follow_from_its_files(tmp_path: Path) -> None:
     (folder / "final_score.json").write_text(json.dumps(score))
     assert has_score(folder, 100) and not has_score(folder, 200)
     # More steps of the same run are trained; another one is refused.
-    more = PlannedRun(run.name, (*run.words, "--learning.total-steps", "900"))
+    more = (*run, "--learning.total-steps", "900")
     check_same(folder, more)
     assert not has_trained(folder, more)
     with pytest.raises(ConfigError) as found:
-        check_same(folder, PlannedRun(run.name, (*run.words, "--replay.ratio", "2")))
+        check_same(folder, (*run, "--replay.ratio", "2"))
     assert "learns0" in str(found.value)
 
 

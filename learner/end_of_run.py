@@ -182,41 +182,20 @@ def confirmed_earlier(checkpoint: Checkpoint, config: Config) -> bool:
     return is_over
 
 
-class SharedEnd:
-    """Brings the end that this host has come to before the others. Used by the main thread."""
+# Of a run that several hosts share; alone it is over at once.
 
-    # Alone it is over at once.
 
-    def __init__(self, hosts: Hosts):
-        self._hosts = hosts
+def is_over(ended: EndOfRun | None, hosts: Hosts) -> bool:
+    """True if this host stops now; `ended`, what it has come to by itself, goes to the others."""
+    # A failure is not put to the vote: the learning thread, which votes, may be dead.
+    if hosts.is_alone or (ended is not None and ended.kind in _OWN):
+        return ended is not None
+    if ended is not None and not hosts.agenda.wants_end:
+        hosts.agenda.wants_end = ended
+    return bool(hosts.agenda.end)
 
-    def is_over(self, ended: EndOfRun | None) -> bool:
-        """True if this host stops now; `ended`: what it has come to by itself."""
-        agenda = self._hosts.agenda
-        # A failure is not put to the vote: the learning thread, which votes, may be dead.
-        if self._hosts.is_alone or (ended is not None and ended.kind in _OWN):
-            return ended is not None
-        if ended is not None and not agenda.wants_end:
-            agenda.wants_end = ended
-        return bool(agenda.end)
 
-    def outcome(self) -> EndOfRun | None:
-        """What all hosts have come to; None if this one ends alone."""
-        kind_and_why: Any = self._hosts.agenda.end
-        return EndOfRun(*kind_and_why) if kind_and_why else None
-
-    def can_save(self) -> bool:
-        """Whether there is somebody to save with: all hosts, at the same update."""
-        return self._hosts.is_alone or bool(self._hosts.agenda.end)
-
-    def leave(self) -> None:
-        """After the last save: what is raised from here on is no failure to hosts that end, too."""
-        if self._hosts.agenda.end:
-            self._hosts.peers.leave()
-
-    def go_alone(self, failure: BaseException | None) -> None:
-        """Ends the others, with why this host ends without them: `failure`, if that is known."""
-        text = str(failure or "see its log")
-        if failure is not None and not isinstance(failure, UserError):
-            text = f"{type(failure).__name__}: {failure}"
-        self._hosts.peers.fail(text)
+def common_end(hosts: Hosts) -> EndOfRun | None:
+    """What all hosts have come to; None if this one ends alone."""
+    kind_and_why: Any = hosts.agenda.end
+    return EndOfRun(*kind_and_why) if kind_and_why else None

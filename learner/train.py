@@ -24,9 +24,10 @@ from learner.end_of_run import (
     OVER,
     EndOfRun,
     LastRound,
-    SharedEnd,
+    common_end,
     confirmed_earlier,
     end_of_run,
+    is_over,
     stopped_by,
 )
 from learner.multihost.agreement import Hosts
@@ -302,7 +303,6 @@ class TrainLoop:
         self._next_report = time.monotonic() + config.logging.interval_seconds
         self._residues: list[str] = []  # what has ended the run
         self._hosts = session.system.hosts
-        self._shared_end = SharedEnd(self._hosts)
         self._checkpointer = Checkpointer(
             config, session, saver, reports.metrics, is_over=self._is_over
         )
@@ -364,11 +364,11 @@ class TrainLoop:
         )
 
     def _is_over(self) -> bool:
-        return self._shared_end.is_over(self._end_of_run())
+        return is_over(self._end_of_run(), self._hosts)
 
     def _outcome(self) -> EndOfRun | None:
         # What all hosts have agreed on comes before what this one sees.
-        return self._shared_end.outcome() or self._end_of_run()
+        return common_end(self._hosts) or self._end_of_run()
 
     def _report(self) -> Mapping[str, float]:
         self.session.set_gauges()
@@ -384,9 +384,10 @@ class TrainLoop:
     def _stop_and_save(self, ended: EndOfRun | None) -> None:
         # First the threads end, then the state is read (nobody owns it any more), and env servers
         # are answered last: they must not return to a learner that still has the address.
-        can_save = self._shared_end.can_save()
+        can_save = self._hosts.can_save
         if not can_save:
-            self._shared_end.go_alone(self._failure())  # no other host waits for this one then
+            # No other host waits for this one then.
+            self._hosts.peers.fail(self._failure() or "see its log")
         if not self.session.stop(_STOP_SECONDS):
             print(f"learner: error: {_UNSTOPPED}", file=sys.stderr, flush=True)
             self._raise_died()
@@ -416,7 +417,7 @@ class TrainLoop:
 
     def _raise_failure(self, ended: EndOfRun | None) -> None:
         self._raise_died()
-        self._shared_end.leave()
+        self._hosts.leave()
         self._reports.metrics.record("ledger", **self.session.accounts())
         if self._residues:
             raise RuntimeError("; ".join(self._residues))

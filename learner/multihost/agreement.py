@@ -86,6 +86,16 @@ class Hosts(NamedTuple):
     def is_alone(self) -> bool:
         return self.peers.topology.process_count == 1
 
+    @property
+    def can_save(self) -> bool:
+        """Whether there is somebody to save with: all hosts, at the same update."""
+        return self.is_alone or bool(self.agenda.end)
+
+    def leave(self) -> None:
+        """After the last save: what is raised from here on is no failure to hosts that end, too."""
+        if self.agenda.end:
+            self.peers.leave()
+
 
 def alone() -> Hosts:
     return Hosts(Peers(), Agenda())

@@ -83,8 +83,7 @@ def joined(
         yield Hosts(peers, agenda)
     # The others end at once, with this reason, and not when this host has been silent too long.
     except BaseException as error:
-        is_line = isinstance(error, UserError)
-        peers.fail(str(error) if is_line else f"{type(error).__name__}: {error}")
+        peers.fail(error)
         raise
     if stop.is_set() and not agenda.end:
         peers.fail(f"stopped by {stop.by}")

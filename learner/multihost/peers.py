@@ -13,6 +13,7 @@ from typing import Any
 from learner.multihost.topology import ALONE, Topology
 from learner.runtime.watchdog import Watchdog, exit_hung, exit_now
 from learner.runtime.worker import ClosedError
+from seedrl.errors import UserError
 from seedrl.exit_codes import ExitCode
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 from seedrl.wire.contract import printable
@@ -187,8 +188,11 @@ class Peers:
         """This host has come to the end of the run, as all do. Nothing can be gathered any more."""
         self._end({"left": self.topology.process_index})
 
-    def fail(self, problem: str) -> None:
+    def fail(self, problem: str | BaseException) -> None:
         """This host ends before the others, which end at once, each with a line that says why."""
+        if isinstance(problem, BaseException):
+            name = "" if isinstance(problem, UserError) else f"{type(problem).__name__}: "
+            problem = f"{name}{problem}"
         self._end({"lost": self.topology.process_index, "why": printable(problem, 1000)})
 
     def close(self) -> None:

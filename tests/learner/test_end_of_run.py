@@ -11,9 +11,10 @@ from learner.end_of_run import (
     EndOfRun,
     Kind,
     LastRound,
-    SharedEnd,
+    common_end,
     confirmed_earlier,
     end_of_run,
+    is_over,
 )
 from learner.multihost.agreement import Agenda, Hosts, alone
 from learner.multihost.peers import Peers
@@ -94,22 +95,21 @@ def hosts_of(peers: Peers) -> Hosts:
 def test_among_others_it_is_over_when_all_have_agreed() -> None:
     with linked(2) as (first, _):
         hosts = hosts_of(first)
-        end = SharedEnd(hosts)
-        assert not end.is_over(EndOfRun("all_steps", "all taken"))
+        assert not is_over(EndOfRun("all_steps", "all taken"), hosts)
         assert hosts.agenda.wants_end == ("all_steps", "all taken")
-        assert not end.can_save()
+        assert not hosts.can_save
         hosts.agenda.end = ["confirmed", "target 475 confirmed"]  # as JSON brings it
-        assert end.is_over(None)
-        assert end.outcome() == EndOfRun("confirmed", "target 475 confirmed")
-        assert end.can_save()
+        assert is_over(None, hosts)
+        assert common_end(hosts) == EndOfRun("confirmed", "target 475 confirmed")
+        assert hosts.can_save
 
 
 @pytest.mark.parametrize("kind", ["failed", "mistake"])
 def test_what_ends_one_host_asks_nobody_and_saves_nothing(kind: Kind) -> None:
     with linked(2) as (first, _):
-        end = SharedEnd(hosts_of(first))
-        assert end.is_over(EndOfRun(kind, "its error"))
-        assert (end.outcome(), end.can_save()) == (None, False)
+        hosts = hosts_of(first)
+        assert is_over(EndOfRun(kind, "its error"), hosts)
+        assert (common_end(hosts), hosts.can_save) == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,12 @@ def test_what_ends_one_host_asks_nobody_and_saves_nothing(kind: Kind) -> None:
     [
         (ConfigError("agent.loss: expected a number"), "agent.loss: expected a number"),
         (ValueError("of two\nlines"), "ValueError: of two lines"),
-        (None, "see its log"),
     ],
 )
-def test_a_host_that_ends_alone_says_why(failure: Exception | None, said: str) -> None:
+def test_a_host_that_ends_alone_says_why(failure: Exception, said: str) -> None:
     losses: list[str] = []
     with linked(2, losses) as (first, _):
-        SharedEnd(hosts_of(first)).go_alone(failure)
+        first.fail(failure)
         wait_until(lambda: losses, "that the other host hears of it")
     assert losses == [f"host 0 of 2 is lost: {said}"]
 

@@ -14,7 +14,7 @@ class ExitCode(enum.IntEnum):
         save.
       TARGET_MISSED: the learner used up its steps, time or `evaluation.patience_rounds` without a
         confirmed `evaluation.target_return`. An env server: an environment hangs; all stacks are
-        printed.
+        printed. `seedrl launch`: Ray ends it a minute after the cluster has lost its head node.
       USAGE: a wrong configuration or command line, a checkpoint of another configuration, an
         environment that is refused or cannot be built, or an environment variable with which jax
         cannot start. Or `learning.max_skipped_updates` updates in a row were not finite; the run is
@@ -27,9 +27,9 @@ class ExitCode(enum.IntEnum):
       UNREADABLE_CHECKPOINT: a checkpoint is missing or damaged, or a disk or directory cannot be
         written to.
       TEMPORARY: another start may succeed, and resumes from the newest checkpoint. Causes: a thread
-        was stuck (all stacks are printed); another host of the run, or the Ray cluster, is lost;
-        the address or the run directory is in use; all environments of an env server have failed
-        too often.
+        was stuck (all stacks are printed); another host of the run, or the connection to Ray, is
+        lost; the address or the run directory is in use; all environments of an env server have
+        failed too often.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, at least one second after the first, before
         everything was saved. Or the first one, within a tenth of a second after the start, or in a
         run on several hosts before all of them are connected.

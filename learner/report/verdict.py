@@ -55,20 +55,20 @@ def verdict(metrics: Mapping[str, float], costs: Costs, conditions: Conditions) 
     )
     learning = _of_learning(metrics, costs, conditions)
     learning = learning or dataclasses.replace(env_server, cause="full queue")
-    if costs.takes_turns:
-        return max(env_server, learning, key=lambda each: each.gain)
     own = metrics.get("env_own_step_ms", 1e3 * costs.environment) / 1e3
     busy = min(1.0, own * metrics["env_steps_per_second"] / costs.env_servers)
-    if metrics["acting_waits_share"] > metrics["learning_waits_share"]:
-        changes, last = [_neighbour(metrics, costs, 1 - metrics["learning_waits_share"])], learning
+    # Env servers may compute, or wait for something else.
+    computes = metrics.get("env_servers_cpu_seconds_per_second", 0.0) / costs.env_servers
+    sleeps = 1 - min(1.0, computes / max(busy, 1e-9))
+    needs_core = 1 - sleeps * metrics.get("acting_environment_share", 0.0)
+    changes: list[Verdict] = []
+    if costs.takes_turns:
+        last = max(env_server, learning, key=lambda each: each.gain)
+    elif metrics["acting_waits_share"] > metrics["learning_waits_share"]:
+        needs_core, last = 1 - metrics["learning_waits_share"], learning
     else:
-        # Env servers may compute, or wait for something else.
-        computes = metrics.get("env_servers_cpu_seconds_per_second", 0.0) / costs.env_servers
-        sleeps = 1 - min(1.0, computes / max(busy, 1e-9))
-        needs_core = 1 - sleeps * metrics.get("acting_environment_share", 0.0)
-        changes = [_neighbour(metrics, costs, needs_core)]
-        changes += _of_sampling(metrics, costs, conditions, busy)
-        last = env_server
+        changes, last = list(_of_sampling(metrics, costs, conditions, busy)), env_server
+    changes = [_neighbour(metrics, costs, needs_core), *changes]
     return next((each for each in changes if each.gain >= LEAST_GAIN), last)
 
 

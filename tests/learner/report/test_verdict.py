@@ -30,8 +30,10 @@ SAMPLING_BINDS = {
 }
 
 
-def found(metrics: dict[str, float], **conditions: object) -> tuple[str, str, float]:
-    costs = costs_of(metrics, cores=8)
+def found(
+    metrics: dict[str, float], *, takes_turns: bool = False, **conditions: object
+) -> tuple[str, str, float]:
+    costs = costs_of(metrics, cores=8, takes_turns=takes_turns)
     assert costs is not None
     verdict_ = verdict(metrics, costs, Conditions(**conditions))  # type: ignore[arg-type]
     return verdict_.cause, verdict_.change, verdict_.gain
@@ -97,6 +99,9 @@ def test_other_programs_are_a_cause_if_the_run_waits_for_cores() -> None:
         *("busy neighbour", "without other programs, which take 0.7 of 8 cores"),
         pytest.approx(0.5),
     )
+    # Always with the synchronous schedule: one side or the other needs a core.
+    assert found({**LEARNING_BINDS, **busy}, takes_turns=True)[0] == "busy neighbour"
+    assert found(LEARNING_BINDS, takes_turns=True)[0] != "busy neighbour"
     # Env servers that sleep for 75 % of the time do not need one.
     cause, _, _ = found({**SAMPLING_BINDS, **busy, "env_servers_cpu_seconds_per_second": 0.0})
     assert cause == "slow environments"

@@ -16,7 +16,7 @@ A model of averages: it is too high near the point where two capacities are equa
 simulation (tests/learner/report/test_balance.py).
 
 Worked example: t = 10 ms, N = 4, s = 2.8 ms, l = 1.25 ms, c = 0.8 ms, C = 2. Environments 400,
-sampling 357, learning 800, cores 2,500: sampling binds, at 357 steps/s. A fifth env server gives
+sampling 357, learning 800, cores 2,500: acting binds, at 357 steps/s. A fifth env server gives
 446, +25 %. From 800 * 0.0028 * 4 = 9 env servers on learning binds: half the ratio makes it 1,600.
 """
 

@@ -74,7 +74,7 @@ METRICS: tuple[Metric, ...] = (
           "learning_learn": "learning: the update runs; it samples on the device",
           "learning_publish": "learning: parameters are copied for acting",
           "learning_other": "learning: snapshots are taken, replay is counted",
-          "learning_waits": "learning: it waits for acting, so the run is sampling-bound",
+          "learning_waits": "learning: it waits for acting, so the run is acting-bound",
       }.items()),
     Metric("env_step_ms", "mean", "balance", "ms",
            "time of an env server for one step of one environment, messages included"),

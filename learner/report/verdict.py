@@ -165,7 +165,7 @@ def sentence(
         stages = {stage: metrics.get(f"acting_{stage}_share", 0.0) for stage in STAGES["acting"]}
         stage = max(stages, key=stages.__getitem__)
         parts = [
-            f"sampling binds{cause}: learning waits {learning:.0%} of the time, and acting spends "
+            f"acting binds{cause}: learning waits {learning:.0%} of the time, and acting spends "
             f"{stages[stage]:.0%} of it on {stage}"
         ]
     if costs is None:

@@ -126,13 +126,13 @@ def test_the_sentence_names_the_side_its_cause_and_what_changes_bring() -> None:
         "one more env server: +0%; replay ratio 2 instead of 4: +100%"
     )
     assert said({**SAMPLING_BINDS, "env_own_step_ms": 1.0}) == (
-        "sampling binds (slow network): learning waits 90% of the time, and acting spends 75% of "
+        "acting binds (slow network): learning waits 90% of the time, and acting spends 75% of "
         "it on environment; twice the environments of each env server: +67%; "
         "one more env server: +50%; replay ratio 2 instead of 4: +0%"
     )
-    assert said(SAMPLING_BINDS).startswith("sampling binds (slow environments or network): ")
+    assert said(SAMPLING_BINDS).startswith("acting binds (slow environments or network): ")
     own = said({**SAMPLING_BINDS, "env_own_step_ms": 5.0})
-    assert own.startswith("sampling binds (slow environments): ")
+    assert own.startswith("acting binds (slow environments): ")
     full = said({**SAMPLING_BINDS, "learner_cpu_seconds_per_second": 1.9}, cores=2)
     assert "all 2 cores are busy; one more env server: +" in full
     # Of an on-policy queue; and what is not measured is left out.

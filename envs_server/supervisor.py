@@ -151,9 +151,8 @@ def _start(child: _Child, serve: Callable[[Path], int]) -> None:
 def _be_env_server(
     child: _Child, serve: Callable[[Path], int], supervisor: int, blocked: Collection[int]
 ) -> NoReturn:
-    # In the fork, of which nothing may return to the supervisor's code.
-    code: int = ExitCode.INTERNAL
-    try:
+    # In the fork: nothing may return to the supervisor's code.
+    def begin() -> int:
         # Ctrl-C reaches only the supervisor, which decides what to do. And an environment has no
         # terminal: its use from the background would stop the process (SIGTTOU).
         os.setsid()
@@ -168,7 +167,11 @@ def _be_env_server(
             os.dup2(log, 2)
         # Otherwise all env servers would draw the same numbers from numpy's shared generator.
         np.random.seed()
-        code = exit_code(lambda: serve(child.notes), prog=PROG)
+        return serve(child.notes)
+
+    code: int = ExitCode.INTERNAL
+    try:
+        code = exit_code(begin, prog=PROG)
     finally:
         leave(code)
 

@@ -23,6 +23,8 @@ MOST_ACTIONS = 2**20
 MOST_ACTION_ELEMENTS = 1024
 MOST_TOKENS = 2**16  # of a turn, and of a completion
 MOST_SEED = 2**31 - 3  # of a question: it is sent plus 1, and a space counts one more
+# Questions of evaluation have seeds from here on, those of training and pretraining lower ones.
+FIRST_HELD_OUT_SEED = MOST_SEED // 2 + 1
 MOST_BOUNDS = 1024
 # Bounds from here on say that there are none: spaces write "unbounded" as the ends of their dtype.
 NO_BOUND = 2**31 - 1

@@ -13,9 +13,11 @@ The reward is 1 for the answer and 0 for any other; `info["exact"]` is the same 
 
 import math
 import re
+import zlib
 
 import numpy as np
 
+from seedrl.specs import FIRST_HELD_OUT_SEED
 from seedrl.token_env import CharactersVocabulary, TokenEnv
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -98,17 +100,43 @@ class Reverse(_Question):
 
 
 class Addition(_Question):
-    """The sum of two numbers of at most `digits` digits. Raises ValueError for less than one."""
+    """The sum of two numbers of at most `digits` digits. Raises ValueError for less than one.
 
-    def __init__(self, *, digits: int = 2) -> None:
+    With `least_first` all numbers are written from their least digit, with zeros up to equal
+    lengths: `75+80=560` is 57 + 8 = 65. Then a digit of the answer depends on no later one.
+
+    A tenth of all pairs of numbers is held out, in either order: seeds from `FIRST_HELD_OUT_SEED`
+    ask those, lower seeds the others.
+    """
+
+    def __init__(self, *, digits: int = 2, least_first: bool = False) -> None:
         if digits < 1:
             raise ValueError(f"digits: expected at least 1, got {digits}")
         super().__init__(f"{_DIGITS}+=", longest_question=2 * digits + 2, longest_answer=digits + 1)
-        self._end = 10**digits
+        self._digits, self._least_first = digits, least_first
+        self._asks_held_out = False
+
+    def reset(self, seed: int) -> np.ndarray:
+        self._asks_held_out = seed >= FIRST_HELD_OUT_SEED
+        return super().reset(seed)
 
     def ask(self, random: np.random.Generator) -> tuple[str, str]:
-        one, other = random.integers(self._end, size=2)
-        return f"{one}+{other}=", str(one + other)
+        while True:
+            one, other = random.integers(10**self._digits, size=2).tolist()
+            if _is_held_out(one, other) == self._asks_held_out:
+                break
+        if not self._least_first:
+            return f"{one}+{other}=", str(one + other)
+        width = self._digits
+        return (
+            f"{one:0{width}}"[::-1] + "+" + f"{other:0{width}}"[::-1] + "=",
+            f"{one + other:0{width + 1}}"[::-1],
+        )
+
+
+def _is_held_out(one: int, other: int) -> bool:
+    # By a hash: pairs of every kind are in both parts.
+    return zlib.crc32(f"{min(one, other)}+{max(one, other)}".encode()) % 10 == 0
 
 
 class Countdown(_Question):
@@ -145,12 +173,16 @@ class Guess(TokenEnv):
     """A number below `numbers`, to be guessed in at most `guesses` turns.
 
     Each wrong guess is answered with `>` if the number is larger, else `<`. Bisection finds it with
-    the default, and needs memory of earlier turns. Raises ValueError for fewer than one of each.
+    the default, and needs memory of earlier turns. Guesses at random among the numbers that are
+    left find 60 %; they are the solution, unless it `bisects`. Without memory of earlier turns, the
+    best three guesses find 20 %, the best probabilities of guesses 35 %.
+
+    Raises ValueError for fewer than one number or guess.
     """
 
     longest_turn = 1
 
-    def __init__(self, *, numbers: int = 15, guesses: int = 4) -> None:
+    def __init__(self, *, numbers: int = 15, guesses: int = 4, bisects: bool = False) -> None:
         if numbers < 1 or guesses < 1:
             got = f"numbers={numbers}, guesses={guesses}"
             raise ValueError(f"expected at least 1 of each, got {got}")
@@ -159,9 +191,11 @@ class Guess(TokenEnv):
         self._numbers, self._guesses = numbers, guesses
         self._secret = self._left = 0
         self._bounds = (0, numbers - 1)
+        self._bisects, self._random = bisects, np.random.default_rng()
 
     def reset(self, seed: int) -> np.ndarray:
-        self._secret = int(np.random.default_rng(seed).integers(self._numbers))
+        self._random = np.random.default_rng(seed)
+        self._secret = int(self._random.integers(self._numbers))
         self._left, self._bounds = self._guesses, (0, self._numbers - 1)
         return self.tokens.encode("?")
 
@@ -180,9 +214,10 @@ class Guess(TokenEnv):
         return self.tokens.encode(">" if is_above else "<"), 0.0
 
     def solution(self) -> np.ndarray:
-        """The middle of what is left."""
-        middle = str(sum(self._bounds) // 2)
-        return np.append(self.tokens.encode(middle), np.int32(self.tokens.end))
+        """Any of the numbers that are left, or the middle one."""
+        low, high = self._bounds
+        guess = (low + high) // 2 if self._bisects else self._random.integers(low, high + 1)
+        return np.append(self.tokens.encode(str(guess)), np.int32(self.tokens.end))
 
 
 class Calculator(_Question):

@@ -35,15 +35,13 @@ from seedrl.agents.token_agent import POLICY, TokenExtras, rollout_shapes
 from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.replay.group_queue import GroupQueueConfig
-from seedrl.specs import MOST_SEED, EnvSpec, TokensSpec
+from seedrl.specs import FIRST_HELD_OUT_SEED, MOST_SEED, EnvSpec, TokensSpec
 from seedrl.turns import completion_row, seed_row, turn_ids
 from seedrl.types import Array, Page, StepType, StoredStep, TimeStep
 
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 # A turn waits for no other: the rows of a cache are filled one by one.
 _RULE = free_running(0.0)
-# Questions of evaluation are from the upper half of all seeds, those of training from the lower.
-_HELD_OUT = MOST_SEED // 2 + 1
 _CONFIRMING = 2**30  # held-out questions of confirmations, which those of rounds do not reach
 # Rollouts of a group, and tokens of each, that the dashboard shows.
 _MOST_ROLLOUTS, _MOST_TOKENS = 16, 512
@@ -51,17 +49,18 @@ _MOST_ROLLOUTS, _MOST_TOKENS = 16, 512
 
 def question_seed(run_seed: int, group: int) -> int:
     """The seed of a training group's question."""
-    return _hash(f"{run_seed}/group/{group}") % _HELD_OUT
+    return _hash(f"{run_seed}/group/{group}") % FIRST_HELD_OUT_SEED
 
 
 def held_out_seed(run_seed: int, episode: int) -> int:
     """The seed of an evaluation episode's question, which no training group has."""
-    return _HELD_OUT + _hash(f"{run_seed}/held out/{episode}") % (MOST_SEED + 1 - _HELD_OUT)
+    number = _hash(f"{run_seed}/held out/{episode}")
+    return FIRST_HELD_OUT_SEED + number % (MOST_SEED + 1 - FIRST_HELD_OUT_SEED)
 
 
 def training_seeds(run_seed: int, number: int) -> list[int]:
     """Seeds of questions for pretraining, none of which is held out."""
-    return [_hash(f"{run_seed}/solution/{index}") % _HELD_OUT for index in range(number)]
+    return [_hash(f"{run_seed}/solution/{index}") % FIRST_HELD_OUT_SEED for index in range(number)]
 
 
 def _hash(text: str) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from envs_server.envs import token_tasks
+from seedrl.specs import FIRST_HELD_OUT_SEED
 from seedrl.token_env import TokenEnv
 
 
@@ -42,6 +43,33 @@ def eval_sum(question: str) -> int:
     return int(one) + int(other)
 
 
+def test_numbers_can_be_written_from_their_least_digit() -> None:
+    env = token_tasks.addition(digits=2, least_first=True)
+    plain = token_tasks.addition(digits=2)
+    assert plain.tokens.decode(plain.reset(4)) == "72+94="
+    assert env.tokens.decode(env.reset(4)) == "27+49="
+    assert env.tokens.decode(env.solution()) == "661"
+    for seed in range(200):
+        question = env.tokens.decode(env.reset(seed))
+        assert re.fullmatch("[0-9]{2}[+][0-9]{2}=", question)
+        one, other = (int(number[::-1]) for number in question[:-1].split("+"))
+        answer = env.tokens.decode(env.solution())
+        assert len(answer) == 3 and int(answer[::-1]) == one + other
+        assert env.step(env.solution()) == (None, 1.0)
+
+
+def test_held_out_pairs_are_asked_by_held_out_seeds_only() -> None:
+    env = token_tasks.addition(digits=1)
+
+    def pairs(first_seed: int) -> set[str]:
+        questions = (env.tokens.decode(env.reset(first_seed + seed)) for seed in range(1000))
+        return {"+".join(sorted(question[:-1].split("+"))) for question in questions}
+
+    training, held_out = pairs(0), pairs(FIRST_HELD_OUT_SEED)
+    assert not training & held_out
+    assert len(training) + len(held_out) == 55 and 2 <= len(held_out) <= 11
+
+
 def test_questions_differ_by_seed_and_keep_to_their_length() -> None:
     env = token_tasks.reverse(longest=5, shortest=2, letters=3)
     questions = [env.tokens.decode(env.reset(seed)) for seed in range(300)]
@@ -51,8 +79,25 @@ def test_questions_differ_by_seed_and_keep_to_their_length() -> None:
         token_tasks.reverse(longest=2, shortest=3)
 
 
+def test_guesses_among_the_numbers_that_are_left_find_sixty_percent() -> None:
+    env, found = token_tasks.guess(), []
+    for seed in range(2_000):
+        env.reset(seed)
+        while (step := env.step(env.solution()))[0] is not None:
+            pass
+        found.append(step[1])
+    # Exactly: f(n, k), a mean over the guess, of 1 / n and the parts below and above it.
+    exact = np.zeros((5, 16))
+    for k in range(1, 5):
+        for n in range(1, 16):
+            parts = [g * exact[k - 1, g] + (n - 1 - g) * exact[k - 1, n - 1 - g] for g in range(n)]
+            exact[k, n] = (1 + np.mean(parts)) / n
+    assert exact[4, 15] == pytest.approx(0.604, abs=5e-4)
+    assert np.mean(found) == pytest.approx(exact[4, 15], abs=0.03)
+
+
 def test_bisection_finds_every_number() -> None:
-    env = token_tasks.guess()
+    env = token_tasks.guess(bisects=True)
     for seed in range(100):
         turns = [env.tokens.decode(env.reset(seed))]
         turn, total = env.reset(seed), 0.0

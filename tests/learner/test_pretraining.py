@@ -1,6 +1,7 @@
 """Pretraining: from published weights, and with LoRA."""
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,13 @@ import jax
 import numpy as np
 import pytest
 
+from envs_server.envs import token_tasks
+from envs_server.solutions import dialogue
+from learner.acting.token_acting import training_seeds
 from learner.cli.main import main
 from learner.pretraining import pretrained, save
-from seedrl import run_files
+from seedrl import config_io, run_files
+from seedrl.agents.check import build_agent
 from seedrl.agents.grpo import GRPOConfig
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_io import to_json
@@ -19,6 +24,7 @@ from seedrl.networks import weights
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.group_queue import GroupQueueConfig
 from seedrl.specs import EnvSpec, TokensSpec
+from seedrl.token_env import TokenEnv
 from tests.seedrl.networks.decoder_oracle import random_params
 
 NETWORK = DecoderConfig(vocabulary=7, layers=1, width=8, heads=2, kv_heads=1, ffn=6, context=8)
@@ -102,3 +108,14 @@ def test_it_stops_once_the_loss_is_low_enough() -> None:
     stopped = losses(until)
     assert stopped == every[: len(stopped)] and len(stopped) <= 21
     assert stopped[-1] <= until < min(stopped[:-1])
+
+
+@pytest.mark.parametrize("name", ["reverse_grpo", "addition_grpo", "guess_grpo"])
+def test_a_bundled_configuration_has_room_for_its_solutions(name: str) -> None:
+    config: Config = config_io.load(name)
+    factory = getattr(token_tasks, config.environment.id.rpartition(":")[2])
+    env: TokenEnv = factory(**json.loads(config.environment.arguments))
+    build_agent(config.agent, EnvSpec(env.spec.turn, env.spec))
+    lengths = [sum(map(len, dialogue(env, seed))) for seed in training_seeds(0, 200)]
+    # And little more: each token of the context costs time in every tick.
+    assert max(lengths) < config.agent.network.context <= max(lengths) + 5

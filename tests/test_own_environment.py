@@ -61,7 +61,7 @@ def _pattern(line: str) -> str:
 
 def _check_env(folder: Path, arguments: str) -> tuple[int, list[str]]:
     words = [sys.executable, "-m", "learner.cli.main", "check-env", *shlex.split(arguments)]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
     return done.returncode, done.stdout.splitlines()
 
 

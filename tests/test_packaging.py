@@ -13,6 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from tests.patience import SECONDS
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "requirements.lock").read_text()
@@ -27,7 +29,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
         cwd=ROOT,
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=SECONDS,
     )
     (path,) = folder.glob("*.whl")
     return zipfile.ZipFile(path)

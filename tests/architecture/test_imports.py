@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import SECONDS
+
 ROOT = Path(__file__).parents[2]
 
 JAX = ("jax", "jaxlib", "flax", "optax", "chex", "orbax")
@@ -25,7 +27,7 @@ def loaded_modules(*modules: str) -> set[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=SECONDS,
     )
     assert child.returncode == 0, child.stderr
     loaded = set(child.stdout.split())

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.patience import SECONDS
+
 _PROGRAM = """
 import os, signal, time
 from envs_server import stop
@@ -22,7 +24,7 @@ def test_a_process_that_is_asked_to_stop_ends_although_an_environment_hangs(
     cancel: str, code: int
 ) -> None:
     command = [sys.executable, "-c", _PROGRAM.format(cancel=cancel)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     assert ended.returncode == code
     assert ("ZeroDivisionError" in ended.stderr) == bool(code)
 
@@ -42,7 +44,7 @@ print("done")
 
 def _run(work: str, limit: float = 0.3) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-c", _HANGS.format(work=work, limit=limit)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
 
 
 # Native code that keeps the interpreter's lock lets no thread of Python's run.

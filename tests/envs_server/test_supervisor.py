@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.envs_server.supervised import is_alive
-from tests.patience import wait_until
+from tests.patience import SECONDS, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there it is offered")
 
@@ -27,7 +27,7 @@ def _start(folder: Path, *body: str, settings: str = _QUICK) -> "subprocess.Pope
 def _run(folder: Path, *body: str, settings: str = _QUICK) -> tuple[int, str]:
     with _start(folder, *body, settings=settings) as process:
         try:
-            _, stderr = process.communicate(timeout=60)
+            _, stderr = process.communicate(timeout=SECONDS)
         finally:
             process.kill()
     return process.returncode, stderr
@@ -66,7 +66,7 @@ def test_a_signal_ends_all_also_one_that_does_not_listen(tmp_path: Path) -> None
     ) as p:
         wait_until(lambda: len(list(tmp_path.glob("ready*"))) == 3)
         p.send_signal(signal.SIGTERM)
-        _, stderr = p.communicate(timeout=60)
+        _, stderr = p.communicate(timeout=SECONDS)
     assert p.returncode == 0 and "1 env servers did not end in time" in stderr
 
 

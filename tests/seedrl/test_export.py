@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from seedrl import policy
+from tests.patience import SECONDS
 from tests.seedrl.test_policy import _SPEC, _agent, _observation, _params
 
 _PAGE = Path(__file__).parents[2] / "docs" / "exported_policy.md"
@@ -52,7 +53,7 @@ def test_the_loader_of_the_documentation_acts_as_the_policy_does(tmp_path: Path)
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=SECONDS,
     )
     assert done.returncode == 0, done.stderr
     # Twice: an episode begins with zeros, whatever was before.

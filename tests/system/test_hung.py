@@ -14,7 +14,7 @@ from learner.serving.leases import SlotTable
 from learner.serving.server import Service
 from seedrl.config import EnvironmentConfig, ServingConfig
 from tests import started
-from tests.patience import wait_until
+from tests.patience import SECONDS, wait_until
 
 _ID = "tests.faults.bad_environment:make"
 
@@ -64,7 +64,7 @@ def test_an_env_server_that_hangs_is_restarted_and_serves(tmp_path: Path, fault:
         names = _names_of_two_that_stepped(service.hub)
     finally:
         supervisor.terminate()
-        _, said = supervisor.communicate(timeout=60)
+        _, said = supervisor.communicate(timeout=SECONDS)
     service.stop(grace_seconds=0.0)
     assert len(names) >= 2
     assert (supervisor.returncode, "is restarted" in said) == (0, True)

@@ -20,6 +20,7 @@ from envs_server.check.environment import Play, check
 from envs_server.check.findings import Findings
 from envs_server.envs import catch, constant, masked_cartpole, token_tasks
 from seedrl.exit_codes import ExitCode
+from tests.patience import SECONDS
 
 _HIDE = (masked_cartpole.hide_velocities,)
 _MASKED = Recipe("masked", {}, (), masked_cartpole.make, masked_cartpole.make_vec)
@@ -104,7 +105,7 @@ def test_the_report_is_all_that_is_on_stdout(name: str, code: ExitCode, prints: 
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=SECONDS,
     )
     assert done.returncode == code
     assert f"{words[1]} {'passes' if code == ExitCode.OK else 'breaks'}" in done.stdout
@@ -120,7 +121,7 @@ def test_stepping_by_itself_ends_and_keeps_its_stdout() -> None:
         input="0.01\n",
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=SECONDS,
     )
     ready, answer = map(json.loads, done.stdout.splitlines())
     assert (done.returncode, ready) == (0, {}) and answer["steps"] > 0

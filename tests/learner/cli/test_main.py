@@ -9,6 +9,7 @@ import pytest
 
 from learner.cli.main import main
 from seedrl.config_io import load, to_json
+from tests.patience import SECONDS
 
 
 def run(*command: str, **variables: str) -> tuple[int, str, str]:
@@ -18,7 +19,7 @@ def run(*command: str, **variables: str) -> tuple[int, str, str]:
         env={**os.environ, "PYTHONPATH": path, **variables},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=SECONDS,
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from learner.processes.stop import stop_on_signals
+from tests.patience import SECONDS
 
 
 def test_a_signal_counts_again_a_second_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +58,7 @@ def test_a_signal_after_the_end_of_a_run_keeps_its_exit_code(code: int) -> None:
         f"end_with({code})\n"
         f"sys.exit({code})\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=SECONDS)
     assert (done.returncode, done.stdout) == (code, b"")
 
 

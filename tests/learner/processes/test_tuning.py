@@ -12,6 +12,7 @@ import pytest
 
 from learner.processes.tuning import TRIED_FLAGS, check_variables
 from seedrl.errors import ConfigError
+from tests.patience import SECONDS
 
 # Prints MiB that the kernel had to give anew for the second of two blocks. Not numpy's memory, for
 # which it asks for huge pages. In a thread, because glibc treats those unlike the main one.
@@ -84,7 +85,7 @@ def printed(program: str, **variables: str) -> list[str]:
         env=own,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=SECONDS,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

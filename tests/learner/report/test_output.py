@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import SECONDS
+
 ROOT = Path(__file__).parents[3]
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
@@ -40,7 +42,7 @@ def run(stdout: int, stderr: int) -> tuple[int, str, str]:
         stderr=stderr,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         text=True,
-        timeout=120,
+        timeout=SECONDS,
     )
     return child.returncode, child.stdout or "", child.stderr or ""
 

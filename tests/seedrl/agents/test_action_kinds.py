@@ -29,7 +29,8 @@ AGENTS = {
     "ppo": PpoConfig(network=NETWORK, unroll=6),
     "impala": ImpalaConfig(network=NETWORK, unroll=6),
 }
-KINDS = [(name, action) for action in (SEVERAL, UNBOUNDED) for name in AGENTS]
+# PPO's real actions: test_ppo.py. Both agents take the same distributions.
+KINDS = [("ppo", SEVERAL), ("impala", UNBOUNDED)]
 
 
 @functools.cache

@@ -143,10 +143,8 @@ def test_every_agent_decays_as_its_config_asks(config: Any, spec: EnvSpec) -> No
 
 @pytest.mark.parametrize("config", [ImpalaConfig, PpoConfig])
 def test_the_entropy_cost_of_a_loss_is_that_of_its_step(config: Any) -> None:
-    network = dataclasses.replace(NETWORK, core="none", frame_stack=1)
-
     def agent_of(**costs: float) -> Agent:
-        agent: Agent = config(network=network, unroll=5, **costs).build(SPEC)
+        agent: Agent = config(network=NETWORK, unroll=5, **costs).build(SPEC)
         return agent._replace(act=jax.jit(agent.act))
 
     decaying, constant = (

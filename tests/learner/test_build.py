@@ -35,6 +35,7 @@ from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from tests.seedrl.random_parameters import random_parameters
 
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
 CONFIG = Config(
@@ -150,9 +151,9 @@ def test_only_layers_that_fit_are_taken_of_another_network(tmp_path: Path) -> No
     meta = {"config": to_json(CONFIG), "env_spec": encode_spec(SPEC)}
     agent = PpoConfig(network=ActorCriticConfig(core="none", head_sizes=(3,)))
     spec = dataclasses.replace(SPEC, action=DiscreteSpec(SPEC.action.num_actions + 1))
-    before = jax.tree.map(lambda leaf: leaf + 1, agent.build(SPEC).init(jax.random.key(5)))
+    before = random_parameters(agent.build(SPEC).init, seed=5)
     checkpoints.save(tmp_path / "checkpoints", 9, {"params": before}, meta, keep=2)
-    fresh = agent.build(spec).init(jax.random.key(0))
+    fresh = random_parameters(agent.build(spec).init)
     found, text = fitting_params(initial_checkpoint(tmp_path), fresh, spec)
     changed, same = text.partition("; action")[0].partition("fresh: ")[2].split(", "), []
     for (path, leaf), other, old in zip(
@@ -180,13 +181,13 @@ def test_statistics_of_other_observations_stay_fresh_as_a_whole(tmp_path: Path) 
     wide = dataclasses.replace(SPEC, observation=ArraySpec((5,), "float32"))
     narrow = dataclasses.replace(SPEC, observation=ArraySpec((4,), "float32"))
     meta = {"config": to_json(CONFIG), "env_spec": encode_spec(narrow)}
-    before = jax.tree.map(lambda leaf: leaf + 1, agent.build(narrow).init(jax.random.key(5)))
+    before = random_parameters(agent.build(narrow).init, seed=5)
     checkpoints.save(tmp_path / "checkpoints", 9, {"params": before}, meta, keep=2)
-    initial, fresh = initial_checkpoint(tmp_path), agent.build(wide).init(jax.random.key(0))
+    initial, fresh = initial_checkpoint(tmp_path), random_parameters(agent.build(wide).init)
     found, text = fitting_params(initial, fresh, wide)
     jax.tree.map(np.testing.assert_array_equal, found.observations, fresh.observations)
     assert "observations/0/count" in text.partition("fresh: ")[2]
-    whole, _ = fitting_params(initial, agent.build(narrow).init(jax.random.key(0)), narrow)
+    whole, _ = fitting_params(initial, random_parameters(agent.build(narrow).init), narrow)
     jax.tree.map(np.testing.assert_array_equal, whole, before)
 
 

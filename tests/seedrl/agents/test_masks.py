@@ -262,6 +262,7 @@ def test_ppo_has_ratios_and_entropy_of_the_policy_over_the_legal_actions() -> No
     config = PpoConfig(network=Tables(length * B, True), unroll=6, gamma=0.9, entropy_cost=0.03)
     agent = config.build(spec_of(ArraySpec((), "int32")))
     loss = jax.jit(jax.value_and_grad(loss_at_start(agent), has_aux=True))
+    preprocess_batch = jax.jit(agent.preprocess_batch)
     for seed in range(20):
         case = case_of(
             seed,
@@ -272,7 +273,7 @@ def test_ppo_has_ratios_and_entropy_of_the_policy_over_the_legal_actions() -> No
             ),
         )
         state = AgentState(case.params, (), (), jnp.int32(0))
-        batch, weights = agent.preprocess_batch(state, case.sequence, case.weights)
+        batch, weights = preprocess_batch(state, case.sequence, case.weights)
         (_, output), gradient = loss(case.params, (), batch, weights, KEY)
         policy, log_policy = policy_of(case)
         steps = case.sequence.steps

@@ -210,7 +210,8 @@ def test_rows_of_a_burn_in_and_those_that_only_bootstrap_are_not_counted() -> No
     agent = with_normalization(within().agent._replace(window=window), SETTINGS)
     steps, _ = window_of(stream(), 0, window.length)
     state = agent.init_state(agent.init(KEY))
-    _, (_, (speeds,), returns) = agent.update_statistics(state, Sequence(steps, ()), mean=alone)
+    update_statistics = jax.jit(functools.partial(agent.update_statistics, mean=alone))
+    _, (_, (speeds,), returns) = update_statistics(state, Sequence(steps, ()))
     speed = steps.timestep.observation["speed"].astype(np.float64)[2:6].reshape(-1, 2)
     np.testing.assert_allclose(speeds.mean, speed.mean(axis=0), rtol=1e-4, atol=1e-6)
     # The rewards of rows 2 to 5 arrive with the rows after them.

@@ -55,9 +55,9 @@ def built(name: str, normalizes: bool) -> Built:
     def with_statistics(state: Any, sequence: Any) -> Any:
         return agent.update_statistics(state, sequence, **mean)[0]
 
-    functions = {
-        name: jax.jit(getattr(agent, name)) for name in ("init", "act", "initial_priorities")
-    }
+    names = ("init", "init_state", "act", "initial_priorities")
+    functions = {name: jax.jit(getattr(agent, name)) for name in names}
+    functions["initial_carry"] = jax.jit(agent.initial_carry, static_argnums=0)
     return Built(agent._replace(**functions), updated, with_statistics)
 
 

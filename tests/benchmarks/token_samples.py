@@ -74,8 +74,8 @@ def measured(folder: Path, seed: int, until_loss: float) -> tuple[float, float]:
     words = [f"--{name.replace('_', '-')}={value}" for name, value in _FLAGS.items()]
     words += [f"--seed={seed}"]
     start = ("--until-loss", str(until_loss), "--workdir", str(warm))
-    _seedrl("pretrain", "reverse_grpo", *words, *start)
-    _seedrl("train", "reverse_grpo", *words, "--init-from", str(warm), "--workdir", str(workdir))
+    run_seedrl("pretrain", "reverse_grpo", *words, *start)
+    run_seedrl("train", "reverse_grpo", *words, "--init-from", str(warm), "--workdir", str(workdir))
     lines = map(json.loads, (workdir / "metrics.jsonl").read_text().splitlines())
     # A confirmation plays the same parameters again.
     rounds = [
@@ -85,7 +85,7 @@ def measured(folder: Path, seed: int, until_loss: float) -> tuple[float, float]:
     reference = Reference(
         config.agent,
         Reverse(**json.loads(config.environment.arguments)),
-        _params(config, warm),
+        warm_params(config, warm),
         seed=seed,
     )
     batch = config.learning.batch_sequences
@@ -98,14 +98,14 @@ def measured(folder: Path, seed: int, until_loss: float) -> tuple[float, float]:
     return samples_to(ours, _TARGET), samples_to(theirs, _TARGET)
 
 
-def _seedrl(*words: str) -> None:
+def run_seedrl(*words: str) -> None:
     command = [sys.executable, "-m", "learner.cli.main", *words]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(words)}: exit code {done.returncode}: {done.stderr[-2000:]}")
 
 
-def _params(config: Config, workdir: Path) -> Tree:
+def warm_params(config: Config, workdir: Path) -> Tree:
     found = checkpoints.latest(workdir / "checkpoints")
     assert found is not None
     key = jax.random.key(0)

@@ -90,7 +90,7 @@ def compare(
     """Trains our configs and theirs, functions of a seed, once a round; see `_COMPARISONS`."""
     trained: dict[str, Callable[[int], Learned]] = {name: partial(_ours, name) for name in ours}
     for name in trained:
-        _train(name, 0, f"--learning.total-steps={_WARM_UP_STEPS}")
+        train(name, 0, f"--learning.total-steps={_WARM_UP_STEPS}")
     trained |= theirs
     runs: dict[str, list[Learned]] = {name: [] for name in trained}
 
@@ -146,13 +146,13 @@ def learned(
 
 def _ours(name: str, seed: int) -> Learned:
     started = time.time()
-    lines = _train(name, seed)
+    lines = train(name, seed)
     exit_seconds = time.time() - started
     found = learned(lines, lambda line: float(line["time_seconds"]) - started)
     return found._replace(exit_seconds=exit_seconds)
 
 
-def _train(name: str, seed: int, *flags: str) -> list[dict[str, Any]]:
+def train(name: str, seed: int, *flags: str) -> list[dict[str, Any]]:
     """The lines of `metrics.jsonl` of a run that ends by itself."""
     with tempfile.TemporaryDirectory(prefix="seedrl-peers-") as folder:
         workdir = Path(folder) / "run"

@@ -144,6 +144,9 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def _write(path: Path, content: bytes) -> None:
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600, exist_ok=False)  # before it has content: nobody else ever reads it
-    path.write_bytes(content)
+    # Replaced whole: a learner or an env server may be starting with the one before.
+    new = path.with_name(f".{path.name}")
+    new.unlink(missing_ok=True)
+    new.touch(mode=0o600, exist_ok=False)  # before it has content: nobody else ever reads it
+    new.write_bytes(content)
+    new.replace(path)

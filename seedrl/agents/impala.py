@@ -6,6 +6,7 @@ correction for acting with older parameters is `seedrl.rl.vtrace`.
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,11 +108,13 @@ def _loss(
     weights: Array,
     key: Array,
     entropy_cost: float | Array,
+    correct: Callable[..., VTrace] = vtrace,
 ) -> tuple[Array, LossOutput]:
     """L = -log π(a) A + value_cost ½ (v - V)² - entropy_cost H(π).
 
     Means over `U * B` time steps; LAST counts as 0. `sequence` has leaves `[U + 1, B, ...]`, its
-    extras are log μ(a); `weights` is `[B] float32`.
+    extras are log μ(a); `weights` is `[B] float32`. `correct` takes the arguments of
+    `vtrace`, and may take its place in experiments.
 
     Source: Espeholt et al. 2018, section 4.2.
     """
@@ -125,7 +128,7 @@ def _loss(
     log_ratios = jax.lax.stop_gradient(log_policy) - steps.extras[:num_steps]
     reward = scaled(steps.timestep.reward, config.reward_scale, config.reward_clip)
     rewarded = steps.timestep._replace(reward=reward)
-    corrected = vtrace(
+    corrected = correct(
         log_ratios,
         output.value,
         rewarded,

@@ -1,18 +1,24 @@
 """IMPALA: the loss sees what acting did, is that of the paper, and values what it should."""
 
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from seedrl.agents.impala import ImpalaConfig
+from seedrl.rl.vtrace import VTrace, vtrace
 from seedrl.types import Sequence
 from tests.seedrl.agents.actor_critics import (
     LAST,
     NETWORK,
     ROWS,
+    SPEC,
     B,
     built,
     log_softmax,
+    loss_at_start,
     outputs_at,
     random_timesteps,
     window_at,
@@ -99,3 +105,14 @@ def test_the_loss_agrees_with_the_loop(start: int) -> None:
     assert float(output.metrics["behaviour_kl"]) > 0.1
     assert 0 < float(output.metrics["ratio_clipped_fraction"]) < 1
     assert output.priorities == ()
+
+
+def test_another_correction_takes_the_place_of_v_trace() -> None:
+    def none(log_ratios: Any, *arguments: Any, **settings: Any) -> VTrace:
+        return vtrace(jnp.zeros_like(log_ratios), *arguments, **settings)
+
+    (_, params), loss = built(CONFIG), loss_at_start(CONFIG.build(SPEC))
+    on_policy = window_at(CONFIG, 0)
+    expected, _ = loss(params, (), on_policy, WEIGHTS, KEY)
+    uncorrected, _ = loss(params, (), of_another_policy(on_policy), WEIGHTS, KEY, correct=none)
+    np.testing.assert_allclose(uncorrected, expected, rtol=1e-5)

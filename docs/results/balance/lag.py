@@ -62,5 +62,5 @@ def with_correction(agent: Agent, whole: float | Array, gradient: float | Array)
 def config() -> Config:
     found = cartpole_impala.config()
     own = {each.name: getattr(found.agent, each.name) for each in dataclasses.fields(ImpalaConfig)}
-    own |= {"gamma": 0.95, "entropy_cost": 0.01, "learning_rate": 5e-3}
+    own |= {"gamma": 0.95, "entropy_cost": 0.01}
     return dataclasses.replace(found, agent=CorrectedConfig(**own))

@@ -4,7 +4,8 @@
 
 Acting, loss and optimizer are those of the agent in lag.py; steps are cut into sequences, and
 parameters held back, as `seedrl train` does by the synchronous schedule. One line of JSON for each
-correction, with the mean return of each seed's last parameters, by their likeliest actions.
+correction, with the mean return of each seed's last parameters, by their likeliest actions, and the
+95 % interval of their mean (percentile bootstrap).
 """
 
 import argparse
@@ -17,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import lag
 import numpy as np
+from scipy.stats import bootstrap
 
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
@@ -142,12 +144,17 @@ def _report(options: argparse.Namespace, updates: int, scores: np.ndarray, noted
     means = {name: np.mean([each[name] for each in noted], 0) for name in names}
     for index, correction in enumerate(options.corrections):
         own = slice(index * options.seeds, (index + 1) * options.seeds)
+        interval = bootstrap(
+            (scores[own],), np.mean, method="percentile", rng=0
+        ).confidence_interval
         line = {
             "environment": options.environment,
             "lag_updates": options.lag,
             "correction": correction,
+            "learning_rate": float(options.learning_rate or lag.config().agent.learning_rate),
             "updates": updates,
             "mean": round(float(scores[own].mean()), 1),
+            "interval_95": [round(float(end), 1) for end in interval],
             "scores": [round(float(score), 1) for score in scores[own]],
             **{name: round(float(value[own].mean()), 3) for name, value in means.items()},
         }

@@ -1,7 +1,7 @@
 """GRPO on sums of two numbers of three digits, written from the least digit, on two CPU cores.
 
-Start it from `seedrl pretrain addition_grpo --until-loss 0.5`. A score is the share of right
-answers to pairs of numbers that are held out, likeliest tokens.
+Start it from `seedrl pretrain addition_grpo --steps 600 --until-loss 0.15`. A score is the share of
+right answers to pairs of numbers that are held out, likeliest tokens.
 """
 
 from seedrl.config import Config
@@ -14,9 +14,11 @@ def config() -> Config:
         load("reverse_grpo"),
         {
             "environment.id": "envs_server.envs.token_tasks:addition",
+            # 300 steps of a warm start end at 0.88 right answers, and at 0.01 if the two numbers
+            # are written from their largest digit.
             "environment.arguments": '{"digits": 3, "least_first": true}',
             "agent.network.vocabulary": 13,
-            # Wavelengths of the rotary positions up to the length of a dialogue.
+            # Wavelengths up to about the context; with the default, 10,000, they end at 0.32.
             "agent.network.rope_theta": 20.0,
         },
     )

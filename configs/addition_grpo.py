@@ -2,6 +2,9 @@
 
 Start it from `seedrl pretrain addition_grpo --steps 600 --until-loss 0.15`. A score is the share of
 right answers to pairs of numbers that are held out, likeliest tokens.
+
+Seed 0: 0.85 after the warm start, 0.935 after 30,365 completions, below the target of 0.95. Two
+busy cores of a CPU; 2026-11-27, commit 17dc2450.
 """
 
 from seedrl.config import Config

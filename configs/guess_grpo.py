@@ -4,8 +4,8 @@ Start it from `seedrl pretrain guess_grpo --until-loss 1.05`. A score is the sha
 were found, likeliest tokens. Without memory of earlier turns the best guesses find 0.20, the best
 probabilities of guesses 0.35; guesses at random among what is left find 0.60, bisection 1.
 
-Seeds 0 and 1: 0.34 and 0.42 after the warm start, 0.93 and 0.92 after 100,286 and 111,494
-completions. Two busy cores of a CPU; 2026-11-27, commit 50cfc83d.
+Seeds 0 to 2: 0.34 to 0.42 after the warm start, 0.92 to 0.945 after 91,575 to 111,494 completions.
+Two busy cores of a CPU; 2026-11-27, commit 50cfc83d.
 """
 
 from seedrl.config import Config

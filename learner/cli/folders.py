@@ -10,12 +10,12 @@ from learner.checkpoints.run_records import RunRecord, read_run
 from learner.cli.arguments import require_file, table, write_output
 from learner.processes.tuning import require_jax
 from seedrl import config_io
-from seedrl.config import acts_on_tokens
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import POSITIONAL, RUN
 from seedrl.run_files import find_runs
+from seedrl.specs import EnvSpec, TokensSpec
 from seedrl.types import Tree
 
 _COLUMNS = ("run", "config", "seed", "state", "steps", "last", "best", "why")
@@ -199,7 +199,7 @@ def export(argv: Sequence[str]) -> int:
         allow=options.allow,
     )
     if folder is not None:
-        _write_network(options.workdir, loaded.params, folder)
+        _write_network(options.workdir, loaded.params, loaded.spec, folder)
         print(f"{folder}: weights after {loaded.step:,} updates")
         return ExitCode.OK
     # First: what cannot be exported replaces no file.
@@ -209,14 +209,14 @@ def export(argv: Sequence[str]) -> int:
     return ExitCode.OK
 
 
-def _write_network(workdir: Path, params: Tree, folder: Path) -> None:
+def _write_network(workdir: Path, params: Tree, spec: EnvSpec, folder: Path) -> None:
     from seedrl.networks import weights
 
     config = config_io.of_run(workdir)
-    if not acts_on_tokens(config):
+    if not isinstance(spec.action, TokensSpec):
         kind = type(config.agent).__name__
         raise ConfigError(f"--safetensors: expected a token policy (GRPOConfig), got a {kind}")
     try:
-        weights.write(folder, config.agent.network, params)
+        weights.write(folder, config.agent.network, params, spec.action.end)
     except OSError as error:
         raise ConfigError(f"--safetensors: cannot write {folder}: {error.strerror}") from error

@@ -97,10 +97,11 @@ def smollm2_file() -> Path:
     raise ConfigError(f"{folder}: expected a .gguf file, found none")
 
 
-def write(folder: str | Path, config: DecoderConfig, params: Tree) -> None:
+def write(folder: str | Path, config: DecoderConfig, params: Tree, end: int | None = None) -> None:
     """Writes `model.safetensors` (float32) and `config.json`, as Hugging Face's Llama reads them.
 
-    `model.safetensors` appears whole or not at all. Raises OSError.
+    `end` is the id that ends a completion. `model.safetensors` appears whole or not at all. Raises
+    OSError.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -108,9 +109,9 @@ def write(folder: str | Path, config: DecoderConfig, params: Tree) -> None:
     for path, layer, name in _names(config, is_gguf=False):
         array = _merged(config, params, path, layer)
         tensors[f"{name}.weight"] = array.T if path.endswith("kernel") else array
-    end, header = 0, {}
+    place, header = 0, {}
     for name, array in tensors.items():
-        offsets = [end, end := end + array.nbytes]
+        offsets = [place, place := place + array.nbytes]
         header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": offsets}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -124,6 +125,9 @@ def write(folder: str | Path, config: DecoderConfig, params: Tree) -> None:
         **_FIXED_SETTINGS,
         "architectures": ["LlamaForCausalLM"],
         "torch_dtype": "float32",
+        # By default transformers takes 1 and 2, which may be letters.
+        "bos_token_id": None,
+        "eos_token_id": end,
     }
     (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
     os.replace(new, folder / "model.safetensors")

@@ -78,6 +78,8 @@ def test_a_run_s_network_is_exported_with_lora_merged(
     assert main(words) == 0
     found_config, found = weights.read(tmp_path / "out")
     assert found_config == NETWORK
+    settings = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert settings["eos_token_id"] == TOKENS.end
     query = params["layers"]["query"]
     expected = query["kernel"] + 8 * query["lora_a"] @ query["lora_b"]
     np.testing.assert_allclose(found["layers"]["query"]["kernel"], expected, atol=1e-5)

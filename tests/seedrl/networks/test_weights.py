@@ -27,9 +27,10 @@ IDS = np.random.default_rng(0).integers(0, CONFIG.vocabulary, (2, 9), np.int32)
 def test_what_is_written_is_read(tied: bool, tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, tied=tied)
     params = random_params(config)
-    weights.write(tmp_path, config, params)
+    weights.write(tmp_path, config, params, end=0)
     found_config, found = weights.read(tmp_path)
     assert found_config == config
+    assert json.loads((tmp_path / "config.json").read_text())["eos_token_id"] == 0
     # The value head is no part of the format.
     params["value"] = jax.tree.map(np.zeros_like, params["value"])
     jax.tree.map(np.testing.assert_array_equal, found, params)

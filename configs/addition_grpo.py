@@ -4,7 +4,7 @@ Start it from `seedrl pretrain addition_grpo --steps 2000 --until-loss 0.1`. A s
 right answers to pairs of numbers that are held out, likeliest tokens.
 
 Five of five seeds reach 0.95 within five minutes, warm start included (docs/tokens.md). 2026-11-27,
-commit 9da5ac26, two cores.
+commit 881b3ea5, two cores.
 """
 
 from seedrl.config import Config

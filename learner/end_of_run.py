@@ -182,11 +182,11 @@ def confirmed_earlier(checkpoint: Checkpoint, config: Config) -> bool:
     return is_over
 
 
-# Of a run that several hosts share; alone it is over at once.
-
-
 def is_over(ended: EndOfRun | None, hosts: Hosts) -> bool:
-    """True if this host stops now; `ended`, what it has come to by itself, goes to the others."""
+    """True if this host stops now; `ended`, what it has come to by itself, goes to the others.
+
+    A host that is alone stops at once.
+    """
     # A failure is not put to the vote: the learning thread, which votes, may be dead.
     if hosts.is_alone or (ended is not None and ended.kind in _OWN):
         return ended is not None

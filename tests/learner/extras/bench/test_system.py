@@ -95,7 +95,7 @@ def test_each_side_of_other_schedules_is_measured_while_the_other_one_rests(
 
 
 def check_sides(system: System, kind: Callable[[Config], Config]) -> None:
-    """A side's interval moves nothing of the other one, and an update is of so many steps."""
+    """While one side is measured the other rests; an update takes a known number of steps."""
     sides, acting, learning = Sides(system), system.parts.acting[0], system.parts.learning
     assert system.served.config.serving.training_slots == SLOTS
     sides.collect()

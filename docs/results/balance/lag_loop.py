@@ -4,8 +4,8 @@
 
 Acting, loss and optimizer are those of the agent in lag.py; steps are cut into sequences, and
 parameters held back, as `seedrl train` does by the synchronous schedule. One line of JSON for each
-correction, with the mean return of each seed's last parameters, by their likeliest actions, and the
-95 % interval of their mean (percentile bootstrap).
+correction, with the mean return of each seed's last parameters, by their likeliest actions
+(`greedy`) and by drawn ones (`drawn`), and the 95 % interval of their mean (percentile bootstrap).
 """
 
 import argparse
@@ -125,39 +125,53 @@ def train(options: argparse.Namespace) -> None:
         held = [*held, state.params][-options.lag - 1 :]
         noted.append(jax.device_get(metrics))
         if (number + 1) % max(1, options.updates // options.reports) == 0:
-            _report(options, number + 1, evaluated(options, act, state.params, runs), noted)
+            scores = {
+                name: evaluated(options, act, state.params, runs, exploration)
+                for name, exploration in (("greedy", 0.0), ("drawn", 1.0))
+            }
+            _report(options, number + 1, scores, noted)
             noted = []
 
 
-def evaluated(options: argparse.Namespace, act: Any, params: Tree, runs: int) -> np.ndarray:
+def evaluated(
+    options: argparse.Namespace, act: Any, params: Tree, runs: int, exploration: float
+) -> np.ndarray:
     """Mean returns `[runs]` of one episode in each of the environments."""
     environments = Environments(options.environment, runs * options.episodes, 10**6)
+    key = jax.random.key(options.first_seed)
     while not all(environments.returns):
-        action, _ = jax.device_get(act(params, environments.now, 0.0, jax.random.key(0)))
+        key, own = jax.random.split(key)
+        action, _ = jax.device_get(act(params, environments.now, exploration, own))
         environments.step(action.reshape(-1))
     first = np.array([returns[0] for returns in environments.returns])
     return first.reshape(runs, -1).mean(1)
 
 
-def _report(options: argparse.Namespace, updates: int, scores: np.ndarray, noted: Any) -> None:
+def _report(
+    options: argparse.Namespace, updates: int, scores: dict[str, np.ndarray], noted: Any
+) -> None:
     names = ("value_mean", "entropy", "ratio_low_fraction")
     means = {name: np.mean([each[name] for each in noted], 0) for name in names}
     for index, correction in enumerate(options.corrections):
         own = slice(index * options.seeds, (index + 1) * options.seeds)
-        interval = bootstrap(
-            (scores[own],), np.mean, method="percentile", rng=0
-        ).confidence_interval
-        line = {
+        line: dict[str, Any] = {
             "environment": options.environment,
             "lag_updates": options.lag,
             "correction": correction,
             "learning_rate": float(options.learning_rate or lag.config().agent.learning_rate),
+            "entropy_cost": float(options.entropy_cost or lag.config().agent.entropy_cost),
+            "gamma": float(options.gamma or lag.config().agent.gamma),
             "updates": updates,
-            "mean": round(float(scores[own].mean()), 1),
-            "interval_95": [round(float(end), 1) for end in interval],
-            "scores": [round(float(score), 1) for score in scores[own]],
             **{name: round(float(value[own].mean()), 3) for name, value in means.items()},
         }
+        for name, all_runs in scores.items():
+            found = all_runs[own]
+            interval = bootstrap((found,), np.mean, method="percentile", rng=0).confidence_interval
+            line[name] = {
+                "mean": round(float(found.mean()), 1),
+                "interval_95": [round(float(end), 1) for end in interval],
+                "scores": [round(float(score), 1) for score in found],
+            }
         print(json.dumps(line), flush=True)
 
 

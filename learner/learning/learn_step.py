@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from learner.report.metric_table import RESERVED
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput
-from seedrl.agents.check import check_learning
+from seedrl.agents.check import checked
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Memory
 from seedrl.types import Array, Page, Sequence, Tree
@@ -178,6 +178,7 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
             f"minibatches on each device, got {num_columns} ({agent.chunks} to a sequence)"
         )
     largest = functools.partial(jax.lax.pmax, axis_name=AXIS)
+    agent = checked(agent)
 
     def learn(
         state: LearnerState, stored: Tree, draw: Tree, env_steps: Array
@@ -187,7 +188,6 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         next_key, key = jax.random.split(state.key)
         sample_key, update_key = jax.random.split(jax.random.fold_in(key, jax.lax.axis_index(AXIS)))
         sequence, weights, indices = memory.sample(stored, draw, sample_key, largest)
-        check_learning(agent, state.agent, sequence)  # once, when this is traced
         # Only sequences of an empty shard have no weight at all.
         over = over_devices(jnp.any(weights > 0), AXIS)
 

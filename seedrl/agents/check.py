@@ -4,6 +4,7 @@
 explains itself by the user's own line, such as a loss that is no scalar, is left to its traceback.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ from seedrl.networks.network import (
     num_outputs_of,
 )
 from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec, TokensSpec
-from seedrl.types import Sequence, StoredStep, TimeStep, Tree
+from seedrl.types import Array, Sequence, StoredStep, TimeStep, Tree
 
 # B for each minibatch: unlike the number of time steps and of actions most agents have, so that
 # axes in the wrong order show.
@@ -53,7 +54,67 @@ def check_agent(agent: Agent, spec: EnvSpec) -> None:
     The message has the field, the expected value and the one that came. An error that a user's own
     function raises becomes such a line, with its place in the user's file.
     """
-    check_learning(agent, *_check_acting(agent, spec))
+    state, sequence = _check_acting(agent, spec)
+    agent = checked(agent)
+    weights = _array((_BATCH * agent.minibatches,), "float32")
+    batch, weights = jax.eval_shape(agent.preprocess_batch, state, sequence, weights)
+    # One minibatch, as the learner takes it: columns of the batch.
+    size = len(weights) // agent.minibatches
+    steps = jax.tree.map(lambda x: _array((x.shape[0], size, *x.shape[2:]), x.dtype), batch.steps)
+    minibatch = Sequence(steps, _resized(batch.carry, size))
+    begun = state._replace(env_steps=_array((), "float32"))  # as the learn step gives it
+    weights = _array((size,), "float32")
+    jax.eval_shape(_on_one_device(agent.update), begun, minibatch, weights, _KEY)
+    jax.eval_shape(_on_one_device(agent.update_statistics), state, sequence)
+
+
+def checked(agent: Agent) -> Agent:
+    """The agent, whose functions of learning check their results as they are traced.
+
+    They raise ConfigError as `check_agent` does.
+    """
+
+    def preprocess_batch(
+        state: AgentState, sequence: Sequence, weights: Array
+    ) -> tuple[Sequence, Array]:
+        own = agent.preprocess_batch
+        result, shapes = _called("preprocess_batch", own, state, sequence, weights)
+        _, batch_weights = _pair("preprocess_batch", shapes, Sequence, object)
+        chunked = _array((len(weights) * agent.chunks,), "float32")
+        _require_like("preprocess_batch.weights", chunked, batch_weights)
+        return result
+
+    def update(
+        state: AgentState,
+        sequence: Sequence,
+        weights: Array,
+        key: Array,
+        mean: Callable[[Tree], Tree],
+    ) -> tuple[AgentState, UpdateOutput]:
+        own = functools.partial(agent.update, mean=mean)
+        result, shapes = _called("update", own, state, sequence, weights, key)
+        new, output = _pair("update", shapes, AgentState, UpdateOutput)
+        _require_like("update.state", *(each._replace(env_steps=()) for each in (state, new)))
+        has_guarded = bool(jax.tree.leaves(output.guarded))
+        _require(has_guarded, "update.guarded", "a number that must be finite, as the loss", ())
+        for name, value in output.metrics.items():
+            _require(not value.shape, f"update.metrics: {name!r}", "a scalar", value)
+        if jax.tree.leaves(output.priorities):
+            _require_like("update.priorities", _array(weights.shape, "float32"), output.priorities)
+        return result
+
+    def update_statistics(
+        state: AgentState, sequence: Sequence, mean: Callable[[Tree], Tree]
+    ) -> tuple[AgentState, Tree]:
+        own = agent.update_statistics
+        result, shapes = _called("update_statistics", own, state, sequence, mean)
+        new, _ = _pair("update_statistics", shapes, AgentState, object)
+        _require_like("update_statistics.state", state, new)
+        return result
+
+    return agent._replace(
+        preprocess_batch=preprocess_batch, update=update, update_statistics=update_statistics
+    )
 
 
 def _check_acting(agent: Agent, spec: EnvSpec) -> tuple[AgentState, Sequence]:
@@ -96,43 +157,6 @@ def _check_acting(agent: Agent, spec: EnvSpec) -> tuple[AgentState, Sequence]:
         priorities = _traced("initial_priorities", agent.initial_priorities, unseen)
         _require_like("initial_priorities", _array((columns,), "float32"), priorities)
     return state, Sequence(steps, _resized(stored, columns))
-
-
-def check_learning(agent: Agent, state: AgentState, sequence: Sequence) -> None:
-    """Raises ConfigError for the first function of learning whose result is not as `Agent` says.
-
-    `state` and `sequence`, `[T, B]` with B a multiple of `minibatches`, are arrays or shapes.
-    """
-    state, sequence = jax.eval_shape(lambda: (state, sequence))
-    columns = sequence.steps.action.shape[1]
-    weights = _array((columns,), "float32")
-    result = _traced("preprocess_batch", agent.preprocess_batch, state, sequence, weights)
-    batch, batch_weights = _pair("preprocess_batch", result, Sequence, object)
-    chunked = _array((columns * agent.chunks,), "float32")
-    _require_like("preprocess_batch.weights", chunked, batch_weights)
-
-    # One minibatch, as the learner takes it: columns of the batch.
-    size = columns * agent.chunks // agent.minibatches
-    minibatch = Sequence(
-        jax.tree.map(lambda x: _array((x.shape[0], size, *x.shape[2:]), x.dtype), batch.steps),
-        _resized(batch.carry, size),
-    )
-    update = _on_one_device(agent.update)
-    begun = state._replace(env_steps=_array((), "float32"))  # as the learn step gives it
-    result = _traced("update", update, begun, minibatch, _array((size,), "float32"), _KEY)
-    new, output = _pair("update", result, AgentState, UpdateOutput)
-    _require_like("update.state", state, new._replace(env_steps=()))
-    has_guarded = bool(jax.tree.leaves(output.guarded))
-    _require(has_guarded, "update.guarded", "a number that must be finite, as the loss", ())
-    for name, value in output.metrics.items():
-        _require(not value.shape, f"update.metrics: {name!r}", "a scalar", value)
-    if jax.tree.leaves(output.priorities):
-        _require_like("update.priorities", _array((size,), "float32"), output.priorities)
-
-    update_statistics = _on_one_device(agent.update_statistics)
-    result = _traced("update_statistics", update_statistics, state, sequence)
-    new, _ = _pair("update_statistics", result, AgentState, object)
-    _require_like("update_statistics.state", state, new)
 
 
 # Networks. Shapes and dtypes of their output for one time step.
@@ -231,6 +255,13 @@ def _resized(tree: Tree, size: int) -> Tree:
 
 def _on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: function(*arguments, mean=lambda tree: tree)
+
+
+def _called(field: str, function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
+    # The result, and its shapes.
+    with naming_own_code(f"agent.{field}"):
+        result = function(*arguments)
+        return result, jax.eval_shape(lambda: result)
 
 
 def _traced(field: str, function: Callable[..., Any], *arguments: Any) -> Any:

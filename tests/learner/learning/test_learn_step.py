@@ -385,6 +385,12 @@ def test_a_metric_of_an_agent_must_not_be_called_as_one_of_the_run() -> None:
     assert "env_steps" in str(caught.value)
 
 
+def test_a_result_of_an_agent_that_does_not_fit_is_refused() -> None:
+    setting = _setting(TOY._replace(update_statistics=lambda state, sequence, mean: state), 1)
+    with pytest.raises(ConfigError, match=r"^agent\.update_statistics: "):
+        _learn(setting, setting.state, setting.memory(_sequence(TOY)))
+
+
 def test_minibatches_must_be_of_equal_size() -> None:
     for chunks in (1, 2):
         with pytest.raises(ConfigError) as caught:

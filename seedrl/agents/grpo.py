@@ -9,7 +9,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import chex
 import jax
@@ -38,7 +38,7 @@ from seedrl.rl import tokens
 from seedrl.rl.distributions import Categorical
 from seedrl.rl.surrogate import divergence, mean_of, normalized
 from seedrl.specs import EnvSpec
-from seedrl.types import Array, Sequence, Tree
+from seedrl.types import Array, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,13 +112,19 @@ class GRPOConfig:
             network=self.network,
             temperature=self.temperature,
             window=self.window,
-            init_state=functools.partial(init_state, self),
+            init_state=step_of(self).init_state,
+            prepare=functools.partial(prepared, self),
             update=functools.partial(update, self),
+            epochs=self.epochs,
+            minibatches=self.minibatches,
         )
 
 
-class _Prepared(NamedTuple):
-    """What all epochs share; of tokens `[B, T - 1]`, each predicted from those before it."""
+class Prepared(NamedTuple):
+    """What all minibatches are taken from: rows of sequences.
+
+    Of tokens `[B, T - 1]`, each predicted from those before it.
+    """
 
     ids: Array  # `[B, T] int32`
     log_mu: Array
@@ -127,79 +133,90 @@ class _Prepared(NamedTuple):
     targets: Array | tuple[()]  # of the value, `()` without
     is_trained: Array
     is_current: Array  # sampled by the policy with the parameters before this update
+    updates: Array  # `[B, 1] int32`, the version of these parameters
+    shares: dict[str, Array]  # `[B, 1] float32`, of which the means are metrics
 
 
-def init(config: GRPOConfig, key: Array) -> AgentState:
-    """The state of a new run."""
-    return init_state(config, decoder.init(config.network, key))
+def prepared(config: GRPOConfig, state: AgentState, batch: TokenBatch) -> Prepared:
+    """A batch with all that its minibatches need of whole groups, and of the first parameters.
 
-
-def init_state(config: GRPOConfig, params: Tree) -> AgentState:
-    """The state of a run that starts from these parameters."""
-    return _step_of(config).init_state(params)
+    Only tokens of the policy are trained, and without a value head only those of groups whose
+    returns differ.
+    """
+    chex.assert_rank([batch.ids, batch.returns], [2, 1])
+    chex.assert_equal_shape([batch.ids, batch.sources, batch.log_mu, batch.versions])
+    chex.assert_equal_shape([batch.ids[:, 0], batch.returns, batch.truncated])
+    chex.assert_is_divisible(len(batch.returns), config.group)
+    groups = batch.returns.reshape(-1, config.group)
+    # The logits after token t are the policy of token t + 1.
+    is_policy = batch.sources[:, 1:] == POLICY
+    counts = jnp.ones_like(batch.truncated) if config.train_truncated else ~batch.truncated
+    spread = jnp.repeat(tokens.has_spread(groups), config.group)
+    targets: Array | tuple[()] = ()
+    if config.advantage == "gae":
+        is_trained = is_policy & counts[:, None]
+        _, values = decoder.unroll(config.network, state.params, batch.ids[:, :-1], value=True)
+        advantages, targets = tokens.token_gae(
+            values, is_policy, batch.returns, gae_lambda=config.gae_lambda
+        )
+        advantages = normalized(advantages, is_trained)
+    else:
+        is_trained = is_policy & (counts & spread)[:, None]
+        advantages = tokens.group_advantages(groups, config.advantage).reshape(-1, 1)
+        advantages = jnp.broadcast_to(advantages, is_policy.shape)
+    log_reference: Array | tuple[()] = ()
+    if config.kl:
+        network = dataclasses.replace(config.network, lora_rank=0)
+        params = state.params if config.network.lora_rank else state.target
+        logits = decoder.unroll(network, params, batch.ids[:, :-1])
+        log_reference = tokens.log_probs(logits, batch.ids[:, 1:], config.temperature)
+    shares = {
+        "groups_with_spread": spread,
+        "return_mean": batch.returns,
+        "truncated_fraction": batch.truncated,
+    }
+    return Prepared(
+        ids=batch.ids,
+        log_mu=batch.log_mu[:, 1:],
+        log_reference=log_reference,
+        advantages=advantages,
+        targets=targets,
+        is_trained=is_trained,
+        # Of whole rollouts: where the cache is older, so is what a token was sampled from.
+        is_current=is_policy & (batch.versions[:, :1] == state.updates),
+        updates=jnp.full((len(batch.returns), 1), state.updates),
+        shares={name: jnp.float32(share)[:, None] for name, share in shares.items()},
+    )
 
 
 def update(
     config: GRPOConfig,
     state: AgentState,
-    batch: TokenBatch,
+    part: Prepared,
     mean: Callable[[Tree], Tree] = lambda tree: tree,
-) -> tuple[AgentState, dict[str, Array]]:
-    """Learns from a batch: the next state, and metrics `[] float32` by name.
-
-    Only tokens of the policy have a gradient, and without a value head only those of groups whose
-    returns differ. If there are none the state stays as it is; also if a loss, gradient or step is
-    not finite, which is `skipped_updates`. `mean` averages a tree over devices, see `Agent.update`.
-    """
-    prepared = _prepared(config, state, batch)
-    gradient_update = _step_of(config)
-
-    def step(state: AgentState, part: _Prepared) -> tuple[AgentState, UpdateOutput]:
-        return gradient_update(state, cast(Sequence, part), (), (), mean)
-
-    if config.epochs * config.minibatches == 1:
-        new, output = step(state, prepared)
-        metrics, guarded = dict(output.metrics), output.guarded
-    else:
-        # Part i has the rows i, i + minibatches, ...: some of every group.
-        parts = jax.tree.map(
-            lambda leaf: leaf.reshape(-1, config.minibatches, *leaf.shape[1:]), prepared
-        )
-
-        def one_part(state: AgentState, part: Array) -> tuple[AgentState, tuple[Tree, Tree]]:
-            new, output = step(state, jax.tree.map(lambda leaf: leaf[:, part], parts))
-            return new, (output.metrics, output.guarded)
-
-        order = jnp.tile(jnp.arange(config.minibatches, dtype=jnp.int32), config.epochs)
-        new, (values, guarded) = jax.lax.scan(one_part, state, order)
-        metrics = {name: _summary(name, array) for name, array in values.items()}
-    is_finite = jnp.all(
-        jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(guarded)])
-    )
-    # Without a gradient Adam would still go on in its former direction.
-    is_trained = mean(jnp.any(prepared.is_trained).astype(jnp.float32)) > 0
-    is_applied = is_finite & is_trained
+) -> tuple[AgentState, UpdateOutput]:
+    """Learns from a minibatch; see `Agent.update`. If nothing in it is trained the state stays."""
+    # Parameters are those that acted in the first minibatch only.
+    is_first = part.updates == state.updates
+    part = part._replace(is_current=part.is_current & is_first)
+    gradient_update: Any = step_of(config)
+    new, output = gradient_update(state, part, (), (), mean)
     new = new._replace(updates=state.updates + 1)
-    new = jax.tree.map(lambda new, old: jnp.where(is_applied, new, old), new, state)
-    spread = tokens.has_spread(batch.returns.reshape(-1, config.group))
-    of_batch = {
-        "groups_with_spread": jnp.mean(spread, dtype=jnp.float32),
-        "return_mean": jnp.mean(batch.returns),
-        "trained_tokens": jnp.sum(prepared.is_trained, dtype=jnp.float32),
-        "truncated_fraction": jnp.mean(batch.truncated, dtype=jnp.float32),
-        "skipped_updates": (~is_finite).astype(jnp.float32),
+    # Without a gradient Adam would still go on in its former direction.
+    is_trained = mean(jnp.any(part.is_trained).astype(jnp.float32)) > 0
+    new = jax.tree.map(lambda new, old: jnp.where(is_trained, new, old), new, state)
+    metrics = {
+        **output.metrics,
+        **{name: jnp.mean(share) for name, share in part.shares.items()},
+        # Of all minibatches together, of which the learner takes the mean.
+        "mismatch_kl": output.metrics["mismatch_kl"] * (config.epochs * config.minibatches),
+        "trained_tokens": jnp.sum(part.is_trained, dtype=jnp.float32) * config.minibatches,
     }
-    return new, {**metrics, **of_batch}
+    return new, output._replace(metrics=metrics)
 
 
-def _summary(name: str, values: Array) -> Array:
-    # Over the parts of an update. Parameters are those that acted in the first of them only.
-    if name.startswith("mismatch"):
-        return values[0]
-    return jnp.max(values) if name.endswith("_max") else jnp.mean(values)
-
-
-def _step_of(config: GRPOConfig) -> GradientUpdate:
+def step_of(config: GRPOConfig) -> GradientUpdate:
+    """The loss and its optimizer."""
     rate: float | optax.Schedule = config.learning_rate
     if config.warmup_updates:
         # Adam's first steps are as long as any, and have the fewest gradients to go by.
@@ -221,52 +238,11 @@ def _step_of(config: GRPOConfig) -> GradientUpdate:
     )
 
 
-def _prepared(config: GRPOConfig, state: AgentState, batch: TokenBatch) -> _Prepared:
-    chex.assert_rank([batch.ids, batch.returns], [2, 1])
-    chex.assert_equal_shape([batch.ids, batch.sources, batch.log_mu, batch.versions])
-    chex.assert_equal_shape([batch.ids[:, 0], batch.returns, batch.truncated])
-    chex.assert_is_divisible(len(batch.returns), config.group)
-    chex.assert_is_divisible(len(batch.returns), config.minibatches)
-    groups = batch.returns.reshape(-1, config.group)
-    # The logits after token t are the policy of token t + 1.
-    is_policy = batch.sources[:, 1:] == POLICY
-    counts = jnp.ones_like(batch.truncated) if config.train_truncated else ~batch.truncated
-    targets: Array | tuple[()] = ()
-    if config.advantage == "gae":
-        is_trained = is_policy & counts[:, None]
-        _, values = decoder.unroll(config.network, state.params, batch.ids[:, :-1], value=True)
-        advantages, targets = tokens.token_gae(
-            values, is_policy, batch.returns, gae_lambda=config.gae_lambda
-        )
-        advantages = normalized(advantages, is_trained)
-    else:
-        spread = jnp.repeat(tokens.has_spread(groups), config.group)
-        is_trained = is_policy & (counts & spread)[:, None]
-        advantages = tokens.group_advantages(groups, config.advantage).reshape(-1, 1)
-        advantages = jnp.broadcast_to(advantages, is_policy.shape)
-    log_reference: Array | tuple[()] = ()
-    if config.kl:
-        network = dataclasses.replace(config.network, lora_rank=0)
-        params = state.params if config.network.lora_rank else state.target
-        logits = decoder.unroll(network, params, batch.ids[:, :-1])
-        log_reference = tokens.log_probs(logits, batch.ids[:, 1:], config.temperature)
-    return _Prepared(
-        ids=batch.ids,
-        log_mu=batch.log_mu[:, 1:],
-        log_reference=log_reference,
-        advantages=advantages,
-        targets=targets,
-        is_trained=is_trained,
-        # Of whole rollouts: where the cache is older, so is what a token was sampled from.
-        is_current=is_policy & (batch.versions[:, :1] == state.updates),
-    )
-
-
 def _loss(
     config: GRPOConfig,
     params: Tree,
     target: Tree,
-    prepared: _Prepared,
+    part: Prepared,
     weights: Tree,
     key: Tree,
 ) -> tuple[Array, LossOutput]:
@@ -280,14 +256,14 @@ def _loss(
     """
     del target, weights, key
     params = decoder.with_frozen(config.network, params)
-    logits, values = decoder.unroll(config.network, params, prepared.ids[:, :-1], value=True)
-    log_policy = tokens.log_probs(logits, prepared.ids[:, 1:], config.temperature)
-    counts = prepared.is_trained
+    logits, values = decoder.unroll(config.network, params, part.ids[:, :-1], value=True)
+    log_policy = tokens.log_probs(logits, part.ids[:, 1:], config.temperature)
+    counts = part.is_trained
     # Of other tokens 0: whatever is stored there, their ratio is 1.
-    log_ratios = jnp.where(counts, log_policy - prepared.log_mu, 0.0)
+    log_ratios = jnp.where(counts, log_policy - part.log_mu, 0.0)
     gained = tokens.token_surrogate(
         log_ratios,
-        prepared.advantages,
+        part.advantages,
         clip_low=config.clip_low,
         clip_high=config.clip_high,
         ratio_cap=config.ratio_cap,
@@ -297,7 +273,7 @@ def _loss(
     entropy = mean(Categorical(logits / config.temperature).entropy())
     total = policy_loss - config.entropy * entropy
     ratios = jnp.exp(log_ratios)
-    differences = jnp.abs(log_policy - prepared.log_mu)
+    differences = jnp.abs(log_policy - part.log_mu)
     metrics = {
         "policy_loss": policy_loss,
         "entropy": entropy,
@@ -305,14 +281,14 @@ def _loss(
         "ratio_max": jnp.max(ratios),
         "clip_fraction": mean((ratios < 1 - config.clip_low) | (ratios > 1 + config.clip_high)),
         "cap_fraction": mean(ratios > config.ratio_cap),
-        "mismatch_kl": tokens.mismatch_kl(log_policy, prepared.log_mu, prepared.is_current),
-        "mismatch_max": jnp.max(jnp.where(prepared.is_current, differences, 0.0)),
+        "mismatch_kl": tokens.mismatch_kl(log_policy, part.log_mu, part.is_current),
+        "mismatch_max": jnp.max(jnp.where(part.is_current, differences, 0.0)),
     }
     if config.kl:
-        distances = divergence(jnp.where(counts, prepared.log_reference - log_policy, 0.0))
+        distances = divergence(jnp.where(counts, part.log_reference - log_policy, 0.0))
         metrics["reference_kl"] = mean(distances)
         total += config.kl * metrics["reference_kl"]
     if config.advantage == "gae":
-        metrics["value_loss"] = 0.5 * mean(jnp.square(values - prepared.targets))
+        metrics["value_loss"] = 0.5 * mean(jnp.square(values - part.targets))
         total += config.value_cost * metrics["value_loss"]
     return total, LossOutput(priorities=(), metrics=metrics)

@@ -88,14 +88,16 @@ def token_agent(
     temperature: float,
     window: WindowSpec,
     init_state: Callable[[Tree], AgentState],
-    update: Callable[
-        [AgentState, TokenBatch, Callable[[Tree], Tree]], tuple[AgentState, dict[str, Array]]
-    ],
+    prepare: Callable[[AgentState, TokenBatch], Tree],
+    update: Callable[[AgentState, Tree, Callable[[Tree], Tree]], tuple[AgentState, UpdateOutput]],
+    epochs: int = 1,
+    minibatches: int = 1,
 ) -> Agent:
     """The agent of a spec, which samples at a temperature.
 
     Args:
-      update: `(state, batch, mean) -> (state, metrics)`, see `seedrl.agents.grpo.update`.
+      prepare: `(state, batch)` -> what minibatches are taken from, leaves `[B, ...]`.
+      update: `(state, minibatch, mean) -> (state, output)`, see `Agent.update`.
 
     Raises ConfigError for an environment that the network does not fit.
     """
@@ -114,6 +116,12 @@ def token_agent(
     ) -> ActOutput:
         return _answer(network, sizes, params, carry, timestep, exploration, key)
 
+    # Elsewhere a batch is `[T, B]`.
+    def preprocess_batch(
+        state: AgentState, sequence: Sequence, weights: Array
+    ) -> tuple[Sequence, Array]:
+        return Sequence(_transposed(prepare(state, batch_of(sequence))), ()), weights
+
     def update_from(
         state: AgentState,
         sequence: Sequence,
@@ -122,12 +130,7 @@ def token_agent(
         mean: Callable[[Tree], Tree],
     ) -> tuple[AgentState, UpdateOutput]:
         del weights, key  # all count alike, and nothing is drawn
-        env_steps = state.env_steps
-        new, metrics = update(state, batch_of(sequence), mean)
-        is_skipped = metrics.pop("skipped_updates")
-        # The learner skips what is not finite, and counts it.
-        guarded = jnp.where(is_skipped > 0, jnp.nan, 0.0)
-        return new._replace(env_steps=env_steps), UpdateOutput(metrics, guarded)
+        return update(state, _transposed(sequence.steps), mean)
 
     return Agent(
         window=window,
@@ -139,8 +142,15 @@ def token_agent(
         evaluation_exploration=0.0,
         init_state=init_state,
         update=update_from,
+        epochs=epochs,
+        minibatches=minibatches,
+        preprocess_batch=preprocess_batch,
         stored_carry=no_carry,
     )
+
+
+def _transposed(rows: Tree) -> Tree:
+    return jax.tree.map(jnp.transpose, rows)
 
 
 def _checked(network: DecoderConfig, spec: EnvSpec) -> TokensSpec:

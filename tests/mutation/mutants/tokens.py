@@ -94,8 +94,8 @@ MUTANTS = (
     Mutant(
         "momentum_without_a_gradient",
         _GRPO,
-        "is_applied = is_finite & is_trained",
-        "is_applied = is_finite",
+        "is_trained = mean(jnp.any(part.is_trained).astype(jnp.float32)) > 0",
+        "is_trained = True",
         "A batch in which no group differs moves the parameters.",
     ),
     Mutant(

@@ -1,7 +1,6 @@
 """GRPO: loss and gradient against float64 numpy, what has none, what changes the state."""
 
 import dataclasses
-import functools
 from typing import Any
 
 import jax
@@ -9,13 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from learner.learning.learn_step import run_epochs
 from seedrl.agents import grpo
+from seedrl.agents.agent import UpdateOutput
 from seedrl.agents.grpo import GRPOConfig
 from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY, TokenBatch
 from seedrl.errors import ConfigError
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.rl import tokens
+from seedrl.types import Sequence
 from tests.seedrl.networks.decoder_oracle import float64, log_softmax, outputs, random_params
 
 NETWORK = DecoderConfig(vocabulary=7, layers=1, width=8, heads=2, kv_heads=1, ffn=6, context=8)
@@ -32,13 +34,21 @@ CONFIG = GRPOConfig(
     max_gradient_norm=1e9,
 )
 B, T = 9, 8
-update = jax.jit(grpo.update, static_argnums=0)
+prepared = jax.jit(grpo.prepared, static_argnums=0)
 log_policy_of = jax.jit(
-    lambda config, params, ids: tokens.log_probs(
-        decoder.unroll(config.network, params, ids[:, :-1]), ids[:, 1:], config.temperature
+    lambda network, params, ids: tokens.log_probs(
+        decoder.unroll(network, params, ids[:, :-1]), ids[:, 1:], CONFIG.temperature
     ),
     static_argnums=0,
 )
+
+
+def plain_update(config: GRPOConfig, state: Any, batch: TokenBatch) -> tuple[Any, UpdateOutput]:
+    """Of one minibatch."""
+    return grpo.update(config, state, grpo.prepared(config, state, batch))
+
+
+update = jax.jit(plain_update, static_argnums=0)
 
 
 def batch_of(config: GRPOConfig, params: Any, *, noise: float) -> TokenBatch:
@@ -49,7 +59,9 @@ def batch_of(config: GRPOConfig, params: Any, *, noise: float) -> TokenBatch:
     sources[:, [0, 1, 4]] = ENVIRONMENT
     sources[::2, 7:] = PADDING
     sources[4, 6:] = PADDING
-    log_mu = np.asarray(log_policy_of(config, params, ids)) + noise * random.normal(size=(B, T - 1))
+    log_mu = np.asarray(log_policy_of(config.network, params, ids)) + noise * random.normal(
+        size=(B, T - 1)
+    )
     log_mu = np.concatenate([np.full((B, 1), np.nan), log_mu], axis=1).astype(np.float32)
     # Of other tokens nothing is known.
     log_mu = np.where(sources == POLICY, log_mu, np.nan).astype(np.float32)
@@ -124,7 +136,8 @@ class Oracle:
 
 
 def started(config: GRPOConfig, seed: int = 0) -> Any:
-    return grpo.init_state(config, jax.tree.map(jnp.asarray, random_params(config.network, seed)))
+    params = jax.tree.map(jnp.asarray, random_params(config.network, seed))
+    return grpo.step_of(config).init_state(params)
 
 
 @pytest.mark.parametrize("advantage", ["grpo", "gae"])
@@ -132,15 +145,13 @@ def test_loss_and_gradient_agree_with_numpy(advantage: Any) -> None:
     config = dataclasses.replace(CONFIG, advantage=advantage, gae_lambda=0.9, value_cost=0.3)
     params, reference = random_params(NETWORK, 0), random_params(NETWORK, 1)
     batch = batch_of(config, params, noise=0.5)
-    prepared = jax.jit(grpo._prepared, static_argnums=0)(
-        config, started(config)._replace(target=reference), batch
-    )
+    part = prepared(config, started(config)._replace(target=reference), batch)
 
     @jax.jit
     def jitted_loss(params: Any) -> Any:
-        return jax.value_and_grad(
-            lambda params: grpo._loss(config, params, (), prepared, (), ())[0]
-        )(params)
+        return jax.value_and_grad(lambda params: grpo._loss(config, params, (), part, (), ())[0])(
+            params
+        )
 
     loss, gradient = jitted_loss(params)
     oracle, exact = Oracle(config, batch, params, reference), float64(params)
@@ -162,17 +173,16 @@ def test_loss_and_gradient_agree_with_numpy(advantage: Any) -> None:
 
 
 def test_only_trained_tokens_of_the_policy_matter() -> None:
-    config = dataclasses.replace(CONFIG, kl=0.0)
-    state = started(config)
-    batch = batch_of(config, state.params, noise=0.5)
-    new, metrics = update(config, state, batch)
+    state = started(CONFIG)
+    batch = batch_of(CONFIG, state.params, noise=0.5)
+    new, (metrics, *_) = update(CONFIG, state, batch)
     assert metrics["trained_tokens"] == batch_of_trained(batch).sum() == 21
     assert float(metrics["groups_with_spread"]) == pytest.approx(2 / 3)
     # What is not trained may be anything, and other ids after the last trained one, too.
     ids = np.where(batch.sources == PADDING, 3, batch.ids)
     ids[6:] = 2
     log_mu = np.where(batch_of_trained(batch), batch.log_mu, np.inf).astype(np.float32)
-    other, _ = update(config, state, batch._replace(ids=ids, log_mu=log_mu))
+    other, _ = update(CONFIG, state, batch._replace(ids=ids, log_mu=log_mu))
     jax.tree.map(np.testing.assert_array_equal, new.params, other.params)
     assert int(new.updates) == 1
 
@@ -184,12 +194,11 @@ def batch_of_trained(batch: TokenBatch) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["returns", "log_mu", "nothing"])
-def test_an_update_that_is_not_finite_or_has_nothing_to_learn_leaves_the_state(name: str) -> None:
-    config = dataclasses.replace(CONFIG, kl=0.0)
-    state = started(config)
-    batch = batch_of(config, state.params, noise=0.1)
-    state, metrics = update(config, state, batch)  # Adam has a direction now
-    assert float(metrics["skipped_updates"]) == 0
+def test_what_is_not_finite_is_shown_and_nothing_to_learn_leaves_the_state(name: str) -> None:
+    state = started(CONFIG)
+    batch = batch_of(CONFIG, state.params, noise=0.1)
+    state, output = update(CONFIG, state, batch)  # Adam has a direction now
+    assert np.isfinite(output.guarded).all()
     returns, log_mu = batch.returns.copy(), batch.log_mu.copy()
     if name == "returns":
         returns[0] = np.nan
@@ -197,15 +206,17 @@ def test_an_update_that_is_not_finite_or_has_nothing_to_learn_leaves_the_state(n
         log_mu[0, 2] = np.nan
     else:
         returns[:] = 1
-    new, metrics = update(config, state, batch._replace(returns=returns, log_mu=log_mu))
-    jax.tree.map(np.testing.assert_array_equal, new, state)
-    assert float(metrics["skipped_updates"]) == (name != "nothing")
+    new, output = update(CONFIG, state, batch._replace(returns=returns, log_mu=log_mu))
+    # The learn step keeps the old state if one of these is not finite.
+    assert np.isfinite(output.guarded).all() == (name == "nothing")
+    if name == "nothing":
+        jax.tree.map(np.testing.assert_array_equal, new, state)
 
 
 def test_at_the_parameters_that_acted_every_ratio_is_one() -> None:
     state = started(CONFIG)
     batch = batch_of(CONFIG, state.params, noise=0.0)
-    _, metrics = update(CONFIG, state, batch)
+    metrics = update(CONFIG, state, batch)[1].metrics
     assert float(metrics["mismatch_max"]) < 1e-5 and float(metrics["mismatch_kl"]) < 1e-6
     assert float(metrics["ratio_max"]) == pytest.approx(1, abs=1e-5)
     assert float(metrics["reference_kl"]) < 1e-6
@@ -214,26 +225,21 @@ def test_at_the_parameters_that_acted_every_ratio_is_one() -> None:
     log_mu[3:] -= 1
     versions = np.where(np.arange(B)[:, None] < 3, 0, -1).astype(np.int32) * np.ones((1, T), int)
     old = batch._replace(log_mu=log_mu, versions=versions.astype(np.int32))
-    _, metrics = update(CONFIG, state, old)
+    metrics = update(CONFIG, state, old)[1].metrics
     assert float(metrics["mismatch_max"]) < 1e-5
     assert float(metrics["ratio_max"]) == pytest.approx(np.e, rel=1e-4)
 
 
 def test_the_learning_rate_rises_over_the_first_updates() -> None:
-    steps = []
-    for warmup in (0, 4):
-        config = dataclasses.replace(CONFIG, warmup_updates=warmup)
-        state, params = started(config), []
-        batch = batch_of(config, state.params, noise=0.1)
-        for _ in range(5):
-            params.append(np.asarray(state.params["embedding"]))
-            state, _ = update(config, state, batch)
-        steps.append(np.abs(np.diff(params, axis=0)).max(axis=(1, 2)))
-    # Adam's first step is the learning rate, where there is a gradient.
-    np.testing.assert_allclose(steps[0][0], CONFIG.learning_rate, rtol=1e-3)
-    np.testing.assert_allclose(steps[1][0], CONFIG.learning_rate / 4, rtol=1e-3)
-    # Its steps on one batch are of about equal length.
-    np.testing.assert_allclose(steps[1] / steps[0], [0.25, 0.5, 0.75, 1], rtol=0.2)
+    params = {"weight": jnp.ones(3)}
+    for warmup, rises in ((0, [1, 1, 1, 1, 1]), (4, [0.25, 0.5, 0.75, 1, 1])):
+        optimizer = grpo.step_of(dataclasses.replace(CONFIG, warmup_updates=warmup)).optimizer
+        state, steps = optimizer.init(params), []
+        for _ in rises:
+            # Of equal gradients Adam's steps are as long as its rate.
+            deltas, state = optimizer.update(params, state, params)
+            steps.append(-float(deltas["weight"][0]))
+        np.testing.assert_allclose(steps, CONFIG.learning_rate * np.array(rises), rtol=1e-3)
 
 
 def test_an_update_of_lora_changes_lora_only() -> None:
@@ -241,7 +247,7 @@ def test_an_update_of_lora_changes_lora_only() -> None:
     config = dataclasses.replace(CONFIG, network=network, train_truncated=True)
     state = started(config)
     assert state.target == ()  # the reference is the same tree without LoRA
-    new, metrics = update(config, state, batch_of(config, state.params, noise=0.3))
+    new, (metrics, *_) = update(config, state, batch_of(config, state.params, noise=0.3))
     assert float(metrics["reference_kl"]) > 1e-3 and metrics["trained_tokens"] == 26
     for (path, before), after in zip(
         jax.tree.leaves_with_path(state.params), jax.tree.leaves(new.params), strict=True
@@ -254,26 +260,31 @@ def test_an_update_of_lora_changes_lora_only() -> None:
     assert all(leaf.size != frozen for leaf in moments)
 
 
-def test_minibatches_are_steps_of_their_own_with_rows_of_every_group() -> None:
+def test_minibatches_have_what_follows_from_whole_groups() -> None:
     config = dataclasses.replace(CONFIG, kl=0.0, minibatches=3, epochs=2)
     state = started(config)
     batch = batch_of(config, state.params, noise=0.0)
-    new, metrics = update(config, state, batch)
-    assert int(new.updates) == 1 and float(metrics["mismatch_max"]) < 1e-5
-    # The rows of a minibatch have the advantages of their whole group.
-    prepared = jax.jit(grpo._prepared, static_argnums=0)(config, state, batch)
-    step, expected = jax.jit(lambda state, part: one_step(config, state, part)), state
-    for first in [0, 1, 2] * 2:
-        part = jax.tree.map(lambda leaf, first=first: leaf[first::3], prepared)
-        expected = step(expected, part)
-    jax.tree.map(
-        functools.partial(np.testing.assert_allclose, atol=1e-5), new.params, expected.params
-    )
+    batch = batch._replace(log_mu=batch.log_mu + np.float32(0.1))
+    part = prepared(config, state, batch)
+    # As the learner runs them: columns of `[T, B]`, shuffled.
+    rows = jax.tree.map(np.transpose, part)
+
+    @jax.jit
+    def learned(state: Any) -> Any:
+        def step(state: Any, drawn: Sequence, *_: Any) -> Any:
+            return grpo.update(config, state, jax.tree.map(jnp.transpose, drawn.steps))
+
+        sequence = Sequence(rows, ())
+        key = jax.random.PRNGKey(0)
+        return run_epochs(step, state, sequence, jnp.ones(B), key, epochs=2, minibatches=3)
+
+    new, (metrics, *_) = learned(state)
     assert int(new.optimizer[1][0].count) == 6
-
-
-def one_step(config: GRPOConfig, state: Any, part: Any) -> Any:
-    return grpo._step_of(config)(state, part, (), (), lambda tree: tree)[0]
+    # Of later minibatches the parameters are others.
+    assert float(metrics["mismatch_max"]) == pytest.approx(0.1, abs=1e-5)
+    assert float(metrics["mismatch_kl"]) == pytest.approx(np.exp(-0.1) - 0.9, abs=1e-5)
+    assert float(metrics["trained_tokens"]) == pytest.approx(part.is_trained.sum())
+    assert float(metrics["groups_with_spread"]) == pytest.approx(2 / 3)
 
 
 def test_it_learns_to_copy() -> None:
@@ -294,13 +305,14 @@ def test_it_learns_to_copy() -> None:
             returns=(answers == asked).astype(jnp.float32),
             truncated=jnp.zeros(len(asked), bool),
         )
-        state, metrics = grpo.update(config, state, batch)
+        state, (metrics, *_) = plain_update(config, state, batch)
         return state, (metrics["return_mean"], metrics["mismatch_max"])
 
     @jax.jit
     def trained(key: Any) -> Any:
         first, *keys = jax.random.split(key, 61)
-        return jax.lax.scan(one_update, grpo.init(config, first), jnp.stack(keys))[1]
+        state = grpo.step_of(config).init_state(decoder.init(NETWORK, first))
+        return jax.lax.scan(one_update, state, jnp.stack(keys))[1]
 
     returns, mismatches = trained(jax.random.key(0))
     assert float(np.mean(returns[:3])) < 0.4 and float(np.mean(returns[-5:])) > 0.9

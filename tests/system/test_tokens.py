@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from learner.checkpoints.restoring import digests, stored
+from learner.cli.main import main
 from learner.serving.ledger import TOKENS, residues
 from seedrl.checkpoints import latest
+from tests import own_process
 from tests.system import processes
 from tests.system.processes import TRAIN, Program, Programs
 
@@ -46,30 +48,36 @@ def _updated(run: Program, workdir: Path, updates: int) -> dict[str, Any]:
     )
 
 
-def test_a_token_policy_is_trained_stopped_and_resumed(tmp_path: Path) -> None:
+def test_a_token_policy_is_trained_stopped_and_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warm, workdir = tmp_path / "warm", tmp_path / "run"
+    _in_this_process("pretrain", "reverse_grpo", *TINY, "--steps", 2, "--workdir", warm)
     with Programs(tmp_path) as programs:
-        warm, workdir = tmp_path / "warm", tmp_path / "run"
-        pretrain = ("learner.cli.main", "pretrain", "reverse_grpo", *TINY, "--steps", 40)
-        assert programs(*pretrain, "--workdir", warm).end() == 0
         words = ("reverse_grpo", "--workdir", workdir, *FLAGS)
         run = programs(*TRAIN, *words, "--init-from", warm)
-        before = _updated(run, workdir, 3)["updates"]
+        before = _updated(run, workdir, 2)["updates"]
         os.kill(min(processes.env_servers(run.pid)), signal.SIGKILL)
-        before = _updated(run, workdir, before + 10)["updates"]
+        before = _updated(run, workdir, before + 5)["updates"]
         run.signal(signal.SIGTERM)
         assert run.end() == 0, run.stderr
         _check(workdir)
 
         resumed = programs(*TRAIN, *words, "--learning.total-steps", 100_000)
-        _updated(resumed, workdir, before + 10)
+        _updated(resumed, workdir, before + 5)
         resumed.signal(signal.SIGTERM)
         assert resumed.end() == 0, resumed.stderr
         _check(workdir)
         assert processes.events(workdir, "resumed")
-        # Classic acting plays it, too.
-        play = programs("learner.cli.main", "evaluate", workdir, "--episodes", 6, "--json")
-        assert play.end() == 0, play.stderr
-        assert 0 <= json.loads(play.stdout)["mean"] <= 1
+    # Classic acting plays it, too.
+    capsys.readouterr()
+    _in_this_process("evaluate", workdir, "--episodes", 6, "--json")
+    assert 0 <= json.loads(capsys.readouterr().out)["mean"] <= 1
+
+
+def _in_this_process(*words: object) -> None:
+    with own_process.restored():
+        assert main(list(map(str, words))) == 0
 
 
 def _check(workdir: Path) -> None:
@@ -89,11 +97,11 @@ def test_the_seed_decides_every_bit_in_deterministic_mode(tmp_path: Path) -> Non
     with Programs(tmp_path) as programs:
         for env_servers in (1, 2):
             workdir = tmp_path / f"run_{env_servers}"
-            words = ("reverse_grpo", "--workdir", workdir, *FLAGS, "--learning.total-steps", 80)
+            words = ("reverse_grpo", "--workdir", workdir, *FLAGS, "--learning.total-steps", 32)
             words += ("--learning.schedule", "deterministic", "--serving.evaluation-slots", 0)
             run = programs(*TRAIN, *words, "--launch.env-servers", env_servers)
             assert run.end() == 0, run.stderr
             checkpoint = latest(workdir / "checkpoints")
-            assert checkpoint is not None and checkpoint.step == 10
+            assert checkpoint is not None and checkpoint.step == 4
             found.append(digests(stored(checkpoint)))
     assert found[0] == found[1]

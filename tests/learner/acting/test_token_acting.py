@@ -239,7 +239,7 @@ def _world(
     evaluation = {"interval_steps": 1, "episodes": 3, **(evaluation or {})}
     slots = SlotTable(training=6, evaluation=2, seed=3)
     hub = Hub(Serving(slots, page_steps=1, rule=free_running(0.0)), EnvironmentConfig(id="Some-v0"))
-    params = decoder.init(network, jax.random.PRNGKey(0))
+    params = jax.jit(decoder.init, static_argnums=0)(network, jax.random.PRNGKey(0))
     limiter = QueueLimiter(batch_per_device=4, num_devices=1, ahead_updates=2)
     first = [VersionedParams(params, 0, 0)]
     channel = ActorLearnerChannel(RateLimiter(limiter), first, hub.wake)

@@ -15,9 +15,10 @@ from seedrl.rl import tokens
 from seedrl.specs import TokensSpec
 from seedrl.types import Tree
 
-_NETWORK = DecoderConfig(vocabulary=11, layers=2, width=16, heads=2, kv_heads=1, ffn=24, context=40)
+_NETWORK = DecoderConfig(vocabulary=11, layers=1, width=16, heads=2, kv_heads=1, ffn=24, context=40)
 _SIZES = TokensSpec(vocabulary=11, longest_turn=19, longest_completion=7, end=10)
 _KEY = jax.random.PRNGKey(3)
+_ROWS = 3  # of every lane, whose programs are compiled once
 
 
 @pytest.fixture(autouse=True)
@@ -31,12 +32,12 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def params() -> Tree:
     # A policy that is far from uniform.
-    params = decoder.init(_NETWORK, jax.random.PRNGKey(0))
+    params = jax.jit(decoder.init, static_argnums=0)(_NETWORK, jax.random.PRNGKey(0))
     return {**params, "embedding": 30 * params["embedding"]}
 
 
-def _lane(temperature: tuple[float, ...]) -> TokenLane:
-    return TokenLane(_NETWORK, _SIZES, np.array(temperature), _KEY, jax.devices()[0])
+def _lane(temperature: float = 1.0) -> TokenLane:
+    return TokenLane(_NETWORK, _SIZES, np.full(_ROWS, temperature), _KEY, jax.devices()[0])
 
 
 def _tick(lane: TokenLane, params: Tree, version: int) -> list[int]:
@@ -78,13 +79,13 @@ def _dialogues(number: int, seed: int = 0) -> list[_Dialogue]:
 
 
 def _played_in_lane(
-    lane: TokenLane, dialogues: list[_Dialogue], params: Tree, num_rows: int
+    lane: TokenLane, dialogues: list[_Dialogue], params: Tree
 ) -> dict[int, Rollout]:
     """Plays all dialogues, each in the row that is free first."""
     waiting, played = list(dialogues), {}
     playing: dict[int, tuple[_Dialogue, int]] = {}
     while waiting or playing:
-        for row in set(range(num_rows)) - playing.keys():
+        for row in set(range(_ROWS)) - playing.keys():
             if waiting:
                 dialogue = waiting.pop(0)
                 lane.begin(row, dialogue.rollout)
@@ -121,8 +122,8 @@ def _bare(dialogue: _Dialogue, params: Tree, temperature: float) -> tuple[list[i
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 0.0])
 def test_a_lane_samples_the_tokens_of_a_bare_loop(params: Tree, temperature: float) -> None:
     dialogues = _dialogues(6)
-    lane = _lane((temperature,) * 3)
-    played = _played_in_lane(lane, dialogues, params, 3)
+    lane = _lane(temperature)
+    played = _played_in_lane(lane, dialogues, params)
     for dialogue in dialogues:
         ids, sources = _bare(dialogue, params, temperature)
         rollout = played[dialogue.rollout]
@@ -134,7 +135,7 @@ def test_a_lane_samples_the_tokens_of_a_bare_loop(params: Tree, temperature: flo
 def test_what_is_stored_is_the_distribution_that_was_sampled(params: Tree) -> None:
     # Over refills, turns, chunks and resets; at unchanged parameters.
     dialogues = _dialogues(60, seed=1)
-    played = _played_in_lane(_lane((0.8,) * 7), dialogues, params, 7)
+    played = _played_in_lane(_lane(0.8), dialogues, params)
     largest = 0.0
     for rollout in played.values():
         ids = np.zeros((1, _NETWORK.context), np.int32)
@@ -151,7 +152,7 @@ def test_what_is_stored_is_the_distribution_that_was_sampled(params: Tree) -> No
 
 
 def test_a_limit_cuts_and_the_next_rollout_starts_clean(params: Tree) -> None:
-    lane = _lane((1.0,))
+    lane = _lane()
     lane.begin(0, 4)
     assert lane.ask(0, np.arange(19, dtype=np.int32) % 10)
     while not _tick(lane, params, 0):
@@ -164,7 +165,7 @@ def test_a_limit_cuts_and_the_next_rollout_starts_clean(params: Tree) -> None:
     rollout = lane.rollout(0)
     assert rollout.is_cut and len(rollout.ids) <= _NETWORK.context
     assert rollout.versions[0] == 0 and rollout.versions[-1] == 1
-    again, fresh = lane, _lane((1.0,))
+    again, fresh = lane, _lane()
     for each in (again, fresh):
         each.begin(0, 9)
         each.ask(0, np.array([1, 2], np.int32))
@@ -174,7 +175,7 @@ def test_a_limit_cuts_and_the_next_rollout_starts_clean(params: Tree) -> None:
 
 
 def test_rewards_are_on_the_token_that_earned_them(params: Tree) -> None:
-    lane = _lane((1.0,))
+    lane = _lane()
     lane.begin(0, 0)
     ends = []
     for reward in (0.5, 2.0):
@@ -188,7 +189,7 @@ def test_rewards_are_on_the_token_that_earned_them(params: Tree) -> None:
 
 
 def test_a_row_that_begins_anew_during_a_tick_takes_nothing_from_it(params: Tree) -> None:
-    lane, alone = _lane((1.0,) * 2), _lane((1.0,))
+    lane, alone = _lane(), _lane()
     for each, row in ((lane, 1), (alone, 0)):
         each.begin(row, 5)
         each.ask(row, np.array([4], np.int32))
@@ -206,17 +207,22 @@ def test_a_row_that_begins_anew_during_a_tick_takes_nothing_from_it(params: Tree
     assert lane.rollout(1).ids.tolist() == alone.rollout(0).ids.tolist()
 
 
-def test_rows_that_are_all_live_tick_several_times_a_call(params: Tree) -> None:
-    lane = _lane((1.0,) * 2)
-    for row in range(2):
-        lane.begin(row, row)
+@pytest.mark.parametrize(
+    ("first_rollout", "sampled", "num_left"), [(0, [9, 18, 21], 0), (18, [9], 2)]
+)
+def test_rows_that_are_all_live_tick_several_times_a_call(
+    params: Tree, first_rollout: int, sampled: list[int], num_left: int
+) -> None:
+    # All three, three times, until some have ended: at their limit, or one by itself.
+    lane, found = _lane(), list[int]()
+    for row in range(_ROWS):
+        lane.begin(row, first_rollout + row)
         lane.ask(row, np.array([row], np.int32))
-    sampled = [0]
-    while not _tick(lane, params, 0):
-        sampled.append(lane.num_sampled)
-    # Both rows, three times; once one has ended the other ticks alone.
-    assert sampled[:2] == [0, 6] and lane.num_sampled % 2 == 0
-    if lane.is_live.any():
-        before = lane.num_sampled
-        _tick(lane, params, 0)
-        assert lane.num_sampled == before + 1
+    ended: list[int] = []
+    while not ended:
+        ended = _tick(lane, params, 0)
+        found.append(lane.num_sampled)
+    assert found == sampled and lane.is_live.sum() == num_left == _ROWS - len(ended)
+    # For the others a tick is enough: a question may come for a row that is free.
+    _tick(lane, params, 0)
+    assert lane.num_sampled == sampled[-1] + num_left

@@ -191,10 +191,10 @@ class _Player:
         return round_ or Round(self._frozen, live, episodes)
 
     def _act(self, batch: Batch, round_: Round) -> None:
-        *_, timestep = staged = self._actor.stage(batch)
+        staged = self._actor.stage(batch)
         self._hub.answer(batch, self._actor.act(batch, staged, self._frozen))
         # Of the rows that are not padding.
-        step_type, reward = (leaf[: len(batch.slots)] for leaf in timestep[:2])
+        step_type, reward = (leaf[: len(batch.slots)] for leaf in staged.rows.timestep[:2])
         ended = self._episodes.observe(batch.slots, step_type, reward)
         metrics = metrics_by_slot(batch)
         episodes = {slot: self._episodes.episode(slot, metrics.get(slot, ())) for slot in ended}

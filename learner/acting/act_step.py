@@ -21,7 +21,8 @@ _LONGEST_PACKED = 512
 class PackedTree(NamedTuple):
     """A tree with leaves `[*rows, ...]`, the small ones of 32 bits side by side in one array.
 
-    A small network takes as long as a dozen gathers and scatters, of which each array needs one.
+    A small network takes as long as a dozen gathers and scatters, of which each array needs one; on
+    a GPU it takes as long as a few transfers.
     """
 
     words: Tree  # [*rows, W] uint32; () without any
@@ -43,15 +44,23 @@ class ActingState(NamedTuple):
     key: Array  # [2] uint32, the session's; a batch's is made of it and the batch's number
 
 
+class ActRows(NamedTuple):
+    """What `act` gets of each of B rows. Rows with slot S are padding: they write nothing."""
+
+    slot: Array  # [B] int32
+    position: Array  # [B] int32, in the slot's page
+    exploration: Array  # [B] float32
+    version: Array  # [B] int32, of the parameters
+    number: Array  # [B] uint32, the batch's: no two batches have the same
+    timestep: TimeStep  # [B], its step types as int32
+
+
 class ActPrograms(NamedTuple):
     """The jitted programs of an actor; its slots are numbered from 0, training slots first."""
 
     init: Callable[[Array], ActingState]  # of a key
-    # (state, params, version, number [] uint32, slots [B], positions [B], timestep [B],
-    # exploration) -> (state, action [B]). Consumes `state`. No two batches have the same `number`.
-    # Rows with slot S are padding: they read garbage and write nothing. `exploration` is
-    # `[B] float32`, or `()` for the slots' own.
-    act: Callable[..., tuple[ActingState, Array]]
+    # (state, params, packed ActRows) -> (state, action [B]). Consumes `state`.
+    act: Callable[[ActingState, Tree, PackedTree], tuple[ActingState, Array]]
     take_pages: Callable[[ActingState, Array], Page]  # of slots [I]: copies, leaves [I, ...]
     page_steps: int  # K
 
@@ -65,6 +74,46 @@ def example_timestep(spec: EnvSpec) -> TimeStep:
         lambda dtype, leaf: np.zeros(leaf.shape, dtype), observation, spec.unflatten(leaves)
     )
     return TimeStep(np.uint8(0), np.float32(0), np.float32(1), observation)
+
+
+def example_rows(timestep: TimeStep) -> ActRows:
+    """A row's shapes and dtypes; `timestep` shows those of a time step."""
+    step_type = np.int32(0)  # of 32 bits, as what else is packed
+    zero = np.int32(0)
+    return ActRows(
+        zero, zero, np.float32(0), zero, np.uint32(0), timestep._replace(step_type=step_type)
+    )
+
+
+class RowLayout:
+    """Makes packed rows in host memory, with views by which they are filled."""
+
+    def __init__(self, timestep: TimeStep):
+        """`timestep` shows the shapes and dtypes of a time step."""
+        leaves, self._tree = jax.tree.flatten(example_rows(timestep))
+        # The words of a row are the fields of a structured array; a leaf that stays on its own is
+        # none of them.
+        self._names = [
+            str(place) if _is_packed(leaf, 0) else "" for place, leaf in enumerate(leaves)
+        ]
+        self._shapes = [(leaf.shape, leaf.dtype) for leaf in leaves]
+        self._words = np.dtype(
+            [
+                (name, leaf.dtype, leaf.shape)
+                for name, leaf in zip(self._names, leaves, strict=True)
+                if name
+            ]
+        )
+
+    def zeros(self, num_rows: int) -> tuple[PackedTree, ActRows]:
+        """Rows of zeros, and the same memory row by row."""
+        words, others, leaves = np.zeros(num_rows, self._words), [], []
+        for name, (shape, dtype) in zip(self._names, self._shapes, strict=True):
+            leaves.append(words[name] if name else np.zeros((num_rows, *shape), dtype))
+            if not name:
+                others.append(leaves[-1])
+        packed = PackedTree(words.view(np.uint32).reshape(num_rows, -1), others)
+        return packed, jax.tree.unflatten(self._tree, leaves)
 
 
 def example_page(agent: Agent, spec: EnvSpec, page_steps: int) -> Page:
@@ -89,16 +138,17 @@ def example_page(agent: Agent, spec: EnvSpec, page_steps: int) -> Page:
 
 
 def build_act_programs(
-    agent: Agent, page: Page, *, num_training: int, num_slots: int, exploration: np.ndarray
+    agent: Agent, page: Page, *, num_training: int, num_slots: int
 ) -> ActPrograms:
     """Builds the programs.
 
     Args:
       page: example from `example_page`.
       num_training: slots 0..N-1 write pages; the others only measure.
-      exploration: `[S] float32`, per slot.
     """
-    exploration_table = jnp.asarray(exploration, jnp.float32)
+    row = example_rows(
+        jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), page.steps.timestep)
+    )
     carries_of_slots = jax.eval_shape(lambda: agent.initial_carry(num_slots))
 
     def init(key: Array) -> ActingState:
@@ -106,28 +156,18 @@ def build_act_programs(
         open_pages = OpenPages(packed(pages.steps, 2), packed(pages.carry, 1))
         return ActingState(packed(agent.initial_carry(num_slots), 1), open_pages, key)
 
-    def act(
-        state: ActingState,
-        params: Tree,
-        version: Array,
-        number: Array,
-        slots: Array,
-        positions: Array,
-        timestep: TimeStep,
-        exploration: Array | tuple[()] = (),
-    ) -> tuple[ActingState, Array]:
+    def act(state: ActingState, params: Tree, batch: PackedTree) -> tuple[ActingState, Array]:
+        slots, positions, exploration, versions, numbers, timestep = unpacked(batch, row, 0)
+        timestep = timestep._replace(step_type=timestep.step_type.astype(jnp.uint8))
         # Different keys of Threefry are independent, however close (Salmon et al. 2011); fold_in
         # would take as long as a small network.
-        key = jnp.stack([state.key[0], state.key[1] ^ number])
+        key = jnp.stack([state.key[0], state.key[1] ^ numbers[0]])
         # Gathers clamp and scatters drop out-of-range slots: padding rows (slot S) read the last
         # slot and write nothing. So do evaluation slots to the pages, where there are none of them.
         # `act` resets the carry of FIRST rows before it uses it.
         carry = unpacked(_rows(state.carry, slots), carries_of_slots, 1)
-        explored = exploration_table[slots] if isinstance(exploration, tuple) else exploration
-        output = agent.act(params, carry, timestep, explored, key)
-        step = StoredStep(
-            timestep, output.action, jnp.full(slots.shape, version, jnp.int32), output.extras
-        )
+        output = agent.act(params, carry, timestep, exploration, key)
+        step = StoredStep(timestep, output.action, versions, output.extras)
         # A page keeps the carry from before its first row.
         first_rows = jnp.where(positions == 0, slots, num_slots)
         pages = OpenPages(

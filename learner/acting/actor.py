@@ -7,7 +7,7 @@ import bisect
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,6 +15,9 @@ import numpy as np
 from learner.acting.act_step import (
     ActingState,
     ActPrograms,
+    ActRows,
+    PackedTree,
+    RowLayout,
     build_act_programs,
     example_timestep,
 )
@@ -26,10 +29,14 @@ from seedrl.agents.agent import Agent
 from seedrl.errors import ConfigError
 from seedrl.rl.exploration import decayed
 from seedrl.specs import ACTION_MASK, EnvSpec
-from seedrl.types import Array, Page, TimeStep, Tree
+from seedrl.types import Array, Page, Tree
 
-# Slots `[R] int32`, positions `[R] int32` and time step `[R, ...]` of a batch, padded to R rows.
-Staged: TypeAlias = tuple[np.ndarray, np.ndarray, TimeStep]
+
+class Staged(NamedTuple):
+    """A batch, padded to as many rows as there is a program for."""
+
+    packed: PackedTree
+    rows: ActRows  # views of it
 
 
 def ladder(largest: int, *, factor: int, rungs: int) -> tuple[int, ...]:
@@ -69,32 +76,27 @@ class BatchShapes:
         self.ready_rows = self.act_rows
         self.page_rows = page_rows(num_training, rungs)
         self.has_mask = spec.has_mask
-        leaves, self._tree = jax.tree.flatten(example_timestep(spec))
-        self._leaves = [(leaf.shape, leaf.dtype) for leaf in leaves]
-
-    def padding_batch(self, rows: int) -> Staged:
-        """Slots, positions and time step of an empty batch."""
-        slots, positions, leaves = self._padding(rows)
-        return slots, positions, jax.tree.unflatten(self._tree, leaves)
+        self._layout = RowLayout(example_timestep(spec))
 
     def stage(self, batch: Batch, own_slots: np.ndarray) -> Staged:
         """Copies its steps; `own_slots`: `[B] int32`, what the programs call the batch's slots."""
-        # New arrays at every call: on CPUs the device may still read the last ones in place.
         num_rows = len(batch.slots)
-        slots, positions, targets = self._padding(self._fit(self.ready_rows, num_rows))
-        slots[:num_rows] = own_slots
-        positions[:num_rows] = batch.positions
+        staged = self.padding(self._fit(self.ready_rows, num_rows))
+        rows = staged.rows
+        rows.slot[:num_rows] = own_slots
+        rows.position[:num_rows] = batch.positions
+        targets = jax.tree.leaves(rows.timestep)
         for item, where in zip(batch.pending, batch.rows, strict=True):
             for target, source in zip(targets, jax.tree.leaves(item.timestep), strict=True):
                 target[where] = source
-        return slots, positions, jax.tree.unflatten(self._tree, targets)
+        return staged
 
-    def _padding(self, rows: int) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        slots = np.empty(rows, np.int32)
-        slots.fill(self.padding_slot)
-        # Zeros are FIRST rows.
-        leaves = [np.zeros((rows, *shape), dtype) for shape, dtype in self._leaves]
-        return slots, np.zeros(rows, np.int32), leaves
+    def padding(self, num_rows: int) -> Staged:
+        """An empty batch; zeros are FIRST rows."""
+        # New arrays at every call: on CPUs the device may still read the last ones in place.
+        staged = Staged(*self._layout.zeros(num_rows))
+        staged.rows.slot[:] = self.padding_slot
+        return staged
 
     def pad_page_slots(self, slots: np.ndarray) -> np.ndarray:
         """`[I] int32`, padded by repeating slot 0: the pages of padding are never inserted."""
@@ -118,15 +120,14 @@ class Actor:
         programs: ActPrograms,
         shapes: BatchShapes,
         state: ActingState,
+        exploration_at: Callable[[int], np.ndarray],
         slots: np.ndarray | None = None,
         device: int = 0,
-        exploration_at: Callable[[int], np.ndarray] | None = None,
     ):
         """Owns `state` from now on: the programs consume it.
 
         Args:
-          exploration_at: environment steps of the run -> `[S] float32`, of its slots, if that
-            changes during the run.
+          exploration_at: environment steps of the run -> `[S] float32`, of its slots.
           slots: `[S] int32`, the slots that it acts for, in the order of its own numbers; by
             default slot 0 and those that follow.
           device: the number of its inference device.
@@ -152,7 +153,7 @@ class Actor:
         largest = self._shapes.act_rows[-1]
         self._shapes.ready_rows = (largest,)
         self._state, action = self._programs.act(
-            self._state, *_arguments(frozen), *self._padding_batch(largest)
+            self._state, frozen.params, self._shapes.padding(largest).packed
         )
         jax.block_until_ready(action)
         # Shapes only: while another thread compiles for them, acting consumes the arrays.
@@ -163,20 +164,11 @@ class Actor:
         act: Any = self._programs.act
         take_pages: Any = self._programs.take_pages
         for rows in self._shapes.act_rows[:-1]:
-            padding = self._padding_batch(rows)
-            act.lower(self._state_shapes, *_arguments(frozen), *padding).compile()
+            padding = self._shapes.padding(rows).packed
+            act.lower(self._state_shapes, frozen.params, padding).compile()
         for rows in self.page_rows:
             take_pages.lower(self._state_shapes, np.zeros(rows, np.int32)).compile()
         self._shapes.ready_rows = self._shapes.act_rows
-
-    def _padding_batch(self, rows: int) -> tuple[Any, ...]:
-        slots, *others = self._shapes.padding_batch(rows)
-        return slots, *others, self._exploration(slots, 0)
-
-    def _exploration(self, own_slots: np.ndarray, env_steps: int) -> np.ndarray | tuple[()]:
-        if self._exploration_at is None:
-            return ()
-        return self._exploration_at(env_steps)[np.minimum(own_slots, self.num_slots - 1)]
 
     def stage(self, batch: Batch) -> Staged:
         """Copies the steps of a batch of its slots together, for `act`."""
@@ -191,19 +183,15 @@ class Actor:
 
         Returns the actions, `[B] int32` or `[B, *shape] float32`.
         """
-        slots, positions, timestep = staged
-        self._state, action = self._programs.act(
-            self._state,
-            *_arguments(frozen, batch.number),
-            slots,
-            positions,
-            timestep,
-            self._exploration(slots, env_steps),
-        )
+        rows = staged.rows
+        rows.version[:] = frozen.version
+        rows.number[:] = batch.number % 2**32
+        rows.exploration[:] = self._exploration_at(env_steps).take(rows.slot, mode="clip")
+        self._state, action = self._programs.act(self._state, frozen.params, staged.packed)
         # Waits for the device: env servers get their actions from this very thread.
         actions = np.asarray(action)[: len(batch.slots)]
         if self._shapes.has_mask:
-            _require_legal(actions, timestep.observation, batch.slots)
+            _require_legal(actions, rows.timestep.observation, batch.slots)
         return actions
 
     def take_pages(self, slots: np.ndarray) -> Page:
@@ -254,19 +242,11 @@ def build_actor(
         page,
         num_training=num_training,
         num_slots=len(slots),
-        exploration=own_exploration,
     )
     shapes = BatchShapes(
         spec, num_training=num_training, num_evaluation=len(slots) - num_training, rungs=rungs
     )
     state = jax.device_put(programs.init(key), device)
-    exploration_at = None
-    if decay_steps:
-        starts = np.where(np.arange(len(slots)) < num_training, 1.0, own_exploration)
-        exploration_at = functools.partial(decayed, starts, own_exploration, decay_steps)
-    return Actor(programs, shapes, state, slots, lanes[0].device, exploration_at)
-
-
-def _arguments(frozen: VersionedParams, number: int = 0) -> tuple[Tree, np.int32, np.uint32]:
-    # NumPy scalars: a Python number would be weakly typed, and another program.
-    return frozen.params, np.int32(frozen.version), np.uint32(number % 2**32)
+    starts = np.where(np.arange(len(slots)) < num_training, 1.0, own_exploration)
+    exploration_at = functools.partial(decayed, starts, own_exploration, decay_steps)
+    return Actor(programs, shapes, state, exploration_at, slots, lanes[0].device)

@@ -222,7 +222,7 @@ class Acting:
         measured["inference_ms"].append(1e3 * (end - start))
         measured["reply_ms"].append(1e3 * (end - batch.oldest_arrival))
         full = np.flatnonzero(batch.positions == self._actor.page_steps - 1)
-        *_, timestep = staged
+        timestep = staged.rows.timestep
         self._account(batch, timestep, num_pages=len(full))
         if is_training:
             measured["batch_fill"].append(len(batch.slots) / len(timestep.step_type))

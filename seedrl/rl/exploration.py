@@ -29,7 +29,9 @@ def decayed(start: np.ndarray, end: np.ndarray, decay_steps: int, env_steps: int
 
     `start` and `end` are `[S]`, of each slot; returns `[S] float32`, `end` if T is 0.
     """
-    left = max(0.0, 1 - env_steps / decay_steps) if decay_steps else 0.0
+    if env_steps >= decay_steps:
+        return np.asarray(end, np.float32)
+    left = 1 - env_steps / decay_steps
     from_, to = np.asarray(start, np.float64), np.asarray(end, np.float64)
     return (to + (from_ - to) * left).astype(np.float32)
 

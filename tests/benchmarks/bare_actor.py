@@ -30,14 +30,15 @@ class BareActor:
             example_page(agent, workload.spec, self._page_steps),
             num_training=serving.training_slots,
             num_slots=num_slots,
-            exploration=np.full(num_slots, 0.1, np.float32),
         )
         self.shapes = BatchShapes(
             workload.spec,
             num_training=serving.training_slots,
             num_evaluation=serving.evaluation_slots,
         )
-        self._actor = Actor(programs, self.shapes, programs.init(jax.random.PRNGKey(0)))
+        exploration = np.full(num_slots, 0.1, np.float32)
+        state = programs.init(jax.random.PRNGKey(0))
+        self._actor = Actor(programs, self.shapes, state, lambda _: exploration)
         params = jax.jit(agent.init)(jax.random.PRNGKey(1))
         self._frozen = VersionedParams(agent.actor_params(params), 0)
         self._steps = 0

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 BATCH = 4
 _EVALUATION = EvaluationConfig(interval_seconds=0.01, episodes=3)
 _EXPONENT = 0.9
+_EXPLORATION = np.concatenate([exploration(TRAINING_SLOTS), np.zeros(EVALUATION_SLOTS, np.float32)])
 
 
 class Store(NamedTuple):
@@ -81,13 +82,11 @@ def _act_programs(action: ActionSpec, page_steps: int) -> ActPrograms:
     """For every store with such pages."""
     spec = _spec(action)
     agent = HashingAgent(window=WINDOW).build(spec)
-    slots = [exploration(TRAINING_SLOTS), np.zeros(EVALUATION_SLOTS, np.float32)]
     return build_act_programs(
         agent,
         example_page(agent, spec, page_steps),
         num_training=TRAINING_SLOTS,
         num_slots=NUM_SLOTS,
-        exploration=np.concatenate(slots),
     )
 
 
@@ -216,7 +215,7 @@ class ProgramLearner:
         )
         self._acting = Acting(
             hub=self.hub,
-            actor=Actor(programs.act, programs.shapes, acting_state),
+            actor=Actor(programs.act, programs.shapes, acting_state, lambda _: _EXPLORATION),
             channel=channel,
             evaluator=Evaluator(_EVALUATION, world.timeline.now),
             metrics=metrics,

@@ -10,6 +10,8 @@ import pytest
 from learner.acting.act_step import (
     ActingState,
     ActPrograms,
+    ActRows,
+    RowLayout,
     build_act_programs,
     example_page,
     unpacked,
@@ -58,7 +60,7 @@ AGENT = Agent(
 @pytest.fixture(scope="module")
 def programs() -> ActPrograms:
     page = example_page(AGENT, SPEC, K)
-    return build_act_programs(AGENT, page, num_training=N, num_slots=S, exploration=EXPLORATION)
+    return build_act_programs(AGENT, page, num_training=N, num_slots=S)
 
 
 class Batch(NamedTuple):
@@ -144,9 +146,15 @@ class Oracle:
 def _step(
     programs: ActPrograms, state: ActingState, batch: Batch, params: int = 7, version: int = 0
 ) -> tuple[ActingState, np.ndarray]:
-    state, actions = programs.act(
-        state, np.int32(params), np.int32(version), np.uint32(version), *batch
+    layout = RowLayout(jax.tree.map(lambda leaf: leaf[0], batch.timestep))
+    packed, rows = layout.zeros(len(batch.slots))
+    exploration = EXPLORATION[np.minimum(batch.slots, S - 1)]
+    own = ActRows(
+        batch.slots, batch.positions, exploration, version, np.uint32(version), batch.timestep
     )
+    for target, leaf in zip(jax.tree.leaves(rows), jax.tree.leaves(own), strict=True):
+        target[:] = leaf
+    state, actions = programs.act(state, np.int32(params), packed)
     return state, np.asarray(actions)
 
 
@@ -203,9 +211,7 @@ def test_what_is_drawn_follows_from_the_batchs_number_and_the_row_alone() -> Non
         return output._replace(action=jax.random.randint(key, exploration.shape, 0, 10**9))
 
     agent = AGENT._replace(act=draw)
-    programs = build_act_programs(
-        agent, example_page(agent, SPEC, K), num_training=N, num_slots=S, exploration=EXPLORATION
-    )
+    programs = build_act_programs(agent, example_page(agent, SPEC, K), num_training=N, num_slots=S)
     oracle = Oracle(8)
 
     def actions(seed: int, numbers: list[int]) -> list[list[int]]:

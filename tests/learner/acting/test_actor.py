@@ -45,13 +45,16 @@ AGENT = Agent(
 )
 
 
+def _exploration_at(env_steps: int) -> np.ndarray:
+    return EXPLORATION
+
+
 def _programs() -> ActPrograms:
     return build_act_programs(
         AGENT,
         example_page(AGENT, SPEC, PAGE_STEPS),
         num_training=3,
         num_slots=4,
-        exploration=EXPLORATION,
     )
 
 
@@ -64,7 +67,8 @@ def _actor(slots: list[int] | None, programs: ActPrograms | None = None) -> Acto
     programs = programs or _shared_programs()
     shapes = BatchShapes(SPEC, num_training=3, num_evaluation=1)
     state = programs.init(jax.random.PRNGKey(0))
-    return Actor(programs, shapes, state, None if slots is None else np.array(slots, np.int32))
+    own = None if slots is None else np.array(slots, np.int32)
+    return Actor(programs, shapes, state, _exploration_at, own)
 
 
 def _batch(slots: list[int], position: int = 0) -> Batch:
@@ -90,9 +94,9 @@ def _act(actor: Actor, batch: Batch, env_steps: int = 0) -> list[int]:
 
 def _rows(actor: Actor, slots: list[int]) -> int:
     batch = _batch(slots)
-    *_, timestep = staged = actor.stage(batch)
+    staged = actor.stage(batch)
     actor.act(batch, staged, FROZEN)
-    return len(timestep.step_type)
+    return len(staged.rows.slot)
 
 
 def test_exploration_that_falls_is_that_of_the_steps_of_the_run() -> None:
@@ -123,7 +127,8 @@ def test_exploration_that_falls_is_that_of_the_steps_of_the_run() -> None:
 def test_each_row_is_answered_and_padding_is_cut_off() -> None:
     actor = _actor(None)
     batch = _batch([2, 0])
-    *_, timestep = staged = actor.stage(batch)
+    staged = actor.stage(batch)
+    timestep = staged.rows.timestep
     actions = actor.act(batch, staged, FROZEN)
     # Slot 2 explores at 0.3 and sees 0, slot 0 at 0.1 and sees 1; both for the first time.
     assert actions.tolist() == [100 + 30 + 0, 100 + 10 + 1]
@@ -143,9 +148,9 @@ def test_an_agent_that_forgets_the_mask_ends_the_run_by_name() -> None:
     agent = AGENT._replace(act=act)
     page = example_page(agent, spec, PAGE_STEPS)
     sizes = {"num_training": 3, "num_slots": 4}
-    programs = build_act_programs(agent, page, **sizes, exploration=EXPLORATION)
+    programs = build_act_programs(agent, page, **sizes)
     shapes = BatchShapes(spec, num_training=3, num_evaluation=1)
-    actor = Actor(programs, shapes, programs.init(jax.random.PRNGKey(0)))
+    actor = Actor(programs, shapes, programs.init(jax.random.PRNGKey(0)), _exploration_at)
 
     def batch(masks: list[list[bool]]) -> Batch:
         one = _batch([2, 0])
@@ -208,7 +213,7 @@ def test_rows_lie_where_the_rule_has_them_and_the_rest_is_padding(is_lock_step: 
     rows = [item.group.slots for item in (one, other)] if is_lock_step else [slice(2), slice(2, 5)]
     numbers = np.arange(5, dtype=np.int32) if is_lock_step else np.array([3, 0, 1, 2, 4], np.int32)
     batch = Batch([one, other], numbers, numbers + 0, numbers + 10, "training", 0.0, 0, rows)
-    slots, positions, timestep = shapes.stage(batch, numbers)
+    slots, positions, *_, timestep = shapes.stage(batch, numbers).rows
     assert slots.tolist() == [*numbers, 11, 11, 11]
     assert positions.tolist() == [*(numbers + 10), 0, 0, 0]
     expected = [1, 0, 1, 0, 2] if is_lock_step else [0, 1, 0, 1, 2]

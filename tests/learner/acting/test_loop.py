@@ -105,9 +105,7 @@ class World(NamedTuple):
 
 def _programs() -> ActPrograms:
     page = example_page(AGENT, SPEC, PAGE_STEPS)
-    return build_act_programs(
-        AGENT, page, num_training=2, num_slots=3, exploration=np.zeros(3, np.float32)
-    )
+    return build_act_programs(AGENT, page, num_training=2, num_slots=3)
 
 
 @pytest.fixture
@@ -130,7 +128,12 @@ def _world(programs: ActPrograms, folder: Path) -> Iterator[World]:
     shapes = BatchShapes(SPEC, num_training=2, num_evaluation=1)
     acting = Acting(
         hub=hub,
-        actor=Actor(programs, shapes, programs.init(jax.random.PRNGKey(0))),
+        actor=Actor(
+            programs,
+            shapes,
+            programs.init(jax.random.PRNGKey(0)),
+            lambda _: np.zeros(3, np.float32),
+        ),
         channel=channel,
         evaluator=Evaluator(EvaluationConfig(interval_steps=1, episodes=2), 0.0),
         metrics=metrics,

@@ -7,6 +7,7 @@ is one compiled program: it decodes a token in every row, tick by tick, with no 
 import functools
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,16 +33,22 @@ _ENV_SERVERS = 2
 _SHARES = [f"acting_{stage}_share" for stage in ("act", "environment", "wire", "other", "waits")]
 
 
+# Of about half a million parameters, as in the bundled configurations, and of ten million.
+_NETWORKS = {"small": {}, "large": {"layers": 6, "width": 384, "heads": 6, "ffn": 1024}}
+
+
 def run(pace: Pace) -> Iterator[Result]:
     """Completions of 32 tokens each, then of 32 on average and geometric, up to 128."""
-    for longest, mean_length in ((_MEAN_LENGTH, 0), (4 * _MEAN_LENGTH, _MEAN_LENGTH)):
-        config = lengths_config(longest, mean_length)
-        yield from apart(config, results, config, pace)
+    for size in _NETWORKS:
+        for longest, mean_length in ((_MEAN_LENGTH, 0), (4 * _MEAN_LENGTH, _MEAN_LENGTH)):
+            config = lengths_config(longest, mean_length, size)
+            yield from apart(config, results, config, pace)
 
 
-def lengths_config(longest: int, mean_length: int) -> Config:
+def lengths_config(longest: int, mean_length: int, size: str = "small") -> Config:
     """Completions of up to `longest` tokens; see `LengthsConfig`."""
-    network = DecoderConfig(vocabulary=VOCABULARY, tied=False, context=1 + longest)
+    sizes: dict[str, Any] = _NETWORKS[size]
+    network = DecoderConfig(vocabulary=VOCABULARY, tied=False, context=1 + longest, **sizes)
     return Config(
         environment=EnvironmentConfig(
             id="tests.benchmarks.token_lengths:Lengths", arguments=json.dumps({"longest": longest})
@@ -82,7 +89,7 @@ def results(config: Config, pace: Pace) -> Iterator[Result]:
         measured = interleave(measures, pace.rounds)
     for name, target in limits.items():
         yield Result(
-            name=f"tokens: {kind} lengths / {name}",
+            name=f"tokens: {network.width} wide, {kind} lengths / {name}",
             unit="tokens/s",
             limit_name=name,
             ours=measured["system"],

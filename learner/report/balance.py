@@ -5,19 +5,30 @@ Buzen 1978, the utilization law). With N env servers, of which each needs t seco
 seconds of the acting thread for a step, all but its waits for learning; l seconds of the learning
 thread, without its waits; and c seconds of processor time on C cores:
 
-    environments N / t     sampling 1 / s     learning 1 / l     cores C / c
+    environments N / t     sampling 1 / s     learning 1 / (l + w)     cores C / c
 
 s has what environments and acting cost each other by taking turns, as it was measured. More env
 servers make larger batches, not more of them: with N' of them s is s N / N'. The same holds for
 acting's part of c. A replay ratio r' in place of r makes l, and its part of c, r' / r as large. If
 acting and learning take turns there is one capacity, 1 / (s + l).
 
+While learning binds, its k threads always want to run, and wait where env servers and acting have
+the cores: w seconds a step. So learning binds before all cores are busy. With b the seconds of l in
+which learning needs a core, and u the share of the cores that the others use at this capacity,
+
+    w = b u^(sqrt(2 (m + 1)) - 1) / (m (1 - u)),   m = C / k
+
+as long as one waits for one of m servers (Sakasegawa 1977). For m = 1, with a single core or
+threads for all of them, learning gets the 1 - u that are left. A measured l has waits already: what
+it would be without them follows from the u of the measured run.
+
 A model of averages: it is too high near the point where two capacities are equal. Its tests have a
 simulation (tests/learner/report/test_balance.py).
 
-Worked example: t = 10 ms, N = 4, s = 2.8 ms, l = 1.25 ms, c = 0.8 ms, C = 2. Environments 400,
-sampling 357, learning 800, cores 2,500: acting binds, at 357 steps/s. A fifth env server gives
-446, +25 %. From 800 * 0.0028 * 4 = 9 env servers on learning binds: half the ratio makes it 1,600.
+Worked example: t = 10 ms, N = 4, s = 2.8 ms, l = 1.25 ms, C = 2, and c = 0.8 ms, of which learning
+needs 0.3 ms: k = 1, b = 0.3 ms. Environments 400, sampling 357, cores 2,500. Others use u = 20 % of
+the cores: w = 0.02 ms, learning 789. Acting binds, at 357 steps/s. A fifth env server gives 446,
++25 %. From 794 * 0.0028 * 4 = 9 env servers on learning binds: half the ratio makes it 1,577.
 """
 
 import math
@@ -39,6 +50,7 @@ class Costs(NamedTuple):
     environment_cpu: float = 0.0
     acting_cpu: float = 0.0
     learning_cpu: float = 0.0
+    used: float = 0.0  # share of the cores that acting and env servers used meanwhile
     takes_turns: bool = False  # acting and learning never overlap, as with `synchronous`
     act: float = 0.0  # of `sampling`, the agent's program
 
@@ -49,14 +61,32 @@ def capacities(costs: Costs, env_servers: float, *, ratio: float = 1.0) -> dict[
     sampling, learning = costs.sampling / grown, costs.learning * ratio
     if costs.takes_turns:
         return {"turns": 1 / (sampling + learning)}
-    processors = costs.environment_cpu + costs.acting_cpu / grown + costs.learning_cpu * ratio
+    others = costs.environment_cpu + costs.acting_cpu / grown
+    learning_cpu = costs.learning_cpu * ratio
     seconds = {
         "environments": costs.environment / env_servers,
         "sampling": sampling,
-        "learning": learning,
-        "cores": processors / costs.cores,
+        "learning": _shared(costs, others, learning, learning_cpu),
+        "cores": (others + learning_cpu) / costs.cores,
     }
     return {stage: 1 / cost for stage, cost in seconds.items() if cost > 0}
+
+
+def _shared(costs: Costs, others: float, learning: float, learning_cpu: float) -> float:
+    """Seconds of learning for a step, for which others need `others` seconds of the same cores."""
+    servers = costs.cores / min(costs.cores, max(1.0, learning_cpu / learning))
+
+    def slowdown(used: float) -> float:
+        return 1 + used ** (math.sqrt(2 * (servers + 1)) - 1) / (servers * (1 - used))
+
+    measured = slowdown(costs.used)
+    on_cores = min(learning, learning_cpu * measured)
+    low, high = 0.0, 1.0  # share of the cores that others use; the larger, the later a step
+    for _ in range(40):
+        used = (low + high) / 2
+        seconds = learning + on_cores * (slowdown(used) / measured - 1)
+        low, high = (used, high) if used * seconds * costs.cores < others else (low, used)
+    return seconds
 
 
 def steps_per_second(costs: Costs, env_servers: float, *, ratio: float = 1.0) -> float:
@@ -88,7 +118,8 @@ def advice(costs: Costs, now: int, *, replay_ratio: float | None = None) -> str:
     enough = max(1, math.ceil(saturation(costs) - 0.05))  # a twentieth of one brings nothing
     most = max(now, enough)
     limits = capacities(costs, most)
-    limit = "learning" if limits["learning"] < limits.get("cores", math.inf) else "the cores"
+    # Learning, with all cores to itself, or less work for the cores: which brings more?
+    limit = "learning" if costs.learning * limits.get("cores", math.inf) > 1 else "the cores"
     then = steps_per_second(costs, most)
     if now < enough:
         more = then / steps_per_second(costs, now) - 1
@@ -137,15 +168,18 @@ def costs_of(
     computing = sum(metrics.get(f"acting_{stage}_share", 0.0) for stage in COMPUTING)
     learner_cpu = metrics.get("learner_cpu_seconds_per_second", 0.0) / rate
     part = computing / (computing + learning)
+    acting_cpu = learner_cpu * part
+    environment_cpu = metrics.get("env_servers_cpu_seconds_per_second", 0.0) / rate
     return Costs(
         env_servers=int(env_servers),
         environment=environment,
         sampling=sampling / rate,
         learning=learning / rate,
         cores=cores,
-        environment_cpu=metrics.get("env_servers_cpu_seconds_per_second", 0.0) / rate,
-        acting_cpu=learner_cpu * part,
-        learning_cpu=learner_cpu * (1 - part),
+        environment_cpu=environment_cpu,
+        acting_cpu=acting_cpu,
+        learning_cpu=learner_cpu - acting_cpu,
+        used=min(0.95, rate * (environment_cpu + acting_cpu) / cores),
         takes_turns=takes_turns,
         act=metrics.get("acting_act_share", 0.0) / rate,
     )

@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from seedrl.agents.agent import Agent
+from seedrl.agents.check import check_acting
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Page, StoredStep, TimeStep, Tree
 
-# More than one: with one row `[T, B]` and `[B, T]` look alike, and so does a row without its axis.
-_EXAMPLE_ROWS = 3
 # Copying a longer row once more would cost more than another array.
 _LONGEST_PACKED = 512
 
@@ -118,21 +117,9 @@ class RowLayout:
 
 def example_page(agent: Agent, spec: EnvSpec, page_steps: int) -> Page:
     """A page's shapes and dtypes: `steps [K, ...]`, `carry [...]`, as `jax.ShapeDtypeStruct`."""
-    # The agent acts for the first time here: see `build_agent` for what that may raise.
-
-    def one_step(key: Array) -> tuple[Tree, Tree]:
-        timestep = jax.tree.map(
-            lambda leaf: jnp.stack([leaf] * _EXAMPLE_ROWS), example_timestep(spec)
-        )
-        carry, exploration = agent.initial_carry(_EXAMPLE_ROWS), jnp.zeros(_EXAMPLE_ROWS)
-        output = agent.act(agent.actor_params(agent.init(key)), carry, timestep, exploration, key)
-        version = jnp.zeros(_EXAMPLE_ROWS, jnp.int32)
-        step = StoredStep(timestep, output.action, version, output.extras)
-        return step, agent.stored_carry(carry)
-
-    step, carry = jax.eval_shape(one_step, jax.random.PRNGKey(0))
+    steps, carry = check_acting(agent, spec)
     return Page(
-        jax.tree.map(lambda x: jax.ShapeDtypeStruct((page_steps, *x.shape[1:]), x.dtype), step),
+        jax.tree.map(lambda x: jax.ShapeDtypeStruct((page_steps, *x.shape[2:]), x.dtype), steps),
         jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), carry),
     )
 

@@ -43,7 +43,7 @@ def build_agent(config: AgentConfig, spec: EnvSpec) -> Agent:
     # compiled: acting starts sooner without them.
     with naming_own_code("agent.build"):
         agent = config.build(spec)
-    _check_acting(agent, spec)
+    _check_begun(agent, spec)
     _require(agent.window == config.window, "window", f"the config's {config.window}", agent.window)
     return agent
 
@@ -54,7 +54,7 @@ def check_agent(agent: Agent, spec: EnvSpec) -> None:
     The message has the field, the expected value and the one that came. An error that a user's own
     function raises becomes such a line, with its place in the user's file.
     """
-    state, sequence = _check_acting(agent, spec)
+    state, sequence = _check_begun(agent, spec)
     agent = checked(agent)
     weights = _array((_BATCH * agent.minibatches,), "float32")
     batch, weights = jax.eval_shape(agent.preprocess_batch, state, sequence, weights)
@@ -117,8 +117,11 @@ def checked(agent: Agent) -> Agent:
     )
 
 
-def _check_acting(agent: Agent, spec: EnvSpec) -> tuple[AgentState, Sequence]:
-    # Returns shapes: the first state, and a batch of sequences as replay would give it.
+def check_acting(agent: Agent, spec: EnvSpec) -> Sequence:
+    """As `check_agent`, for the functions that acting calls.
+
+    Returns the shapes of a batch of sequences, `[T, B]`, as replay would give it.
+    """
     _require(isinstance(agent, Agent), "build", "an Agent", agent)
     for name in ("epochs", "minibatches", "chunks"):
         _require(getattr(agent, name) >= 1, name, "at least 1", getattr(agent, name))
@@ -138,13 +141,6 @@ def _check_acting(agent: Agent, spec: EnvSpec) -> tuple[AgentState, Sequence]:
     _require_like("act.carry", carry, output.carry)
     _require_batch("act.extras", output.extras)
 
-    with naming_own_code("agent.exploration"):
-        explorations = np.asarray(agent.exploration(5))  # of any number of slots
-    _require(explorations.shape == (5,), "exploration", "[5] numbers", explorations)
-    state = _traced("init_state", agent.init_state, params)
-    _require(isinstance(state, AgentState), "init_state", "an AgentState", state)
-    _require_like("init_state.updates", _array((), "int32"), state.updates)
-
     # What acting stores, `[B, ...]`, as the learner gets it, `[T, B, ...]`.
     columns = _BATCH * agent.minibatches
     size = (agent.window.length, columns)
@@ -152,11 +148,25 @@ def _check_acting(agent: Agent, spec: EnvSpec) -> tuple[AgentState, Sequence]:
         lambda leaf: _array((*size, *leaf.shape[1:]), leaf.dtype), (output.action, output.extras)
     )
     steps = StoredStep(_timestep(spec, size), action, _array(size, "int32"), extras)
+    return Sequence(steps, _resized(stored, columns))
+
+
+def _check_begun(agent: Agent, spec: EnvSpec) -> tuple[AgentState, Sequence]:
+    # All that is not of learning. Returns shapes: the first state, and a batch of sequences.
+    sequence = check_acting(agent, spec)
+    with naming_own_code("agent.exploration"):
+        explorations = np.asarray(agent.exploration(5))  # of any number of slots
+    _require(explorations.shape == (5,), "exploration", "[5] numbers", explorations)
+    state = _traced("init_state", agent.init_state, _traced("init", agent.init, _KEY))
+    _require(isinstance(state, AgentState), "init_state", "an AgentState", state)
+    _require_like("init_state.updates", _array((), "int32"), state.updates)
     if agent.initial_priorities is not no_initial_priorities:
+        steps = sequence.steps
         unseen = steps._replace(timestep=steps.timestep._replace(observation=()))
         priorities = _traced("initial_priorities", agent.initial_priorities, unseen)
-        _require_like("initial_priorities", _array((columns,), "float32"), priorities)
-    return state, Sequence(steps, _resized(stored, columns))
+        columns = _array(steps.action.shape[1:2], "float32")
+        _require_like("initial_priorities", columns, priorities)
+    return state, sequence
 
 
 # Networks. Shapes and dtypes of their output for one time step.

@@ -276,8 +276,8 @@ def test_env_servers_come_and_go_and_every_token_is_accounted_for(
         peers = deque(Peer(world.hub, 4) for _ in range(2))
         taken: deque[int] = deque()
         world.acting._count_taken = lambda: 4 * world.channel.learned_version
-        for turn in range(800):
-            if turn % 90 == 60:
+        for turn in range(400):
+            if turn % 60 == 40:
                 world.hub.leave(peers.popleft().lease, None)
                 world.acting.run_once()  # what was dispatched is let go
                 peers.append(Peer(world.hub, 4))

@@ -30,7 +30,7 @@ _CONFIG = GRPOConfig(
 def test_the_loop_of_the_agent_answers_as_a_lane_does() -> None:
     # Greedily, over turns and a new episode; without room the answer is empty.
     agent, random = build_agent(_CONFIG, _SPEC), np.random.default_rng(0)
-    params = agent.init(jax.random.PRNGKey(0))
+    params = jax.jit(agent.init)(jax.random.PRNGKey(0))
     params = {**params, "embedding": 30 * params["embedding"]}
     lane = TokenLane(
         _CONFIG.network, _SIZES, np.zeros(3, np.float32), jax.random.PRNGKey(1), jax.devices()[0]

@@ -8,7 +8,14 @@ Seeds 0 to 4: 494.2 to 500.0 over the 100 confirming episodes, after 99,589 to 2
 """
 
 from seedrl.agents.impala import ImpalaConfig
-from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LaunchConfig,
+    LearningConfig,
+    ServingConfig,
+)
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
@@ -29,4 +36,7 @@ def config() -> Config:
         replay=QueueConfig(),
         learning=LearningConfig(batch_sequences=32, total_steps=2_000_000),
         evaluation=EvaluationConfig(interval_steps=2_000, target_return=475.0),
+        # One message for all: it costs more than their step. docs/performance_notebook.md has
+        # what other numbers of env servers and groups cost.
+        launch=LaunchConfig(env_servers=1, groups=1),
     )

@@ -5,7 +5,14 @@ seconds from start to exit. Two busy cores of a CPU; 2026-11-22, commit da25ca5.
 """
 
 from seedrl.agents.ppo import PpoConfig
-from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LaunchConfig,
+    LearningConfig,
+    ServingConfig,
+)
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
@@ -25,4 +32,7 @@ def config() -> Config:
         replay=QueueConfig(ahead_updates=1),
         learning=LearningConfig(batch_sequences=32, total_steps=2_000_000),
         evaluation=EvaluationConfig(interval_steps=2_000, target_return=475.0),
+        # One message for all: it costs more than their step. docs/performance_notebook.md has
+        # what other numbers of env servers and groups cost.
+        launch=LaunchConfig(env_servers=1, groups=1),
     )

@@ -10,15 +10,16 @@ from learner.extras.bench.workloads import Workload
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo import PpoConfig
 from seedrl.config import LaunchConfig
+from seedrl.fields import with_fields
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 
-_TARGETS = {"CartPole": 0.45, "Pong": 0.85}
+_TARGETS = {"CartPole": 0.45, "CartPole in one group": 0.6, "Pong": 0.85}
 
 
 def run(pace: Pace) -> Iterator[Result]:
     """Acting and learning of IMPALA and PPO, on CartPole and on Pong."""
-    for workload in on_policy_workloads():
+    for workload in (*on_policy_workloads(), *_in_one_group()):
         environment, _, _ = workload.name.partition(" by ")
         targets = {"learning": _TARGETS[environment]}
         yield from apart(workload.config, pipeline.results, workload, pace, targets=targets)
@@ -41,6 +42,16 @@ def on_policy_workloads() -> Iterator[Workload]:
         ppo = PpoConfig(network=network, unroll=31, epochs=1, minibatches=1)
         for agent in (impala, ppo):
             yield _on_policy(workload, agent, batch_rows=batch_rows, launch=launch)
+
+
+def _in_one_group() -> Iterator[Workload]:
+    """Those of CartPole with one group of each env server: 256 environments a message."""
+    for workload in on_policy_workloads():
+        environment, _, agent = workload.name.partition(" by ")
+        if environment == "CartPole":
+            config = with_fields(workload.config, {"launch.groups": 1})
+            name = f"{environment} in one group by {agent}"
+            yield dataclasses.replace(workload, name=name, config=config)
 
 
 def _on_policy(

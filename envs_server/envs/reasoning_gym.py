@@ -5,6 +5,7 @@ The reward is the dataset's own score of the completion, 0 to 1; `info["exact"]`
 1. A completion without an end scores 0. A few datasets take up to a second for each question.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from reasoning_gym import create_dataset
 
 from seedrl.token_env import BytesVocabulary, TokenEnv, TokenizerVocabulary, Vocabulary
 
+# All environments of an env server share one: it has some megabytes.
+_shared_tokenizer = functools.cache(TokenizerVocabulary)
 # Of questions in a row that are too long: then nearly all are.
 _MOST_TOO_LONG = 100
 
@@ -42,7 +45,7 @@ class ReasoningGym(TokenEnv):
             raise ValueError(f"template: expected a text with {{question}}, got {template!r:.80}")
         self.tokens: Vocabulary = BytesVocabulary()
         if tokenizer:
-            self.tokens = TokenizerVocabulary(tokenizer, end=end)
+            self.tokens = _shared_tokenizer(tokenizer, end=end)
         self.longest_turn, self.longest_completion = longest_turn, longest_completion
         self._name, self._arguments, self._template = dataset, arguments, template
         self._draw(0)  # what it refuses, it refuses before the run

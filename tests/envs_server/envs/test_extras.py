@@ -1,6 +1,8 @@
 """Environments of the extras minatar, minigrid, popgym and reasoning, where these are installed."""
 
+import json
 from collections import deque
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,6 +117,20 @@ def test_a_question_of_reasoning_gym_pays_what_its_dataset_scores() -> None:
     assert len({asked(env, seed) for seed in range(30)}) > 20
     short = make(dataset="count_bits", max_n=999, longest_turn=len(question) - len("Q:  A:") - 1)
     assert all(len(short.reset(seed)) <= short.longest_turn for seed in range(30))
+
+
+def test_environments_of_reasoning_gym_share_a_tokenizer(tmp_path: Path) -> None:
+    # A published one has megabytes: hundreds of them would take minutes and gigabytes.
+    pytest.importorskip("reasoning_gym")
+    pytest.importorskip("tokenizers")
+    from envs_server.envs.reasoning_gym import make
+
+    words = {character: number for number, character in enumerate("abc")}
+    content = {"version": "1.0", "model": {"type": "BPE", "vocab": words, "merges": []}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    tokenizer = str(tmp_path / "tokenizer.json")
+    first, second = (make(dataset=each, tokenizer=tokenizer, end="c") for each in ("lcm", "gcd"))
+    assert first.tokens is second.tokens
 
 
 def test_what_reasoning_gym_does_not_know_is_refused_before_the_run() -> None:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import optax
 
-from seedrl import checkpoints
+from seedrl import checkpoints, run_files
 from seedrl.agents.check import build_agent
 from seedrl.agents.grpo import GRPOConfig
 from seedrl.checkpoints import encode_spec
@@ -86,6 +86,11 @@ def completion_loss(network: DecoderConfig, params: Tree, ids: Array, is_policy:
 
 
 def save(workdir: Path, params: Tree, spec: EnvSpec, config: str) -> Path:
-    """Writes a checkpoint that `--init-from WORKDIR` takes; `config`: of the run, as JSON."""
+    """Writes a checkpoint that `--init-from WORKDIR` takes; `config`: of the run, as JSON.
+
+    `seedrl evaluate` and `seedrl export` take the folder, too.
+    """
+    workdir.mkdir(parents=True, exist_ok=True)
+    (workdir / run_files.CONFIG).write_text(f"{config}\n")
     meta = {"config": config, "env_spec": encode_spec(spec), "env_steps": 0}
     return checkpoints.save(workdir / "checkpoints", 0, {"params": params}, meta, keep=1)

@@ -14,7 +14,7 @@ from envs_server.solutions import dialogue
 from learner.acting.token_acting import training_seeds
 from learner.cli.main import main
 from learner.pretraining import pretrained, save
-from seedrl import config_io, run_files
+from seedrl import config_io
 from seedrl.agents.check import build_agent
 from seedrl.agents.grpo import GRPOConfig
 from seedrl.config import Config, EnvironmentConfig
@@ -73,7 +73,6 @@ def test_a_run_s_network_is_exported_with_lora_merged(
     )
     params = random_params(network)
     save(tmp_path, params, EnvSpec(TOKENS.turn, TOKENS), to_json(config))
-    (tmp_path / run_files.CONFIG).write_text(to_json(config))
     words = ["export", str(tmp_path), "--safetensors", str(tmp_path / "out")]
     assert main(words) == 0
     found_config, found = weights.read(tmp_path / "out")

@@ -82,7 +82,7 @@ def _shared(costs: Costs, others: float, learning: float, learning_cpu: float) -
     measured = slowdown(costs.used)
     on_cores = min(learning, learning_cpu * measured)
     low, high = 0.0, 1.0  # share of the cores that others use; the larger, the later a step
-    for _ in range(40):
+    for _ in range(30):
         used = (low + high) / 2
         seconds = learning + on_cores * (slowdown(used) / measured - 1)
         low, high = (used, high) if used * seconds * costs.cores < others else (low, used)
@@ -103,8 +103,8 @@ def gain(costs: Costs, env_servers: float, *, ratio: float = 1.0) -> float:
 
 def saturation(costs: Costs, *, ratio: float = 1.0) -> float:
     """Number of env servers, as a real number, from which more bring nothing."""
-    # Environments and acting grow with the number; what remains is learning or the cores. Of these
-    # the cores grow too, so the number falls from above to where the two are equal.
+    # Environments and acting grow with the number; what remains is learning or the cores. These
+    # grow too, but less, so the number falls from above to where the two are equal.
     number = 1e9
     for _ in range(100):
         limits = capacities(costs, number, ratio=ratio)
@@ -118,7 +118,7 @@ def advice(costs: Costs, now: int, *, replay_ratio: float | None = None) -> str:
     enough = max(1, math.ceil(saturation(costs) - 0.05))  # a twentieth of one brings nothing
     most = max(now, enough)
     limits = capacities(costs, most)
-    # Learning, with all cores to itself, or less work for the cores: which brings more?
+    # Would it be learning if no thread waited for a core?
     limit = "learning" if costs.learning * limits.get("cores", math.inf) > 1 else "the cores"
     then = steps_per_second(costs, most)
     if now < enough:

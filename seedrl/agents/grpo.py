@@ -195,16 +195,16 @@ def update(
     part: Prepared,
     mean: Callable[[Tree], Tree] = lambda tree: tree,
 ) -> tuple[AgentState, UpdateOutput]:
-    """Learns from a minibatch; see `Agent.update`. If nothing in it is trained the state stays."""
+    """Learns from a minibatch; see `Agent.update`. One without trained tokens is only counted."""
     # Parameters are those that acted in the first minibatch only.
     is_first = part.updates == state.updates
     part = part._replace(is_current=part.is_current & is_first)
     gradient_update: Any = step_of(config)
     new, output = gradient_update(state, part, (), (), mean)
-    new = new._replace(updates=state.updates + 1)
     # Without a gradient Adam would still go on in its former direction.
     is_trained = mean(jnp.any(part.is_trained).astype(jnp.float32)) > 0
     new = jax.tree.map(lambda new, old: jnp.where(is_trained, new, old), new, state)
+    new = new._replace(updates=state.updates + 1)
     metrics = {
         **output.metrics,
         **{name: jnp.mean(share) for name, share in part.shares.items()},

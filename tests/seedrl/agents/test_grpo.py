@@ -210,6 +210,7 @@ def test_what_is_not_finite_is_shown_and_nothing_to_learn_leaves_the_state(name:
     # The learn step keeps the old state if one of these is not finite.
     assert np.isfinite(output.guarded).all() == (name == "nothing")
     if name == "nothing":
+        state = state._replace(updates=state.updates + 1)
         jax.tree.map(np.testing.assert_array_equal, new, state)
 
 
@@ -266,11 +267,12 @@ def test_minibatches_have_what_follows_from_whole_groups() -> None:
     batch = batch_of(config, state.params, noise=0.0)
     batch = batch._replace(log_mu=batch.log_mu + np.float32(0.1))
     part = prepared(config, state, batch)
-    # As the learner runs them: columns of `[T, B]`, shuffled.
-    rows = jax.tree.map(np.transpose, part)
 
+    # As the learner runs them: columns of `[T, B]`, shuffled.
     @jax.jit
-    def learned(state: Any) -> Any:
+    def learned(state: Any, part: grpo.Prepared) -> Any:
+        rows = jax.tree.map(jnp.transpose, part)
+
         def step(state: Any, drawn: Sequence, *_: Any) -> Any:
             return grpo.update(config, state, jax.tree.map(jnp.transpose, drawn.steps))
 
@@ -278,13 +280,16 @@ def test_minibatches_have_what_follows_from_whole_groups() -> None:
         key = jax.random.PRNGKey(0)
         return run_epochs(step, state, sequence, jnp.ones(B), key, epochs=2, minibatches=3)
 
-    new, (metrics, *_) = learned(state)
+    new, (metrics, *_) = learned(state, part)
     assert int(new.optimizer[1][0].count) == 6
     # Of later minibatches the parameters are others.
     assert float(metrics["mismatch_max"]) == pytest.approx(0.1, abs=1e-5)
     assert float(metrics["mismatch_kl"]) == pytest.approx(np.exp(-0.1) - 0.9, abs=1e-5)
     assert float(metrics["trained_tokens"]) == pytest.approx(part.is_trained.sum())
     assert float(metrics["groups_with_spread"]) == pytest.approx(2 / 3)
+    # Also if nothing is trained, so that the parameters stay.
+    _, (untrained, *_) = learned(state, part._replace(is_trained=part.is_trained & False))
+    assert float(untrained["mismatch_kl"]) == pytest.approx(np.exp(-0.1) - 0.9, abs=1e-5)
 
 
 def test_it_learns_to_copy() -> None:

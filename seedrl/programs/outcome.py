@@ -43,6 +43,9 @@ def exit_code(command: Callable[[], int], *, prog: str) -> int:
     # A run's files show experience, and logs the keys of leases: whatever a program here writes is
     # for its user alone.
     os.umask(0o077)
+    # A parent that ignores the ends of its children hands that down: no child could be waited for.
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         try:
             return command()

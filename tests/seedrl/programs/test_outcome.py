@@ -63,6 +63,16 @@ def test_a_result_and_the_end_that_a_command_wants_are_passed_on() -> None:
         exit_code(raising(SystemExit(0)), prog="test")
 
 
+def test_children_can_be_waited_for_if_the_parent_ignored_their_ends() -> None:
+    """`seedrl train` never learned that its env servers had ended."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        command = [sys.executable, "-c", "raise SystemExit(3)"]
+        assert exit_code(lambda: subprocess.run(command, check=False).returncode, prog="test") == 3
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_a_reader_that_goes_away_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -162,7 +162,7 @@ def _be_env_server(
         end_with_parent(supervisor)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if child.output is not None:
-            log = os.open(child.output, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            log = os.open(child.output, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             os.dup2(log, 1)
             os.dup2(log, 2)
         # Otherwise all env servers would draw the same numbers from numpy's shared generator.
@@ -171,7 +171,8 @@ def _be_env_server(
 
     code: int = ExitCode.INTERNAL
     try:
-        code = exit_code(begin, prog=PROG)
+        # Without a log its lines are among the supervisor's, whose error line is the end of all.
+        code = exit_code(begin, prog=f"{PROG}: env server {os.getpid()}")
     finally:
         leave(code)
 

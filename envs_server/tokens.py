@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
 
-from seedrl.specs import MOST_SEED, TokensSpec
+from seedrl.specs import FIRST_HELD_OUT_SEED, MOST_SEED, TokensSpec
 from seedrl.token_env import TokenEnv
 from seedrl.turns import read_completion, turn_row
 
@@ -43,7 +43,8 @@ class TokenGym(gymnasium.Env[np.ndarray, np.ndarray]):
         super().reset(seed=seed)
         if options and (asked := read_completion(options["completion"])).ids is None:
             return self._ask(asked.seed, asked.seed), {}
-        return self._ask(int(self.np_random.integers(MOST_SEED))), {}
+        # Training names its questions; a player that does not, as `seedrl evaluate`, gets others.
+        return self._ask(int(self.np_random.integers(FIRST_HELD_OUT_SEED, MOST_SEED))), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Takes a completion, or asks the question of a seed instead."""

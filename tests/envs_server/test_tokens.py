@@ -8,7 +8,7 @@ from envs_server.build import Recipe, build, build_one
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures
 from envs_server.groups import EnvGroup
 from envs_server.tokens import TokenGym
-from seedrl.specs import EnvSpec
+from seedrl.specs import FIRST_HELD_OUT_SEED, EnvSpec
 from seedrl.turns import completion_row, seed_row, turn_ids
 
 
@@ -59,6 +59,21 @@ def test_the_seed_decides_the_question_whatever_was_asked_before() -> None:
     one.step(completion_row(one.tokens, [0]))
     asked = [env.step(seed_row(env.tokens, 5))[0].tolist() for env in (one, other)]
     assert asked[0] == asked[1]
+
+
+def test_a_question_of_its_own_choice_is_held_out() -> None:
+    """`seedrl evaluate` names no questions: half of those that it asked were training's."""
+    asked: list[int] = []
+
+    class Noting(Counting):
+        def reset(self, seed: int) -> list[int]:
+            asked.append(seed)
+            return super().reset(seed)
+
+    env = TokenGym(Noting())
+    for seed in range(20):
+        env.reset(seed=seed)
+    assert min(asked) >= FIRST_HELD_OUT_SEED and len(set(asked)) == 20
 
 
 def test_the_answer_to_an_end_may_ask_for_the_next_question() -> None:

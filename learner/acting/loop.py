@@ -280,6 +280,9 @@ class Acting:
         metrics = score.mean_metrics(self._hub.environment.metrics) | score.pass_at_k()
         deviation, length = float(np.std(score.returns)), score.mean_length
         fields = {**vars(played), "standard_deviation": deviation, "mean_length": length}
+        # In the order of held-out questions, which are the same in each round.
+        episodes = sorted(score.episodes, key=lambda each: each.question)
+        fields["returns"] = [round(each.episode_return, 6) for each in episodes]
         self._metrics.record("evaluation", **fields, metrics=metrics)
         # In charts at the same step, which the interval's numbers have behind them.
         points = {"return/evaluation": score.mean, "length/evaluation": length}

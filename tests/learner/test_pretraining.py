@@ -120,3 +120,12 @@ def test_a_bundled_configuration_has_room_for_its_solutions(name: str) -> None:
     lengths = [sum(map(len, dialogue(env, seed))) for seed in training_seeds(0, 200)]
     # And little more: each token of the context costs time in every tick.
     assert max(lengths) < config.agent.network.context <= max(lengths) + 5
+
+
+def test_the_configuration_of_smollm2_fits_its_environment() -> None:
+    config: Config = config_io.load("smollm2_chain_sum_grpo")
+    arguments = json.loads(config.environment.arguments)
+    sizes = arguments["longest_turn"], arguments["longest_completion"]
+    tokens = TokensSpec(49152, *sizes, end=2)
+    build_agent(config.agent, EnvSpec(tokens.turn, tokens))
+    assert config.agent.network.context == sum(sizes)

@@ -4,6 +4,9 @@ Needs `pip install 'seedrl[reasoning,tokenizers]'`, `pip install --no-deps gguf 
 `smollm2_tokenizer.json` in the working directory; docs/tokens.md has the commands. Start it from
 `seedrl pretrain smollm2_chain_sum_grpo --weights smollm2 --steps 0`. A score is the mean reward of
 answers to held-out questions, sampled as in training.
+
+Seeds 0 to 2: 0.14, 0.16, 0.16 at the start, 0.46, 0.54, 0.54 after 19 updates, in 620 to 750 CPU
+seconds (docs/tokens.md). 2026-11-28, commit 9a08ad33, two busy cores.
 """
 
 from seedrl.agents.grpo import GRPOConfig
@@ -45,7 +48,8 @@ def config() -> Config:
                 lora_rank=8,
             ),
             group=8,
-            # Already the first update moves a quarter of the ratios beyond the clip.
+            # Already the first update moves a quarter of the ratios beyond the clip. 1e-3 was tried
+            # for four updates only, and moves as many.
             learning_rate=5e-4,
             # An answer that goes on is wrong here, and should become rarer.
             train_truncated=True,

@@ -22,10 +22,12 @@ from seedrl.fields import with_fields
 # What a setting has to be faster than the best one, to be kept: less is noise.
 LEAST_GAIN = 0.03
 _MOST_GROUPS = 4
+# In the order in which they are tried. "split": the same environments, on more env servers.
+KNOBS = ("env_servers", "split", "environments", "groups", "batch_deadline_seconds")
 
 
 class Setting(NamedTuple):
-    """The knobs, in the order in which they are tried."""
+    """What the knobs set."""
 
     env_servers: int
     environments: int  # that train, of each env server
@@ -33,7 +35,15 @@ class Setting(NamedTuple):
     batch_deadline_seconds: float
 
     def moved(self, knob: str, *, up: bool) -> "Setting | None":
-        """With one knob turned by a step; None if it is at its end."""
+        """With one of KNOBS turned by a step; None if it is at its end."""
+        if knob == "split":
+            number, each = self.env_servers, self.environments
+            more, fewer = (number, each) if up else (each, number)
+            if fewer % 2:
+                return None
+            more, fewer = 2 * more, fewer // 2
+            number, each = (more, fewer) if up else (fewer, more)
+            return self._replace(env_servers=number, environments=each)
         value = getattr(self, knob)
         if knob == "groups":
             new = value + (1 if up else -1)
@@ -63,8 +73,9 @@ class Move(NamedTuple):
     """A setting that was tried, compared with the best one before."""
 
     setting: Setting
-    gain: float  # 0.25 is a quarter faster; -1: it cannot run
+    gain: float  # 0.25 is a quarter faster
     is_kept: bool
+    error: str = ""  # why it cannot run
 
 
 def setting_of(config: Config) -> Setting:
@@ -77,18 +88,23 @@ def climb(
 ) -> Iterator[Move]:
     """Turns each knob up while that makes it faster, else down, until nothing does.
 
-    `gain_over(best, new)` measures: 0.25 is a quarter faster, -1 cannot run.
+    `gain_over(best, new)` measures: 0.25 is a quarter faster. It raises ConfigError if `new` cannot
+    run.
     """
     best, tried, has_moved = start, {start}, True
     while has_moved:
         has_moved = False
-        for knob in Setting._fields:
+        for knob in KNOBS:
             for up in (True, False):
                 while (new := best.moved(knob, up=up)) is not None and new not in tried:
                     if is_over():
                         return
                     tried.add(new)
-                    gain = gain_over(best, new)
+                    try:
+                        gain = gain_over(best, new)
+                    except ConfigError as error:  # what was found before stays
+                        yield Move(new, 0.0, False, str(error))
+                        break
                     is_kept = gain >= LEAST_GAIN
                     yield Move(new, gain, is_kept)
                     if not is_kept:
@@ -113,7 +129,10 @@ def running(config: Config, setting: Setting) -> Iterator[Callable[[float], floa
 
 
 def tune(config: Config, pace: Pace, *, seconds: float, most_env_servers: int) -> Iterator[Move]:
-    """Tries settings on this machine for at most `seconds`; yields each once it is measured."""
+    """Tries settings on this machine for at most `seconds`; yields each once it is measured.
+
+    Raises ConfigError if the configuration cannot run as it is.
+    """
     end, longest = time.monotonic() + seconds, 0.0
     with contextlib.ExitStack() as stack:
         # The best one so far and the one that it is compared with: memory is for two.
@@ -128,18 +147,19 @@ def tune(config: Config, pace: Pace, *, seconds: float, most_env_servers: int) -
         def gain_over(best: Setting, new: Setting) -> float:
             nonlocal longest
             if new.env_servers > most_env_servers:
-                return -1.0
+                raise ConfigError(
+                    f"expected at most {most_env_servers} env servers (--most-env-servers)"
+                )
             begun = time.monotonic()
             for setting in started.keys() - {best}:
                 started.pop(setting)[1].close()
             measures = {"best": rate(best)}
-            try:
-                check(new.applied(config))  # with as much in replay as a run needs
-                measures["new"] = rate(new)
-            except ConfigError:  # too much for this machine: what was found before stays
-                return -1.0
+            check(new.applied(config))  # with as much in replay as a run needs
+            measures["new"] = rate(new)
             found = interleave(measures, pace.rounds)
             longest = max(longest, time.monotonic() - begun)
             return statistics.median(ratios(found["new"], found["best"])) - 1
 
-        yield from climb(setting_of(config), gain_over, lambda: time.monotonic() + longest >= end)
+        start = setting_of(config)
+        rate(start)  # what cannot run at all ends the command
+        yield from climb(start, gain_over, lambda: time.monotonic() + longest >= end)

@@ -11,7 +11,7 @@ from learner.cli.arguments import PROFILE, parse, profile_words
 from learner.cli.main import main
 from learner.extras import tune as tune_module
 from learner.extras.bench.system import Interval
-from learner.extras.tune import LEAST_GAIN, Move, Setting, climb, setting_of
+from learner.extras.tune import KNOBS, LEAST_GAIN, Move, Setting, climb, setting_of
 from seedrl import config_io
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError
@@ -64,11 +64,34 @@ def test_nothing_is_kept_where_learning_binds_and_nothing_is_tried_when_time_is_
 
 def test_a_knob_ends_where_its_next_step_means_nothing() -> None:
     least = Setting(1, 1, 1, 0.0)
-    assert [least.moved(knob, up=False) for knob in Setting._fields] == [None] * 4
+    assert [least.moved(knob, up=False) for knob in KNOBS] == [None] * 5
+    assert least.moved("split", up=True) is None
     # A group has at least one environment; a deadline of 0 stays.
     assert least.moved("groups", up=True) is None
     assert least.moved("batch_deadline_seconds", up=True) is None
     assert least.moved("env_servers", up=True) == Setting(2, 1, 1, 0.0)
+
+
+def test_the_same_environments_are_split_where_more_cannot_run() -> None:
+    # As fast as there are env servers, for at most 64 environments.
+    def gain_over(best: Setting, new: Setting) -> float:
+        if new.env_servers * new.environments > 64:
+            raise ConfigError("replay.min_steps: expected at least 5120")
+        return min(new.env_servers, 16) / min(best.env_servers, 16) - 1
+
+    moves = list(climb(START, gain_over, lambda: False))
+    assert [move.setting for move in moves if move.is_kept] == [
+        Setting(4, 16, 2, 0.001),
+        Setting(8, 8, 2, 0.001),
+        Setting(16, 4, 2, 0.001),
+    ]
+    refused = [move for move in moves if move.error]
+    assert refused and all("min_steps" in move.error for move in refused)
+    # And back, if few env servers are faster.
+    moves = list(
+        climb(START, lambda best, new: best.env_servers / new.env_servers - 1, lambda: False)
+    )
+    assert [move.setting for move in moves if move.is_kept][-1].env_servers == 1
 
 
 def test_a_profile_sets_what_tune_has_found_and_options_win(tmp_path: Path) -> None:
@@ -179,6 +202,11 @@ def test_the_command_writes_what_is_fastest_and_goes_on_after_what_does_not_star
     assert str(profile) in wrote
     assert sum("kept" in line for line in tried) == 2
     assert all(line.startswith("cannot run") == ("4 env servers" in line) for line in tried)
+    assert any(line.endswith(": environment.id: no memory") for line in tried)
+    words = ["tune", "cartpole_r2d2", "--launch.env-servers", "4", "--output", str(tmp_path / "no")]
+    with own_process.restored():
+        assert main(words) == 2
+    assert "environment.id: no memory" in capsys.readouterr().err
 
 
 @pytest.mark.gate

@@ -20,8 +20,8 @@ _LONGEST_PACKED = 512
 class PackedTree(NamedTuple):
     """A tree with leaves `[*rows, ...]`, the small ones of 32 bits side by side in one array.
 
-    A small network takes as long as a dozen gathers and scatters, of which each array needs one; on
-    a GPU it takes as long as a few transfers.
+    A small network takes as long as a dozen gathers and scatters, of which each array needs one.
+    And each array is a transfer of its own to a GPU.
     """
 
     words: Tree  # [*rows, W] uint32; () without any

@@ -111,6 +111,9 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
             extras = re.findall(r"[a-z0-9]+", what.removeprefix("."))
             text = (ROOT / "pyproject.toml").read_text()
             assert all(re.search(rf"^{extra} = ", text, re.MULTILINE) for extra in extras)
+        case ["pip", "install", "--no-deps", *packages]:  # of an extra
+            text = (ROOT / "pyproject.toml").read_text()
+            assert all(f'"{package}' in text for package in packages)
         case words:
             pytest.fail(f"{file}: no test knows what {words[0]} is")
 

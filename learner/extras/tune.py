@@ -37,12 +37,10 @@ class Setting(NamedTuple):
     def moved(self, knob: str, *, up: bool) -> "Setting | None":
         """With one of KNOBS turned by a step; None if it is at its end."""
         if knob == "split":
-            number, each = self.env_servers, self.environments
-            more, fewer = (number, each) if up else (each, number)
-            if fewer % 2:
+            if (self.environments if up else self.env_servers) % 2:
                 return None
-            more, fewer = 2 * more, fewer // 2
-            number, each = (more, fewer) if up else (fewer, more)
+            factor = 2 if up else 0.5
+            number, each = int(self.env_servers * factor), int(self.environments / factor)
             return self._replace(env_servers=number, environments=each)
         value = getattr(self, knob)
         if knob == "groups":

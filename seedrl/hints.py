@@ -78,6 +78,7 @@ EXTRA_OF = {
     **dict.fromkeys(("imageio_ffmpeg", "pygame"), "video"),
     **dict.fromkeys(("starlette", "uvicorn"), "watch"),
     "reasoning_gym": "reasoning",
+    "skyrl_gym": "skyrl",
     "tokenizers": "tokenizers",
 }
 

@@ -15,6 +15,7 @@ Text stays here: an env server sends and receives ids, so nothing is ever tokeni
 """
 
 import abc
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -113,6 +114,12 @@ class TokenizerVocabulary:
             before_end(ids, self.end).tolist(), skip_special_tokens=False
         )
         return shown
+
+
+@functools.cache  # all environments of a process share one: it has some megabytes
+def text_vocabulary(tokenizer: str = "", end: str = "") -> Vocabulary:
+    """That of a `tokenizer.json` and its `end`, see `TokenizerVocabulary`; without them bytes."""
+    return TokenizerVocabulary(tokenizer, end=end) if tokenizer else BytesVocabulary()
 
 
 def before_end(ids: np.ndarray, end: int) -> np.ndarray:

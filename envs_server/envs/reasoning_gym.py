@@ -5,16 +5,13 @@ The reward is the dataset's own score of the completion, 0 to 1; `info["exact"]`
 1. A completion without an end scores 0. A few datasets take up to a second for each question.
 """
 
-import functools
 from typing import Any
 
 import numpy as np
 from reasoning_gym import create_dataset
 
-from seedrl.token_env import BytesVocabulary, TokenEnv, TokenizerVocabulary, Vocabulary
+from seedrl.token_env import TokenEnv, text_vocabulary
 
-# All environments of an env server share one: it has some megabytes.
-_shared_tokenizer = functools.cache(TokenizerVocabulary)
 # Of questions in a row that are too long: then nearly all are.
 _MOST_TOO_LONG = 100
 
@@ -37,15 +34,13 @@ class ReasoningGym(TokenEnv):
           dataset: its name in reasoning-gym; `arguments` are those of its configuration.
           longest_turn, longest_completion: in tokens; questions that are longer are left out.
           template: what is asked, with `{question}` in it, such as the chat template of a model.
-          tokenizer, end: see `seedrl.TokenizerVocabulary`; without them tokens are bytes.
+          tokenizer, end: see `text_vocabulary`.
 
         Raises ValueError or TypeError for a dataset or arguments that reasoning-gym does not know.
         """
         if "{question}" not in template:
             raise ValueError(f"template: expected a text with {{question}}, got {template!r:.80}")
-        self.tokens: Vocabulary = BytesVocabulary()
-        if tokenizer:
-            self.tokens = _shared_tokenizer(tokenizer, end=end)
+        self.tokens = text_vocabulary(tokenizer, end)
         self.longest_turn, self.longest_completion = longest_turn, longest_completion
         self._name, self._arguments, self._template = dataset, arguments, template
         self._draw(0)  # what it refuses, it refuses before the run

@@ -1,4 +1,4 @@
-"""Environments of the extras minatar, minigrid, popgym and reasoning, where these are installed."""
+"""Environments of the extras minatar, minigrid, popgym, reasoning, skyrl: where installed."""
 
 import json
 from collections import deque
@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from seedrl.specs import FIRST_HELD_OUT_SEED
 
 
 @pytest.fixture
@@ -148,3 +150,93 @@ def test_what_reasoning_gym_does_not_know_is_refused_before_the_run() -> None:
         make(dataset="count_bits", longest_turn=3).reset(0)
     with pytest.raises(NotImplementedError, match="graph_color"):
         make(dataset="graph_color").solution()
+
+
+@pytest.fixture
+def skyrl() -> Any:
+    pytest.importorskip("skyrl_gym")
+    from envs_server.envs import skyrl_gym
+
+    return skyrl_gym
+
+
+def _ids(env: Any, text: str) -> np.ndarray:
+    return np.append(env.tokens.encode(text), np.int32(env.tokens.end))
+
+
+def test_a_dialogue_of_skyrl_gym_goes_on_until_its_environment_ends_it(skyrl: Any) -> None:
+    env = skyrl.sums(longest_turn=256)
+    one, other = map(int, env.tokens.decode(env.reset(7)).removesuffix("=?").split("+"))
+    right = env.tokens.decode(env.solution())
+    assert right == f"#### {one + other}"
+    # The environment pays a fifth of a point for three numbers in its format, and asks again.
+    for text, paid in (("no number", 0.0), ("#### -1", 0.2 / 3)):
+        turn, reward = env.step(_ids(env, text))
+        assert reward == paid and "#### ANSWER" in env.tokens.decode(turn)
+    assert env.step(env.solution()) == (None, 1.0)
+    assert env.info == {"exact": 1.0, "steps": 3.0}
+    env.reset(8)
+    assert [env.step(_ids(env, "#### -1"))[0] is None for _ in range(3)] == [False, False, True]
+    assert env.info == {"exact": 0.0, "steps": 3.0}
+    # The seed decides.
+    assert len({env.tokens.decode(env.reset(seed)) for seed in range(30)}) > 20
+    np.testing.assert_array_equal(env.reset(7), skyrl.sums(longest_turn=256).reset(7))
+
+
+def test_roles_of_skyrl_gym_are_in_the_template_and_a_long_turn_loses_its_start(skyrl: Any) -> None:
+    env = skyrl.sums(template="<{role}>{content};", answer="<me>", longest_turn=40)
+    question = env.tokens.decode(env.reset(0))
+    assert question.startswith("<user>") and question.endswith("=?;<me>")
+    turn, _ = env.step(_ids(env, ""))
+    text = env.tokens.decode(turn)
+    assert len(turn) == 40 and text.endswith("format: '#### ANSWER'.;<me>") and "<user>" not in text
+
+
+def test_questions_of_a_file_for_skyrl_gym_are_held_out_or_trained(
+    skyrl: Any, tmp_path: Path
+) -> None:
+    def row(number: int) -> dict[str, Any]:
+        content = f"{number}?" + "!" * 30 * (number == 5)
+        message = {"role": "user", "content": content}
+        return {"prompt": [message], "reward_spec": {"ground_truth": str(number)}}
+
+    data = tmp_path / "questions.jsonl"
+    data.write_text("".join(json.dumps(row(number)) + "\n" for number in range(25)))
+    env = skyrl.make(env="gsm8k", data=str(data), longest_turn=10)
+
+    def asked(first: int) -> set[str]:
+        return {env.tokens.decode(env.reset(first + seed)) for seed in range(60)}
+
+    held_out = {"0?", "10?", "20?"}
+    assert asked(FIRST_HELD_OUT_SEED) == held_out
+    # The fifth is too long.
+    assert asked(0) == {f"{number}?" for number in range(25) if number != 5} - held_out
+    number = env.tokens.decode(env.reset(3)).removesuffix("?")
+    assert env.step(_ids(env, f"#### {number}")) == (None, 1.0)
+    with pytest.raises(NotImplementedError, match="solution"):
+        env.solution()
+
+
+def test_what_skyrl_gym_does_not_know_is_refused_before_the_run(skyrl: Any, tmp_path: Path) -> None:
+    rows = {
+        "short": ["{}"],
+        "wrong": ["{}", "no JSON"],
+        "prompt": ['{"reward_spec": {"ground_truth": "1"}}'] * 2,
+        "answer": ['{"prompt": []}'] * 2,
+    }
+    for name, lines in rows.items():
+        (tmp_path / name).write_text("\n".join(lines))
+    for name, env, field in (
+        ("short", "gsm8k", "at least 2"),
+        ("wrong", "gsm8k", "line 2"),
+        ("none", "gsm8k", "No such file"),
+        ("prompt", "gsm8k", "prompt"),
+        ("answer", "gsm8k", "reward_spec"),
+        ("answer", "no_such", "no_such"),
+    ):
+        with pytest.raises(ValueError, match=field):
+            skyrl.make(env=env, data=str(tmp_path / name))
+    with pytest.raises(ValueError, match="template"):
+        skyrl.sums(template="Q:")
+    with pytest.raises(ValueError, match="longest_turn"):
+        skyrl.sums(longest_turn=3).reset(0)

@@ -151,7 +151,9 @@ class Policy:
         return self._step(observations, carry, rewards, is_first, is_batch=True)
 
     def export(self) -> bytes:
-        """Returns a file's content that needs only jax: docs/exported_policy.md shows its use.
+        """Returns a file's content that needs only jax and flatbuffers.
+
+        docs/exported_policy.md shows its use.
 
         It is one `jax.export` function for one environment, with the parameters inside:
 

@@ -73,7 +73,7 @@ class DigestOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions:
-    """Write a policy, with its parameters, as one file that needs only jax.
+    """Write a policy, with its parameters, as one file that needs only jax and flatbuffers.
 
     Programs load the file by jax.export.deserialize.
 

@@ -37,7 +37,7 @@ GROUPS = {
     "Use a trained policy": {
         "evaluate": "play a checkpoint of a run",
         "record": "record videos of a run's policy",
-        "export": "write a policy as one file that needs only jax",
+        "export": "write a policy as one file that needs only jax and flatbuffers",
     },
     "Check your own code and this machine": {
         "check-env": "check your own environment before training",

@@ -4,17 +4,23 @@ import enum
 
 
 class ExitCode(enum.IntEnum):
-    """Exit codes of every program; a number has the same meaning in all of them.
+    """Exit codes of every program.
 
-    Numbers from 70 on follow sysexits.h where it has a fitting one. A process that was killed by
-    signal n has exit code 128 + n in a shell: 137 after SIGKILL.
+    Where a code means something else in one program, its row names the program. Codes from 70 on
+    follow sysexits.h where it has a fitting one. A process that was killed by signal n has exit
+    code 128 + n in a shell: 137 after SIGKILL.
+
+    For a learner, `reason` in the run's `status.json` has the cause of its end. If the same command
+    is started again after 0 or 1, a stopped run continues. A run that is over trains nothing and
+    ends with the same code; without a confirmed target it needs an env server for that.
 
     Attributes:
       OK: done; or stopped by a first SIGTERM, SIGINT or SIGHUP and saved, if there was anything to
-        save.
+        save (`reason` then starts with `stopped by`).
       TARGET_MISSED: the learner used up its steps, time or `evaluation.patience_rounds` without a
-        confirmed `evaluation.target_return`. An env server: an environment hangs; all stacks are
-        printed. `seedrl launch`: Ray ends it a minute after the cluster has lost its head node.
+        confirmed `evaluation.target_return`; the run is saved. Without a target such an end is 0.
+        An env server: an environment hangs; all stacks are printed. `seedrl launch`: Ray ends it a
+        minute after the cluster has lost its head node.
       USAGE: a wrong configuration or command line, a checkpoint of another configuration, an
         environment that is refused or cannot be built, or an environment variable with which jax
         cannot start. Or `learning.max_skipped_updates` updates in a row were not finite; the run is
@@ -26,9 +32,9 @@ class ExitCode(enum.IntEnum):
         when they were to be saved.
       UNREADABLE_CHECKPOINT: a checkpoint is missing or damaged, or a disk or directory cannot be
         written to.
-      TEMPORARY: another start may succeed, and resumes from the newest checkpoint. Causes: a thread
-        was stuck (all stacks are printed); another host of the run, or the connection to Ray, is
-        lost; the address or the run directory is in use; all environments of an env server have
+      TEMPORARY: another start may succeed, and resumes from the newest checkpoint. Either a thread was
+        stuck (all stacks are printed), or another host of the run or the connection to Ray is lost.
+        Or the address or the run directory is in use. An env server: all its environments have
         failed too often.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, at least one second after the first, before
         everything was saved. Or the first one, within a tenth of a second after the start, or in a

@@ -211,7 +211,7 @@ def exit_codes_page() -> str:
     return "\n\n".join(
         [
             _header("Exit codes", "seedrl/exit_codes.py"),
-            " ".join(about.split()),
+            *(" ".join(paragraph.split()) for paragraph in about.split("\n\n")),
             _table(("code", "name", "meaning"), rows) + "\n",
         ]
     )

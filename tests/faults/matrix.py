@@ -19,11 +19,12 @@ Each fault has one of three outcomes:
 - it has no effect on the run;
 - it is detected and counted, its effect is limited, and everything else continues;
 - the run stops with [an exit code that names the reason](exit_codes.md) and keeps its last \
-durable checkpoint.
+durable (completely written) checkpoint.
 
-No fault passes unnoticed, and nothing hangs. On one machine `seedrl train` restarts env servers; \
-a learner, and processes on several machines, are restarted by [your \
-scheduler](scaling.md#restarts).
+None of these faults passes unnoticed. Two processes wait without a limit, and both log it: a \
+learner that has too few env servers to continue, and an env server without a learner. Everything \
+else that waits has a deadline. On one machine `seedrl train` restarts env servers; a learner, and \
+processes on several machines, are restarted by [your scheduler](scaling.md#restarts).
 
 "Last figure" is the last measurement, with its commit; all were made with CartPole on two CPU \
 cores in November 2026. A row without a figure has tests in every `make test`, which measure \

@@ -32,10 +32,10 @@ class ExitCode(enum.IntEnum):
         when they were to be saved.
       UNREADABLE_CHECKPOINT: a checkpoint is missing or damaged, or a disk or directory cannot be
         written to.
-      TEMPORARY: another start may succeed, and resumes from the newest checkpoint. Either a thread was
-        stuck (all stacks are printed), or another host of the run or the connection to Ray is lost.
-        Or the address or the run directory is in use. An env server: all its environments have
-        failed too often.
+      TEMPORARY: another start may succeed, and resumes from the newest checkpoint. Either a thread
+        was stuck (all stacks are printed), or another host of the run or the connection to Ray is
+        lost. Or the address or the run directory is in use. An env server: all its environments
+        have failed too often.
       KILLED: a second SIGTERM, SIGINT or SIGHUP, at least one second after the first, before
         everything was saved. Or the first one, within a tenth of a second after the start, or in a
         run on several hosts before all of them are connected.

@@ -13,8 +13,9 @@ acting's part of c. A replay ratio r' in place of r makes l, and its part of c, 
 acting and learning take turns there is one capacity, 1 / (s + l).
 
 While learning binds, its k threads always want to run, and wait where env servers and acting have
-the cores: w seconds a step. So learning binds before all cores are busy. With b the seconds of l in
-which learning needs a core, and u the share of the cores that the others use at this capacity,
+the cores: w seconds a step. So learning binds before all cores are busy. k is its processor time
+over l, rounded up, as an update waits for the last of its threads. With b the seconds of l in which
+learning needs a core, and u the share of the cores that the others use at this capacity,
 
     w = b u^(sqrt(2 (m + 1)) - 1) / (m (1 - u)),   m = C / k
 
@@ -36,6 +37,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from learner.report.stages import COMPUTING, STAGES
+
+_PART_OF_A_THREAD = 0.05  # processor time beside an update: too little to count as one more thread
 
 
 class Costs(NamedTuple):
@@ -74,7 +77,8 @@ def capacities(costs: Costs, env_servers: float, *, ratio: float = 1.0) -> dict[
 
 def _shared(costs: Costs, others: float, learning: float, learning_cpu: float) -> float:
     """Seconds of learning for a step, for which others need `others` seconds of the same cores."""
-    servers = costs.cores / min(costs.cores, max(1.0, learning_cpu / learning))
+    threads = max(1, math.ceil(learning_cpu / learning - _PART_OF_A_THREAD))
+    servers = costs.cores / min(costs.cores, threads)
 
     def slowdown(used: float) -> float:
         return 1 + used ** (math.sqrt(2 * (servers + 1)) - 1) / (servers * (1 - used))

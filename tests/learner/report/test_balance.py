@@ -54,6 +54,15 @@ def test_the_worked_example() -> None:
     assert quick.learning_cpu == pytest.approx(0.000075)
 
 
+def test_an_update_waits_for_the_last_of_its_threads() -> None:
+    # One and a half of two cores are two threads: others delay each by half their time.
+    costs = EXAMPLE._replace(learning_cpu=1.5 * EXAMPLE.learning)
+    assert capacities(costs, 4)["learning"] == pytest.approx(1 / (0.00125 + 0.0005 / 2))
+    # A little work beside the update is not a thread.
+    alone, little = (EXAMPLE._replace(learning_cpu=part * EXAMPLE.learning) for part in (1.0, 1.04))
+    assert capacities(little, 4)["learning"] == pytest.approx(capacities(alone, 4)["learning"])
+
+
 @pytest.mark.parametrize("cores", [1, 4])
 def test_learning_on_all_cores_gets_the_rest_of_them(cores: int) -> None:
     costs = EXAMPLE._replace(cores=cores, learning_cpu=cores * EXAMPLE.learning)

@@ -1,6 +1,6 @@
 """Is the saturation point of a bundled configuration as predicted?
 
-`python -m tests.benchmarks.saturated` takes ten minutes on two quiet cores; names of cases choose.
+`python -m tests.benchmarks.saturated` takes 15 minutes on two quiet cores; names of cases choose.
 
 What `seedrl balance` does, for steps that are 0, 1, 10 and 50 ms longer, each with a configuration
 that few enough env servers saturate: their number grows with the milliseconds. The JSON file has
@@ -101,7 +101,7 @@ class SaturatedOptions:
 
     names: Annotated[tuple[str, ...], POSITIONAL] = ()
     seconds: float = 5.0
-    rounds: int = 3
+    rounds: int = 6
     output: Path | None = None
 
 

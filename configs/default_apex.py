@@ -1,4 +1,4 @@
-"""Ape-X DQN for an environment of your own with discrete actions: untuned, without memory.
+"""Ape-X DQN for an environment of your own with discrete actions, without memory.
 
     seedrl train default_apex --environment.id YOUR_ID --learning.total-steps 300000
 

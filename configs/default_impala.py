@@ -1,4 +1,4 @@
-"""IMPALA for an environment of your own, with any actions: untuned, without memory.
+"""IMPALA for an environment of your own, with any actions, without memory.
 
     seedrl train default_impala --environment.id YOUR_ID --learning.total-steps 1000000
 

@@ -1,4 +1,4 @@
-"""PPO for an environment of your own, with any actions: untuned, without memory.
+"""PPO for an environment of your own, with any actions, without memory.
 
     seedrl train default_ppo --environment.id YOUR_ID --learning.total-steps 1000000
 

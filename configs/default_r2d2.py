@@ -1,4 +1,4 @@
-"""R2D2 for an environment of your own with discrete actions: untuned, with memory.
+"""R2D2 for an environment of your own with discrete actions, with memory.
 
     seedrl train default_r2d2 --environment.id YOUR_ID --learning.total-steps 300000
 

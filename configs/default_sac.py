@@ -1,4 +1,4 @@
-"""SAC for an environment of your own with real actions: untuned, without memory.
+"""SAC for an environment of your own with continuous actions, without memory.
 
     seedrl train default_sac --environment.id YOUR_ID --learning.total-steps 100000
 

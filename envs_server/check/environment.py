@@ -369,7 +369,7 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
             if isinstance(part, np.ndarray | np.generic):
                 got = f"{part.dtype}{list(part.shape)}"
                 if part.size and part.dtype.kind in "biuf":  # others have no smallest number
-                    got += f" of {np.min(part)} to {np.max(part)}"
+                    got += f" from {np.min(part)} to {np.max(part)}"
             elif isinstance(part, dict):
                 got = f"the keys {', '.join(map(str, part))}"[:100]
             name = f"{path}: " if path else ""

@@ -131,7 +131,10 @@ LARGE = (
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        (("--replay.capacity-steps", "2000000000", *LARGE), "replay.capacity_steps"),
+        pytest.param(
+            *(("--replay.capacity-steps", "2000000000", *LARGE), "replay.capacity_steps"),
+            marks=pytest.mark.gate,
+        ),
         (("--environment.id", "NoSuch-v0"), "NoSuch-v0"),
     ],
     ids=["memory", "environment"],

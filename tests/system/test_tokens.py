@@ -91,6 +91,7 @@ def _check(workdir: Path) -> None:
     assert max(each["mismatch_max"] for each in lines) <= 1e-5
 
 
+@pytest.mark.gate  # groups without lag are compared in tests/learner/acting/test_token_acting.py
 def test_the_seed_decides_every_bit_in_deterministic_mode(tmp_path: Path) -> None:
     # Whichever env server plays a rollout, in whichever slot and next to whichever others.
     found = []

@@ -4,6 +4,7 @@ Hub and programs are real; the agent says which parameters and which row it acte
 """
 
 import contextlib
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +104,7 @@ class World(NamedTuple):
         return found
 
 
+@functools.cache
 def _programs() -> ActPrograms:
     page = example_page(AGENT, SPEC, PAGE_STEPS)
     return build_act_programs(AGENT, page, num_training=2, num_slots=3)

@@ -233,7 +233,10 @@ def network() -> DecoderConfig:
 
 @contextlib.contextmanager
 def _world(
-    network: DecoderConfig, folder: Path, evaluation: dict[str, Any] | None = None
+    network: DecoderConfig,
+    folder: Path,
+    evaluation: dict[str, Any] | None = None,
+    plan: GroupPlan = _PLAN,
 ) -> Iterator[World]:
     metrics, sizes = Metrics(folder), token_tasks.reverse(**_TASK).spec
     evaluation = {"interval_steps": 1, "episodes": 3, **(evaluation or {})}
@@ -253,7 +256,7 @@ def _world(
     )
     acting = TokenActing(
         actor=actor,
-        plan=_PLAN,
+        plan=plan,
         context=_CONTEXT,
         hub=hub,
         channel=channel,
@@ -317,6 +320,26 @@ def test_env_servers_come_and_go_and_every_token_is_accounted_for(
         assert (sample["group"], sample["alphabet"], sample["end"]) == (2, "ab=", 3)
         # Rounds have ended meanwhile, by the parameters of their start.
         assert len(world.acting.rounds) > 2
+
+
+def test_without_lag_groups_do_not_depend_on_who_plays_them(
+    network: DecoderConfig, tmp_path: Path
+) -> None:
+    # In whichever slot and next to whichever others: to the bit, versions and rewards, too.
+    found, random = [], np.random.default_rng(0)
+    for sizes in ((8,), (3, 5)):
+        plan = _PLAN._replace(max_lag_updates=0)
+        with _world(network, tmp_path / str(sizes), plan=plan) as world:
+            peers = [Peer(world.hub, size) for size in sizes]
+            for _ in range(600):
+                for peer in peers[1:]:
+                    peer.hold = random.random() < 0.7
+                    peer.send_actions([])  # it takes what it has held
+                world.acting.run_once()
+                assert world.learn() <= 0
+            found.append([pages for pages, _ in world.taken[:40]])
+    assert len(found[1]) == 40
+    jax.tree.map(np.testing.assert_array_equal, *found)
 
 
 def test_a_completion_that_has_ended_waits_for_no_other(

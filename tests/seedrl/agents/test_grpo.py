@@ -292,6 +292,7 @@ def test_minibatches_have_what_follows_from_whole_groups() -> None:
     assert float(untrained["mismatch_kl"]) == pytest.approx(np.exp(-0.1) - 0.9, abs=1e-5)
 
 
+@pytest.mark.gate  # that each gradient is the right one: above
 def test_it_learns_to_copy() -> None:
     """One token is asked and one answered: within 60 updates nine of ten answers are right."""
     config = GRPOConfig(network=NETWORK, group=8, learning_rate=0.03, max_gradient_norm=1.0)

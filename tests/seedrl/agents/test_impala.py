@@ -1,5 +1,6 @@
 """IMPALA: the loss sees what acting did, is that of the paper, and values what it should."""
 
+import functools
 from typing import Any
 
 import jax
@@ -111,8 +112,9 @@ def test_another_correction_takes_the_place_of_v_trace() -> None:
     def none(log_ratios: Any, *arguments: Any, **settings: Any) -> VTrace:
         return vtrace(jnp.zeros_like(log_ratios), *arguments, **settings)
 
-    (_, params), loss = built(CONFIG), loss_at_start(CONFIG.build(SPEC))
+    agent, params = built(CONFIG)
     on_policy = window_at(CONFIG, 0)
-    expected, _ = loss(params, (), on_policy, WEIGHTS, KEY)
-    uncorrected, _ = loss(params, (), of_another_policy(on_policy), WEIGHTS, KEY, correct=none)
+    (expected, _), _ = agent.update.loss(params, (), on_policy, WEIGHTS, KEY)
+    loss = jax.jit(functools.partial(loss_at_start(CONFIG.build(SPEC)), correct=none))
+    uncorrected, _ = loss(params, (), of_another_policy(on_policy), WEIGHTS, KEY)
     np.testing.assert_allclose(uncorrected, expected, rtol=1e-5)

@@ -38,7 +38,8 @@ def test_the_decoder_agrees_with_numpy(changes: Any) -> None:
         expected_logits, expected_values = outputs(config, float64(params), ids[row])
         np.testing.assert_allclose(logits[row], expected_logits, atol=1e-4)
         np.testing.assert_allclose(values[row], expected_values, atol=1e-4)
-    np.testing.assert_array_equal(unroll(config, params, ids), logits)
+    if not changes:
+        np.testing.assert_array_equal(unroll(config, params, ids), logits)
 
 
 def test_the_gradient_is_the_same_if_blocks_are_computed_again() -> None:

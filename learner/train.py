@@ -47,7 +47,7 @@ from learner.processes.tuning import start_devices, tune_process
 from learner.report.status import ERROR, EvaluationStatus
 from learner.report.terminal import Summary
 from learner.reports import ProgressReporter, Reports, open_reports
-from learner.runtime.watchdog import exit_deadline
+from learner.runtime.watchdog import exit_deadline, exit_now
 from learner.runtime.worker import Deaths
 from learner.schedule import Session
 from learner.serving.access import with_address
@@ -201,7 +201,8 @@ def train(
         summary = reports.summary(config, session, folder, seconds=seconds, command=stop.command)
         # Not after a signal: its sender may soon kill this process, and the end must be reported.
         if topology.is_first and not stop.is_set():
-            with exit_deadline(_STOP_SECONDS, "saved; no curve was drawn", summary.exit_code):
+            undrawn = "learner: warning: the run is saved, but its learning curve was not drawn"
+            with exit_deadline(_STOP_SECONDS, undrawn, summary.exit_code, end=exit_now):
                 reports.draw_curve(config, folder)
         return summary
 

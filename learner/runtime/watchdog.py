@@ -165,13 +165,19 @@ def exit_now(text: str, code: ExitCode) -> None:
 
 
 @contextlib.contextmanager
-def exit_deadline(seconds: float, what: str, code: ExitCode = ExitCode.TEMPORARY) -> Iterator[None]:
-    """Ends the process with `code` if the block takes longer than `seconds`; prints all stacks.
+def exit_deadline(
+    seconds: float,
+    what: str,
+    code: ExitCode = ExitCode.TEMPORARY,
+    *,
+    end: Callable[[str, ExitCode], None] = exit_hung,
+) -> Iterator[None]:
+    """Ends the process by `end` with `code` if the block takes longer than `seconds`.
 
-    `what` has not happened by then, in words.
+    `what` has not happened by then, in words. `exit_now` in place of `exit_hung` prints no stacks.
     """
     # What hangs may be a thread that cannot be joined, or a service that does not answer.
-    deadline = threading.Timer(seconds, exit_hung, (f"{what} within {seconds:.0f} s", code))
+    deadline = threading.Timer(seconds, end, (f"{what} within {seconds:.0f} s", code))
     deadline.daemon = True  # it must not keep a process that ends by itself
     deadline.start()
     try:

@@ -15,7 +15,7 @@ from learner.cli.arguments import parse
 from learner.cli.train import LearnerOptions
 from learner.multihost.topology import topology_of
 from seedrl import config_io
-from seedrl.config import check
+from seedrl.config import LoggingConfig, check
 from tests.configs.placed_processes import (
     FILES,
     Document,
@@ -62,6 +62,16 @@ def validate(name: str, files: list[Document]) -> None:
 @pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".yaml")])
 def test_a_file_fits_its_schema(name: str) -> None:
     validate(name, documents(name))
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("jobset")])
+def test_a_probe_lets_a_learner_save(name: str) -> None:
+    (jobset,) = (each for each in documents(name) if each["kind"] == "JobSet")
+    (job,) = (each for each in jobset["spec"]["replicatedJobs"] if each["name"] == "learner")
+    (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
+    probe = container["livenessProbe"]
+    # While it saves the last time, the learner answers 503.
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= LoggingConfig().grace_seconds
 
 
 @pytest.mark.parametrize("name", FILES)

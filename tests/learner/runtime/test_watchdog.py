@@ -20,13 +20,20 @@ from learner.runtime.watchdog import exit_deadline
 with exit_deadline(0.1, "the run was not saved"):
     threading.Event().wait()
 """
+_UNDRAWN = """
+from learner.runtime.watchdog import exit_deadline, exit_now
+with exit_deadline(0.1, "saved; nothing was drawn", 1, end=exit_now):
+    threading.Event().wait()
+"""
 _SAVED = """
 from learner.processes.stop import end_with
 end_with(1)
 """
 
 
-@pytest.mark.parametrize(("run", "code"), [(_UNSAVED, ExitCode.TEMPORARY), (_SAVED, 1)])
+@pytest.mark.parametrize(
+    ("run", "code"), [(_UNSAVED, ExitCode.TEMPORARY), (_UNDRAWN, 1), (_SAVED, 1)]
+)
 def test_a_process_that_something_keeps_from_ending_ends(run: str, code: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _HANGING + run], capture_output=True, text=True, timeout=SECONDS
@@ -34,6 +41,8 @@ def test_a_process_that_something_keeps_from_ending_ends(run: str, code: int) ->
     assert done.returncode == code
     has_stacks = "threading.py" in done.stderr and "the run was not saved" in done.stderr
     assert has_stacks == (run is _UNSAVED)
+    if run is _UNDRAWN:
+        assert done.stderr == "saved; nothing was drawn within 0 s\n"
 
 
 class EndedError(Exception):

@@ -51,14 +51,14 @@ def pretrained(
     """
     agent = build_agent(config, spec)
     if weights is None:
-        params = agent.init(jax.random.PRNGKey(seed))
+        params = jax.jit(agent.init)(jax.random.PRNGKey(seed))
     else:
         _, params = published.read(weights, config.network)
     optimizer = optax.chain(
         optax.clip_by_global_norm(config.max_gradient_norm),
         optax.adam(optax.linear_schedule(learning_rate, 0.0, steps), b2=config.adam_b2),
     )
-    state, random = optimizer.init(params), np.random.default_rng(seed)
+    state, random = jax.jit(optimizer.init)(params), np.random.default_rng(seed)
     gradient = jax.value_and_grad(functools.partial(completion_loss, config.network))
 
     @functools.partial(jax.jit, donate_argnums=(0, 1))

@@ -87,28 +87,21 @@ def test_a_run_s_network_is_exported_with_lora_merged(
 
 
 def test_it_stops_once_the_loss_is_low_enough() -> None:
-    def losses(until: float) -> list[float]:
-        found: list[float] = []
-        pretrained(
-            GRPOConfig(network=NETWORK),
-            EnvSpec(TOKENS.turn, TOKENS),
-            IDS,
-            np.ones((5, 8), bool),
-            steps=30,
-            batch=5,
-            learning_rate=0.03,
-            seed=0,
-            until_loss=until,
-            report=lambda number, loss: found.append(loss),
-        )
-        return found
-
-    every = losses(0.0)
-    assert len(every) == 30 and every[-1] < 0.9 * every[0]
-    until = every[20]
-    stopped = losses(until)
-    assert stopped == every[: len(stopped)] and len(stopped) <= 21
-    assert stopped[-1] <= until < min(stopped[:-1])
+    found: list[float] = []
+    pretrained(
+        GRPOConfig(network=NETWORK),
+        EnvSpec(TOKENS.turn, TOKENS),
+        IDS,
+        np.ones((5, 8), bool),
+        steps=30,
+        batch=5,
+        learning_rate=0.03,
+        seed=0,
+        until_loss=1.8,  # of seven tokens that are equally likely: 1.95
+        report=lambda number, loss: found.append(loss),
+    )
+    assert 3 < len(found) < 30
+    assert found[-1] <= 1.8 < min(found[:-1])
 
 
 @pytest.mark.parametrize("name", ["reverse_grpo", "addition_grpo", "guess_grpo"])

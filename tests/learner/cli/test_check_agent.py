@@ -1,7 +1,6 @@
 """`seedrl check-agent`: verdicts of the real system, and configurations that fit the tasks."""
 
 import dataclasses
-import sys
 import types
 
 import pytest
@@ -54,32 +53,39 @@ WORDS = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="starts env servers")
-def test_an_agent_that_learns_passes(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run([*WORDS, "--seconds", "120"]) == ExitCode.OK
-    printed = capfd.readouterr().out.splitlines()
-    # The continuous twin is for other agents.
-    assert [line.split()[:3] for line in printed] == [
-        ["one_step", "discrete", "passed"],
-        ["one_step", "continuous", "skipped"],
-    ]
-
-
-def test_an_agent_whose_run_misses_the_target_fails(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("code", "means", "expected", "said"),
+    [
+        (ExitCode.OK, (0.5, 0.95), ExitCode.OK, "passed"),
+        (ExitCode.TARGET_MISSED, (0.5, 0.25), ExitCode.FAULTS, "failed"),
+    ],
+)
+def test_an_agent_passes_whose_run_reaches_the_target(
+    code: ExitCode,
+    means: tuple[float, ...],
+    expected: ExitCode,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    rounds = [{"kind": "evaluation", "mean_return": mean} for mean in (0.5, 0.25)]
-    ended = types.SimpleNamespace(metrics=rounds, wait=lambda: ExitCode.TARGET_MISSED)
+    rounds = [{"kind": "evaluation", "mean_return": mean} for mean in means]
+    ended = types.SimpleNamespace(metrics=rounds, wait=lambda: code)
     monkeypatch.setattr(check_agent, "start", lambda *_: ended)
-    assert run(WORDS) == ExitCode.FAULTS
-    printed = capfd.readouterr().out
-    assert printed.split()[:3] == ["one_step", "discrete", "failed"] and "got 0.5," in printed
+    assert run(WORDS) == expected
+    # The continuous twin is for other agents.
+    discrete, continuous = capfd.readouterr().out.splitlines()
+    assert discrete.split()[:3] == ["one_step", "discrete", said]
+    assert ("got 0.5," in discrete) == (said == "failed")
+    assert continuous.split()[:3] == ["one_step", "continuous", "skipped"]
 
 
 @pytest.mark.gate
-def test_an_agent_that_does_not_learn_fails() -> None:
-    assert run([*WORDS, "--agent.learning-rate", "1e-12", "--seconds", "1"]) == ExitCode.FAULTS
+@pytest.mark.parametrize(
+    ("rate", "seconds", "code"), [("5e-4", 120, ExitCode.OK), ("1e-12", 1, ExitCode.FAULTS)]
+)
+def test_an_agent_passes_that_learns(rate: str, seconds: int, code: ExitCode) -> None:
+    flags = ["--agent.learning-rate", rate, "--seconds", str(seconds)]
+    assert run([*WORDS, *flags]) == code
 
 
 @pytest.mark.gate

@@ -1,4 +1,7 @@
-"""A run's folder is data: hostile ones, made from a small real run, against all that read one."""
+"""A small run that Python code starts: it is followed, stopped and played; then its folder is data.
+
+Hostile folders, made from it, against all that read one.
+"""
 
 import contextlib
 import hashlib
@@ -11,21 +14,26 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+import seedrl
 from learner.checkpoints.restoring import require_fit
 from learner.checkpoints.run_folder import RunFolder
+from learner.cli.arguments import parse
 from learner.cli.evaluate import PlayOptions, config_of
 from learner.cli.main import main
+from learner.cli.train import TrainOptions
 from learner.extras.watch.feed import Feed
 from seedrl import checkpoints, config_io, policy
+from seedrl.config import check
 from seedrl.errors import UserError
-from tests import started
+from seedrl.exit_codes import ExitCode
+from seedrl.run import Run, leaves_of, words_of
 from tests.patience import SECONDS
-from tests.system.processes import SMALLEST
+from tests.system.processes import ROOT
 
 _SECRET = "secret-of-the-user"
 _SECONDS = 20  # of one command; the slowest takes two
@@ -47,27 +55,126 @@ from learner.cli.main import main
 codes = [main(words) for words in json.loads(sys.argv[1])]
 print(json.dumps(codes), flush=True)
 """
-_OPTIONS = (
-    *(flag for flag in SMALLEST if flag != "--logging.no-learning-curve"),
-    *("--learning.total-steps=400", "--env-servers=1", "--groups=1", "--checkpoint-replay"),
-)
+# As `SMALLEST` of the system tests, whose programs are compiled already.
+TINY: dict[str, Any] = {
+    "env_servers": 1,
+    "serving": {"training_slots": 1, "evaluation_slots": 1},
+    "agent": {
+        "burn_in": 2,
+        "unroll": 12,
+        "n_steps": 2,
+        "stride": 8,
+        "target_update_interval": 7,
+        "network": {
+            "torso_sizes": (8,),
+            "core": "none",
+            "head_sizes": [8],
+        },
+    },
+    "replay": {"min_steps": 64, "capacity_steps": 256},
+    "learning.batch_sequences": 4,
+    "evaluation": {"target_return": None, "episodes": 2, "interval_steps": 1},
+    "logging": {"interval_seconds": 0.1, "learning_curve": False},
+    "checkpoint": {"replay": True},
+}
+# A configuration of another process's, that trains until it is stopped.
+PROGRAM = f"""
+import pathlib, seedrl
+run = seedrl.train("cartpole_r2d2", workdir="run", **{TINY!r})
+for metrics in run:
+    if metrics.get("updates", 0) > 0:
+        break
+print("trains", flush=True)
+"""
+
+
+def _reason(workdir: Path) -> str:
+    reason: str = json.loads((workdir / "status.json").read_text())["reason"]
+    return reason
+
+
+class Followed(NamedTuple):
+    """A run, and the lines that came while it was followed."""
+
+    run: Run
+    lines: list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("hostile") / "run"
-    words = ["learner.cli.main", "train", "cartpole_r2d2", "--workdir", str(folder)]
-    log = folder.parent / "train.log"
-    with log.open("wb") as output:
-        program = started.start(
-            [*words, *_OPTIONS],
-            cwd=folder.parent,
-            variables=started.variables(),
-            stdout=output,
-            stderr=output,
-        )
-        assert program.wait(SECONDS) == 0, log.read_text()
-    return folder
+def followed(tmp_path_factory: pytest.TempPathFactory) -> Followed:
+    """It was stopped after an update and an evaluation."""
+    lines = []
+    workdir = tmp_path_factory.mktemp("small") / "run"
+    with seedrl.train("cartpole_r2d2", workdir=workdir, **TINY) as run:
+        for metrics in run:
+            lines.append(metrics)
+            if metrics.get("updates", 0) > 0 and any(
+                each["kind"] == "evaluation" for each in lines
+            ):
+                break
+    return Followed(run, lines)
+
+
+@pytest.mark.slow
+def test_a_run_is_followed_stopped_and_played(followed: Followed) -> None:
+    run, lines = followed
+    assert lines[0]["kind"] == "session"
+    assert run.wait() == ExitCode.OK and _reason(run.workdir).startswith("stopped by SIGTERM")
+    # All lines, those that came while it was saved too, and a loop over a run that has ended ends.
+    assert run.metrics[: len(lines)] == lines
+    assert [*run] == run.metrics and run.metrics[-1]["kind"] == "ledger"
+    for played in (run.policy(), seedrl.load_policy(run.workdir)):
+        assert played(np.zeros(4, np.float32), played.initial_carry())[0] in (0, 1)
+    config = config_io.of_run(run.workdir)
+    assert config.agent.network.torso_sizes == (8,)
+    assert config.learning.batch_sequences == 4 and config.evaluation.target_return is None
+
+
+@pytest.mark.slow
+def test_the_cells_of_the_notebook_follow_and_play_a_run(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(config: str, **options: Any) -> Run:
+        words = [word for item in leaves_of(options) for word in words_of(*item)]
+        check(parse(TrainOptions, [config, *words], prog="seedrl train")[1])
+        return followed.run
+
+    monkeypatch.setattr(seedrl, "train", train)
+    notebook = json.loads((ROOT / "docs" / "examples" / "train.ipynb").read_text())
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert names["curve"] and names["total"] >= 8
+
+
+@pytest.fixture
+def run(followed: Followed) -> Path:
+    """Its folder."""
+    return followed.run.workdir
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("interrupts", [True, False])
+def test_a_program_that_is_interrupted_or_ends_leaves_a_saved_run(
+    tmp_path: Path, interrupts: bool
+) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM + "run.wait()\n" * interrupts],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with program:
+        assert program.stdout is not None and program.stdout.readline() == "trains\n"
+        if interrupts:
+            program.send_signal(signal.SIGINT)
+        _, said = program.communicate(timeout=SECONDS)
+    assert program.returncode == (-signal.SIGINT if interrupts else 0), said
+    assert _reason(tmp_path / "run").startswith("stopped by SIGTERM")
+    assert any((tmp_path / "run" / "checkpoints").iterdir())
 
 
 def _checkpoint(run: Path) -> Path:
@@ -370,12 +477,13 @@ def test_programs_that_play_or_train_a_hostile_folder_take_it_as_data(
     _plant(tmp_path)
     kind(folder)
     present = {path for path in tmp_path.rglob("*")}
+    steps = json.loads((run / "status.json").read_text())["env_steps"] + 100
     variables = {"PYTHONPATH": str(hook), "SECRET": str(tmp_path / "secret")}
     variables["PYTHONDONTWRITEBYTECODE"] = "1"  # the hook's bytecode is a file outside
     commands = (
         ["evaluate", str(folder), "--episodes", "1", "--save"],
         ["record", str(folder), "--episodes", "1", "--max-episode-steps", "20"],
-        ["resume", str(folder), "--learning.total-steps", "500"],
+        ["resume", str(folder), "--learning.total-steps", str(steps)],
     )
     program = subprocess.Popen(
         # As the command is installed: not from the current folder.

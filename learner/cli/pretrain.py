@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from learner.cli.arguments import parse, require_at_least, require_positive
 from learner.processes.tuning import require_jax
 from seedrl.config import Config, EnvironmentConfig, acts_on_tokens, check
 from seedrl.config_io import path_for_children, to_json
-from seedrl.errors import ConfigError
+from seedrl.errors import ConfigError, in_one_line
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.flags import Mark
 from seedrl.specs import EnvSpec, TokensSpec
@@ -117,36 +117,58 @@ def _dialogues(
     from learner.acting.token_acting import training_seeds
 
     number = min(options.steps * options.batch, _MOST_DIALOGUES) if not options.dialogues else 0
-    environment = config.environment
-    first, *lines = _played(environment, training_seeds(config.seed, number))
-    tokens = TokensSpec(**json.loads(first))
-    if options.dialogues is None:
-        return tokens, [json.loads(line) for line in lines]
+    seeds = training_seeds(config.seed, number)
+    first, *lines = _played(config.environment, seeds, longest=config.agent.network.context)
+    tokens, source = TokensSpec(**json.loads(first)), "solutions of the environment"
+    if options.dialogues is not None:
+        source = f"--dialogues: {options.dialogues}"
+        try:
+            lines = options.dialogues.read_text().splitlines()
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{source}: cannot read it: {in_one_line(error)}") from error
+    if options.steps and not lines:
+        raise ConfigError(f"{source}: expected at least one dialogue, got none")
+    dialogues = []
+    for place, line in enumerate(lines, 1):
+        try:
+            dialogues.append(_checked(line, tokens))
+        except ValueError as error:
+            raise ConfigError(f"{source}, line {place}: {error}, got {line!r:.80}") from error
+    return tokens, dialogues
+
+
+def _checked(line: str, tokens: TokensSpec) -> list[list[int]]:
+    """A dialogue that the environment and the policy could have. Raises ValueError for another."""
     try:
-        lines = options.dialogues.read_text().splitlines()
-        return tokens, [_checked(json.loads(line), tokens) for line in lines]
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--dialogues: cannot read {options.dialogues}: {error}") from error
-
-
-def _checked(dialogue: Any, tokens: TokensSpec) -> list[list[int]]:
+        dialogue = json.loads(line)
+    except (ValueError, RecursionError):  # no JSON
+        dialogue = None
     is_right = isinstance(dialogue, list) and len(dialogue) >= 2 and len(dialogue) % 2 == 0
     is_right = is_right and all(isinstance(ids, list) and ids for ids in dialogue)
     ids = [each for part in dialogue for each in part] if is_right else [-1]
     if not all(type(each) is int and 0 <= each < tokens.vocabulary for each in ids):
         raise ValueError(
-            "expected lines with a list of turns and completions alternately, each a list of ids 0 "
-            f"to {tokens.vocabulary - 1}, got {dialogue!r:.80}"
+            "expected a list of turns and completions alternately, each a list of ids 0 to "
+            f"{tokens.vocabulary - 1}"
         )
+    for turn, completion in zip(dialogue[::2], dialogue[1::2], strict=True):
+        for name, part in (("turn", turn), ("completion", completion)):
+            if len(part) > (longest := getattr(tokens, f"longest_{name}")):
+                raise ValueError(f"expected at most {longest} ids of a {name}, {len(part)} came")
+        # What the policy would never sample, it cannot learn: it stops at the first end.
+        is_cut = len(completion) == tokens.longest_completion
+        if tokens.end in completion[:-1] or not (is_cut or completion[-1] == tokens.end):
+            raise ValueError(f"expected completions that end with {tokens.end}, their only one")
     return list(dialogue)
 
 
-def _played(environment: EnvironmentConfig, seeds: Sequence[int]) -> list[str]:
+def _played(environment: EnvironmentConfig, seeds: Sequence[int], *, longest: int) -> list[str]:
     asked = {
         "id": environment.id,
         "arguments": environment.arguments,
         "wrappers": environment.wrappers,
         "seeds": list(seeds),
+        "longest": longest,
     }
     # A process of its own: the learner builds no environment.
     words = [sys.executable, "-P", "-m", "envs_server.solutions"]

@@ -1,5 +1,9 @@
 """Token environments, stepped as any other."""
 
+import io
+import json
+import sys
+
 import numpy as np
 import pytest
 
@@ -7,6 +11,7 @@ import seedrl
 from envs_server.build import Recipe, build, build_one
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures
 from envs_server.groups import EnvGroup
+from envs_server.solutions import _print
 from envs_server.tokens import TokenGym
 from seedrl.specs import FIRST_HELD_OUT_SEED, EnvSpec
 from seedrl.turns import completion_row, seed_row, turn_ids
@@ -120,3 +125,36 @@ def test_sizes_out_of_range_are_refused_before_the_run() -> None:
 
     with pytest.raises(BuildError, match="longest_completion"):
         build_one(Recipe("endless", {}, (), Endless))
+
+
+class Solved(Counting):
+    """Never ends; `answer` decides the solution."""
+
+    def __init__(self, answer: list[int] | None = None) -> None:
+        super().__init__(turns=0)
+        self._answer = answer
+
+    def solution(self) -> list[int]:
+        if self._answer is None:
+            raise LookupError("no answer is known")
+        return self._answer
+
+
+def _solutions(monkeypatch: pytest.MonkeyPatch, answer: list[int] | None) -> list[str]:
+    asked = {"id": f"{__name__}:Solved", "arguments": json.dumps({"answer": answer})}
+    asked |= {"seeds": [3], "longest": 5}  # type: ignore[dict-item]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(asked)))
+    _print(out := io.StringIO())
+    return out.getvalue().splitlines()
+
+
+def test_solutions_of_an_environment_that_never_ends_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, line = _solutions(monkeypatch, [1, 256])
+    assert json.loads(line) == [[3], [1, 256], [4], [1, 256]]
+
+
+def test_an_environment_that_fails_with_a_solution_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(BuildError, match="Solved, question of seed 3: LookupError: no answer is"):
+        _solutions(monkeypatch, None)

@@ -13,6 +13,7 @@ from envs_server.envs import token_tasks
 from envs_server.solutions import dialogue
 from learner.acting.token_acting import training_seeds
 from learner.cli.main import main
+from learner.cli.pretrain import _checked
 from learner.pretraining import pretrained, save
 from seedrl import config_io
 from seedrl.agents.check import build_agent
@@ -104,13 +105,43 @@ def test_it_stops_once_the_loss_is_low_enough() -> None:
     assert found[-1] <= 1.8 < min(found[:-1])
 
 
+@pytest.mark.parametrize(
+    ("line", "named"),
+    {
+        "": "turns and completions",
+        "[" * 100_000: "turns and completions",
+        "[[0], [1": "turns and completions",
+        '{"a": 1}': "turns and completions",
+        "[]": "turns and completions",
+        "[[0, 1, 6]]": "turns and completions",
+        "[[], [6]]": "turns and completions",
+        "[[0], [7, 6]]": "ids 0 to 6",
+        "[[-1], [6]]": "ids 0 to 6",
+        "[[true], [6]]": "ids 0 to 6",
+        "[[1.0], [6]]": "ids 0 to 6",
+        "[[1, 1, 1, 1], [6]]": "at most 3 ids of a turn, 4 came",
+        "[[1], [6], [1], [1, 1, 1, 6]]": "at most 3 ids of a completion, 4 came",
+        "[[1], [0, 1]]": "that end with 6",
+        "[[1], [0, 6, 6]]": "that end with 6",
+    }.items(),
+)
+def test_a_dialogue_that_cannot_be_had_is_not_learned(line: str, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        _checked(line, TOKENS)
+
+
+@pytest.mark.parametrize("line", ["[[1, 2, 6], [0, 6]]", "[[1], [0, 1, 2]]", "[[6], [6], [1], [6]]"])
+def test_a_completion_ends_with_the_end_or_is_cut(line: str) -> None:
+    assert _checked(line, TOKENS) == json.loads(line)
+
+
 @pytest.mark.parametrize("name", ["reverse_grpo", "addition_grpo", "guess_grpo"])
 def test_a_bundled_configuration_has_room_for_its_solutions(name: str) -> None:
     config: Config = config_io.load(name)
     factory = getattr(token_tasks, config.environment.id.rpartition(":")[2])
     env: TokenEnv = factory(**json.loads(config.environment.arguments))
     build_agent(config.agent, EnvSpec(env.spec.turn, env.spec))
-    lengths = [sum(map(len, dialogue(env, seed))) for seed in training_seeds(0, 200)]
+    lengths = [sum(map(len, dialogue(env, seed, 1000))) for seed in training_seeds(0, 200)]
     # And little more: each token of the context costs time in every tick.
     assert max(lengths) < config.agent.network.context <= max(lengths) + 5
 

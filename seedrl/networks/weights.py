@@ -83,7 +83,7 @@ def read(source: str | Path, config: DecoderConfig | None = None) -> tuple[Decod
         return config, _params_of(config, file)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         reason = f"{type(error).__name__}: {in_one_line(error)}"
         raise ConfigError(f"{path}: expected weights of a Llama model, got {reason}") from error
 
@@ -244,6 +244,14 @@ def _of_safetensors(path: Path) -> dict[str, _Tensor]:
         return numbers.astype(np.float32)
 
     header.pop("__metadata__", None)
+    # As the format says, they fill the file without a gap: else it is damaged, or not whole.
+    place = 0
+    for first, last in sorted(entry["data_offsets"] for entry in header.values()):
+        if first != place:
+            raise ConfigError(f"{path.name}: expected a tensor at offset {place}, got {first}")
+        place = last
+    if start + place != len(data):
+        raise ConfigError(f"{path.name}: expected {start + place} bytes, got {len(data)}")
     return {
         name.removesuffix(".weight"): _Tensor(
             tuple(entry["shape"]),
@@ -306,6 +314,8 @@ def _params_of(config: DecoderConfig, file: _File) -> Tree:
             got = "none" if found is None else list(found.shape)
             raise ConfigError(f"{name}.weight: expected a tensor of shape {list(shape)}, got {got}")
         numbers = found.read()
+        if not np.isfinite(numbers).all():
+            raise ConfigError(f"{name}.weight: expected finite numbers")
         if file.is_gguf and path in ("layers/query/kernel", "layers/key/kernel"):
             # Rotated pairs are neighbours there, and half a head apart here.
             pairs = numbers.reshape(-1, config.head_dim // 2, 2, shape[1])

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib.util
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,18 +64,14 @@ def change_header(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 def test_half_precision_and_several_files_are_read(tmp_path: Path) -> None:
     """As they are published: matrices in bfloat16, a file for each part."""
-    config = dataclasses.replace(CONFIG, tied=False)
-    params = random_params(config)
-    weights.write(tmp_path, config, params)
+    weights.write(tmp_path, CONFIG, random_params(CONFIG))
+    of_config(tie_word_embeddings=False)(tmp_path)
     numbers = np.array([[1.0, -0.15625], [3.0, 0.0]], np.float32)
     head = np.resize(numbers, (11, 24))
     for dtype, stored in (
         ("F16", head.astype(np.float16)),
         ("BF16", (head.view(np.uint32) >> 16).astype(np.uint16)),
     ):
-        change_header(
-            tmp_path / "model.safetensors", lambda header: header.pop("lm_head.weight", 0)
-        )
         entry = {"dtype": dtype, "shape": [11, 24], "data_offsets": [0, 528]}
         text = json.dumps({"__metadata__": {"format": "pt"}, "lm_head.weight": entry}).encode()
         content = len(text).to_bytes(8, "little") + text + stored.tobytes()
@@ -94,6 +91,17 @@ def of_tensors(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None
     return lambda folder: change_header(folder / "model.safetensors", change)
 
 
+def resize(path: Path, difference: int) -> None:
+    os.truncate(path, path.stat().st_size + difference)
+
+
+def put_nan(folder: Path) -> None:
+    params = random_params(CONFIG)
+    params["embedding"][0, 0] = np.nan
+    weights.write(folder, CONFIG, params)
+
+
+NOTHING = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
 QUERY = "model.layers.1.self_attn.q_proj.weight"
 
 
@@ -105,12 +113,18 @@ QUERY = "model.layers.1.self_attn.q_proj.weight"
         ("rope_scaling", of_config(rope_parameters={"rope_type": "yarn", "rope_theta": 3})),
         ("network.width", of_config(hidden_size=25)),
         ("hidden_size", of_config(hidden_size="wide")),
-        (QUERY, of_tensors(lambda header: header.pop(QUERY))),
+        (QUERY, of_tensors(lambda header: header.update(other=header.pop(QUERY)))),
         (QUERY, of_tensors(lambda header: header[QUERY].update(shape=[12, 48]))),
-        ("q_proj.bias", of_tensors(lambda h: h.update({QUERY[:-6] + "bias": h[QUERY]}))),
-        ("Llama", of_tensors(lambda header: header[QUERY].update(data_offsets=[0, 7]))),
+        ("q_proj.bias", of_tensors(lambda h: h.update({QUERY[:-6] + "bias": NOTHING}))),
+        ("at offset", of_tensors(lambda header: header[QUERY].update(data_offsets=[0, 7]))),
+        ("at offset", of_tensors(lambda header: header[QUERY].update(data_offsets=[-96, 0]))),
+        ("at offset", of_tensors(lambda header: header.pop(QUERY))),
+        ("bytes, got", lambda folder: resize(folder / "model.safetensors", -4)),
+        ("bytes, got", lambda folder: resize(folder / "model.safetensors", 10)),
+        ("embed_tokens.weight: expected finite", put_nan),
         ("Llama", of_tensors(lambda header: header[QUERY].update(dtype="I8"))),
         ("Llama", lambda folder: (folder / "model.safetensors").write_bytes(b"\xff" * 20)),
+        ("Recursion", lambda folder: (folder / "config.json").write_text("[" * 100_000)),
         ("config.json", lambda folder: (folder / "config.json").unlink()),
         ("embed_tokens", lambda folder: (folder / "model.safetensors").unlink()),
     ],

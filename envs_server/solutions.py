@@ -43,7 +43,9 @@ def _print(stdout: TextIO) -> None:
         try:
             played = dialogue(built.env, seed, longest)
         except Exception as error:  # of the environment
-            raise BuildError(f"{asked['id']}, question of seed {seed}: {one_line(error)}") from error
+            raise BuildError(
+                f"{asked['id']}, question of seed {seed}: {one_line(error)}"
+            ) from error
         print(json.dumps(played), file=stdout)
 
 

@@ -130,7 +130,9 @@ def test_a_dialogue_that_cannot_be_had_is_not_learned(line: str, named: str) -> 
         _checked(line, TOKENS)
 
 
-@pytest.mark.parametrize("line", ["[[1, 2, 6], [0, 6]]", "[[1], [0, 1, 2]]", "[[6], [6], [1], [6]]"])
+@pytest.mark.parametrize(
+    "line", ["[[1, 2, 6], [0, 6]]", "[[1], [0, 1, 2]]", "[[6], [6], [1], [6]]"]
+)
 def test_a_completion_ends_with_the_end_or_is_cut(line: str) -> None:
     assert _checked(line, TOKENS) == json.loads(line)
 

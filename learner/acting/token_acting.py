@@ -302,20 +302,22 @@ class TokenActing(Acting):
         turns = np.concatenate([item.timestep.observation for item in batch.pending])
         # An episode begins with the question of a seed, also if another one came before it.
         kinds[turns[:, 0] > 0] = _FIRST
+        slots, streams = batch.slots.tolist(), batch.streams.tolist()
+        for place in np.flatnonzero(kinds != _FIRST).tolist():
+            lane, row = self._rows[slots[place]]
+            lane.reward(row, rewards[place])
+            # Without room for an answer the episode ends: the environment might ask for ever.
+            if kinds[place] != _LAST and not lane.ask(row, turn_ids(turns[place])):
+                kinds[place] = _LAST
         self._look_at_round()
         if batch.role == "training" or self.evaluator.is_running:
             self._account(batch, TimeStep(kinds, rewards, (), ()), num_pages=0)
         steps = [_Step(item, batch.role, self._sizes) for item in batch.pending]
         asked = [(step, row) for step in steps for row in range(step.missing)]
-        slots, streams = batch.slots.tolist(), batch.streams.tolist()
         self._asked.update(zip(slots, asked, strict=True))
         self._streams.update(zip(slots, streams, strict=True))
-        for slot, kind, reward, turn in zip(
-            slots, kinds.tolist(), rewards.tolist(), turns, strict=True
-        ):
+        for slot, kind, turn in zip(slots, kinds.tolist(), turns, strict=True):
             lane, row = self._rows[slot]
-            if kind != _FIRST:
-                lane.reward(row, reward)
             if kind == _LAST:
                 if (number := self._numbers.pop(slot, None)) is not None:
                     self._groups.finished(number, lane.rollout(row))
@@ -328,8 +330,6 @@ class TokenActing(Acting):
             elif kind == _FIRST:  # of an environment that is new, or was built again
                 self._forget(slot)
                 self._ready[batch.role].append(slot)
-            elif not lane.ask(row, turn_ids(turn)):
-                self._answer(slot, ())
 
     def _look_at_round(self) -> None:
         # Each round has its own questions: those of an earlier one are asked again.

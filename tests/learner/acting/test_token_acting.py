@@ -159,15 +159,22 @@ _CONTEXT = 8
 _PLAN = GroupPlan(run_seed=5, group=2, groups_per_update=2, max_lag_updates=1)
 
 
+class Endless(token_tasks.Reverse):
+    """Pays for each answer, and asks again for ever."""
+
+    def step(self, ids: np.ndarray) -> tuple[np.ndarray | None, float]:
+        return self.tokens.encode("a"), 0.25
+
+
 class Peer:
     """An env server in this thread: steps its environments as soon as it gets their actions."""
 
-    def __init__(self, hub: Hub, num_envs: int):
+    def __init__(self, hub: Hub, num_envs: int, factory: Any = token_tasks.reverse):
         self._hub, self.hold = hub, False
         self._held: list[bytes] = []
         hello = Hello(num_envs=num_envs, num_groups=num_envs)
         self.lease: Lease = hub.admit(self, "peer", hello)
-        recipe = Recipe("reverse", _TASK, (), token_tasks.reverse)
+        recipe = Recipe("reverse", _TASK, (), factory)
         self._groups = [
             EnvGroup(index, build(recipe, "auto", len(group.slots)), group.seeds)
             for index, group in enumerate(self.lease.groups)
@@ -320,6 +327,26 @@ def test_env_servers_come_and_go_and_every_token_is_accounted_for(
         assert (sample["group"], sample["alphabet"], sample["end"]) == (2, "ab=", 3)
         # Rounds have ended meanwhile, by the parameters of their start.
         assert len(world.acting.rounds) > 2
+
+
+def test_an_episode_ends_where_no_answer_has_room(network: DecoderConfig, tmp_path: Path) -> None:
+    with _world(network, tmp_path) as world:
+        Peer(world.hub, 8, Endless)
+        for _ in range(300):
+            world.acting.run_once()
+            world.learn()
+        assert world.channel.learned_version > 5 and len(world.acting.rounds) > 2
+        for pages, _ in world.taken:
+            steps = pages.steps
+            batch = batch_of(Sequence(jax.tree.map(np.transpose, steps), ()))
+            assert batch.truncated.all()
+            # Each answer was paid once, on its last token; the last one fills the context, or
+            # leaves no room for the next turn.
+            ends = (steps.extras.source[:, :-1] == POLICY) & (steps.extras.source[:, 1:] != POLICY)
+            is_full = steps.extras.source[:, -1] == POLICY
+            assert batch.returns.tolist() == (0.25 * (ends.sum(axis=1) + is_full)).tolist()
+        accounts = {**world.hub.ledger(), **world.acting.accounts(at_rest=True)}
+        assert accounts["lost_tokens"] == 0 and residues(accounts, TOKENS) == []
 
 
 def test_without_lag_groups_do_not_depend_on_who_plays_them(

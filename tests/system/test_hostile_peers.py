@@ -110,10 +110,13 @@ def _connect_without_a_word(address: str, number: int) -> list[End]:
     return ends
 
 
-_GIANT = FromEnvServer(step=bytes(63 * _MIB)).SerializeToString()
+def _giant() -> bytes:
+    return FromEnvServer(step=bytes(63 * _MIB)).SerializeToString()
+
+
 _ATTACKS: dict[str, Callable[[str], list[End]]] = {
     "silent_streams": lambda address: _attack(address, _MANY),
-    "giant_message": lambda address: _attack(address, 1, _GIANT),
+    "giant_message": lambda address: _attack(address, 1, _giant()),
     "silent_connections": lambda address: _connect_without_a_word(address, _MANY),
 }
 

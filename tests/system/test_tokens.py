@@ -1,4 +1,4 @@
-"""A token policy: pretrained, trained, an env server killed, stopped, resumed, played."""
+"""A token policy: trained, an env server killed, stopped, resumed; as a gate pretrained, played."""
 
 import json
 import os
@@ -48,14 +48,11 @@ def _updated(run: Program, workdir: Path, updates: int) -> dict[str, Any]:
     )
 
 
-def test_a_token_policy_is_trained_stopped_and_resumed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    warm, workdir = tmp_path / "warm", tmp_path / "run"
-    _in_this_process("pretrain", "reverse_grpo", *TINY, "--steps", 2, "--workdir", warm)
+def test_a_token_policy_is_trained_stopped_and_resumed(tmp_path: Path) -> None:
+    workdir = tmp_path / "run"
     with Programs(tmp_path) as programs:
         words = ("reverse_grpo", "--workdir", workdir, *FLAGS)
-        run = programs(*TRAIN, *words, "--init-from", warm)
+        run = programs(*TRAIN, *words)
         before = _updated(run, workdir, 2)["updates"]
         os.kill(min(processes.env_servers(run.pid)), signal.SIGKILL)
         before = _updated(run, workdir, before + 5)["updates"]
@@ -69,7 +66,19 @@ def test_a_token_policy_is_trained_stopped_and_resumed(
         assert resumed.end() == 0, resumed.stderr
         _check(workdir)
         assert processes.events(workdir, "resumed")
-    # Classic acting plays it, too.
+
+
+# In parts: tests/learner/test_pretraining.py, test_build.py, seedrl/agents/test_token_agent.py.
+@pytest.mark.gate
+def test_a_pretrained_policy_is_trained_and_played_by_classic_acting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warm, workdir = tmp_path / "warm", tmp_path / "run"
+    _in_this_process("pretrain", "reverse_grpo", *TINY, "--steps", 2, "--workdir", warm)
+    with Programs(tmp_path) as programs:
+        words = ("reverse_grpo", "--workdir", workdir, *FLAGS, "--init-from", warm)
+        run = programs(*TRAIN, *words, "--learning.total-steps", 32)
+        assert run.end() == 0, run.stderr
     capsys.readouterr()
     _in_this_process("evaluate", workdir, "--episodes", 6, "--json")
     assert 0 <= json.loads(capsys.readouterr().out)["mean"] <= 1

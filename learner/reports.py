@@ -40,7 +40,7 @@ from learner.schedule import Session
 from learner.serving.hub import Hub
 from learner.serving.leases import Role
 from seedrl.checkpoints import Checkpoint, best_return
-from seedrl.config import Config
+from seedrl.config import Config, acts_on_tokens
 from seedrl.config_io import to_allow, to_json
 from seedrl.errors import UserError
 from seedrl.fields import fields_of
@@ -552,6 +552,7 @@ class Reports(NamedTuple):
             best_updates=0 if best is None else best.step,
             command=command,
             to_allow=tuple(to_allow(to_json(config))),
+            has_bounds=not acts_on_tokens(config),
         )
 
 

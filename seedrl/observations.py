@@ -12,13 +12,14 @@ The first row that fits an array counts:
 Imports no jax, because `seedrl check-env` prints it too.
 """
 
+import dataclasses
 import math
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from seedrl.errors import ConfigError
-from seedrl.specs import ACTION_MASK, ArraySpec, EnvSpec, TokensSpec, shown, shown_array
+from seedrl.specs import ACTION_MASK, ActionSpec, ArraySpec, EnvSpec, TokensSpec, shown, shown_array
 
 _MOST_CATEGORIES = 4096  # of all elements of one array: inputs of a dense layer
 # Rows and columns of the smallest picture, of which an encoder's convolutions leave one.
@@ -202,11 +203,21 @@ def spec_difference(one: EnvSpec, other: EnvSpec) -> list[str]:
         if not _fits(here, there):
             text = f"expected {shown_array(here)}, got {shown_array(there)}"
             lines.append(f"{shown(path)}: {text}")
-    if one.action != other.action:
-        lines.append(f"action: expected {one.action!r:.60}, got {other.action!r:.60}")
+    lines += _action_difference(one.action, other.action)
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES:] = [f"and {len(lines) - _MOST_LINES} more"]
     return lines
+
+
+def _action_difference(one: ActionSpec, other: ActionSpec) -> list[str]:
+    if type(one) is not type(other):
+        return [f"action: expected {one!r:.60}, got {other!r:.60}"]
+    return [
+        f"action.{field.name}: expected {here!r:.60}, got {there!r:.60}"
+        for field in dataclasses.fields(one)
+        if field.compare
+        and (here := getattr(one, field.name)) != (there := getattr(other, field.name))
+    ]
 
 
 def _fits(one: ArraySpec | None, other: ArraySpec | None) -> bool:

@@ -129,7 +129,7 @@ def find_runs(folder: Path, depth: int = 3) -> Iterator[Path]:
 
     No run is within another. Links are not followed.
     """
-    names = (CONFIG, COMMANDS, METRICS, STATUS)
+    names = (COMMANDS, METRICS, STATUS)  # other folders have a config.json, too
     try:
         is_run = any((folder / n).is_file() and not (folder / n).is_symlink() for n in names)
         below = [path for path in folder.iterdir() if path.is_dir() and not path.is_symlink()]

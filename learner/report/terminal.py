@@ -250,6 +250,7 @@ class Summary(NamedTuple):
     best_updates: int = 0
     command: str = ""  # of the user
     to_allow: tuple[str, ...] = ()  # code that the configuration names and that is not installed
+    has_bounds: bool = True  # `seedrl bounds` can measure it
 
     @property
     def has_missed(self) -> bool:
@@ -281,7 +282,8 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     folder = shlex.quote(str(summary.workdir))
     allow = f" {shlex.join(['--allow', *summary.to_allow])}" if summary.to_allow else ""
     if status.balance:
-        yield "balance", f"{status.balance}; measure it: seedrl bounds {folder}{allow}"
+        measure = f"; measure it: seedrl bounds {folder}{allow}" * summary.has_bounds
+        yield "balance", f"{status.balance}{measure}"
     run_seconds = metrics.get("elapsed_seconds", 0.0)
     is_resumed = run_seconds - summary.wall_seconds > 1.0  # the two clocks start apart
     whole = f", {duration(run_seconds)} with earlier sessions" * is_resumed

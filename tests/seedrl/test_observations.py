@@ -6,7 +6,7 @@ import pytest
 
 from seedrl.errors import ConfigError
 from seedrl.observations import describe, meaning_of, picture_axes, spec_difference, view
-from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
+from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec, TokensSpec
 
 _SPEED, _PICTURE = ArraySpec((), "float32"), ArraySpec((84, 84), "uint8")
 _NESTED = EnvSpec({"z": (_SPEED, {"b": _PICTURE, "a": _SPEED}), "c": _PICTURE}, DiscreteSpec(4))
@@ -93,7 +93,7 @@ def test_every_difference_gets_its_line() -> None:
         "observation.z.1.a: expected float32[], got nothing",
         "observation.z.1.b: expected uint8[84, 84], got nothing",
         "observation.d: expected nothing, got float32[]",
-        "action: expected DiscreteSpec(num_actions=4), got DiscreteSpec(num_actions=5)",
+        "action.num_actions: expected 4, got 5",
     ]
     assert spec_difference(_NESTED, _NESTED) == []
 
@@ -101,8 +101,20 @@ def test_every_difference_gets_its_line() -> None:
 def test_several_actions_differ_by_each_count() -> None:
     one, other = (EnvSpec(_SPEED, MultiDiscreteSpec((2,), (3, last))) for last in (4, 5))
     (line,) = spec_difference(one, other)
-    assert line.startswith("action: ") and "(3, 4)" in line and "(3, 5)" in line
+    assert line.startswith("action.") and "(3, 4)" in line and "(3, 5)" in line
     assert spec_difference(one, EnvSpec(_SPEED, MultiDiscreteSpec((2,), (3, 4)))) == []
+
+
+def test_token_specs_differ_by_each_size() -> None:
+    one, other, lettered = (
+        EnvSpec(tokens.turn, tokens)
+        for tokens in (TokensSpec(9, 4, 6, 8), TokensSpec(9, 4, 7, 3), TokensSpec(9, 4, 6, 8, "ab"))
+    )
+    assert spec_difference(one, other) == [
+        "action.longest_completion: expected 6, got 7",
+        "action.end: expected 8, got 3",
+    ]
+    assert spec_difference(one, lettered) == []
 
 
 def test_bounds_differ_only_from_other_bounds() -> None:

@@ -113,5 +113,8 @@ def test_runs_are_found_three_folders_deep_but_not_within_one_another(tmp_path: 
     for other in ("b/inner", "c/d/f/g"):
         _run(tmp_path / other)
     (tmp_path / "link").symlink_to(runs[0])
+    # Of a warm start, or of published weights.
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "config.json").write_text("{}")
     assert list(find_runs(tmp_path)) == sorted(runs)
     assert list(find_runs(runs[0])) == [runs[0]]

@@ -35,10 +35,12 @@ def pretrained(
     until_loss: float = 0.0,
     weights: str | None = None,
     report: Callable[[int, float], object] = lambda number, loss: None,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> Tree:
     """Parameters after `steps` updates; `report` gets the number of each and the loss.
 
-    That is a mean over the last ten updates. Once it is at most `until_loss` learning ends.
+    That is a mean over the last ten updates. Once it is at most `until_loss`, or `is_stopped`,
+    learning ends.
     Dialogues are drawn with replacement. Adam's learning rate falls to 0 linearly. With LoRA only
     that is trained.
 
@@ -74,7 +76,7 @@ def pretrained(
         losses.append(float(loss))
         mean_loss = sum(losses) / len(losses)
         report(number, mean_loss)
-        if mean_loss <= until_loss:
+        if mean_loss <= until_loss or is_stopped():
             break
     return params
 

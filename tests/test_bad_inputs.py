@@ -181,6 +181,7 @@ USAGE: dict[str, str] = {
     "seedrl evaluate untrained --best --save": "--save",
     "seedrl record untrained --episodes 0": "--episodes",
     "seedrl export untrained --best --update 3": "--update",
+    "seedrl pretrain reverse_grpo --workdir afile/warm": "--workdir: cannot write in",
     "seedrl pretrain reverse_grpo --dialogues empty.json": "expected at least one dialogue",
     "seedrl pretrain reverse_grpo --dialogues list.json": "list.json, line 1: ",
     "seedrl balance nosuch": "nosuch",

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from learner.checkpoints.folder_lock import lock
 from learner.cli.arguments import parse, require_at_least, require_positive
+from learner.processes.stop import stop_on_signals
 from learner.processes.tuning import require_jax
 from seedrl.config import Config, EnvironmentConfig, acts_on_tokens, check
 from seedrl.config_io import path_for_children, to_json
@@ -35,6 +37,8 @@ class PretrainOptions:
     Plays the environment's own solutions (TokenEnv.solution), or reads dialogues from a file, and
     maximizes the likelihood of their completions. Writes a checkpoint, from which a run starts with
     --init-from. With --weights and --steps 0 the checkpoint holds published weights.
+
+    The first SIGTERM or SIGINT ends it, and what is learned by then is saved.
 
     Example: seedrl pretrain reverse_grpo --until-loss 0.3 --workdir runs/warm
 
@@ -73,6 +77,7 @@ def run(argv: Sequence[str]) -> int:
         kind = type(config.agent).__name__
         raise ConfigError(f"agent: expected one for token ids (GRPOConfig), got a {kind}")
     workdir = options.workdir or Path("runs") / f"{Path(argv[0]).stem}__pretrained"
+    lock(workdir)  # until the process ends
     if (workdir / "checkpoints").exists():
         raise ConfigError(f"--workdir: expected a directory without a checkpoint, got {workdir}")
     require_jax()
@@ -82,30 +87,36 @@ def run(argv: Sequence[str]) -> int:
     from learner.pretraining import pretrained, save
 
     next_report = start = time.monotonic()
+    done = 0
 
     def is_last(number: int, loss: float) -> bool:
         return number == options.steps or loss <= options.until_loss
 
     def report(number: int, loss: float) -> None:
-        nonlocal next_report
+        nonlocal next_report, done
+        done = number
         if (now := time.monotonic()) >= next_report or is_last(number, loss):
             next_report = now + _REPORT_SECONDS
             text = f"{number:,} of {options.steps:,} steps  {now - start:.0f} s"
             print(f"{text}  loss {loss:.4f}", flush=True)
 
-    params = pretrained(
-        config.agent,
-        spec,
-        *_packed(dialogues, tokens, config.agent.network.context),
-        steps=options.steps,
-        batch=options.batch,
-        learning_rate=options.step_size,
-        seed=config.seed,
-        until_loss=options.until_loss,
-        weights=options.weights,
-        report=report,
-    )
-    path = save(workdir, params, spec, to_json(config))
+    with stop_on_signals() as stop:
+        params = pretrained(
+            config.agent,
+            spec,
+            *_packed(dialogues, tokens, config.agent.network.context),
+            steps=options.steps,
+            batch=options.batch,
+            learning_rate=options.step_size,
+            seed=config.seed,
+            until_loss=options.until_loss,
+            weights=options.weights,
+            report=report,
+            is_stopped=stop.is_set,
+        )
+        path = save(workdir, params, spec, to_json(config))
+    if stop.is_set():
+        print(f"stopped by {stop.by} after {done:,} of {options.steps:,} steps")
     print(f"saved {path}; continue with: seedrl train {argv[0]} --init-from {workdir}")
     return ExitCode.OK
 

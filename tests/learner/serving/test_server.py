@@ -235,7 +235,7 @@ def test_another_environment_is_refused_field_by_field(unix_service: Service) ->
         assert service.hub.wait_for_spec(SECONDS) == SPEC
         code, details = _play(second, [hello(), READ, ready(_OTHER)])
         assert code is FAILED
-        for field in ("observation.a:", "observation.b:", "observation.c:", "action:"):
+        for field in ("observation.a:", "observation.b:", "observation.c:", "action."):
             assert field in details
         wait_until_free(service, 4)
         assert service.hub.wait_for_spec(0.0) == SPEC

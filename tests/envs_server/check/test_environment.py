@@ -54,7 +54,7 @@ def _check(recipe: Recipe, vectorization: str = "auto") -> tuple[Findings, Play 
         (Recipe("Taxi-v4", {"max_episode_steps": 9}), "auto", []),
         (Recipe("Pendulum-v1", {"max_episode_steps": 9}), "auto", []),
         (Recipe("Blackjack-v1", {}), "auto", []),
-        (_PONG, "auto", []),
+        pytest.param(_PONG, "auto", [], marks=pytest.mark.gate),  # see TestAtari of test_vector.py
         *((_recipe(example_envs.Walk), way, []) for way in ("native", "sync")),
         (_recipe(example_envs.DictWalk), "auto", []),
         (_recipe(example_envs.Drive), "auto", []),

@@ -124,7 +124,8 @@ def _programs(config: ImpalaConfig | PpoConfig) -> Any:
     return experience, page, programs, map_programs(programs, devices), devices
 
 
-@pytest.fixture(params=[IMPALA, PPO], ids=["impala", "ppo"])
+# IMPALA takes from the same queue, and of each batch one pass.
+@pytest.fixture(params=[pytest.param(IMPALA, marks=pytest.mark.gate), PPO], ids=["impala", "ppo"])
 def running(request: pytest.FixtureRequest) -> Running:
     experience, page, programs, mapped, devices = _programs(request.param.config)
     state = jax.jit(programs.init)(jax.random.PRNGKey(0))

@@ -341,7 +341,8 @@ class StatusWriter:
             self._state_and_since = (state, now)
         waiting_for = ""
         if steps_per_second == 0 and self._ending is None:
-            waiting_for = waited_for(self._env_servers.servers)
+            needs_all = config.learning.schedule != "asynchronous"
+            waiting_for = waited_for(self._env_servers, needs_all=needs_all)
             waiting_for = waiting_for or "acting waits until learning has caught up"
             if state in ("starting", "compiling"):
                 waiting_for = state

@@ -236,6 +236,7 @@ USAGE: dict[str, str] = {
     "check-env env.py:Base": "name the module, not its file: env:",
     "check-env math:sqrt": "cannot build math:sqrt: TypeError: ",
     "check-env CartPole-v1 --arguments '{'": "environment.arguments",
+    "check-env mine:make --environment.arguments {}": "did you mean --arguments?",
     "check-env CartPole-v1 --steps many": "--steps",
 }
 # The same with another exit code.

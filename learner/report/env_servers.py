@@ -281,9 +281,12 @@ class EnvServerRegistry:
         return text
 
 
-def waited_for(servers: Sequence[EnvServerStatus]) -> str:
-    """The env servers that the learner waits for, in words; empty if there are none."""
-    present = [server for server in servers if server.state != "left"]
+def waited_for(found: EnvServers, *, needs_all: bool = False) -> str:
+    """The env servers that the learner waits for, in words; empty if there are none.
+
+    `needs_all`: a batch has all training slots.
+    """
+    present = [server for server in found.servers if server.state != "left"]
     if not present:
         return "no env server is connected"
     ready = [server for server in present if server.state != "building"]
@@ -292,6 +295,10 @@ def waited_for(servers: Sequence[EnvServerStatus]) -> str:
     training = [server for server in ready if server.training_slots]
     if not training:
         return "no connected env server has training slots"
+    slots, disabled = found.training, found.quarantined
+    if needs_all and slots.live < slots.total:
+        text = f"learning.schedule needs all {slots.total} training slots, {slots.live} are filled"
+        return text + (f"; {_environments(disabled)} disabled after failures" if disabled else "")
     silent = [server for server in training if server.waiting_seconds]
     if len(silent) < len(training):
         return ""

@@ -85,13 +85,14 @@ def parse_words(words: Sequence[str], known: Mapping[str, Flag]) -> dict[str, An
             spelled[-1] += f"={word}"
         else:
             spelled.append(word)
-    names = {*known, *map(opposite_of, known), "--"}
+    options = [name for name, flag in known.items() if not flag.mark.is_positional]
+    names = {*options, *map(opposite_of, options), "--"}
     for word in spelled:  # first: argparse would miss the option that was meant
         if word.startswith("--") and word.partition("=")[0] not in names:
-            raise ConfigError(_unknown(word, known))
+            raise ConfigError(_unknown(word, options))
     given, rest = parser.parse_known_intermixed_args(spelled)
     if rest:
-        raise ConfigError(_unknown(rest[0], known))
+        raise ConfigError(_unknown(rest[0], options))
     return {name: _as_tuples(value) for name, value in vars(given).items()}
 
 
@@ -157,7 +158,9 @@ def _unknown(word: str, known: Collection[str]) -> str:
     for flag in known:
         path, _, last = flag.removeprefix("--").rpartition(".")
         initials = "".join(part[:1] for part in last.split("-"))
-        if path.startswith(section) and (last.startswith(short) or initials == short):
+        if last == short or (
+            path.startswith(section) and (last.startswith(short) or initials == short)
+        ):
             likely.append(flag)
     return f"unknown option {word}{did_you_mean(flag_of(word), known, sorted(likely, key=len))}"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from learner.report.env_servers import EnvServerRegistry, Turn
+from learner.report.env_servers import EnvServerRegistry, Turn, waited_for
 from learner.report.status import EnvServerStatus, Slots
 from tests.learner.report.listener import Heard
 
@@ -157,3 +157,14 @@ def test_those_that_leave_at_the_end_are_not_reported_and_bounded(
         joined(registry, lease, name=f"vm:{lease}")
         registry.left(lease, "gone", 0.0)
     assert heard.events == [] and len(registry.found(0.0).servers) == 50
+
+
+def test_a_batch_of_all_slots_waits_for_those_that_are_not_filled(
+    registry: EnvServerRegistry,
+) -> None:
+    joined(registry, 1, training_slots=5, quarantined=3, why_disabled="environment 5: boom")
+    registry.look({1: [turn(4), turn(4)._replace(environments=1)]}, 0.5)
+    found = registry.found(0.5)
+    assert waited_for(found) == ""  # it acts on those that there are
+    text = "learning.schedule needs all 8 training slots, 5 are filled; 3 environments disabled"
+    assert waited_for(found, needs_all=True).startswith(text)

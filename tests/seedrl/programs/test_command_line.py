@@ -67,7 +67,7 @@ def test_a_command_line_is_read(words: str, expected: dict[str, Any]) -> None:
     [
         ("", "FOLDER"),
         ("f g", "g"),
-        ("f --folder g", "--folder"),
+        ("f --folder g", "unknown option --folder;"),
         ("f --max-size many", "--max-size"),
         ("f --max-size 0", "--max-size"),
         ("f --mode c", "--mode: expected a or b"),

@@ -39,7 +39,7 @@ _TINY = {
     "evaluation.target-return": None,
     "evaluation.interval-steps": 1,
     "evaluation.episodes": 2,
-    "logging.interval-seconds": 0.1,
+    "logging.interval-seconds": 0.25,
 }
 TINY = (
     *(f"--{field}={value}" for field, value in _TINY.items()),

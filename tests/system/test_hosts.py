@@ -40,7 +40,7 @@ WORDS = (
     *("--environment.wrappers", "tests.system.unhurried:Unhurried", RECORDED[1]),
     *("--learning.batch-sequences=4", "--evaluation.target-return=None"),
     *("--evaluation.interval-steps=1", "--evaluation.episodes=2"),
-    *("--logging.interval-seconds=0.1", "--logging.no-learning-curve"),
+    *("--logging.interval-seconds=0.25", "--logging.no-learning-curve"),
 )
 
 

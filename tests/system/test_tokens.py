@@ -35,7 +35,7 @@ FLAGS = (
     *("--serving.training-slots", 8, "--serving.evaluation-slots", 2, "--evaluation.episodes", 4),
     *("--learning.batch-sequences", 8, "--replay.max-lag-updates", _MAX_LAG),
     *("--evaluation.target-return", None, "--evaluation.interval-steps", 50),
-    *("--logging.interval-seconds", 0.1, "--logging.no-learning-curve", "--checkpoint-replay"),
+    *("--logging.interval-seconds", 0.25, "--logging.no-learning-curve", "--checkpoint-replay"),
 )
 
 

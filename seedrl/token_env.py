@@ -118,7 +118,12 @@ class TokenizerVocabulary:
 
 @functools.cache  # all environments of a process share one: it has some megabytes
 def text_vocabulary(tokenizer: str = "", end: str = "") -> Vocabulary:
-    """That of a `tokenizer.json` and its `end`, see `TokenizerVocabulary`; without them bytes."""
+    """That of a `tokenizer.json` and its `end`, see `TokenizerVocabulary`; without them bytes.
+
+    Raises ValueError for an `end` alone.
+    """
+    if end and not tokenizer:
+        raise ValueError(f"tokenizer: expected the file of which {end!r:.80} is a token, got none")
     return TokenizerVocabulary(tokenizer, end=end) if tokenizer else BytesVocabulary()
 
 

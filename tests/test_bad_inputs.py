@@ -194,6 +194,8 @@ USAGE: dict[str, str] = {
     "seedrl balance cartpole_r2d2 --step-ms -1": "--step-ms",
     "seedrl balance cartpole_r2d2 --accelerator 0": "--accelerator",
     "seedrl balance cartpole_r2d2 --output nosuch/a.png": "--output",
+    "seedrl balance cartpole_r2d2 --output /proc/a.png": "--output: cannot write in /proc",
+    "seedrl tune cartpole_r2d2 --output /proc/a.json": "--output: cannot write in /proc",
     "seedrl tune nosuch": "nosuch",
     "seedrl tune cartpole_r2d2 --total-seconds 0": "--total-seconds",
     "seedrl tune cartpole_r2d2 --most-env-servers 0": "--most-env-servers",

@@ -36,7 +36,8 @@ REMEDIES = {
     "close-raises": "make close() work after any reset or step",
     "observation": "clip and cast it to the declared space, or change observation_space",
     "time-limit": "set truncated at a time limit, not terminated: the last state still has a value",
-    "seeding": "call super().reset(seed=seed) in reset, and draw only from self.np_random; a "
+    "seeding": "call super().reset(seed=seed) in reset, and draw only from self.np_random (a "
+    "TokenEnv: from numpy.random.default_rng(seed)); a "
     "vector environment must ignore the action after an episode's last observation",
     "isolation": "environments share a process: keep all state and random numbers in the instance, "
     "not in the class, the module or a global generator",

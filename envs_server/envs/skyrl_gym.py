@@ -12,6 +12,7 @@ function from a seed to such an object.
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -139,9 +140,9 @@ def make(*, env: str, data: str, **arguments: Any) -> SkyRLGym:
 def _read(data: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     try:
-        with open(data, encoding="utf-8") as file:
+        with Path(data).open(encoding="utf-8") as file:  # never a number, which is a descriptor
             rows.extend(map(json.loads, file))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(
             f"data: expected JSON objects, one a line, in {data}; line {len(rows) + 1}: {error}"
         ) from error

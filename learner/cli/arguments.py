@@ -1,6 +1,7 @@
 """Command lines of the form `CONFIG [options] [overrides]`, made from dataclasses."""
 
 import dataclasses
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,12 @@ def require_file(flag: str, path: Path | None, *, force: bool) -> None:
         raise ConfigError(f"{flag}: expected a file in an existing folder, got {path}")
     if path is not None and not force and path.exists():
         raise ConfigError(f"{flag}: {path} is there already; --force replaces it")
+    if path is not None:
+        try:
+            tempfile.TemporaryFile(dir=path.absolute().parent).close()
+        except OSError as error:
+            reason = error.strerror
+            raise ConfigError(f"{flag}: cannot write in {path.parent}: {reason}") from error
 
 
 def write_output(path: Path, content: str | bytes) -> None:

@@ -13,6 +13,7 @@ from learner.cli.arguments import (
     require_file,
     require_positive,
     table,
+    write_output,
 )
 from learner.processes.tuning import require_jax
 from seedrl.config import Config
@@ -139,7 +140,7 @@ def _measure(options: BalanceOptions, config: Config, name: str) -> int:
         ]
     print(*_lines(curves, config), sep="\n")
     if options.output is not None:
-        options.output.write_bytes(balance.png(curves, name))
+        write_output(options.output, balance.png(curves, name))
         print(f"wrote {options.output}", file=sys.stderr)
     return ExitCode.OK
 

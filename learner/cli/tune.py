@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from learner.cli.arguments import parse_to_measure, require_at_least, require_file, require_positive
+from learner.cli.arguments import (
+    parse_to_measure,
+    require_at_least,
+    require_file,
+    require_positive,
+    write_output,
+)
 from learner.cli.balance import require_overlap
 from learner.processes.tuning import require_jax
 from seedrl.exit_codes import ExitCode
@@ -79,7 +85,7 @@ def run(argv: Sequence[str]) -> int:
             best, gain = move.setting, gain * (1 + move.gain)
     print(f"expected: {gain - 1:+.0%} steps/s with {_text(best)}")
     if options.output is not None:
-        options.output.write_text(json.dumps(best.fields(), indent=2) + "\n")
+        write_output(options.output, json.dumps(best.fields(), indent=2) + "\n")
         print(f"wrote {options.output}: use it with seedrl train CONFIG --profile")
     return ExitCode.OK
 

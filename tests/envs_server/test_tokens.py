@@ -14,6 +14,7 @@ from envs_server.groups import EnvGroup
 from envs_server.solutions import _print
 from envs_server.tokens import TokenGym
 from seedrl.specs import FIRST_HELD_OUT_SEED, EnvSpec
+from seedrl.token_env import text_vocabulary
 from seedrl.turns import completion_row, seed_row, turn_ids
 
 
@@ -125,6 +126,12 @@ def test_sizes_out_of_range_are_refused_before_the_run() -> None:
 
     with pytest.raises(BuildError, match="longest_completion"):
         build_one(Recipe("endless", {}, (), Endless))
+
+
+def test_the_end_of_a_tokenizer_needs_its_file() -> None:
+    with pytest.raises(ValueError, match="tokenizer: expected the file of which '<end>'"):
+        text_vocabulary(end="<end>")
+    assert text_vocabulary().size == 257
 
 
 class Solved(Counting):

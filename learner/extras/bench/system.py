@@ -29,6 +29,8 @@ from seedrl.timing import POLL_SECONDS
 ANY_PORT = "127.0.0.1:0"
 # Until all environments are built, an update is done, or a thread has stopped.
 _DEADLINE_SECONDS = 300.0
+# Between looks at the env servers.
+_LOOK_SECONDS = 0.5
 # Between starting the threads and counting what they do.
 _RAMP_SECONDS = 0.2
 
@@ -212,13 +214,26 @@ class System:
         learning.insert_pages()
 
     def _await(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + _DEADLINE_SECONDS
+        next_look = time.monotonic()
+        deadline = next_look + _DEADLINE_SECONDS
         while not condition() and not self._failed.wait(0.002):
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now >= next_look:
+                next_look = now + _LOOK_SECONDS
+                self._require_env_servers()
+            if now > deadline:
                 raise ConfigError(
                     f"expected a step and an update within {_DEADLINE_SECONDS:.0f} seconds, got "
                     "none: an environment hangs, or an update is worth too many steps"
                 )
+
+    def _require_env_servers(self) -> None:
+        # They are restarted, but what ended them would end them again.
+        servers = self.served.hub.env_servers().servers
+        if servers and all(each.state == "left" for each in servers):
+            newest = servers[0]
+            reason = newest.last_failure or newest.left_because
+            raise ConfigError(f"environment.id: expected one that goes on, it ended: {reason}")
 
     def _flush(self) -> dict[str, float]:
         acting, learning = self.parts.acting[0], self.parts.learning

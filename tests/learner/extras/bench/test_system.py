@@ -4,7 +4,8 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -18,6 +19,7 @@ from seedrl import config_io
 from seedrl.agents.impala import ImpalaConfig
 from seedrl.agents.ppo import PpoConfig
 from seedrl.config import Config, LaunchConfig
+from seedrl.errors import ConfigError
 from seedrl.networks.config import ActorCriticConfig
 from seedrl.replay.queue import QueueConfig
 from tests import own_process
@@ -169,3 +171,19 @@ def test_the_stages_of_each_side_add_up_and_a_system_reports_as_a_run_does(syste
     used = sum(metrics[f"{name}_cpu_seconds_per_second"] for name in ("learner", "env_servers"))
     cost = interval.processor_seconds / interval.steps
     assert used / metrics["env_steps_per_second"] == pytest.approx(cost, rel=0.3)
+
+
+def test_env_servers_that_have_all_left_are_not_waited_for() -> None:
+    # Restarted ones would fail again: each measurement would wait for its whole deadline.
+    system: Any = System(config_io.load("cartpole_impala"))
+    servers = [
+        SimpleNamespace(state="left", last_failure="RuntimeError: third step"),
+        SimpleNamespace(state="left", last_failure="", left_because="its connection ended"),
+    ]
+    found = SimpleNamespace(servers=servers)
+    system.served = SimpleNamespace(hub=SimpleNamespace(env_servers=lambda: found))
+    with pytest.raises(ConfigError, match="it ended: RuntimeError: third step"):
+        system._await(lambda: False)
+    servers[0].state = "live"
+    looks = iter([False, False, True])
+    system._await(lambda: next(looks))

@@ -42,6 +42,8 @@ from seedrl.types import Array, Page, StepType, StoredStep, TimeStep
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 # A turn waits for no other: the rows of a cache are filled one by one.
 _RULE = free_running(0.0)
+# Of a tick: when steps that have arrived are taken.
+_MIDDLE = 0.4
 _CONFIRMING = 2**30  # held-out questions of confirmations, which those of rounds do not reach
 # Rollouts of a group, and tokens of each, that the dashboard shows.
 _MOST_ROLLOUTS, _MOST_TOKENS = 16, 512
@@ -242,23 +244,26 @@ class TokenActing(Acting):
             self._poll(now)
         is_complete = self.totals.training_steps >= self.totals.total_steps
         roles = self._playing(is_complete)
+        is_live = any(self._lanes[role].is_live.any() for role in roles)
+        # Without a question to ask it waits for learning, else for turns.
+        idle = "acting_waits" if self._ready["training"] else "acting_environment"
+        # Before the tick and once in the middle, so that the end of an episode and its next
+        # question come within one tick. Not at each arrival, which would cost as much as several.
+        if is_live:
+            self._serve(roles, "acting_act", 0.0, is_complete)
+        else:
+            self._serve(roles, idle, self._poll_seconds, is_complete)
+        # Of those that play now: a round of evaluation may have ended.
+        roles = self._playing(is_complete)
         busy = [role for role in roles if self._lanes[role].is_live.any()]
         for role in busy:
             frozen = self._params if role == "training" else self.evaluator.frozen
             self._lanes[role].start(frozen.params, frozen.version)
         start = self._clock()
-        self._send_answers()  # after the start: the device does not wait for them
-        # Without a question to ask it waits for learning, else for turns.
-        idle = "acting_waits" if self._ready["training"] else "acting_environment"
-        if not busy:
-            self._serve(roles, idle, self._poll_seconds, is_complete)
-        # Twice, so that the end of an episode and its next question come within one tick. Not at
-        # each arrival, which would cost as much as several together; nor at the end of the tick,
-        # which nothing announces: then the device would wait. (Of several ticks in the first one:
-        # no row waits for its environment then.)
         tick = min(self._ticks)
-        for share in (0.3, 0.6) if busy else ():
-            time.sleep(max(0.0, start + share * tick - self._clock()))
+        if busy:
+            # Of several ticks in the first one: no row waits for its environment then.
+            time.sleep(max(0.0, start + _MIDDLE * tick - self._clock()))
             self._serve(roles, "acting_act", 0.0, is_complete)
         self._send_groups()
         # Then the tick is shorter than it was.

@@ -106,15 +106,17 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
-    """Puts back what a run in this process changes: the mode of new files, where configs import."""
+    """Puts back what a run in this process changes: the mode of new files, where it imports."""
     mask = os.umask(0o022)
     os.umask(mask)
+    paths = list(sys.path)  # a config's folder comes before an installed package
     before = sys.modules.get("seedrl.config_io")
     folders = [] if before is None else list(before._folders)
     try:
         return (yield)
     finally:
         os.umask(mask)
+        sys.path[:] = paths
         if (config_io := sys.modules.get("seedrl.config_io")) is not None:
             config_io._folders[:] = folders
             config_io._read_files.clear()

@@ -17,12 +17,14 @@ Text stays here: an env server sends and receives ids, so nothing is ever tokeni
 import abc
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from seedrl.specs import TokensSpec
+
+_MOST_TOO_LONG = 100
 
 
 class Vocabulary(Protocol):
@@ -125,6 +127,23 @@ def text_vocabulary(tokenizer: str = "", end: str = "") -> Vocabulary:
     if end and not tokenizer:
         raise ValueError(f"tokenizer: expected the file of which {end!r:.80} is a token, got none")
     return TokenizerVocabulary(tokenizer, end=end) if tokenizer else BytesVocabulary()
+
+
+def question_that_fits(
+    ask: Callable[[int], np.ndarray], seed: int, longest_turn: int
+) -> np.ndarray:
+    """The ids of the first question of `ask(seed)`, `ask(seed + 1)`, ... that is short enough.
+
+    Raises ValueError if a hundred in a row are too long: then nearly all are.
+    """
+    for number in range(_MOST_TOO_LONG):
+        ids = ask(seed + number)
+        if len(ids) <= longest_turn:
+            return ids
+    raise ValueError(
+        f"longest_turn: expected room for a question, got {longest_turn}; {_MOST_TOO_LONG} were "
+        f"longer, the last has {len(ids)} tokens"
+    )
 
 
 def before_end(ids: np.ndarray, end: int) -> np.ndarray:

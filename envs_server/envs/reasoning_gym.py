@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 from reasoning_gym import create_dataset
 
-from seedrl.token_env import TokenEnv, text_vocabulary
-
-# Of questions in a row that are too long: then nearly all are.
-_MOST_TOO_LONG = 100
+from seedrl.token_env import TokenEnv, question_that_fits, text_vocabulary
 
 
 class ReasoningGym(TokenEnv):
@@ -52,14 +49,7 @@ class ReasoningGym(TokenEnv):
         return self.tokens.encode(self._template.replace("{question}", self._entry["question"]))
 
     def reset(self, seed: int) -> np.ndarray:
-        for number in range(_MOST_TOO_LONG):
-            ids = self._draw(seed + number)
-            if len(ids) <= self.longest_turn:
-                return ids
-        raise ValueError(
-            f"longest_turn: expected room for a question of {self._name}, got {self.longest_turn}; "
-            f"{_MOST_TOO_LONG} were longer, the last has {len(ids)} tokens"
-        )
+        return question_that_fits(self._draw, seed, self.longest_turn)
 
     def step(self, ids: np.ndarray) -> tuple[None, float]:
         score = 0.0

@@ -20,10 +20,7 @@ import numpy as np
 import skyrl_gym
 
 from seedrl.specs import FIRST_HELD_OUT_SEED
-from seedrl.token_env import TokenEnv, text_vocabulary
-
-# Of questions in a row that are too long: then nearly all are.
-_MOST_TOO_LONG = 100
+from seedrl.token_env import TokenEnv, question_that_fits, text_vocabulary
 
 
 class SkyRLGym(TokenEnv):
@@ -65,11 +62,8 @@ class SkyRLGym(TokenEnv):
             raise ValueError(f"template: expected a text with {{content}}, got {template!r:.80}")
         self.tokens = text_vocabulary(tokenizer, end)
         self.longest_turn, self.longest_completion = longest_turn, longest_completion
-        self._name, self._question, self._config = (
-            env,
-            question,
-            SimpleNamespace(**env_config or {}),
-        )
+        self._name, self._question = env, question
+        self._config = SimpleNamespace(**env_config or {})
         self._template, self._answer = template, answer
         self._ask(0)  # what it refuses, it refuses before the run
 
@@ -95,15 +89,11 @@ class SkyRLGym(TokenEnv):
         return self.tokens.encode(text + self._answer or "\n")
 
     def reset(self, seed: int) -> np.ndarray:
-        for number in range(_MOST_TOO_LONG):
+        def ask(seed: int) -> np.ndarray:
             self._env.close()
-            ids = self._ask(seed + number)
-            if len(ids) <= self.longest_turn:
-                return ids
-        raise ValueError(
-            f"longest_turn: expected room for a question, got {self.longest_turn}; "
-            f"{_MOST_TOO_LONG} were longer, the last has {len(ids)} tokens"
-        )
+            return self._ask(seed)
+
+        return question_that_fits(ask, seed, self.longest_turn)
 
     def step(self, ids: np.ndarray) -> tuple[np.ndarray | None, float]:
         found = self._env.step(self.tokens.decode(ids))

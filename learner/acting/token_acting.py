@@ -244,15 +244,14 @@ class TokenActing(Acting):
             self._poll(now)
         is_complete = self.totals.training_steps >= self.totals.total_steps
         roles = self._playing(is_complete)
-        is_live = any(self._lanes[role].is_live.any() for role in roles)
-        # Without a question to ask it waits for learning, else for turns.
-        idle = "acting_waits" if self._ready["training"] else "acting_environment"
+        stage, timeout = "acting_act", 0.0
+        if not any(self._lanes[role].is_live.any() for role in roles):
+            # Without a question to ask it waits for learning, else for turns.
+            stage = "acting_waits" if self._ready["training"] else "acting_environment"
+            timeout = self._poll_seconds
         # Before the tick and once in the middle, so that the end of an episode and its next
         # question come within one tick. Not at each arrival, which would cost as much as several.
-        if is_live:
-            self._serve(roles, "acting_act", 0.0, is_complete)
-        else:
-            self._serve(roles, idle, self._poll_seconds, is_complete)
+        self._serve(roles, stage, timeout, is_complete)
         # Of those that play now: a round of evaluation may have ended.
         roles = self._playing(is_complete)
         busy = [role for role in roles if self._lanes[role].is_live.any()]

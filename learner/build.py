@@ -189,6 +189,7 @@ def scale(config: Config, geometry: Geometry) -> Scale:
         device_name=device.device_kind,
         publish_every_updates=config.learning.publish_every_updates + config.learning.lag_updates,
         process_count=geometry.topology.process_count,
+        in_rounds=config.learning.schedule == "synchronous",
     )
 
 

@@ -141,8 +141,9 @@ class LearningConfig:
       schedule: `asynchronous`: acting and learning at once, whichever is ahead waits.
         `synchronous`, for queues: act one sequence of every training slot by the same parameters,
         then learn from all of them while acting waits: the policy lag is 0, and all wait for a
-        missing env server. `deterministic`, for debugging: act on all training slots in one batch,
-        then learn, alternately. It is slower, but on CPUs a repeated run is equal bit by bit.
+        missing env server, but not for a disabled environment. `deterministic`, for debugging: act
+        on all training slots in one batch, then learn, alternately. It is slower, but on CPUs a
+        repeated run is equal bit by bit.
       keep_freed_memory: on CPUs, let an update reuse the memory of the one before, instead of
         returning it to the kernel. Worth it for images, whose updates need hundreds of MiB; small
         programs are slower with it, because all threads then share one arena of malloc.

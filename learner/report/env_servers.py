@@ -284,7 +284,7 @@ class EnvServerRegistry:
 def waited_for(found: EnvServers, *, needs_all: bool = False) -> str:
     """The env servers that the learner waits for, in words; empty if there are none.
 
-    `needs_all`: a batch has all training slots.
+    `needs_all`: a batch has all training slots, but those of disabled environments.
     """
     present = [server for server in found.servers if server.state != "left"]
     if not present:
@@ -296,8 +296,8 @@ def waited_for(found: EnvServers, *, needs_all: bool = False) -> str:
     if not training:
         return "no connected env server has training slots"
     slots, disabled = found.training, found.quarantined
-    if needs_all and slots.live < slots.total:
-        text = f"learning.schedule needs all {slots.total} training slots, {slots.live} are filled"
+    if needs_all and slots.live < (needed := slots.total - disabled):
+        text = f"learning.schedule needs {needed} training slots, {slots.live} are filled"
         return text + (f"; {_environments(disabled)} disabled after failures" if disabled else "")
     silent = [server for server in training if server.waiting_seconds]
     if len(silent) < len(training):

@@ -20,12 +20,14 @@ class BatchRule(NamedTuple):
     """How steps become batches; a run has one, chosen once."""
 
     deadline_seconds: float  # the longest that a step waits for others
-    # Of `(num_live, num_slots, lookahead)` of a lane: rows at which a batch is due. Called when
-    # `num_live` changes.
+    # Of `(num_live, num_slots, lookahead)` of a lane: rows at which a batch is due. Called when one
+    # changes; `num_slots` is without those that are waited for in vain.
     target_rows: Callable[[int, int, int], int]
     # Of the slots of each of a batch's steps: which of its rows are theirs.
     rows: Callable[[Sequence[np.ndarray]], list[slice | np.ndarray]]
-    is_complete: bool  # every batch has all slots, so that a stream's row is a batch's number
+    # Every batch has all slots but those of disabled environments, so that a stream's row is a
+    # batch's number.
+    is_complete: bool
     # All slots fill their pages together: while they are not at the same row, because a stream has
     # started, all of them start their pages again.
     is_aligned: bool = False
@@ -42,11 +44,14 @@ def free_running(deadline_seconds: float) -> BatchRule:
 
 
 def lock_step() -> BatchRule:
-    """A batch has the rows of all slots, in their order, and waits for them as long as it takes."""
+    """A batch has the rows of all slots, in their order, and waits for them as long as it takes.
+
+    Only for slots whose environments are disabled it does not wait, because nobody plays them.
+    """
     return BatchRule(
         deadline_seconds=math.inf,
-        target_rows=lambda _, num_slots, __: max(1, num_slots),
-        rows=list,
+        target_rows=lambda num_live, num_slots, _: max(1, num_live, num_slots),
+        rows=_by_slot,
         is_complete=True,
     )
 
@@ -62,6 +67,11 @@ def rounds() -> BatchRule:
 def _by_arrival(slots: Sequence[np.ndarray]) -> list[slice | np.ndarray]:
     ends = itertools.accumulate(map(len, slots))
     return [slice(end - len(own), end) for own, end in zip(slots, ends, strict=True)]
+
+
+def _by_slot(slots: Sequence[np.ndarray]) -> list[slice | np.ndarray]:
+    order = np.sort(np.concatenate(slots))
+    return [np.searchsorted(order, own) for own in slots]
 
 
 class Pending(NamedTuple):
@@ -89,16 +99,19 @@ class BatchQueue:
         self.device = slots.device  # the number of the inference device that acts for it
         self.rule = rule
         self.num_live = 0  # environments in it whose stream is open
+        self._num_disabled = 0  # environments that would be in it, had they not failed too often
         self.num_rows = 0  # that wait
         self._num_slots = slots.size
         self._max_rows = max(slots.size, 1)
         self._queue: deque[Pending] = deque()
         self.add_live(0)
 
-    def add_live(self, num_envs: int) -> None:
-        """Takes that N more streams are open, or fewer if N is negative."""
+    def add_live(self, num_envs: int, num_disabled: int = 0) -> None:
+        """Takes that N more streams are open and M more environments disabled, or fewer."""
         self.num_live += num_envs
-        target = self.rule.target_rows(self.num_live, self._num_slots, _LOOKAHEAD[self.role])
+        self._num_disabled += num_disabled
+        num_slots = self._num_slots - self._num_disabled
+        target = self.rule.target_rows(self.num_live, num_slots, _LOOKAHEAD[self.role])
         self.target_rows = min(target, self._max_rows)
 
     def put(self, pending: Pending) -> None:

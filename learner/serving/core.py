@@ -89,9 +89,12 @@ class Serving:
         peer: str,
         *,
         holder: object = None,
+        num_disabled: int = 0,
     ) -> Lease:
-        """Reserves slots; see `SlotTable.lease`."""
-        lease = self.slots.lease(num_envs, num_groups, peer, holder=holder)
+        """Reserves slots; see `SlotTable.lease`. `num_disabled`: environments not offered."""
+        lease = self.slots.lease(
+            num_envs, num_groups, peer, holder=holder, num_disabled=num_disabled
+        )
         for group in lease.groups:
             group.seeds = self.slots.seeds(group, repeats_unused=self.rule.is_complete)
         return lease
@@ -99,8 +102,13 @@ class Serving:
     def ready(self, lease: Lease) -> None:
         """Takes that its environments are built: from now on batches count on them."""
         lease.is_ready = True
+        self._count(lease, 1)
+
+    def _count(self, lease: Lease, sign: int) -> None:
         for group in lease.groups:
-            self.lanes[group.lane].add_live(len(group.slots))
+            self.lanes[group.lane].add_live(sign * len(group.slots))
+        for lane in self.lanes:
+            lane.add_live(0, sign * lease.num_disabled)
 
     def returning(self) -> Lease | None:
         """A lease whose env server should connect again; see `SlotTable.returning`."""
@@ -113,10 +121,9 @@ class Serving:
             return
         for lane in self.lanes:
             self.ledger["struck"] += lane.strike(lease)
+        if lease.is_ready:  # until its env server was ready no batch had counted on it
+            self._count(lease, -1)
         for group in lease.groups:
-            if lease.is_ready:
-                # Until its env server was ready no batch had counted on it.
-                self.lanes[group.lane].add_live(-len(group.slots))
             if not group.dispatched:  # else `answered` does this
                 self._let_go(group)
         self.slots.end(lease)  # last: above, its groups still hold their slots

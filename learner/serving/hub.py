@@ -112,9 +112,14 @@ class Hub:
             # Leases that it reports are over for it, though this side may not have noticed (a lost
             # network sends no end): it gets the same slots again.
             self._end_superseded({sent.lease for sent in hello.sent})
+            quarantined = min(hello.num_quarantined, _MOST_QUARANTINED)
             try:
                 lease = self._serving.lease(
-                    hello.num_envs, hello.num_groups, peer, holder=connection
+                    hello.num_envs,
+                    hello.num_groups,
+                    peer,
+                    holder=connection,
+                    num_disabled=quarantined,
                 )
             except NoFreeSlotError as error:
                 # One that is wrongly set up need not wait for a slot to hear of it.
@@ -122,7 +127,6 @@ class Hub:
                 names = [name for name in own if ":" in name]
                 needs = f"; this run needs --allow-env {' '.join(names)}" if names else ""
                 raise NoFreeSlotError(f"{error}{needs}") from error
-            quarantined = min(hello.num_quarantined, _MOST_QUARANTINED)
             self._registry.admitted(
                 lease.number,
                 _status_of(lease, quarantined, self.clock()),

@@ -91,6 +91,7 @@ class Lease:
     num_missing: int  # slots that the env server asked for and did not get
     holder: Any = None  # the connection, which the core keeps and does not look at
     groups: list[Group] = field(default_factory=list)
+    num_disabled: int = 0  # environments that its env server has disabled, and did not offer
     is_ready: bool = False  # its environments are built
     # It has left `SlotTable.leases`; steps in flight still refer to it.
     ended: bool = False
@@ -184,6 +185,7 @@ class SlotTable:
         peer: str,
         *,
         holder: object = None,
+        num_disabled: int = 0,
     ) -> Lease:
         """Reserves at most `num_envs` free slots, the lowest of each lane; see `deal`.
 
@@ -202,7 +204,7 @@ class SlotTable:
         self._num_leases += 1
         # Not 0, which is a report without a lease to an env server.
         key, num_missing = self._new_key() or 1, num_envs - sum(dealt)
-        lease = Lease(self._num_leases, key, peer, num_missing, holder)
+        lease = Lease(self._num_leases, key, peer, num_missing, holder, num_disabled=num_disabled)
         self.leases[lease.number] = lease
         for lane, slots in grouped(taken, self.lanes, num_groups):
             lease.groups.append(self._open(lease, lane, np.array(slots, np.int32)))

@@ -190,17 +190,23 @@ def queue_memory(capacity_sequences: int) -> Memory:
     """The memory of one device: its state is a `Page` with leaves `[C, K, ...]`, carry `[C, ...]`.
 
     `QueueIndex` alone knows what lies where: `plan`, `[I] int32`, says where I pages go, C for one
-    that is not stored; `draw`, `[B] int32`, from where a batch is taken. All weights are 1, and
-    what an update writes back changes nothing: a sequence is never drawn again.
+    that is not stored; `draw`, `[B] int32`, from where a batch is taken. What an update writes
+    back changes nothing: a sequence is never drawn again.
+
+    All weights are 1, unless `draw` repeats sequences to fill the batch, see `QueueIndex.draw`: a
+    repeat has weight 0, so nothing is learned from it, and the weights of the others add up to B.
     """
 
     def sample(state: Page, draw: Array, key: Array, largest: object) -> Batch:
         del key, largest  # the host has drawn
+        counts = draw >= 0
+        draw = jnp.where(counts, draw, -1 - draw)
+        weights = jnp.where(counts, draw.size / jnp.maximum(jnp.sum(counts), 1), 0.0)
         sequence = Sequence(
             steps=jax.tree.map(lambda pool: jnp.swapaxes(pool[draw], 0, 1), state.steps),
             carry=jax.tree.map(lambda pool: pool[draw], state.carry),
         )
-        return Batch(sequence, jnp.ones(draw.shape, jnp.float32), indices=())
+        return Batch(sequence, weights.astype(jnp.float32), indices=())
 
     return Memory(
         init=lambda page: _empty_pool(page, capacity_sequences),

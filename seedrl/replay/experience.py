@@ -97,6 +97,9 @@ class Scale(NamedTuple):
     device_name: str  # for messages
     publish_every_updates: int = 1  # how many updates acting may be behind in ordinary use
     process_count: int = 1  # hosts that share all of this evenly
+    # An update has what one round has filled, a page of each training slot whose environment is not
+    # disabled: the synchronous schedule.
+    in_rounds: bool = False
 
     @property
     def of_host(self) -> "Scale":

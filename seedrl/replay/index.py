@@ -242,9 +242,16 @@ class QueueIndex:
         """Nothing: what is complete is trained, whatever becomes of its stream."""
 
     def draw(self) -> np.ndarray:
-        """Indices of the B sequences that arrived first, `[B] int32`. They wait no more."""
-        self._num_drawn += self._batch
-        return np.array([self._waiting.popleft() for _ in range(self._batch)], np.int32)
+        """Indices of the B sequences that arrived first, `[B] int32`. They wait no more.
+
+        If there are fewer, the rest repeats them by turns, each index i as -1 - i.
+        """
+        number = min(self._batch, len(self._waiting))
+        self._num_drawn += number
+        drawn = np.array([self._waiting.popleft() for _ in range(number)], np.int32)
+        # Of none at all: any.
+        repeats = -1 - np.resize(drawn if number else np.zeros(1, np.int32), self._batch - number)
+        return np.concatenate([drawn, repeats]).astype(np.int32)
 
     def accounts(self) -> dict[str, int]:
         """Sequences by what became of them since this object was made, for the ledger."""

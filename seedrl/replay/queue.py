@@ -91,6 +91,7 @@ class QueueConfig:
                 batch_per_device=scale.batch_per_device,
                 num_devices=scale.num_devices,
                 ahead_updates=self.ahead_updates,
+                in_rounds=scale.in_rounds,
             ),
             example_draw=np.zeros(scale.batch_per_device, np.int32),
             shard_of=by_turns,

@@ -136,6 +136,9 @@ class QueueLimiter(NamedTuple):
 
         learning may take an update   iff  every shard holds b sequences
         acting on training slots waits iff S - D >= c n b
+
+    In rounds learning may take one as soon as any shard holds a sequence: all of a round arrive at
+    once, and one without disabled environments has less than n b.
     """
 
     batch_per_device: int  # b
@@ -143,11 +146,12 @@ class QueueLimiter(NamedTuple):
     ahead_updates: int  # c, at least 1
     completed: int = 0  # S
     taken: int = 0  # D
-    held: int = 0  # sequences that every shard holds at least
+    held: int = 0  # sequences that every shard holds at least; in rounds the most that one holds
+    in_rounds: bool = False  # see `Scale`
 
     @property
     def is_ready(self) -> bool:
-        return self.held >= self.batch_per_device
+        return self.held >= (1 if self.in_rounds else self.batch_per_device)
 
     def may_act(self) -> bool:
         # At every moment one of the two may continue: what acting has completed arrives, it is
@@ -165,10 +169,13 @@ class QueueLimiter(NamedTuple):
         return self._replace(completed=self.completed + pages)
 
     def holds(self, num_sequences: Sequence[int]) -> Self:
-        return self._replace(held=min(num_sequences))
+        return self._replace(held=(max if self.in_rounds else min)(num_sequences))
 
     def took(self) -> Self:
-        return self._replace(taken=self.taken + self._batch, held=self.held - self.batch_per_device)
+        taken = self.taken + self._batch
+        if self.in_rounds:  # what waited may have been less
+            taken = min(taken, self.completed)
+        return self._replace(taken=taken, held=self.held - self.batch_per_device)
 
     def applied(self) -> Self:
         return self  # what an update took is gone, whether or not it was applied

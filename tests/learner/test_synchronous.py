@@ -41,16 +41,21 @@ class Fleet:
         free = free_running(0.0)
         self.serving = Serving(slots, page_steps=K, rule=rounds(), evaluation_rule=free)
         self.leases: list[Lease] = []
-        self.num_lost = 0
+        self.num_lost = self.num_disabled = 0
 
     def move(self) -> None:
         """Sends all that may be sent; sometimes an env server is lost, or one arrives."""
         if self.leases and self.random.random() < 0.05:
             self.lose(self.random.choice(self.leases))
-        if self.serving.slots.num_free:
+        # Nobody plays the slot of a disabled environment, for a while.
+        is_needed = self.serving.slots.num_free > sum(each.num_disabled for each in self.leases)
+        if self.serving.slots.num_free and (is_needed or self.random.random() < 0.05):
             try:
                 wanted = self.random.randint(1, 4), self.random.randint(1, 2)
-                self.leases.append(self.serving.lease(*wanted, "an env server"))
+                disabled = int(self.random.random() < 0.3)
+                lease = self.serving.lease(*wanted, "an env server", num_disabled=disabled)
+                self.serving.ready(lease)
+                self.leases.append(lease)
             except NoFreeSlotError:
                 pass  # the last batch of one that was lost is still being computed
         for lease in self.leases:
@@ -99,7 +104,10 @@ class Acting:
         if batch.role == "evaluation":
             self.num_evaluated += 1
             return batch
-        assert sorted(batch.slots) == list(range(SLOTS))
+        assert sorted(batch.slots) == self.fleet.serving.live_slots("training").tolist()
+        disabled = sum(lease.num_disabled for lease in self.fleet.leases)
+        assert len(batch.slots) >= SLOTS - disabled
+        self.fleet.num_disabled += len(batch.slots) < SLOTS
         for slot, stream, position in zip(
             batch.slots.tolist(), batch.streams.tolist(), batch.positions.tolist(), strict=True
         ):
@@ -120,6 +128,7 @@ class Learning:
     def __init__(self, acting: Acting) -> None:
         self.acting = acting
         self.index = QueueIndex(capacity_sequences=4 * SLOTS, batch=SLOTS)
+        self.num_rows = 0
         self.pages: dict[int, list[Row]] = {}
         self.updates = 0
         self.lags: list[int] = []
@@ -127,10 +136,13 @@ class Learning:
     def run_once(self) -> bool:
         arrived, self.acting.full = self.acting.full, []
         self.pages.update(zip(self.index.plan([0] * len(arrived)).tolist(), arrived, strict=True))
-        if self.index.num_sequences < SLOTS:
+        if not self.index.num_sequences:
             return False
         for place in self.index.draw().tolist():
+            if place < 0:  # a repeat
+                continue
             page = self.pages.pop(place)
+            self.num_rows += K
             first = page[0]
             assert [row[:2] for row in page] == [(first.stream, first.number + i) for i in range(K)]
             self.lags += [self.updates - row.version for row in page]
@@ -150,11 +162,12 @@ def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(
     regime = Alternating(parts, "synchronous")
     for _ in range(1000):
         regime._run_once()
-        assert len(learning.pages) < SLOTS
+        assert not learning.pages
     assert set(learning.lags) == {0}
     assert learning.updates > 30
-    assert len(learning.lags) == learning.updates * SLOTS * K
+    assert len(learning.lags) == learning.num_rows
     assert fleet.num_lost > 30
+    assert fleet.num_disabled > 10  # batches without the slot of a disabled environment
     assert fleet.serving.ledger["discarded"] > 100
     assert acting.num_evaluated > 30
     regime.end_waits()
@@ -164,6 +177,8 @@ def test_nothing_is_cut_short_while_all_env_servers_stay() -> None:
     fleet = Fleet(0)
     acting = Acting(fleet)
     fleet.leases = [fleet.serving.lease(4, 2, "one"), fleet.serving.lease(3, 1, "two")]
+    for lease in fleet.leases:
+        fleet.serving.ready(lease)
     for _ in range(3):
         for group in fleet.serving.slots.holding():
             if group.role == "training":

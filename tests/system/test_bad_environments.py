@@ -50,3 +50,27 @@ def test_one_bad_environment_never_ends_a_run_and_never_stops_learning(
     assert failures[-1]["time_seconds"] <= disabled["time_seconds"]
     last = [line for line in records(workdir) if line["slots_live"]][-1]
     assert (last["slots_quarantined"], last["slots_live"]) == (1, _NUM_ENVIRONMENTS - 1)
+
+
+def test_a_synchronous_round_does_not_wait_for_the_slot_of_a_disabled_environment(
+    programs: Programs, tmp_path: Path
+) -> None:
+    workdir = tmp_path / "run"
+    arguments = {"claim": str(tmp_path / "claim"), "fault": "raises", "per_server": 4}
+    run = programs(
+        *(*TRAIN, "default_ppo", f"--workdir={workdir}", "--env-servers=1"),
+        *("--serving.training-slots=4", "--learning.batch-sequences=4", "--agent.unroll=7"),
+        *("--serving.evaluation-slots=0", "--agent.epochs=1", "--agent.minibatches=1"),
+        *("--agent.chunk-steps=0", "--logging.interval-seconds=0.25"),
+        "--environment.id=tests.faults.bad_environment:make",
+        f"--environment.arguments={json.dumps(arguments)}",
+        *UNHURRIED,
+    )
+    wait_for(lambda: _disabled(workdir), run)
+    updates = records(workdir)[-1]["updates"]
+    wait_for(lambda: records(workdir)[-1]["updates"] > updates + 20, run)
+    run.signal(signal.SIGTERM)
+    assert run.end() == ExitCode.OK, run.stderr  # so the ledger balances
+    last = [line for line in records(workdir) if line["slots_live"]][-1]
+    assert (last["slots_quarantined"], last["slots_live"], last["batch_fill"]) == (1, 3, 0.75)
+    assert {line.get("policy_lag_updates_max", 0) for line in records(workdir)} == {0}

@@ -162,9 +162,11 @@ def test_those_that_leave_at_the_end_are_not_reported_and_bounded(
 def test_a_batch_of_all_slots_waits_for_those_that_are_not_filled(
     registry: EnvServerRegistry,
 ) -> None:
-    joined(registry, 1, training_slots=5, quarantined=3, why_disabled="environment 5: boom")
+    joined(registry, 1, training_slots=5, quarantined=2, why_disabled="environment 5: boom")
     registry.look({1: [turn(4), turn(4)._replace(environments=1)]}, 0.5)
     found = registry.found(0.5)
     assert waited_for(found) == ""  # it acts on those that there are
-    text = "learning.schedule needs all 8 training slots, 5 are filled; 3 environments disabled"
+    # All but those of disabled environments.
+    text = "learning.schedule needs 6 training slots, 5 are filled; 2 environments disabled"
     assert waited_for(found, needs_all=True).startswith(text)
+    assert waited_for(found._replace(quarantined=3), needs_all=True) == ""

@@ -6,7 +6,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from learner.serving.batching import BatchQueue, BatchRule, Pending, free_running, lock_step
+from learner.serving.batching import (
+    BatchQueue,
+    BatchRule,
+    Pending,
+    free_running,
+    lock_step,
+    rounds,
+)
 from learner.serving.core import Batch, ProtocolError, Serving
 from learner.serving.leases import (
     Group,
@@ -345,8 +352,14 @@ def test_rows_lie_in_order_of_arrival_or_in_lock_step_in_order_of_slots() -> Non
     slots = [np.array([2, 5]), np.array([0]), np.array([1, 3, 4])]
     assert free_running(0.5).rows(slots) == [slice(0, 2), slice(2, 3), slice(3, 6)]
     rule = lock_step()
-    assert rule.rows(slots) == slots
+    assert [rows.tolist() for rows in rule.rows(slots)] == [[2, 5], [0], [1, 3, 4]]
+    # Without slots 1 and 3, which nobody plays.
+    assert [rows.tolist() for rows in rule.rows([np.array([2, 5]), np.array([0, 4])])] == [
+        [1, 3],
+        [0, 2],
+    ]
     assert (rule.target_rows(3, 6, 2), rule.deadline_seconds) == (6, math.inf)
+    assert rule.target_rows(6, 5, 2) == 6  # another environment has the slot of the disabled one
 
 
 # --- lock step: whole batches in slot order ---
@@ -364,6 +377,32 @@ def _act_all(serving: Serving, leases: list[Lease], step_type: StepType) -> Batc
     batch = serving.take(serving.lanes[0])
     serving.answered(batch)
     return batch
+
+
+@pytest.mark.parametrize("rule", [lock_step(), rounds()], ids=["lock step", "rounds"])
+def test_no_batch_waits_for_the_slot_of_a_disabled_environment(rule: BatchRule) -> None:
+    serving = Serving(SlotTable(training=4, evaluation=0, seed=0), page_steps=K, rule=rule)
+    whole, bad = serving.lease(2, 1, "whole"), serving.lease(1, 1, "bad", num_disabled=1)
+    (lane,) = (each for each in serving.lanes if each.role == "training")
+    serving.ready(whole)
+    _step(serving, whole.groups[0], FIRST)
+    assert lane.seconds_until_due(0.0) == math.inf  # the other one still builds its environments
+    serving.ready(bad)
+    assert lane.seconds_until_due(0.0) == math.inf
+    _step(serving, bad.groups[0], FIRST)
+    assert lane.seconds_until_due(0.0) == 0.0
+    batch = serving.take(lane)
+    assert batch.slots.tolist() == [0, 1, 2] and batch.positions.tolist() == [0, 0, 0]
+    assert [rows.tolist() for rows in batch.rows] == [[0, 1], [2]]
+    serving.answered(batch)
+    # While its env server is away nothing is known of it: all four are waited for.
+    serving.end(bad)
+    _step(serving, whole.groups[0], MID)
+    assert lane.seconds_until_due(0.0) == math.inf
+    back = serving.lease(2, 1, "back")
+    serving.ready(back)
+    _step(serving, back.groups[0], FIRST)
+    assert serving.take(lane).slots.tolist() == [0, 1, 2, 3]
 
 
 def test_rows_are_in_slot_order_whichever_group_has_them() -> None:

@@ -94,8 +94,8 @@ MUTANTS = (
     Mutant(
         "sequence_trained_twice",
         _INDEX,
-        "np.array([self._waiting.popleft() for _ in range(self._batch)], np.int32)",
-        "np.array([*self._waiting][: self._batch], np.int32)",
+        "np.array([self._waiting.popleft() for _ in range(number)], np.int32)",
+        "np.array([*self._waiting][:number], np.int32)",
         "A batch stays in the queue and is drawn again.",
     ),
     Mutant(

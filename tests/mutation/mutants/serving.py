@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant(
         "lock_step_in_order_of_arrival",
         "learner/serving/batching.py",
-        "        rows=list,\n",
+        "        rows=_by_slot,\n",
         "        rows=_by_arrival,\n",
         "In lock step the rows of a batch lie as they arrived.",
     ),

@@ -93,6 +93,32 @@ def test_every_sequence_is_drawn_once_in_order_of_arrival(num_devices: int) -> N
     assert waiting == num_completed - len(on_their_way) - len(trained)
 
 
+def test_in_rounds_an_update_takes_all_that_waits_and_repeats_weigh_nothing() -> None:
+    scale = Scale(2, BATCH, SLOTS, 2**30, "a device", in_rounds=True)
+    given: Any = None
+    experience = QueueConfig().build(WINDOW, page=PAGE, initial_priorities=given, scale=scale)
+    limiter, indices = experience.limiter, [experience.index() for _ in range(2)]
+    insert, sample = jitted(2)
+    for shard, numbers in enumerate([[10, 11], []]):  # of four that one round without two has
+        state = experience.memory.init(PAGE)
+        if numbers:
+            state = insert(state, pages_of(numbers), indices[shard].plan([1] * len(numbers)))
+            limiter = limiter.acted(0, 2).holds([index.num_sequences for index in indices])
+            assert limiter.may_learn() and limiter.may_act()
+        batch = sample(state, indices[shard].draw())
+        if numbers:
+            assert rows_of(batch) == [10, 11, 10]
+            np.testing.assert_array_equal(batch.weights, np.float32([1.5, 1.5, 0]))
+        else:  # which the learn step takes for an empty shard
+            np.testing.assert_array_equal(batch.weights, np.zeros(BATCH))
+    limiter = limiter.took().holds([index.num_sequences for index in indices])
+    assert not limiter.may_learn() and limiter.may_act()
+    assert limiter.metrics() == {"queue_updates": 0}
+    assert [index.accounts()["taken"] for index in indices] == [2, 0]
+    state = indices[0].state()
+    assert state["waiting"] == [] and state["num_inserted"] == 2
+
+
 def rows_of(batch: Any) -> list[int]:
     return batch.sequence.steps.action[0].tolist()
 

@@ -19,6 +19,7 @@ from learner.acting.loop import Acting, Totals
 from learner.checkpoints.restoring import (
     fitting_params,
     naming_fields,
+    other_experience,
     restore_params,
     restore_replay,
     restore_state,
@@ -258,7 +259,7 @@ class System(NamedTuple):
     replay_bytes: int  # of one device
     pages_bytes: int  # that pages on their way to replay may take of a device that learns
     hosts: Hosts  # that share the run
-    taken: str = ""  # about parameters of another run, if only some were taken
+    taken: str = ""  # what was not taken over: parameters of another run, or a saved replay
 
 
 def build(
@@ -283,7 +284,7 @@ def build(
     experience: Experience = config.replay.build(
         agent.window, page=page, initial_priorities=agent.initial_priorities, scale=sizes
     )
-    shards = _replay(config, geometry, experience, page, start.checkpoint)
+    shards, dropped = _replay(config, geometry, experience, page, start.checkpoint)
     programs = build_learn_programs(
         agent, experience.memory, batch_per_device=geometry.batch_per_device
     )
@@ -348,7 +349,7 @@ def build(
         # Devices that only act hold them elsewhere.
         pages_bytes=MOST_BYTES if set(geometry.inference) & set(geometry.devices) else 0,
         hosts=hosts,
-        taken=taken,
+        taken=taken or dropped,
     )
 
 
@@ -485,23 +486,24 @@ def _replay(
     experience: Experience,
     page: Page,
     checkpoint: Checkpoint | None,
-) -> ShardedReplay:
+) -> tuple[ShardedReplay, str]:
     """The replay on this host's devices and its indices: empty, or the checkpoint's if it has one.
 
+    And a line about a saved replay that is dropped, because its experience means something else.
     The memory is a device array with one owner, the learning thread, which donates it to every
     insertion and update.
     """
     memory = stack_shards(lambda: experience.memory.init(page), geometry.devices)
     indices = [experience.index() for _ in geometry.devices]
     lanes = [lane for lane in geometry.lanes if lane.role == "training"]
-    sizes = {rows for lane in lanes for rows in geometry.kind.page_rows(lane.size)}
+    page_rows = {rows for lane in lanes for rows in geometry.kind.page_rows(lane.size)}
     shards = ShardedReplay(
         experience,
         memory,
         indices,
         geometry.page_steps,
-        most_pages=max(sizes),
-        page_rows=sorted(sizes),
+        most_pages=max(page_rows),
+        page_rows=sorted(page_rows),
         # Only pages that arrive mixed are picked apart, which takes programs of its own.
         is_mixed=any(
             len(set(experience.shard_of(lane.slots, 0, len(indices)))) > 1 for lane in lanes
@@ -511,12 +513,18 @@ def _replay(
     # Several hosts fill theirs again: none could take over the shards of another one.
     is_alone = geometry.topology.process_count == 1
     if checkpoint is None or "replay_indices" not in checkpoint.meta or not is_alone:
-        return shards
-    with naming_fields(checkpoint, config, "agent", "replay", "learning.num_devices"):
-        saved = restore_replay(checkpoint, memory)
+        return shards, ""
+    # A queue has room for some updates, and for what all slots may send.
+    sizes = "learning.num_devices", "learning.batch_sequences", "serving.training_slots"
+    with naming_fields(checkpoint, config, "agent", "replay", *sizes):
         for index, state in zip(indices, checkpoint.meta["replay_indices"], strict=True):
             index.restore(state)
-    return shards._replace(memory=jax.tree.map(_in_place_of, saved, memory))
+        if fields := other_experience(checkpoint, config):
+            number = sum(index.num_sequences for index in indices)
+            text = f"dropped {number:,} sequences of the saved replay, which are of {fields}"
+            return shards._replace(indices=[experience.index() for _ in indices]), text
+        saved = restore_replay(checkpoint, memory)
+    return shards._replace(memory=jax.tree.map(_in_place_of, saved, memory)), ""
 
 
 def _in_place_of(saved: np.ndarray, empty: jax.Array) -> jax.Array:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from learner.build import StartFrom
-from learner.checkpoints.restoring import changed_fields
+from learner.checkpoints.restoring import changed_fields, other_experience
 from learner.checkpoints.run_folder import RunFolder
 from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.report.balance import costs_of
@@ -473,7 +473,8 @@ class Reports(NamedTuple):
             if not is_alone:
                 replay = "replay starts empty, as it always does on several hosts"
             elif "replay_indices" in found.meta:
-                replay = "its replay is restored"
+                is_other = other_experience(found, config)
+                replay = f"its replay is {'dropped' if is_other else 'restored'}"
             text = (
                 f"resuming from update {found.step:,} and {found.meta['env_steps']:,} environment "
                 f"steps, saved {duration(age)} ago in {found.path}; {replay}"

@@ -28,6 +28,13 @@ from seedrl.specs import BoxSpec, EnvSpec
 from seedrl.types import Tree
 
 _MOST_DIFFERENCES = 3
+# Fields on which it depends what stored experience means, though its arrays have the same shapes.
+_EXPERIENCE = (
+    "environment.id",
+    "environment.arguments",
+    "environment.wrappers",
+    "agent.group",  # rollouts with the same question
+)
 # The parts of a checkpoint, as the first words of the arrays' names.
 PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay")
 
@@ -177,6 +184,12 @@ def _misfit(checkpoint: checkpoints.Checkpoint, fields: list[str]) -> ConfigErro
         f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; `seedrl resume {run}` "
         f"takes the run's own, `--init-from {run}` starts a new run with its parameters"
     )
+
+
+def other_experience(checkpoint: checkpoints.Checkpoint, config: Config) -> str:
+    """The changed fields because of which a saved replay must not be learned from; "" if none."""
+    changed = changes(checkpoint.meta["config"], to_json(config))
+    return ", ".join(f"{path} {changed[path][0]}" for path in _EXPERIENCE if path in changed)
 
 
 def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) -> ReplayState:

@@ -59,7 +59,7 @@ CONFIG = Config(
 )
 
 
-def _build(config: Config, checkpoint: Checkpoint | None) -> ShardedReplay:
+def _build(config: Config, checkpoint: Checkpoint | None) -> tuple[ShardedReplay, str]:
     geometry, agent = plan_geometry(config), config.agent.build(SPEC)
     page = example_page(agent, SPEC, geometry.page_steps)
     experience = config.replay.build(
@@ -72,7 +72,7 @@ def _build(config: Config, checkpoint: Checkpoint | None) -> ShardedReplay:
 
 
 def _saved(directory: Path) -> Checkpoint:
-    shards = _build(CONFIG, None)
+    shards, _ = _build(CONFIG, None)
     for stream in (7, 7, 8):
         shards.indices[0].plan([stream])
     state: Any = LearnerState((), (), (), np.int32(3), (), np.zeros(2, np.uint32))
@@ -89,13 +89,28 @@ def _saved(directory: Path) -> Checkpoint:
 
 
 def test_a_saved_replay_goes_on_without_its_streams(tmp_path: Path) -> None:
-    (index,) = _build(CONFIG, _saved(tmp_path)).indices
+    shards, dropped = _build(CONFIG, _saved(tmp_path))
+    (index,) = shards.indices
+    assert not dropped
     assert index.num_sequences == 1
     assert index.state()["num_inserted"] == 3
     # A page of the name that stream 7 had begins a new one: nothing links the two.
     before = index.num_sequences
     index.plan([7])
     assert index.num_sequences == before
+
+
+def test_a_saved_replay_of_another_environment_is_dropped_and_counted(tmp_path: Path) -> None:
+    saved = _saved(tmp_path)
+    for changes in ({"arguments": '{"length": 9}'}, {"wrappers": ("a:b",)}, {"id": "Acrobot-v1"}):
+        environment = dataclasses.replace(CONFIG.environment, **changes)
+        shards, dropped = _build(dataclasses.replace(CONFIG, environment=environment), saved)
+        assert [index.state()["num_inserted"] for index in shards.indices] == [0]
+        assert f"environment.{next(iter(changes))} " in dropped and " 1 sequences" in dropped
+    # What only says how it is run, or is reported, changes no experience.
+    environment = dataclasses.replace(CONFIG.environment, vectorization="sync", metrics=("a",))
+    shards, dropped = _build(dataclasses.replace(CONFIG, environment=environment), saved)
+    assert shards.indices[0].num_sequences == 1 and not dropped
 
 
 @pytest.mark.parametrize(

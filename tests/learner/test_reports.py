@@ -184,6 +184,9 @@ def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
     assert "replay starts empty" in empty.text and "its replay is restored" in restored.text
     assert (empty.fields["updates"], empty.fields["env_steps"]) == (4540, 90_000)
     assert "best parameters (7.5" in initialized.text
+    environment = dataclasses.replace(config.environment, arguments='{"a": 1}')
+    reports.starts_from(StartFrom(saved), dataclasses.replace(config, environment=environment))
+    assert "its replay is dropped" in heard.take()[0].text
     reports.starts_from(StartFrom(saved), dataclasses.replace(config, seed=7))
     _, changed = heard.take()
     assert changed.kind == "changed" and not changed.is_problem

@@ -14,6 +14,7 @@ from learner.checkpoints.restoring import (
     changed_fields,
     digests,
     fitting_params,
+    other_experience,
     require_fit,
     restore_params,
     restore_replay,
@@ -26,7 +27,7 @@ from seedrl import checkpoints, stored_arrays
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.checkpoints import encode_spec
 from seedrl.config import Config
-from seedrl.config_io import to_json
+from seedrl.config_io import load, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.index import PageIndex
@@ -92,6 +93,16 @@ def test_a_replay_of_another_shape_is_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError) as caught:
             restore_replay(found, abstract)
         assert name in str(caught.value)
+
+
+def test_waiting_groups_of_another_size_are_other_experience(tmp_path: Path) -> None:
+    config = load("reverse_grpo")
+    saved = checkpoints.Checkpoint(5, tmp_path, {"config": to_json(config)})
+    agent = dataclasses.replace(config.agent, learning_rate=0.5)
+    assert other_experience(saved, dataclasses.replace(config, agent=agent)) == ""
+    agent = dataclasses.replace(config.agent, group=2 * config.agent.group)
+    found = other_experience(saved, dataclasses.replace(config, agent=agent))
+    assert found == f"agent.group {config.agent.group}"
 
 
 def _small(core_size: int) -> Config:

@@ -2,9 +2,10 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+from learner.checkpoints.run_records import rounds_since_best
 from learner.multihost.agreement import Hosts
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest
 from learner.report.events import EventSink
@@ -23,6 +24,7 @@ from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
 from seedrl.config_io import from_json
 from seedrl.errors import UserError
+from seedrl.exit_codes import ExitCode
 from seedrl.timing import GRACE_SECONDS
 
 # If several hold, the first counts.
@@ -154,32 +156,66 @@ class LastRound:
         return self._is_over
 
     def _is_wanted(self) -> bool:
-        system, updates = self._session.system, self._session.learning.updates
-        # Several hosts would have to agree on this. What was played already, or never learned, is
-        # not played.
-        is_new = updates > 0 and (self._newest is None or updates != self._newest.updates)
+        system = self._session.system
+        # Several hosts would have to agree on this.
         has_slots = system.hosts.is_alone and system.geometry.evaluation_slots > 0
+        is_new = _is_new(self._session.learning.updates, self._newest)
         return is_new and has_slots and self._seconds > 0
 
 
-def confirmed_earlier(checkpoint: Checkpoint, config: Config) -> bool:
-    """True if the run has confirmed its target and was saved so; prints that."""
-    target = config.evaluation.target_return
+def _is_new(updates: int, newest: EvaluationStatus | None) -> bool:
+    # Parameters that were played already, or never learned, are not played.
+    return updates > 0 and (newest is None or updates != newest.updates)
+
+
+def ended_earlier(
+    checkpoint: Checkpoint, config: Config, rounds: Sequence[EvaluationStatus], *, is_alone: bool
+) -> ExitCode | None:
+    """The exit code of a run that is over since an earlier session, and prints why; else None.
+
+    `rounds`: of evaluation, in all sessions; none if the run has several hosts.
+    """
+    learning, evaluation, meta = config.learning, config.evaluation, checkpoint.meta
+    steps, target, seconds = meta["env_steps"], evaluation.target_return, learning.max_seconds
+    # A session that was killed may have played later parameters, which it had not saved.
+    rounds = [each for each in rounds if each.env_steps <= steps]
+    is_scored = not (
+        is_alone
+        and config.serving.evaluation_slots > 0
+        and evaluation.final_seconds > 0
+        and _is_new(checkpoint.step, rounds[-1] if rounds else None)
+    )
+    if _is_confirmed(checkpoint, target):
+        why = f"target {target:g} was confirmed"
+        hint = "--evaluation.target-return None, or a higher one,"
+    elif steps >= learning.total_steps and is_scored:
+        why, hint = (
+            f"all {learning.total_steps:,} steps were taken",
+            "a larger --learning.total-steps",
+        )
+    elif seconds is not None and meta["totals"].get("elapsed_seconds", 0.0) >= seconds:
+        why, hint = OUT_OF_TIME, "a larger --learning.max-seconds"
+    elif 0 < evaluation.patience_rounds <= rounds_since_best(rounds):
+        why, hint = NO_IMPROVEMENT, "a larger --evaluation.patience-rounds"
+    else:
+        return None
+    print(
+        f"an earlier session ended this run at {steps:,} environment steps: {why}; nothing is left "
+        f"to do. hint: {hint} continues training",
+        file=sys.stderr,
+        flush=True,
+    )
+    has_missed = target is not None and not _is_confirmed(checkpoint, target)
+    return ExitCode.TARGET_MISSED if has_missed else ExitCode.OK
+
+
+def _is_confirmed(checkpoint: Checkpoint, target: float | None) -> bool:
     # A run that was trained with another target, or none, is not over.
-    is_over = (
+    return (
         target is not None
         and "params_updates" in checkpoint.meta  # its parameters have confirmed the target
         and from_json(checkpoint.meta["config"]).evaluation.target_return == target
     )
-    if is_over:
-        print(
-            f"target {target:g} was confirmed in an earlier session, at "
-            f"{checkpoint.meta['env_steps']:,} environment steps; nothing is left to do. "
-            "hint: --evaluation.target-return None, or a higher one, continues training",
-            file=sys.stderr,
-            flush=True,
-        )
-    return is_over
 
 
 def is_over(ended: EndOfRun | None, hosts: Hosts) -> bool:

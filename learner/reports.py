@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from learner.build import StartFrom
 from learner.checkpoints.restoring import changed_fields, other_experience
 from learner.checkpoints.run_folder import RunFolder
+from learner.checkpoints.run_records import rounds_since_best
 from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.report.balance import costs_of
 from learner.report.env_servers import EnvServers, waited_for
@@ -99,7 +100,7 @@ class ProgressReporter:
         self.last: EvaluationStatus | None = None
         self.best: EvaluationStatus | None = None
         self._patience = config.evaluation.patience_rounds
-        self._rounds_since_best = 0  # without confirmations: they play the same parameters again
+        self._rounds: list[EvaluationStatus] = []
         for played in earlier:
             self._keep(played)
 
@@ -222,13 +223,13 @@ class ProgressReporter:
     @property
     def has_stalled(self) -> bool:
         """True after `evaluation.patience_rounds` rounds without a new best."""
-        return 0 < self._patience <= self._rounds_since_best
+        return 0 < self._patience <= rounds_since_best(self._rounds)
 
     def _keep(self, played: EvaluationStatus) -> None:
+        self._rounds.append(played)
         self.last = played
-        self._rounds_since_best += not played.is_confirmation
         if self.best is None or played.mean_return > self.best.mean_return:
-            self.best, self._rounds_since_best = played, 0
+            self.best = played
 
 
 class StatusWriter:

@@ -25,8 +25,8 @@ from learner.end_of_run import (
     EndOfRun,
     LastRound,
     common_end,
-    confirmed_earlier,
     end_of_run,
+    ended_earlier,
     is_over,
     stopped_by,
 )
@@ -55,6 +55,7 @@ from learner.serving.hub import Hub, refusal
 from learner.serving.server import Service
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError, UserError
+from seedrl.exit_codes import ExitCode
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
 
@@ -74,7 +75,7 @@ def train(
     topology: Topology = ALONE,
     lock: int | None = None,
     fleets: Fleets | None = None,
-) -> Summary | None:
+) -> Summary | ExitCode:
     """Trains until the configured end or a stop request; blocks. Writes the run folder.
 
     Args:
@@ -88,9 +89,9 @@ def train(
       lock: on the folder, of a caller that has taken it and runs env servers on this host.
       fleets: env servers of that caller, for a run that changes their number.
 
-    Returns how it went; None if it was over, or stopped, before an env server had joined. Raises
-    a UserError for what the user can fix, StoppedError if it was stopped while it waited for other
-    hosts to start, RuntimeError if a thread died.
+    Returns how it went; an exit code if it was over, or stopped, before an env server had joined.
+    Raises a UserError for what the user can fix, StoppedError if it was stopped while it waited for
+    other hosts to start, RuntimeError if a thread died.
     """
     started = time.monotonic()
     folder_path = own_folder(workdir, topology)
@@ -112,8 +113,8 @@ def train(
             )
         except StoppedError as error:
             raise StoppedError(f"stopped by {stop.by}{stop.before_start()}") from error
-        if start is None:
-            return None  # an earlier session has confirmed the target
+        if isinstance(start, ExitCode):
+            return start
         # Before anything is written: what does not fit the devices leaves no trace.
         geometry = plan_geometry(config, topology)
         session_number = folder.record_command(stop.command)
@@ -147,7 +148,7 @@ def train(
         if spec is None:
             reports.end(stopped_by(stop), stop.before_start())
             service.stop()  # env servers come back to the next session
-            return None
+            return ExitCode.OK
 
         # 4. Acting, learning and replay, the threads that run them, and their supervision.
         with _refusing(hub):
@@ -216,9 +217,9 @@ def _start_from(
     resume: Resume,
     init_from: Path | None,
     is_partial: bool,
-) -> StartFrom | None:
-    # None if an earlier session has confirmed the target. The first host reads the folder and the
-    # others take what it found, so that all resume from the same checkpoint or none does.
+) -> StartFrom | ExitCode:
+    # The exit code if the run is over since an earlier session. The first host reads the folder and
+    # the others take what it found, so that all resume from the same checkpoint or none does.
     topology = hosts.peers.topology
     require_shared(workdir, hosts, stop)
     plan_geometry(config, topology)  # what it refuses, nothing in the folder can fix
@@ -226,8 +227,11 @@ def _start_from(
     checkpoint = common_checkpoint(found, workdir, hosts, stop)
     if checkpoint is not None:
         require_fit(checkpoint, config)
-        if confirmed_earlier(checkpoint, config):  # which all hosts find alike
-            return None
+        rounds = [each.score for each in played_rounds(folder.metrics)] if hosts.is_alone else []
+        # All hosts find the same: of several, none looks at rounds.
+        code = ended_earlier(checkpoint, config, rounds, is_alone=hosts.is_alone)
+        if code is not None:
+            return code
     initial = initial_checkpoint(init_from) if init_from and checkpoint is None else None
     return StartFrom(checkpoint, initial, is_partial)
 

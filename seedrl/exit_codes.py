@@ -12,7 +12,8 @@ class ExitCode(enum.IntEnum):
 
     For a learner, `reason` in the run's `status.json` has the cause of its end. If the same command
     is started again after 0 or 1, a stopped run continues. A run that is over trains nothing and
-    ends with the same code; without a confirmed target it needs an env server for that.
+    ends with the same code, at once; it needs an env server only if its last parameters were not
+    evaluated.
 
     Attributes:
       OK: done; or stopped by a first SIGTERM, SIGINT or SIGHUP and saved, if there was anything to

@@ -6,9 +6,10 @@ opened.
 
 import itertools
 import json
+import math
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -94,6 +95,16 @@ def played_rounds(path: Path) -> list[Round]:
         elif len(rounds) < _MOST_ROUNDS and (played := _round(line)) is not None:
             rounds.append(played)
     return rounds
+
+
+def rounds_since_best(rounds: Sequence[EvaluationStatus]) -> int:
+    """Rounds of evaluation after the one with the best mean return, without confirmations."""
+    best, number = -math.inf, 0
+    for played in rounds:
+        number += not played.is_confirmation
+        if played.mean_return > best:
+            best, number = played.mean_return, 0
+    return number
 
 
 def _round(line: dict[str, Any]) -> Round | None:

@@ -294,7 +294,7 @@ def _train(
         from learner.train import train
     finally:
         gc.enable()
-    summary = train(
+    ended = train(
         config,
         workdir=workdir,
         resume=options.resume,
@@ -307,9 +307,9 @@ def _train(
         fleets=fleets,
     )
     # Signals change nothing from here on: the run is over and saved.
-    stop.exit_code = code = ExitCode.OK if summary is None else summary.exit_code
-    if summary is not None and topology.is_first:
-        print_summary(summary)
+    stop.exit_code = code = ended if isinstance(ended, ExitCode) else ended.exit_code
+    if not isinstance(ended, ExitCode) and topology.is_first:
+        print_summary(ended)
     return code
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,17 +13,20 @@ from learner.end_of_run import (
     Kind,
     LastRound,
     common_end,
-    confirmed_earlier,
     end_of_run,
+    ended_earlier,
     is_over,
 )
 from learner.multihost.agreement import Agenda, Hosts, alone
 from learner.multihost.peers import Peers
 from learner.processes.stop import StopRequest
+from learner.report.status import EvaluationStatus
 from seedrl import config_io
+from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config, LearningConfig
 from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
+from seedrl.exit_codes import ExitCode
 from tests.learner.multihost.linked import linked
 from tests.learner.report.listener import Heard
 from tests.patience import wait_until
@@ -62,23 +66,68 @@ def test_the_first_reason_that_holds_ends_a_run() -> None:
         assert stalled and stalled.kind == (expected or "no_improvement")
 
 
+def _ended(
+    config: Config,
+    *rounds: EvaluationStatus,
+    saved: float | None = None,
+    is_alone: bool = True,
+    **meta: Any,
+) -> ExitCode | None:
+    meta = {"config": to_json(_config(saved)), "env_steps": 7000, "totals": {}, **meta}
+    return ended_earlier(Checkpoint(30, Path(), meta), config, rounds, is_alone=is_alone)
+
+
+def _round(updates: int, mean: float = 0.0, env_steps: int = 7000) -> EvaluationStatus:
+    return EvaluationStatus(
+        mean_return=mean, episodes=20, env_steps=env_steps, ended_env_steps=7000, updates=updates
+    )
+
+
 def test_a_run_that_has_confirmed_its_target_is_over() -> None:
-    for is_saved, saved, now, expected in (
-        (True, 0.9, 0.9, True),
-        (False, 0.9, 0.9, False),
-        (True, 0.9, 1.0, False),  # a higher target
-        (True, None, 0.9, False),  # trained on since
-        (True, None, None, False),
+    confirmed = {"params_updates": 30}
+    for meta, saved, now, expected in (
+        (confirmed, 0.9, 0.9, ExitCode.OK),
+        ({}, 0.9, 0.9, None),
+        (confirmed, 0.9, 1.0, None),  # a higher target
+        (confirmed, None, 0.9, None),  # trained on since
+        (confirmed, None, None, None),
     ):
-        meta = {"config": to_json(_config(saved)), "env_steps": 7000}
-        resumed: Any = SimpleNamespace(meta=meta | ({"params_updates": 30} if is_saved else {}))
-        assert confirmed_earlier(resumed, _config(now)) is expected
+        assert _ended(_config(now), saved=saved, **meta) == expected
 
 
-def _config(target: float | None) -> Config:
+def test_a_run_that_has_taken_its_steps_is_over_once_its_last_parameters_are_scored() -> None:
+    done = _config(None, total_steps=7000)
+    assert _ended(_config(None, total_steps=7001), _round(30)) is None
+    assert _ended(done, _round(30)) == ExitCode.OK
+    assert _ended(_config(475.0, total_steps=7000), _round(30)) == ExitCode.TARGET_MISSED
+    # Of earlier parameters, and of later ones, which were not saved: a round is owed.
+    for rounds in ([], [_round(29)], [_round(30, env_steps=7001)]):
+        assert _ended(done, *rounds) is None
+        assert _ended(done, *rounds, is_alone=False) == ExitCode.OK  # which play none
+    unmeasured = dataclasses.replace(done.serving, evaluation_slots=0)
+    assert _ended(dataclasses.replace(done, serving=unmeasured)) == ExitCode.OK
+
+
+def test_a_run_whose_time_or_patience_is_over_stays_so() -> None:
+    limited = _config(None, max_seconds=60.0)
+    assert _ended(limited, totals={"elapsed_seconds": 59.0}) is None
+    assert _ended(limited, totals={"elapsed_seconds": 60.0}) == ExitCode.OK
+    config = _config(475.0)
+    evaluation = dataclasses.replace(config.evaluation, patience_rounds=2)
+    config = dataclasses.replace(config, evaluation=evaluation)
+    assert _ended(config, _round(10, 5.0), _round(20, 4.0)) is None
+    assert _ended(config, _round(10, 5.0), _round(20, 4.0), _round(25, 5.0)) == 1
+    confirmation = dataclasses.replace(_round(20, 4.0), is_confirmation=True)
+    assert _ended(config, _round(10, 5.0), _round(20, 4.0), confirmation) is None
+
+
+def _config(target: float | None, **learning: Any) -> Config:
     config = config_io.load("cartpole_r2d2")
-    evaluation = dataclasses.replace(config.evaluation, target_return=target)
-    return dataclasses.replace(config, evaluation=evaluation)
+    return dataclasses.replace(
+        config,
+        evaluation=dataclasses.replace(config.evaluation, target_return=target),
+        learning=dataclasses.replace(config.learning, **learning),
+    )
 
 
 def _event(is_set: bool) -> threading.Event:

@@ -156,7 +156,7 @@ def run_epochs(
     keys = jax.random.split(key, len(columns))
     state, outputs = jax.lax.scan(one_minibatch, state, (columns, keys))
     metrics = {
-        name: jnp.max(values) if name.endswith("_max") else jnp.mean(values)
+        name: jnp.nanmax(values) if name.endswith("_max") else jnp.nanmean(values)
         for name, values in outputs.metrics.items()
     }
     priorities = jax.tree.map(
@@ -255,12 +255,17 @@ def _reduced(metrics: Mapping[str, Array], over: OverDevices) -> dict[str, Array
             f"agent.update: metric {name!r}: expected a name that the run does not use itself, "
             f"for the two could not be told apart; call it {f'agent_{name}'!r}, say"
         )
-    return {
-        name: (over.largest if name.endswith("_max") else over.mean)(
-            jnp.asarray(value, jnp.float32)
-        )
-        for name, value in metrics.items()
-    }
+
+    def reduced(name: str, value: Array) -> Array:
+        value = jnp.asarray(value, jnp.float32)
+        is_measured = ~jnp.isnan(value)
+        # Of the devices that measured it; NaN if none did.
+        total, share = over.mean((jnp.where(is_measured, value, 0.0), jnp.float32(is_measured)))
+        if not name.endswith("_max"):
+            return total / share
+        return jnp.where(share > 0, over.largest(jnp.where(is_measured, value, -jnp.inf)), jnp.nan)
+
+    return {name: reduced(name, value) for name, value in metrics.items()}
 
 
 def _lag(agent: Agent, updates: Array, versions: Array, over: OverDevices) -> dict[str, Array]:

@@ -1,5 +1,6 @@
 """The learning thread's work: pages into replay, updates out of it, parameters on to acting."""
 
+import math
 import queue
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -272,7 +273,7 @@ class Learning:
         self.num_applied += 1
         self._limiter.applied()
         for name, number in numbers.items():
-            if name != "skipped_updates":
+            if name != "skipped_updates" and not math.isnan(number):  # else it was not measured
                 self._tally.measured[name].append(number)
 
     def request_snapshot(self, *, with_replay: bool) -> Future[Snapshot]:

@@ -42,7 +42,7 @@ class UpdateOutput(NamedTuple):
     """Second result of `Agent.update`."""
 
     # Scalars by name. Over devices, epochs and minibatches those whose names end in `_max` are
-    # maxima, and all others means.
+    # maxima, and all others means. NaN is left out: this minibatch has nothing to measure it by.
     metrics: Mapping[str, Array]
     # Scalars that must be finite for the update to be applied, on every device: the loss and the
     # norm of the gradient, say.

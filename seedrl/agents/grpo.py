@@ -208,8 +208,7 @@ def update(
     metrics = {
         **output.metrics,
         **{name: jnp.mean(share) for name, share in part.shares.items()},
-        # Of all minibatches together, of which the learner takes the mean.
-        "mismatch_kl": output.metrics["mismatch_kl"] * (config.epochs * config.minibatches),
+        # Of all minibatches of an epoch together, of which the learner takes the mean.
         "trained_tokens": jnp.sum(part.is_trained, dtype=jnp.float32) * config.minibatches,
     }
     return new, output._replace(metrics=metrics)
@@ -281,8 +280,6 @@ def _loss(
         "ratio_max": jnp.max(ratios),
         "clip_fraction": mean((ratios < 1 - config.clip_low) | (ratios > 1 + config.clip_high)),
         "cap_fraction": mean(ratios > config.ratio_cap),
-        "mismatch_kl": tokens.mismatch_kl(log_policy, part.log_mu, part.is_current),
-        "mismatch_max": jnp.max(jnp.where(part.is_current, differences, 0.0)),
     }
     if config.kl:
         distances = divergence(jnp.where(counts, part.log_reference - log_policy, 0.0))
@@ -291,4 +288,15 @@ def _loss(
     if config.advantage == "gae":
         metrics["value_loss"] = 0.5 * mean(jnp.square(values - part.targets))
         total += config.value_cost * metrics["value_loss"]
+    # Without a token to compare they are not measured: zeros would dilute the others' means.
+    metrics = _measured_if(counts, metrics)
+    mismatches = {
+        "mismatch_kl": tokens.mismatch_kl(log_policy, part.log_mu, part.is_current),
+        "mismatch_max": jnp.max(jnp.where(part.is_current, differences, 0.0)),
+    }
+    metrics |= _measured_if(part.is_current, mismatches)
     return total, LossOutput(priorities=(), metrics=metrics)
+
+
+def _measured_if(counts: Array, metrics: dict[str, Array]) -> dict[str, Array]:
+    return {name: jnp.where(jnp.any(counts), value, jnp.nan) for name, value in metrics.items()}

@@ -1,6 +1,7 @@
 """One update: on one device and on four, of a batch that is given, skipped, and disabled."""
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -11,10 +12,12 @@ import pytest
 
 from learner.learning.device_mapping import MappedPrograms, map_programs
 from learner.learning.learn_step import (
+    AXIS,
     LearnerState,
     _reduced,
     build_learn_programs,
     initial_state,
+    over_devices,
     run_epochs,
 )
 from learner.learning.loop import fetched
@@ -383,6 +386,36 @@ def test_a_metric_of_an_agent_must_not_be_called_as_one_of_the_run() -> None:
     with pytest.raises(ConfigError) as caught:
         _reduced(metrics, never)
     assert "env_steps" in str(caught.value)
+
+
+@pytest.mark.parametrize("measured", [[1.0, 4.0], [math.nan, 4.0], [math.nan, math.nan]])
+def test_a_metric_is_of_the_devices_that_measured_it(measured: list[float]) -> None:
+    def numbers(value: Array) -> dict[str, Array]:
+        over = over_devices(jnp.bool_(True), AXIS)
+        return _reduced({"size": value, "size_max": -value}, over)
+
+    for devices in (1, 2):
+        values = np.float32(measured[-devices:])
+        found = jax.pmap(numbers, axis_name=AXIS, devices=jax.devices()[:devices])(values)
+        expected = values[~np.isnan(values)]
+        mean, largest = (expected.mean(), -expected.min()) if expected.size else (np.nan, np.nan)
+        np.testing.assert_array_equal(found["size"], np.full(devices, mean))
+        np.testing.assert_array_equal(found["size_max"], np.full(devices, largest))
+
+
+def test_a_metric_is_of_the_minibatches_that_measured_it() -> None:
+    def update(state: AgentState, *_: Any) -> tuple[AgentState, UpdateOutput]:
+        number = state.extras.astype(jnp.float32)
+        metrics = {
+            "odd": jnp.where(state.extras % 2 == 1, number, jnp.nan),
+            "even_max": jnp.where(state.extras % 2 == 0, number, jnp.nan),
+            "never": jnp.nan,
+        }
+        return state._replace(extras=state.extras + 1), UpdateOutput(metrics, (number,))
+
+    _, output = jax.jit(lambda: _run(update, _uncounted(6), 3, 2))()
+    assert (output.metrics["odd"], output.metrics["even_max"]) == (3, 4)
+    assert np.isnan(output.metrics["never"])
 
 
 def test_a_result_of_an_agent_that_does_not_fit_is_refused() -> None:

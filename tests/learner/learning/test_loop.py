@@ -51,6 +51,8 @@ def _learning(
                 {
                     "skipped_updates": jnp.float32(is_skipped),
                     "loss": jnp.float32("nan" if is_skipped else 0.5),
+                    # That no minibatch has measured, in every other update.
+                    "mismatch_kl": jnp.float32("nan" if state.updates % 2 else 2.0),
                 }
             ),
         )
@@ -111,6 +113,7 @@ def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
     assert learning.updates == int(learning._state.updates)
     assert channel.params[0].version == learning.updates
     assert (learning.num_applied, learning.num_skipped) == (skips.count(0.0), skips.count(1.0))
+    assert (*tally.measured["loss"], *tally.measured["mismatch_kl"]) == (0.5, 0.5, 0.5, 2.0, 2.0)
 
 
 def test_an_update_is_taken_before_its_program_is_called() -> None:

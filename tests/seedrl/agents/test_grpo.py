@@ -290,6 +290,10 @@ def test_minibatches_have_what_follows_from_whole_groups() -> None:
     # Also if nothing is trained, so that the parameters stay.
     _, (untrained, *_) = learned(state, part._replace(is_trained=part.is_trained & False))
     assert float(untrained["mismatch_kl"]) == pytest.approx(np.exp(-0.1) - 0.9, abs=1e-5)
+    assert np.isnan(untrained["entropy"]) and untrained["trained_tokens"] == 0
+    # Tokens of older parameters are compared with none.
+    _, (lagging, *_) = learned(state, part._replace(is_current=part.is_current & False))
+    assert np.isnan(lagging["mismatch_kl"]) and np.isfinite(lagging["entropy"])
 
 
 @pytest.mark.gate  # that each gradient is the right one: above

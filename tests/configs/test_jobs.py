@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from seedrl import config_io
 from seedrl.config import LoggingConfig, check
 from tests.configs.placed_processes import (
     FILES,
+    FOLDER,
     Document,
     documents,
     placed,
@@ -72,6 +74,26 @@ def test_a_probe_lets_a_learner_save(name: str) -> None:
     probe = container["livenessProbe"]
     # While it saves the last time, the learner answers 503.
     assert probe["periodSeconds"] * probe["failureThreshold"] >= LoggingConfig().grace_seconds
+
+
+def _seconds_to_save(name: str) -> list[float]:
+    """From SIGTERM to SIGKILL, of each learner."""
+    if name.startswith("slurm"):
+        text = (FOLDER / name).read_text()
+        return [float(found) for found in re.findall(r"#SBATCH --signal=TERM@(\d+)", text)]
+    if name.startswith("compose"):
+        services = documents(name)[0]["services"].values()
+        learners = [each for each in services if "learner" in each["entrypoint"][0]]
+        return [float(each["stop_grace_period"].removesuffix("s")) for each in learners]
+    (jobset,) = (each for each in documents(name) if each["kind"] == "JobSet")
+    jobs = jobset["spec"]["replicatedJobs"]
+    pods = [job["template"]["spec"]["template"]["spec"] for job in jobs if job["name"] == "learner"]
+    return [float(pod["terminationGracePeriodSeconds"]) for pod in pods]
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if not name.startswith("sky")])
+def test_a_learner_has_the_time_to_save_that_it_allows_itself(name: str) -> None:
+    assert set(_seconds_to_save(name)) == {LoggingConfig().grace_seconds}
 
 
 @pytest.mark.parametrize("name", FILES)

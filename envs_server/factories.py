@@ -58,7 +58,7 @@ def load_factory(name: str, allowed: Sequence[str]) -> Callable[..., Any]:
     except (Exception, SystemExit) as error:  # a module may end the process that imports it
         reason = missing_extra(error) or one_line(error)
         if isinstance(error, ModuleNotFoundError) and reason == one_line(error):
-            reason += "; install it where the env server runs, or add its folder to PYTHONPATH"
+            reason += "; install it where the env server runs, or add its directory to PYTHONPATH"
         raise BuildError(f"cannot import {module_name} for {name}: {reason}") from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
@@ -99,7 +99,7 @@ def _likely_fault(name: str) -> str:
     module, _, _ = name.partition(":")
     if "/" in module or module.endswith(".py"):
         meant = module.removesuffix(".py").strip("./").replace("/", ".")
-        return f"name the module, not its file: {meant}:..., from the folder that has it"
+        return f"name the module, not its file: {meant}:..., from the directory that has it"
     if "-" in module:
         return f"a module's name has no dash: did you mean {name.replace('-', '_')}?"
     return f"gymnasium's own module:id is not supported: {_ADVICE}"

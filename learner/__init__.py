@@ -10,7 +10,7 @@ and `checkpointing` (what is saved, and when). An observation passes these packa
 
 The others:
 
-    checkpoints the run folder and its checkpoints
+    checkpoints the run directory and its checkpoints
     report      metrics, events, status, the terminal, the learning curve
     processes   this process and its children: signals, memory, env servers
     multihost   several learner processes as one run

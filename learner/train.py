@@ -1,6 +1,6 @@
 """One run of a learner, from top to bottom.
 
-`train` opens the run's folder, serves, waits for the first env server, builds what its environment
+`train` opens the run directory, serves, waits for the first env server, builds what its environment
 needs (`learner.build`), starts the threads (`learner.schedule`), supervises them (`TrainLoop`), and
 ends with everything saved. This thread, the main one, owns the folder, the reports and the saver;
 it never touches a device array while the others run.
@@ -76,7 +76,7 @@ def train(
     lock: int | None = None,
     fleets: Fleets | None = None,
 ) -> Summary | ExitCode:
-    """Trains until the configured end or a stop request; blocks. Writes the run folder.
+    """Trains until the configured end or a stop request; blocks. Writes the run directory.
 
     Args:
       config, workdir, resume: what, where, and whether from what is there.

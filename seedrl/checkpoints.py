@@ -13,7 +13,7 @@
 A save becomes visible through one rename, after everything in it is on disk, and older checkpoints
 are deleted only after that rename is on disk too. So whenever the process dies, the newest intact
 checkpoint is either the one being saved or the one before it. Only the process that holds the lock
-on a run's folder may write here; others read at the same time.
+on a run's directory may write here; others read at the same time.
 
 Orbax writes and reads the arrays. Sums are ours because orbax restores flipped bits in array data
 without noticing: a reader must be able to tell that it reads all bytes that were written, for this
@@ -203,7 +203,7 @@ def _link_of(directory: Path, *folders: Path) -> str | None:
     above = [directory.parent] if directory.name == "best" else []
     for folder in (*above, directory, *folders):
         if folder.is_symlink():
-            return f"{folder}: expected a folder, got a link"
+            return f"{folder}: expected a directory, got a link"
     return None
 
 
@@ -215,7 +215,7 @@ def _damage(path: Path, parts: Collection[str]) -> str | None:
     if content["format"] != FORMAT:
         raise CheckpointError(
             f"expected checkpoint format {FORMAT} in {path}, got {content['format']}; use the "
-            "version of seedrl that wrote it, or start a new workdir"
+            "version of seedrl that wrote it, or start a new run"
         )
     if content["step"] != int(path.name.split(".")[0]):
         raise ValueError(f"those of step {content['step']!r:.80}")
@@ -328,7 +328,7 @@ def latest(
     if problems:
         raise CheckpointError(
             f"expected an intact checkpoint in {directory}, got {len(problems)} damaged; "
-            f"the newest: {problems[0][1]}; restore them from a copy or start a new workdir"
+            f"the newest: {problems[0][1]}; restore them from a copy or start a new run"
         )
     return None
 
@@ -419,5 +419,5 @@ def saved_spec(text: str) -> EnvSpec:
     except (json_format.ParseError, ValueError, AttributeError, RecursionError) as error:
         raise CheckpointError(
             f"expected a readable env_spec; {in_one_line(error):.80}; it may be of another wire "
-            f"version (this one is {MAJOR}.{MINOR}): start a new workdir, or use its seedrl"
+            f"version (this one is {MAJOR}.{MINOR}): start a new run, or use its seedrl"
         ) from error

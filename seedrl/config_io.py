@@ -1,6 +1,6 @@
 """Configurations as files: the Python that makes one, or the JSON that is saved with a run.
 
-The user wants to run the code that a command line names. The folder of a run may be somebody
+The user wants to run the code that a command line names. The directory of a run may be somebody
 else's: its classes are looked up in seedrl and among the modules that are imported already; all
 other code needs `allow`.
 """
@@ -66,7 +66,7 @@ def load(name_or_path: str | Path) -> Config:
     script, or the name of a bundled one. Raises ConfigError: there is no such file or name, the
     file raises or has no fitting `config()`, or a field holds a value of another type.
     """
-    # By the name that was given: in a run's folder it may be a link to code.
+    # By the name that was given: in a run's directory it may be a link to code.
     if str(name_or_path).endswith(".json"):
         return _read_saved(Path(name_or_path).absolute())
     path = _resolve(str(name_or_path))
@@ -345,7 +345,7 @@ def path_for_children() -> str:
     """PYTHONPATH of a process that imports from the same folders, then from the current one.
 
     Not from the current one if this process plays or resumes a run: a `random.py` or
-    `sitecustomize.py` in the run's folder would be run. It has to be started with `python -P`,
+    `sitecustomize.py` in the run's directory would be run. It has to be started with `python -P`,
     which puts no folder before it.
     """
     here = [] if _read_files else [os.getcwd()]
@@ -370,7 +370,7 @@ def _trusted_module(name: str, class_name: str) -> ModuleType:
             return importlib.import_module(name)
         hint = _needed(class_name)
     raise ConfigError(
-        f"{name} is code of neither seedrl nor an allowed folder; if you trust it, add --allow "
+        f"{name} is code of neither seedrl nor an allowed directory; if you trust it, add --allow "
         f"{hint}"
     )
 

@@ -288,13 +288,13 @@ def load(
     """The policy of a run's newest checkpoint with intact parameters. Reads nothing else of it.
 
     Args:
-      workdir: the run's folder.
+      workdir: the run's directory.
       seed: of its random actions, if there are any.
       step: which checkpoint to take instead of the newest.
       best: take the one that scored highest in the evaluations of the run.
       epsilon: the agent's exploration; 0 is greedy.
-      allow: folders of Python files that the run may name as its agent or network. A run's folder
-        may come from anybody: by default it names only what is installed.
+      allow: directories of Python files that the run may name as its agent or network. A run
+        directory may come from anybody: by default it names only what is installed.
 
     Raises CheckpointError if there is no such checkpoint, or it does not fit the saved config;
     ConfigError if there is no readable config, or both `step` and `best`.

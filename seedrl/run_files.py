@@ -1,4 +1,4 @@
-"""Files in the folder of a run: their names, and how those of somebody else are read.
+"""Files in the directory of a run: their names, and how those of somebody else are read.
 
 The configuration is there from when the run begins to train, the others from its start.
 """
@@ -34,7 +34,7 @@ _MOST_LEVELS = 100
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """Opens a file of a run's folder for reading. Raises OSError if it is no regular file.
+    """Opens a file of a run's directory for reading. Raises OSError if it is no regular file.
 
     The folder may be anybody's. A FIFO in place of a file would keep its reader waiting for ever,
     a device or a link would show what is no part of the run.
@@ -43,7 +43,7 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 
 def open_to_append(path: Path) -> io.FileIO:
-    """Opens a file of a run's folder to append to it and to read it, and makes it if need be.
+    """Opens a file of a run's directory to append to it and to read it, and makes it if need be.
 
     Raises ConfigError if it is no regular file, other OSErrors as they are.
     """
@@ -125,7 +125,7 @@ def _finite(text: str) -> float:
 
 
 def find_runs(folder: Path, depth: int = 3) -> Iterator[Path]:
-    """The folders of runs at or below `folder`, by name, at most `depth` folders deep.
+    """The directories of runs at or below `folder`, by name, at most `depth` folders deep.
 
     No run is within another. Links are not followed.
     """

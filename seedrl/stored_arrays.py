@@ -107,8 +107,7 @@ def require_fit(root: Path, abstract: Mapping[str, Tree]) -> None:
     """Raises the CheckpointError with which `read_tree` would refuse."""
     if differences := tree_difference(root, abstract):
         raise CheckpointError(
-            f"{root} does not fit: {'; '.join(differences)}; "
-            "start a new workdir or restore the config"
+            f"{root} does not fit: {'; '.join(differences)}; start a new run or restore the config"
         )
 
 
@@ -146,7 +145,7 @@ def _mapped(root: Path, prefix: str = "") -> dict[str, np.ndarray]:
     arrays = {}
     for name, (file, dtype) in read_object(root / _NAMES).items():
         if Path(file).name != file:
-            raise ValueError(f"{file!r:.80} is no file of this folder")
+            raise ValueError(f"{file!r:.80} is no file of this directory")
         if name.startswith(prefix):
             array = np.load(root / file, allow_pickle=False, mmap_mode="r")
             # The .npy format does not know bfloat16 and gives two nameless bytes back.

@@ -32,7 +32,7 @@ _PLACEHOLDERS = {
     "CONFIG": "cartpole_r2d2",
     "S": "1",
     "N": "1",
-    "FOLDER": "runs",
+    "DIRECTORY": "runs",
     "RUN": "runs/a",
 }
 

@@ -1,4 +1,4 @@
-"""The lock on a run's folder: whether a learner is using it. Imports no jax: command lines ask."""
+"""The lock on a run's directory, by which a learner uses it. Imports no jax: command lines ask."""
 
 import contextlib
 import fcntl
@@ -28,7 +28,7 @@ def lock(folder: Path) -> int:
         ) from error
     except OSError as error:
         raise ConfigError(
-            f"--workdir: cannot write in {folder} ({error.strerror}); choose another folder"
+            f"--workdir: cannot write in {folder} ({error.strerror}); choose another directory"
         ) from error
 
 

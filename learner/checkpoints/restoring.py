@@ -55,7 +55,7 @@ def restore_state(
 
 def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
     """What another run starts from: newest, or best if it is alone. Raises ConfigError."""
-    # `workdir`: the run's folder, or that of its best checkpoint, which is then meant.
+    # `workdir`: the run's directory, or that of its best checkpoint, which is then meant.
     try:
         run = workdir.absolute().parent.parent
         is_best = workdir.absolute() == best_directory(run)
@@ -202,7 +202,7 @@ def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) ->
             got = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
             raise CheckpointError(
                 f"replay {name}: expected {leaf.dtype}{list(leaf.shape)}, {checkpoint.path} has "
-                f"{got}; restore the config or start a new workdir"
+                f"{got}; restore the config or start a new run"
             )
         leaves.append(found)
     restored: ReplayState = jax.tree.unflatten(jax.tree.structure(abstract), leaves)

@@ -1,4 +1,4 @@
-"""The folder of a run: which process owns it, and what is written there at its start."""
+"""The directory of a run: which process owns it, and what is written there at its start."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ _STEPS_UNDER_WAY = 1_000_000
 
 
 class RunFolder:
-    """Holds the lock on a run's folder. Raises AddressInUseError, ConfigError."""
+    """Holds the lock on a run's directory. Raises AddressInUseError, ConfigError."""
 
     # Two learners in one would destroy each other's checkpoints.
 
@@ -102,5 +102,5 @@ def _require_sound(checkpoint: Checkpoint) -> None:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CheckpointError(
             f"{checkpoint.path}: expected records of a run, got {type(error).__name__}: {error}; "
-            "start a new workdir"
+            "start a new run"
         ) from error

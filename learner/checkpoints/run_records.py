@@ -1,4 +1,4 @@
-"""What the folders of runs record of them, read from files alone: their writers may be dead.
+"""What the directories of runs record of them, read from files alone: their writers may be dead.
 
 A folder may be anybody's: values of a wrong type count as missing, and nothing but regular files is
 opened.
@@ -133,12 +133,12 @@ class FinalScore(NamedTuple):
 
 
 def write_final_score(folder: Path, score: FinalScore) -> None:
-    """Keeps it in the folder of the run. Raises OSError."""
+    """Keeps it in the directory of the run. Raises OSError."""
     replace_file(folder / run_files.FINAL_SCORE, json.dumps(score._asdict()) + "\n")
 
 
 def read_final_score(folder: Path) -> FinalScore | None:
-    """What is kept in the folder of a run; None without, or if the run was trained on since."""
+    """What is kept in the directory of a run; None without, or if the run was trained on since."""
     kept = _json(folder / run_files.FINAL_SCORE)
     mean, episodes, updates, exploration = (number(kept, name) for name in FinalScore._fields)
     if mean is None or episodes is None or updates is None or exploration is None:

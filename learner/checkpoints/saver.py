@@ -56,7 +56,7 @@ class Saver:
         peers: Peers | None = None,
         after: Callable[[], object] | None = None,
     ):
-        """Keeps `keep` checkpoints below the run's folder `workdir`, and the best one."""
+        """Keeps `keep` checkpoints below the run's directory `workdir`, and the best one."""
         # `interval_seconds` are between two decisions to save, `first_seconds` at most from the
         # first update to the first decision. `best_return` is the score of the best checkpoint that
         # there is. `peers` are the other hosts of a run, of which the first one writes. `after` is

@@ -70,7 +70,7 @@ def require_file(flag: str, path: Path | None, *, force: bool) -> None:
     Without `force` also if there is one.
     """
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise ConfigError(f"{flag}: expected a file in an existing folder, got {path}")
+        raise ConfigError(f"{flag}: expected a file in an existing directory, got {path}")
     if path is not None and not force and path.exists():
         raise ConfigError(f"{flag}: {path} is there already; --force replaces it")
     if path is not None:
@@ -176,7 +176,7 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Op
         given = {own[name].path[0]: value for name, value in values.items() if name in own}
         config = with_fields(loaded, by_path)
         own_options = options(**given)
-    if not argv[0].endswith(".json"):  # what a run's folder names is not the user's
+    if not argv[0].endswith(".json"):  # what a run's directory names is not the user's
         environment = config.environment
         config_io.import_factories((environment.id, *environment.wrappers))
     return own_options, config

@@ -1,4 +1,4 @@
-"""`seedrl certificates FOLDER`: an authority, certificates and a token for a run's machines.
+"""`seedrl certificates DIRECTORY`: an authority, certificates and a token for a run's machines.
 
 Needs the extra `certificates` when it is imported.
 """
@@ -26,7 +26,7 @@ PROG = "seedrl certificates"
 _AUTHORITY_DAYS = 3650
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _ADVICE = """\
-The learner:    python -m learner CONFIG --workdir FOLDER --bind 0.0.0.0:8686 \\
+The learner:    python -m learner CONFIG --workdir DIRECTORY --bind 0.0.0.0:8686 \\
                   --token-file {folder}/token --serving.authority {folder}/ca.pem \\
                   --serving.certificate {folder}/learner.pem \\
                   --serving.private-key {folder}/learner.key
@@ -48,13 +48,13 @@ class CertificatesOptions:
     Example: seedrl certificates certs --host learner.example.org
 
     Attributes:
-      folder: directory to write to; created if missing.
+      directory: directory to write to; created if missing.
       host: name or address by which env servers reach the learner; may be repeated. localhost is
         always included.
       days: validity of the certificates in days.
     """
 
-    folder: Annotated[Path, POSITIONAL]
+    directory: Annotated[Path, POSITIONAL]
     host: Annotated[tuple[str, ...], Mark("HOST", action="append")] = ()
     days: int = 365
 
@@ -63,7 +63,7 @@ def run(argv: Sequence[str]) -> int:
     options = read(CertificatesOptions, argv, prog=PROG)
     if not 1 <= options.days <= _AUTHORITY_DAYS:
         raise ConfigError(f"--days: expected 1 to {_AUTHORITY_DAYS}, got {options.days}")
-    folder = options.folder
+    folder = options.directory
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds keys
         make(folder, options.host, datetime.timedelta(days=options.days))

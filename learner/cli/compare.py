@@ -50,7 +50,7 @@ class CompareOptions:
 def run(argv: Sequence[str]) -> int:
     options = read(CompareOptions, argv, prog=PROG)
     if not options.runs:
-        raise ConfigError(f"RUN: expected folders of runs, got none (see {PROG} --help)")
+        raise ConfigError(f"RUN: expected directories of runs, got none (see {PROG} --help)")
     require_file("--output", options.output, force=options.force)
     if options.output:
         require_extra("learner")
@@ -94,8 +94,8 @@ def _measured(folders: Sequence[Path]) -> dict[Path, MeasuredRun]:
     for folder in folders:
         inside = list(find_runs(folder))
         if not inside:
-            what = "found none" if folder.is_dir() else "but there is no such folder"
-            raise ConfigError(f"{folder}: expected the folder of a run or runs, {what}")
+            what = "found none" if folder.is_dir() else "but there is no such directory"
+            raise ConfigError(f"{folder}: expected the directory of a run or runs, {what}")
         measured = 0
         for each in inside:
             try:

@@ -1,4 +1,4 @@
-"""What the folder of a run holds: `seedrl runs`, `checkpoints`, `digest` and `export`."""
+"""What the directory of a run holds: `seedrl runs`, `checkpoints`, `digest` and `export`."""
 
 import json
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ class RunsOptions:
     Example: seedrl runs runs --json
 
     Attributes:
-      folder: directory to search.
+      directory: directory to search.
       json: print one JSON object instead of text.
     """
 
-    folder: Annotated[Path, POSITIONAL] = Path("runs")
+    directory: Annotated[Path, POSITIONAL] = Path("runs")
     json: bool = False
 
 
@@ -104,15 +104,15 @@ class ExportOptions:
 
 def runs(argv: Sequence[str]) -> int:
     options = read(RunsOptions, argv, prog="seedrl runs")
-    if not options.folder.is_dir():
-        raise ConfigError(f"expected a folder with runs, got {options.folder}")
+    if not options.directory.is_dir():
+        raise ConfigError(f"expected a directory with runs, got {options.directory}")
     # Files only: a learner may be at work there.
-    records = [read_run(folder) for folder in find_runs(options.folder)]
+    records = [read_run(folder) for folder in find_runs(options.directory)]
     if options.json:
         rows = [{**record._asdict(), "folder": str(record.folder)} for record in records]
         print(json.dumps({"runs": rows}, indent=2))
     else:
-        cells = (_cells(record, options.folder) for record in records)
+        cells = (_cells(record, options.directory) for record in records)
         print(*table([_COLUMNS, *cells]), sep="\n")
     return ExitCode.OK
 

@@ -163,7 +163,7 @@ def issue(folder: Path, host: str) -> None:
 
 
 def workdir_of(given: Path | None, address: str, name: str, seed: int) -> Path:
-    """The run's folder, as nodes see it. Raises ConfigError if they would not."""
+    """The run's directory, as nodes see it. Raises ConfigError if they would not."""
     if address.startswith(_FROM_OUTSIDE) and (given is None or not given.is_absolute()):
         raise ConfigError(
             f"--workdir: expected an absolute path, as the nodes of {address} see it, got {given}"

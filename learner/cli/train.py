@@ -177,7 +177,7 @@ def resume(argv: Sequence[str]) -> int:
     # Also by its config.json, which a shell completes.
     run = Path(argv[0].removesuffix(f"/{run_files.CONFIG}"))
     if not (run / run_files.CONFIG).is_file():
-        raise ConfigError(f"expected the folder of a run, got {run}")
+        raise ConfigError(f"expected the directory of a run, got {run}")
     with stop_on_signals(shlex.join([*RESUME_PROG.split(), *argv])) as stop:
         words = [str(run / run_files.CONFIG), *argv[1:]]
         options, config = parse(ResumeOptions, words, prog=RESUME_PROG)
@@ -227,7 +227,7 @@ def _run_with_env_servers(
         held = lock(workdir)
         stack.callback(os.close, held)
         if _needs_token(config.serving):
-            # Outside the run's folder, which others may be able to read.
+            # Outside the run's directory, which others may be able to read.
             token = stack.enter_context(env_servers.private_folder()) / "token"
             token.touch(mode=0o600)  # before it has content, so that no other user ever reads it
             token.write_text(secrets.token_hex(32))

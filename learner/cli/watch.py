@@ -1,4 +1,4 @@
-"""`seedrl watch FOLDER`: a page in the browser that shows a run, or several."""
+"""`seedrl watch DIRECTORY`: a page in the browser that shows a run, or several."""
 
 import contextlib
 import secrets
@@ -27,14 +27,14 @@ class WatchOptions:
     Example: seedrl watch runs --port 8000
 
     Attributes:
-      folder: directory of a run, or of several runs.
+      directory: directory of a run, or of several runs.
       port: port of the page; 0 takes a free one.
       bind: address to serve on.
       insecure: allow an address that other machines reach. Nothing is encrypted: anyone who reads
         the secret in the page's address on the network can view the runs.
     """
 
-    folder: Annotated[Path, POSITIONAL]
+    directory: Annotated[Path, POSITIONAL]
     port: int = 0
     bind: str = "127.0.0.1"
     insecure: bool = False
@@ -42,8 +42,10 @@ class WatchOptions:
 
 def run(argv: Sequence[str]) -> int:
     options = read(WatchOptions, argv, prog=PROG)
-    if not options.folder.is_dir():
-        raise ConfigError(f"expected the folder of a run, or of several, got {options.folder}")
+    if not options.directory.is_dir():
+        raise ConfigError(
+            f"expected the directory of a run, or of several, got {options.directory}"
+        )
     if not 0 <= options.port <= 65535:
         raise ConfigError(f"--port: expected 0 to 65535, got {options.port}")
     if options.bind not in _LOOPBACK and not options.insecure:
@@ -61,7 +63,7 @@ def run(argv: Sequence[str]) -> int:
     # In the path: a browser sends no header of ours.
     token = secrets.token_urlsafe(16)
     place = f"{host}:{listening.getsockname()[1]}/{token}/"
-    print(f"watching {options.folder} at http://{place} (Ctrl-C ends)", flush=True)
+    print(f"watching {options.directory} at http://{place} (Ctrl-C ends)", flush=True)
     with listening, contextlib.suppress(KeyboardInterrupt):
-        application.web_server(options.folder, token).run(sockets=[listening])
+        application.web_server(options.directory, token).run(sockets=[listening])
     return ExitCode.OK

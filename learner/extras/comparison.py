@@ -101,7 +101,7 @@ class Group(NamedTuple):
 
 
 def measure(folder: Path) -> MeasuredRun:
-    """Reads the folder of a run. Raises ConfigError if it shows no score, or is not readable."""
+    """Reads the directory of a run. Raises ConfigError if it shows no score, or is not readable."""
     try:
         config = read_object(folder / run_files.CONFIG)["config"]
         _require_fields(config)
@@ -110,7 +110,7 @@ def measure(folder: Path) -> MeasuredRun:
         raise ConfigError(f"{folder}: may not be read ({error.strerror})") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ConfigError(
-            f"expected the folder of a run with its {run_files.CONFIG}, got {folder}, whose run "
+            f"expected the directory of a run with its {run_files.CONFIG}, got {folder}, whose run "
             "has not trained yet; leave it out"
         ) from None
     rounds = played_rounds(folder / run_files.METRICS)

@@ -69,7 +69,7 @@ def _planned(grid: Mapping[str, Any], folder: Path) -> Runs:
             name = "__".join([Path(config).stem, *words, f"seed={seed}"])
             if name in runs or len(name) > 200:
                 raise ConfigError(
-                    "vary: expected runs whose folders have different names of at most 200 "
+                    "vary: expected runs whose directories have different names of at most 200 "
                     f"characters, got {name}"
                 )
             runs[name] = (found, "--seed", str(seed), *flags)
@@ -229,7 +229,7 @@ def check_same(folder: Path, planned: Sequence[str]) -> None:
     if _without(_words(command), _MAY_GROW) != _without([*planned], _MAY_GROW):
         raise ConfigError(
             f"{folder}: expected the run `seedrl train {shlex.join(planned)}`, found "
-            f"`{command}`; choose another --workdir, or remove that folder"
+            f"`{command}`; choose another --workdir, or remove that directory"
         )
 
 

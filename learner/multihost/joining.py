@@ -106,12 +106,12 @@ def _meet(
 
 
 def own_folder(workdir: Path, topology: Topology) -> Path:
-    """Where this host writes of itself: the first one in the run's folder, others below it."""
+    """Where this host writes of itself: the first one in the run's directory, others below it."""
     return workdir if topology.is_first else workdir / run_files.HOSTS / str(topology.process_index)
 
 
 def require_shared(workdir: Path, hosts: Hosts, stop: StopRequest, seconds: float = 20.0) -> None:
-    """Raises ConfigError if hosts do not see one folder of the run within some seconds."""
+    """Raises ConfigError if hosts do not see one directory of the run within some seconds."""
     if hosts.is_alone:
         return
     note, word = workdir / run_files.HOSTS_NOTE, secrets.token_hex(8)
@@ -124,7 +124,7 @@ def require_shared(workdir: Path, hosts: Hosts, stop: StopRequest, seconds: floa
     all_see = _gathered("sees", sees, hosts, stop)
     if not all(all_see):
         raise ConfigError(
-            f"--workdir: expected one folder that all hosts share, but {workdir} of host "
+            f"--workdir: expected one directory that all hosts share, but {workdir} of host "
             f"{all_see.index(False)} is another one than that of host 0"
         )
 

@@ -104,8 +104,8 @@ def command(fleet: Fleet, config: Config, *, logs: Path) -> list[str]:
         make_folder(logs)
     except OSError as error:
         raise ConfigError(
-            f"--workdir: cannot write in {logs.parent} ({error.strerror}); choose another folder, "
-            "or a copy of the run"
+            f"--workdir: cannot write in {logs.parent} ({error.strerror}); choose another "
+            "directory, or a copy of the run"
         ) from error
     launch = config.launch
     # -P: nothing is imported from the current folder, which may be a run's, and anybody's.

@@ -288,7 +288,7 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     is_resumed = run_seconds - summary.wall_seconds > 1.0  # the two clocks start apart
     whole = f", {duration(run_seconds)} with earlier sessions" * is_resumed
     yield "wall time", duration(summary.wall_seconds) + whole
-    yield "run folder", folder
+    yield "run directory", folder
     yield "evaluate it", f"seedrl evaluate {folder}{allow}"
     if summary.best_return is not None:
         text = f"{score(summary.best_return)} after {summary.best_updates:,} updates"

@@ -40,9 +40,9 @@ def with_address(config: Config, workdir: Path) -> Config:
 
 
 def private_address(workdir: Path) -> str:
-    """`unix:/path` in a private folder of this user: the same for each learner of the run folder.
+    """`unix:/path` in a private directory of this user, the same for each learner of a run.
 
-    So env servers find a learner again that was restarted. Raises ConfigError if the folder is
+    So env servers find a learner again that was restarted. Raises ConfigError if the directory is
     another user's, or open to others.
     """
     parent = tempfile.gettempdir()
@@ -60,8 +60,8 @@ def private_address(workdir: Path) -> str:
     is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
     if not is_own or found.st_mode & 0o077:
         raise ConfigError(
-            f"expected {folder} to be a folder of this user's with mode 0700, for the learner's "
-            "socket; remove it, or give --bind unix:/path in a folder of your own"
+            f"expected {folder} to be a directory of this user's with mode 0700, for the learner's "
+            "socket; remove it, or give --bind unix:/path in a directory of your own"
         )
     name = hashlib.sha256(os.fsencode(workdir.resolve())).hexdigest()[:16]
     return f"unix:{folder}/{name}"

@@ -43,7 +43,7 @@ def require_geometry(mine: Mapping[str, Any], saved: Mapping[str, Any], *names: 
         if saved[name] != mine[name]:
             raise ValueError(
                 f"replay {name} is {mine[name]} but the checkpoint was written with {saved[name]}; "
-                "restore the config or start a new workdir"
+                "restore the config or start a new run"
             )
 
 

@@ -14,7 +14,7 @@ RECORDED = ("--environment.wrappers", "tests.system.recorded_episodes:RecordedEp
 
 
 class SeveralHosts:
-    """H learners that share a run's folder, and an env server for each.
+    """H learners that share a run's directory, and an env server for each.
 
     Attributes:
       learners, env_servers: of this session, by the index of the host.

@@ -80,7 +80,7 @@ def saved_updates(workdir: Path) -> int:
 
 @pytest.fixture(scope="module")
 def unlogged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that nobody can hear, whose terminal goes when it has reported all."""
+    """The directory of a run that nobody can hear, whose terminal goes when it has reported all."""
     folder = tmp_path_factory.mktemp("unlogged")
     workdir = folder / "run"
     arguments = json.dumps({"counts": str(folder / "counts")})

@@ -1,4 +1,4 @@
-"""The learning curves of docs/agents: extracts them from run folders, and draws them.
+"""The learning curves of docs/agents: extracts them from run directories, and draws them.
 
     python -m tests.tools.curves extract cartpole_ppo runs/a runs/b --commit abc --machine "..."
     python -m tests.tools.curves draw ppo cartpole_ppo lunarlander_ppo
@@ -21,7 +21,7 @@ PICTURES = ROOT / "docs" / "images" / "curves"
 
 
 def extract(name: str, folders: list[Path], *, commit: str, machine: str) -> None:
-    """Writes the evaluation rounds of these run folders."""
+    """Writes the evaluation rounds of these run directories."""
     runs = sorted((_run(folder) for folder in folders), key=lambda run: run["seed"])
     config = json.loads((folders[0] / "config.json").read_text())["config"]
     record = {

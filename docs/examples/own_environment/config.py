@@ -1,6 +1,6 @@
 """R2D2 on an environment of your own: `seedrl train docs/examples/own_environment/config.py`.
 
-The environment is a factory, `module:function`. The folder of this file is on the path of the
+The environment is a factory, `module:function`. The directory of this file is on the path of the
 learner and of the env servers that `seedrl train` starts, so they find `recall.py` next to it.
 """
 

@@ -1,7 +1,7 @@
 """R2D2 with a network of your own: `seedrl train docs/examples/own_network/config.py`.
 
 It learns the task of `../own_environment`, which needs memory. Loading that example's configuration
-also puts its folder on the import path.
+also puts its directory on the import path.
 """
 
 import dataclasses

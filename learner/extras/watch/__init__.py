@@ -1,1 +1,1 @@
-"""The page of `seedrl watch`: reads the files of run folders, and nothing of a running learner."""
+"""The page of `seedrl watch`: reads files of run directories, and nothing of a running learner."""

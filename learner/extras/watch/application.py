@@ -34,7 +34,7 @@ _HEADERS = {
 
 
 def application(folder: Path, token: str = "") -> Starlette:
-    """The application for a run's folder, or a folder of runs.
+    """The application for a run's directory, or a folder of runs.
 
     `token`: first part of every path; another one finds nothing.
     """

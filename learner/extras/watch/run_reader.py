@@ -38,7 +38,7 @@ class View(NamedTuple):
 
 
 class RunReader:
-    """Reads the news in a run's folder at each `poll`. The folder's files may be anybody's."""
+    """Reads the news in a run's directory at each `poll`. The folder's files may be anybody's."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -135,7 +135,7 @@ class RunReader:
 
 
 def recorded(folder: Path) -> list[Json]:
-    """Videos that `seedrl record` wrote into a run's folder, by name: {"name", "changed"}."""
+    """Videos that `seedrl record` wrote into a run's directory, by name: {"name", "changed"}."""
     videos: list[Json] = []
     # A link would show a file that is not the run's.
     with contextlib.suppress(OSError):

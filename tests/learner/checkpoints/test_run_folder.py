@@ -1,4 +1,4 @@
-"""The folder of a run: it belongs to one learner, which resumes from what is there."""
+"""The directory of a run: it belongs to one learner, which resumes from what is there."""
 
 import os
 from pathlib import Path

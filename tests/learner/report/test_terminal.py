@@ -178,7 +178,7 @@ def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with
         "balance": "learning binds: acting waits 25% of the time; measure it: seedrl bounds "
         "/my/run",
         "wall time": "0:01:23",
-        "run folder": "/my/run",
+        "run directory": "/my/run",
         "evaluate it": "seedrl evaluate /my/run",
         "resume it": "seedrl resume /my/run --learning.total-steps 100000",
     }

@@ -78,7 +78,7 @@ def test_each_side_is_measured_while_the_other_one_rests(
 ) -> None:
     check_sides(system, replayed)
 
-    # The command, of a run's folder; as if it had started this system.
+    # The command, of a run's directory; as if it had started this system.
     monkeypatch.setattr(bounds, "System", lambda _: contextlib.nullcontext(system))
     (tmp_path / "config.json").write_text(config_io.to_json(config_io.load("cartpole_r2d2")))
     with own_process.restored():

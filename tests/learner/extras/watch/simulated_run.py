@@ -1,4 +1,4 @@
-"""A run folder as a learner writes it, without a learner, with any number of env servers."""
+"""A run directory as a learner writes it, without a learner, with any number of env servers."""
 
 import json
 import math

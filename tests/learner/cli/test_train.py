@@ -17,6 +17,7 @@ from learner.cli.main import main
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.config_io import to_json
+from seedrl.exit_codes import ExitCode
 from seedrl.wire.credentials import read_token
 from tests.patience import wait_until
 
@@ -50,7 +51,7 @@ class Stage:
         self.calls: list[Call] = []
         self.result: BaseException | None = None
 
-    def train(self, config: Config, **arguments: Any) -> None:
+    def train(self, config: Config, **arguments: Any) -> ExitCode:
         written = self.path / "env_servers.json"
         wait_until(written.exists, "the env servers never started")
         found = json.loads(written.read_text())
@@ -58,6 +59,7 @@ class Stage:
         written.unlink()
         if self.result is not None:
             raise self.result
+        return ExitCode.OK
 
 
 @pytest.fixture
@@ -170,10 +172,10 @@ def test_an_address_of_a_flag_or_a_config_file_is_kept_and_has_a_token(stage: St
     seen = []
     played = stage.train
 
-    def train(config: Config, **arguments: Any) -> None:
+    def train(config: Config, **arguments: Any) -> ExitCode:
         path = Path(config.serving.token_file)
         seen.append((bool(read_token(path)), path.stat().st_mode & 0o777))
-        played(config, **arguments)
+        return played(config, **arguments)
 
     learner.train.train = train  # type: ignore[assignment]  # undone by the fixture
     assert main(["train", "cartpole_r2d2", "--workdir", "v", "--bind=127.0.0.1:8700"]) == 0

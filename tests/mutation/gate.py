@@ -1,14 +1,18 @@
 """Runs tests against mutants, in copies of the tree: a test suite that misses bugs is found out."""
 
+import compileall
 import contextlib
 import enum
+import json
 import os
+import py_compile
 import queue
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -21,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 # Not the command line, packaging and reports: no mutant touches them.
 _FOLDERS = ("seedrl", "learner", "envs_server", "simulation")
 _LEFT_OUT = ("cli", "extras", "processes", "programs", "report")
-_SYSTEM = ("experience", "devices", "balance", "replayed")
+_SYSTEM = ("experience", "devices")
 _NOT_COPIED = {"__pycache__", "build", "dist", "runs"}
 _FAILURE = re.compile(r"^(?:FAILED|ERROR) ([\w/]+\.py.*?)(?: - .*)?$", re.MULTILINE)
 _PASSED, _FAILED, _INTERRUPTED = 0, 1, 2
@@ -61,55 +65,65 @@ class Copy:
 
     def __init__(self, root: Path, folder: Path):
         self.tree = folder / "tree"
-        self._cache = folder / "cache"
+        self._cache, self._output = folder / "cache", folder / "output"
         shutil.copytree(
             root,
             self.tree,
             ignore=lambda _, names: {n for n in names if n.startswith(".") or n in _NOT_COPIED},
         )
+        # By default Python takes a file of the same size and second for unchanged.
+        compileall.compile_dir(
+            self.tree, quiet=1, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
+        )
+        self._forker = subprocess.Popen(
+            [sys.executable, "-m", "tests.mutation.forker"],
+            cwd=self.tree,
+            env={
+                **os.environ,
+                # Else what is installed takes two thirds of the start; the settings want one of it.
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+                "PYTHONPATH": str(self.tree),
+                "PYTHONDONTWRITEBYTECODE": "",
+                "JAX_COMPILATION_CACHE_DIR": str(self._cache),
+                # A mutant that makes a test wait for ever is to be found out soon.
+                "SEEDRL_PATIENCE_SECONDS": "20",
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def run(self, tests: Sequence[str], timeout_seconds: float) -> _Run:
-        """Runs test files in this order until the first failure."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "--tb=line", "-rfE"]
-        command += ["-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout=0", *tests]
-        environment = {
-            **os.environ,
-            # Else what is installed takes two thirds of the start; the settings want one of it.
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-            "PYTHONPATH": str(self.tree),
-            # Python takes a file of the same size and second for unchanged.
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "JAX_COMPILATION_CACHE_DIR": str(self._cache),
-            # A mutant that makes a test wait for ever is to be found out soon.
-            "SEEDRL_PATIENCE_SECONDS": "20",
-        }
-        # A group of its own, so that what the tests have started ends with them.
-        process = subprocess.Popen(
-            command,
-            cwd=self.tree,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            output, _ = process.communicate(timeout=timeout_seconds)
-        except subprocess.TimeoutExpired:
-            # It may be ended while it writes a program.
+        """Runs tests in this order until the first failure."""
+        arguments = ["-x", "-q", "--no-header", "--tb=line", "-rfE"]
+        arguments += ["-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout=0", *tests]
+        request, answers = self._forker.stdin, self._forker.stdout
+        assert request is not None and answers is not None
+        print(json.dumps([arguments, str(self._output)]), file=request, flush=True)
+        process = int(answers.readline())
+        # Its group has what the tests have started: all of it ends with them.
+        late = threading.Timer(max(timeout_seconds, 0), os.killpg, (process, signal.SIGKILL))
+        late.start()
+        code = int(answers.readline())
+        is_late = not late.is_alive()
+        late.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)
+        if is_late:
+            # It may have been ended while it wrote a program.
             shutil.rmtree(self._cache, ignore_errors=True)
             return _Run(Verdict.TIMED_OUT, "")
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-        code = process.returncode
+        output = self._output.read_text(errors="replace")
         if code == _PASSED:
             return _Run(Verdict.SURVIVED, output)
         # A signal: the program has crashed, which nobody overlooks.
         if code in (_FAILED, _INTERRUPTED) or code < 0:
             return _Run(Verdict.KILLED, output)
         raise BrokenHarnessError(f"pytest ended with {code}:\n{output[-3000:]}")
+
+    def close(self) -> None:
+        """Ends its processes."""
+        self._forker.communicate()
 
     def give_programs(self, cache: Path) -> None:
         """Adds what was compiled here to another cache, while nothing runs here."""
@@ -176,10 +190,11 @@ def tiers(tests: Sequence[str], file: str) -> list[list[str]]:
 
 
 def check_unmutated(copies: Sequence[Copy], tests: Sequence[str], timeout_seconds: float) -> None:
-    """Runs all tests once, shared out over the copies; BrokenHarnessError if one fails."""
+    """Runs tests, shared out over the copies; BrokenHarnessError if one fails without a mutant."""
     with ThreadPoolExecutor(len(copies)) as pool:
-        # Without a file pytest would run the whole suite.
-        shares = [share for n in range(len(copies)) if (share := tests[n :: len(copies)])]
+        # Without a test pytest would run the whole suite. Sorted: a file is imported by one copy.
+        size = -(-len(tests) // len(copies))
+        shares = [share for n in range(len(copies)) if (share := tests[n * size : (n + 1) * size])]
         for run in pool.map(lambda copy, share: copy.run(share, timeout_seconds), copies, shares):
             if run.verdict is not Verdict.SURVIVED:
                 raise BrokenHarnessError(

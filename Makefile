@@ -66,11 +66,11 @@ train: $(STAMP) ## Train R2D2 on CartPole until it scores 475 (ARGS="..." are pa
 	$(BIN)/seedrl train cartpole_r2d2 $(ARGS)
 
 # Bytecode is kept whatever the environment says: some hundred processes import the same modules.
-test: $(STAMP) ## Run the test suite (ARGS="-k name" are passed on)
+test: $(STAMP) ## Run the tests of each change (ARGS="-k name" are passed on)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Hours. With ARGS only the tests marked `gate` of these folders or files, and no program.
-proofs: $(STAMP) ## Run the heavier proofs that `make test` leaves out (ARGS="tests/system" for a part)
+proofs: $(STAMP) ## Before a release: what `make test` leaves out (ARGS="tests/system" for a part)
 	$(BIN)/python -m pytest -n 0 -m gate $(ARGS)
 ifeq ($(ARGS),)
 	SEEDRL_TEST_DEVICES=8 PJRT_NPROC=16 $(BIN)/python -m pytest -n 0 -k devices -m "gate or not gate" \

@@ -3,7 +3,6 @@
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ RUNS = (ROOT / "docs" / "runs.md").read_text()
 
 
 @pytest.mark.slow
+@pytest.mark.gate  # what it imports acts: test_examples.py
 def test_the_snippets_train_together_and_act_in_a_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,9 +60,15 @@ def _pattern(line: str) -> str:
 
 
 def _check_env(folder: Path, arguments: str) -> tuple[int, list[str]]:
-    words = [sys.executable, "-m", "learner.cli.main", "check-env", *shlex.split(arguments)]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
-    return done.returncode, done.stdout.splitlines()
+    done = started.start(
+        ["learner.cli.main", "check-env", *shlex.split(arguments)],
+        cwd=folder,
+        variables=started.variables(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, _ = done.communicate(timeout=SECONDS)
+    return done.returncode, out.splitlines()
 
 
 def test_the_snippets_environment_and_a_wrong_dtype_are_checked_as_shown(tmp_path: Path) -> None:

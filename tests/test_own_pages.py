@@ -25,7 +25,12 @@ def _modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.syspath_prepend(folder)
 
 
-@pytest.mark.parametrize("page", [NETWORK, AGENT], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    # The network acts: test_examples.py.
+    [pytest.param(NETWORK, id=NETWORK.stem, marks=pytest.mark.gate), AGENT],
+    ids=lambda page: page.stem,
+)
 def test_what_the_page_shows_is_what_python_answers(page: Path) -> None:
     blocks = re.findall(r"```pycon\n(.*?)```", page.read_text(), re.DOTALL)
     session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)

@@ -23,6 +23,7 @@ def test_each_policy_is_of_its_config_and_acts(name: str, config: str) -> None:
     assert sum(path.stat().st_size for path in files) < 300_000
 
 
+@pytest.mark.gate  # each acts: below
 def test_the_policy_of_cartpole_balances() -> None:
     loaded = policy.load(FOLDER / "cartpole")
     environment = gymnasium.make("CartPole-v1")

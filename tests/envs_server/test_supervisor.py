@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import started
 from tests.envs_server.supervised import is_alive
 from tests.patience import SECONDS, wait_until
 
@@ -18,9 +19,12 @@ _WAIT = "time.sleep(60)"
 
 
 def _start(folder: Path, *body: str, settings: str = _QUICK) -> "subprocess.Popen[str]":
-    program = [sys.executable, "-m", "tests.envs_server.supervised"]
-    return subprocess.Popen(
-        [*program, str(folder), settings, "\n".join(body)], stderr=subprocess.PIPE, text=True
+    return started.start(
+        ["tests.envs_server.supervised", str(folder), settings, "\n".join(body)],
+        cwd=Path.cwd(),
+        variables=started.variables(),
+        stdout=sys.__stdout__.fileno(),
+        stderr=subprocess.PIPE,
     )
 
 

@@ -45,7 +45,7 @@ CONFIG = Config(
         network=QNetworkConfig(
             torso="mlp",
             torso_sizes=(),
-            core_size=8,
+            core="none",
             head_sizes=(),
             frame_stack=1,
         ),
@@ -101,7 +101,6 @@ def test_a_seed_decides_the_result_with_any_number_of_env_servers(evaluate: Any)
     assert drawn == evaluate("--env-servers", "2")
     assert len(set(drawn["returns"])) > 1
     assert (drawn["updates"], drawn["step"]) == (2, 3)
-    assert drawn["returns"] != evaluate("--env-servers", "1", "--seed", "0")["returns"]
 
 
 def test_a_round_begins_again_where_a_stream_was_cut_though_its_slots_are_leased_again() -> None:

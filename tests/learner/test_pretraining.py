@@ -51,14 +51,14 @@ def after(steps: int, source: Path, **changes: Any) -> Any:
 def test_it_starts_from_published_weights_and_with_lora_trains_that_only(tmp_path: Path) -> None:
     params = random_params(NETWORK)
     weights.write(tmp_path, NETWORK, params)
-    start = after(0, tmp_path, lora_rank=2, context=12)
-    np.testing.assert_array_equal(start["embedding"], params["embedding"])
     trained = after(2, tmp_path, lora_rank=2, context=12)
-    for (path, old), new in zip(
-        jax.tree.leaves_with_path(start), jax.tree.leaves(trained), strict=True
-    ):
-        # The value head has no part in a likelihood.
-        assert np.array_equal(old, new) != path[-1].key.startswith("lora"), path
+    published = {jax.tree_util.keystr(path): x for path, x in jax.tree.leaves_with_path(params)}
+    for path, new in jax.tree.leaves_with_path(trained):
+        if path[-1].key == "lora_b":  # zeros at first
+            assert new.any(), path
+        elif path[-1].key != "lora_a" and path[0].key != "value":
+            np.testing.assert_array_equal(new, published.pop(jax.tree_util.keystr(path)))
+    assert len(published) == 2  # the value head has no part in a likelihood
     with pytest.raises(ConfigError, match=r"network\.width"):
         after(0, tmp_path, width=16)
 
@@ -87,7 +87,9 @@ def test_a_run_s_network_is_exported_with_lora_merged(
     assert main([*words, "--force"]) == 0
 
 
-@pytest.mark.parametrize(("until", "most"), [(1.8, 30), (0.0, 3)])
+@pytest.mark.parametrize(
+    ("until", "most"), [(1.8, 30), pytest.param(0.0, 3, marks=pytest.mark.gate)]
+)
 def test_it_stops_once_the_loss_is_low_enough_or_when_asked(until: float, most: int) -> None:
     found: list[float] = []
     pretrained(
@@ -145,7 +147,7 @@ def test_a_bundled_configuration_has_room_for_its_solutions(name: str) -> None:
     factory = getattr(token_tasks, config.environment.id.rpartition(":")[2])
     env: TokenEnv = factory(**json.loads(config.environment.arguments))
     build_agent(config.agent, EnvSpec(env.spec.turn, env.spec))
-    lengths = [sum(map(len, dialogue(env, seed, 1000))) for seed in training_seeds(0, 200)]
+    lengths = [sum(map(len, dialogue(env, seed, 1000))) for seed in training_seeds(0, 60)]
     # And little more: each token of the context costs time in every tick.
     assert max(lengths) < config.agent.network.context <= max(lengths) + 5
 

@@ -5,6 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from seedrl_plugin.quantile import QuantileNetworkConfig, QuantileR2D2Config, quantile_huber
 
 from seedrl.agents.agent import AgentState
@@ -33,6 +34,7 @@ def test_quantile_regression_by_hand() -> None:
     np.testing.assert_allclose(loss, first + second, rtol=1e-6)
 
 
+@pytest.mark.gate  # the regression: above; a plugin that learns: tests/system/test_plugins.py
 def test_it_keeps_the_contract_and_learns_the_spread_of_its_returns() -> None:
     """Each step ends an episode with a reward of 0 or 4 by turns: quantiles 0, 0, 4 and 4."""
     agent = CONFIG.build(SPEC)

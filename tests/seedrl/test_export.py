@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from seedrl import policy
 from tests.patience import SECONDS
 from tests.seedrl.test_policy import _SPEC, _agent, _observation, _params
@@ -33,6 +35,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.gate  # an exported file acts as its policy: test_policy.py
 def test_the_loader_of_the_documentation_acts_as_the_policy_does(tmp_path: Path) -> None:
     plain = policy.Policy(_agent(), _params(2), _SPEC, step=0, seed=0, epsilon=0.0)
     (tmp_path / "policy.jax").write_bytes(plain.export())

@@ -19,6 +19,7 @@ from seedrl.errors import ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.types import StepType, TimeStep
+from tests.gated import all_but
 from tests.seedrl.random_parameters import random_parameters
 
 _SPEC = EnvSpec(
@@ -323,7 +324,7 @@ def test_episodes_of_several_threads_draw_different_noise(workdir: Path) -> None
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", all_but([np.float64], [np.float32, np.float64]))
 def test_an_action_is_in_the_space_whatever_its_shape(shape: tuple[int, ...], dtype: Any) -> None:
     """Alone, and of a vector of environments; the bounds are no numbers of float32."""
     space = gymnasium.spaces.Box(-0.1, 0.7, shape, dtype)

@@ -26,7 +26,7 @@ _TINY = {
     "serving.training-slots": 4,
     "serving.evaluation-slots": 2,
     "agent.network.torso-sizes": 8,
-    "agent.network.core-size": 8,
+    "agent.network.core": "none",
     "agent.network.head-sizes": 8,
     "agent.burn-in": 2,
     "agent.unroll": 12,
@@ -46,10 +46,10 @@ TINY = (
     "--logging.no-learning-curve",
 )
 # For tests to which the number of streams and memory do not matter: one batch shape for both roles
-# and no core are fewer and smaller programs, whose tracing is most of what a short run costs.
+# are fewer and smaller programs, whose tracing is most of what a short run costs.
 SMALLEST = (
     *TINY,
-    *("--serving.training-slots=1", "--serving.evaluation-slots=1", "--agent.network.core=none"),
+    *("--serving.training-slots=1", "--serving.evaluation-slots=1"),
 )
 # For runs that go on until something has happened.
 UNHURRIED = ("--environment.wrappers=tests.system.unhurried:Unhurried",)

@@ -22,6 +22,9 @@ from tests.compilations import compilations
 from tests.system.harness import LearnerRun, Outcome
 from tests.system.oracle import HashingAgent
 
+# The ratio of a run in `make test`: test_experience.py. What compiles when: test_devices.py.
+pytestmark = pytest.mark.gate
+
 WINDOW = WindowSpec(burn_in=2, unroll=5, bootstrap=1, stride=5)
 BATCH = 3
 BATCH_STEPS = BATCH * WINDOW.unroll

@@ -7,6 +7,7 @@ runs; that no experience is mixed up is counted at the end, by the ledger and th
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from learner.acting.actor import over_slots
 from seedrl.agents.window import WindowSpec
@@ -40,6 +41,7 @@ def exponents(run: LearnerRun) -> np.ndarray:
     return np.sort(np.log(ladder) / np.log(0.4))
 
 
+@pytest.mark.gate  # in parts: tests/learner/serving/test_leases.py, test_hub.py
 def test_a_run_learns_explores_and_measures_with_whoever_is_there(
     learner_run: Callable[[Config], LearnerRun],
 ) -> None:

@@ -16,6 +16,7 @@ from seedrl.config import (
     ReplayConfig,
     ServingConfig,
 )
+from seedrl.replay.rate_limiter import RatioLimiter
 from tests.system.harness import LearnerRun, Outcome
 from tests.system.oracle import BOX, HashingAgent, Oracle, counting
 
@@ -46,6 +47,7 @@ class Experience(NamedTuple):
     outcome: Outcome
     oracle: Oracle
     broken: list[str]
+    limiter: RatioLimiter
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +59,15 @@ def experience(learner_run: Callable[[Config], LearnerRun]) -> Experience:
         run.add_env_server(num_envs)
     run.start()
     run.wait_for_slots(TRAINING_SLOTS + EVALUATION_SLOTS)
-    run.run_for(env_steps=900)
+    run.run_for(env_steps=500)
     run.kill(victim)
-    run.run_for(env_steps=300)
+    run.run_for(env_steps=200)
     run.add_env_server(4)
     run.wait_for_slots(TRAINING_SLOTS + EVALUATION_SLOTS)
-    run.run_for(env_steps=900, updates=10)
+    run.run_for(env_steps=500, updates=10)
     outcome = run.finish()
     oracle = Oracle(outcome, LENGTHS, COUNTS)
-    return Experience(outcome, oracle, oracle.check())
+    return Experience(outcome, oracle, oracle.check(), run.session.system.channel.limiter.now)
 
 
 def test_every_row_carry_and_sequence_is_what_must_have_happened(experience: Experience) -> None:
@@ -78,6 +80,14 @@ def test_every_row_carry_and_sequence_is_what_must_have_happened(experience: Exp
     actions = experience.outcome.shards[0].state.pages.steps.action
     assert actions.dtype == np.int32 and actions.shape[2:] == (3,)
     assert len(np.unique(actions.reshape(-1, 3), axis=0)) == 60
+
+
+def test_the_replay_ratio_is_the_configured_one_within_a_batch(experience: Experience) -> None:
+    """More of it: test_balance.py."""
+    batch_steps = CONFIG.learning.batch_sequences * WINDOW.unroll
+    trained, limiter = int(experience.outcome.state.updates) * batch_steps, experience.limiter
+    assert trained == limiter.applied_steps
+    assert 0 <= CONFIG.replay.ratio * limiter.env_steps - trained < batch_steps
 
 
 def test_all_kinds_of_episodes_were_seen(experience: Experience) -> None:
@@ -126,6 +136,8 @@ def test_an_interior_row_is_trained_in_unroll_over_stride_windows(experience: Ex
         assert set(interior) == {WINDOW.unroll // WINDOW.stride}
 
 
+# The restart: tests/envs_server/test_loop.py; its stream's end: tests/learner/serving/test_core.py.
+@pytest.mark.gate
 def test_environments_that_restart_cut_their_own_streams_and_receive_the_stored_real_actions(
     learner_run: Callable[[Config], LearnerRun],
 ) -> None:

@@ -1,7 +1,7 @@
 """Lock step through the real programs: one seed gives one result, whoever steps the environments.
 
-The network is recurrent, the exploration ε-greedy and the replay prioritized. Sequences reach over
-two pages, the replay wraps around, and the parameters that act are not always the newest. The
+The network stacks frames, the exploration is ε-greedy and the replay prioritized. Sequences reach
+over two pages, the replay wraps around, and the parameters that act are not always the newest. The
 second run has its environments in other env servers and groups, so that neither who waits for whom
 nor who has which slot matters.
 """
@@ -24,6 +24,7 @@ pytestmark = [
 NUM_SLOTS, TOTAL_STEPS = 4, 320  # the first as in TINY
 LOCK_STEP = (
     *TINY,
+    "--agent.network.frame-stack=2",
     "--learning.schedule=deterministic",
     "--checkpoint-replay",
     "--serving.evaluation-slots=0",

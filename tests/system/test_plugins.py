@@ -71,6 +71,7 @@ def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(
     assert (found.config, found.state, found.best) == ("corridor", "finished", 1.0)
 
 
+@pytest.mark.gate  # each unroll once: tests/simulation/test_programs.py
 def test_an_on_policy_agent_with_a_queue_of_its_own_trains_on_each_unroll_once(
     programs: Programs, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from seedrl_plugin.counting import image_of
 
 from seedrl.agents.apex import ApexConfig
@@ -88,6 +89,7 @@ def _numbers(images: np.ndarray) -> np.ndarray:
     return numbers
 
 
+@pytest.mark.gate  # the agent: tests/seedrl/agents/test_r2d2.py; carries: test_experience.py
 def test_r2d2_acts_by_the_q_values_of_the_stored_carry(learner_run: Start) -> None:
     agent = R2D2Config(
         network=QNetworkConfig(
@@ -148,6 +150,7 @@ def test_r2d2_acts_by_the_q_values_of_the_stored_carry(learner_run: Start) -> No
     assert len(streams) == 2 * 2 and not is_first_of_stream.all()
 
 
+@pytest.mark.gate  # its priorities: tests/seedrl/agents/test_apex.py
 def test_apex_has_the_q_values_and_the_sampling_weight_of_every_transition(
     learner_run: Start,
 ) -> None:

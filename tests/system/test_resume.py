@@ -149,9 +149,9 @@ def learner_command(workdir: Path, address: str) -> tuple[object, ...]:
 
 def refuse_other_shapes(workdir: Path, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = learner_command(workdir, address)[1:]
-    code, line = processes.told(capsys, *words, "--agent.network.core-size", "9")
+    code, line = processes.told(capsys, *words, "--agent.network.head-sizes", "9")
     assert code == 2
-    assert "agent.network.core_size: expected 8, got 9" in line and "--init-from" in line
+    assert "agent.network.head_sizes: expected [8], got [9]" in line and "--init-from" in line
 
 
 def give_up_if_nothing_is_intact(

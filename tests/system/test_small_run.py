@@ -4,6 +4,7 @@ Hostile folders, made from it, against all that read one.
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -27,6 +28,11 @@ from learner.cli.evaluate import PlayOptions, config_of
 from learner.cli.main import main
 from learner.cli.train import TrainOptions
 from learner.extras.watch.feed import Feed
+from learner.report.events import Event
+from learner.report.metric_table import METRICS, RECORDS
+from learner.report.metric_table import lines as metric_lines
+from learner.report.status import Status
+from learner.serving.ledger import ACCOUNTS
 from seedrl import checkpoints, config_io, policy
 from seedrl.config import check
 from seedrl.errors import UserError
@@ -77,6 +83,13 @@ TINY: dict[str, Any] = {
     "logging": {"interval_seconds": 0.1, "learning_curve": False},
     "checkpoint": {"replay": True},
 }
+DOCUMENTED = {line for metric in METRICS for line in metric_lines(metric)} | {
+    f"ledger/{account}" for account in ACCOUNTS
+}
+RARE = {line for metric in METRICS if metric.is_rare for line in metric_lines(metric)}
+ON_EVERY_LINE = {"kind", "time_seconds", "elapsed_seconds"}
+# With these an update was reported, and an episode.
+LAST_TO_COME = {"loss", "length/training"}
 # A configuration of another process's, that trains until it is stopped.
 PROGRAM = f"""
 import pathlib, seedrl
@@ -102,15 +115,14 @@ class Followed(NamedTuple):
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory: pytest.TempPathFactory) -> Followed:
-    """It was stopped after an update and an evaluation."""
+    """It was stopped once an update, an episode and an evaluation were reported."""
     lines = []
     workdir = tmp_path_factory.mktemp("small") / "run"
     with seedrl.train("cartpole_r2d2", workdir=workdir, **TINY) as run:
         for metrics in run:
             lines.append(metrics)
-            if metrics.get("updates", 0) > 0 and any(
-                each["kind"] == "evaluation" for each in lines
-            ):
+            seen = {name for each in lines for name in each}
+            if seen >= LAST_TO_COME and any(each["kind"] == "evaluation" for each in lines):
                 break
     return Followed(run, lines)
 
@@ -128,6 +140,39 @@ def test_a_run_is_followed_stopped_and_played(followed: Followed) -> None:
     config = config_io.of_run(run.workdir)
     assert config.agent.network.torso_sizes == (8,)
     assert config.learning.batch_sequences == 4 and config.evaluation.target_return is None
+
+
+def _names(followed: Followed, kind: str) -> set[str]:
+    """Of the fields of all lines of a kind."""
+    return {name for line in followed.run.metrics if line["kind"] == kind for name in line}
+
+
+@pytest.mark.slow
+def test_a_run_emits_what_is_documented_and_nothing_else(followed: Followed) -> None:
+    emitted = _names(followed, "metrics") - ON_EVERY_LINE
+    documented = DOCUMENTED - ON_EVERY_LINE
+    assert emitted - documented == set(), "emitted and not documented"
+    assert documented - emitted - RARE == set(), "documented and never emitted"
+    for kind, (_, described) in RECORDS.items():
+        fields = set(ACCOUNTS) if kind == "ledger" else set(described)
+        assert _names(followed, kind) == fields | ON_EVERY_LINE
+
+
+@pytest.mark.slow
+def test_a_run_has_said_what_happened_to_it(followed: Followed) -> None:
+    workdir = followed.run.workdir
+    events = [json.loads(line) for line in (workdir / "events.jsonl").read_text().splitlines()]
+    told = [event["kind"] for event in events]
+    story = ["started", "server_joined", "learning", "ended"]
+    assert [told.index(kind) for kind in story] == sorted(told.index(kind) for kind in story)
+    assert {*story, "evaluation", "saved"} <= set(told)
+    for event in events:
+        assert event.keys() == {field.name for field in dataclasses.fields(Event)}
+    status = json.loads((workdir / "status.json").read_text())
+    assert status.keys() == {field.name for field in dataclasses.fields(Status)}
+    assert (status["state"], status["reason"]) == ("finished", "stopped by SIGTERM")
+    assert status["best_evaluation"]["mean_return"] >= status["last_evaluation"]["mean_return"]
+    assert [server["environments"] > 0 for server in status["env_servers"]] == [True]
 
 
 @pytest.mark.slow

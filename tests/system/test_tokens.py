@@ -1,4 +1,4 @@
-"""A token policy: trained, an env server killed, stopped, resumed; as a gate pretrained, played."""
+"""A token policy: trained, an env server killed, stopped; as a gate resumed, pretrained, played."""
 
 import json
 import os
@@ -48,7 +48,9 @@ def _updated(run: Program, workdir: Path, updates: int) -> dict[str, Any]:
     )
 
 
-def test_a_token_policy_is_trained_stopped_and_resumed(tmp_path: Path) -> None:
+# A killed learner resumes: test_resume.py.
+@pytest.mark.parametrize("resumes", [False, pytest.param(True, marks=pytest.mark.gate)])
+def test_a_token_policy_is_trained_stopped_and_resumed(tmp_path: Path, resumes: bool) -> None:
     workdir = tmp_path / "run"
     with Programs(tmp_path) as programs:
         words = ("reverse_grpo", "--workdir", workdir, *FLAGS)
@@ -59,7 +61,8 @@ def test_a_token_policy_is_trained_stopped_and_resumed(tmp_path: Path) -> None:
         run.signal(signal.SIGTERM)
         assert run.end() == 0, run.stderr
         _check(workdir)
-
+        if not resumes:
+            return
         resumed = programs(*TRAIN, *words, "--learning.total-steps", 100_000)
         _updated(resumed, workdir, before + 5)
         resumed.signal(signal.SIGTERM)

@@ -158,7 +158,7 @@ def _step(
     return state, np.asarray(actions)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.gate) for n in (1, 2))])
 def test_every_row_lands_at_its_place_and_nothing_lands_elsewhere(
     programs: ActPrograms, seed: int
 ) -> None:

@@ -286,7 +286,7 @@ def test_env_servers_come_and_go_and_every_token_is_accounted_for(
         peers = deque(Peer(world.hub, 4) for _ in range(2))
         taken: deque[int] = deque()
         world.acting._count_taken = lambda: 4 * world.channel.learned_version
-        for turn in range(400):
+        for turn in range(200):
             if turn % 60 == 40:
                 world.hub.leave(peers.popleft().lease, None)
                 world.acting.run_once()  # what was dispatched is let go
@@ -295,7 +295,7 @@ def test_env_servers_come_and_go_and_every_token_is_accounted_for(
             if random.random() < 0.3:
                 taken.append(world.learn())
         assert 0 <= max(taken) <= _PLAN.max_lag_updates
-        assert world.channel.learned_version > 20
+        assert world.channel.learned_version > 8
         # Each group has one question, that of its number.
         for number, (pages, _) in enumerate(world.taken):
             asked = pages.steps.extras.source == ENVIRONMENT

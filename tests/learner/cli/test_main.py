@@ -33,7 +33,8 @@ EXPORT = ("-m", "learner.cli.main", "export")
     ("command", "variable", "value"),
     [
         (LEARNER, "JAX_PLATFORMS", "cuda"),
-        (EXPORT, "XLA_FLAGS", "--xla_nonsense=1"),
+        # The flags: tests/learner/processes/test_tuning.py.
+        pytest.param(EXPORT, "XLA_FLAGS", "--xla_nonsense=1", marks=pytest.mark.gate),
         (EVALUATE, "JAX_ENABLE_X64", "maybe"),
     ],
 )

@@ -70,7 +70,7 @@ class Setting(NamedTuple):
     indices: list[PageIndex]
 
 
-@pytest.fixture(scope="module", params=[1, 4])
+@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.gate), 4])
 def begun(request: pytest.FixtureRequest) -> Setting:
     """What all tests begin with; programs would consume it."""
     devices = jax.local_devices()[: request.param]

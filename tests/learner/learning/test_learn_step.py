@@ -312,7 +312,7 @@ def toy(request: pytest.FixtureRequest) -> Setting:
 
 
 def test_an_update_is_told_the_environment_steps_and_its_state_keeps_none() -> None:
-    toy = _toy(2)
+    toy = _toy(1)
     decay = TOY_UPDATE._replace(learning_rate=LinearDecay(0.5, decay_steps=1000))
     decaying = _setting(TOY._replace(update=decay, epochs=2), toy.num_devices)
     for env_steps, left in ((0, 1.0), (250, 0.75), (4000, 0.0)):
@@ -362,7 +362,7 @@ def test_what_is_guarded_and_not_finite_on_one_device_is_skipped_on_all() -> Non
         assert memory.priorities.any() == (skipped == 0.0)
 
 
-@pytest.mark.parametrize("minibatches", [1, 2])
+@pytest.mark.parametrize("minibatches", [pytest.param(1, marks=pytest.mark.gate), 2])
 def test_a_sequence_has_the_largest_priority_of_its_chunks(minibatches: int) -> None:
     def doubled(state: AgentState, sequence: Sequence, weights: Array) -> tuple[Sequence, Array]:
         timestep = sequence.steps.timestep
@@ -505,7 +505,9 @@ def _run(update: Any, state: AgentState, epochs: int, minibatches: int) -> Any:
     return run_epochs(update, *arguments, epochs=epochs, minibatches=minibatches)
 
 
-@pytest.mark.parametrize(("epochs", "minibatches"), [(3, 1), (3, 4)])
+@pytest.mark.parametrize(
+    ("epochs", "minibatches"), [pytest.param(3, 1, marks=pytest.mark.gate), (3, 4)]
+)
 def test_each_epoch_trains_each_sequence_once(epochs: int, minibatches: int) -> None:
     num_passes = epochs * minibatches
     state, output = jax.jit(

@@ -18,7 +18,7 @@ from tests.learner.multihost.linked import at_once, linked
 from tests.patience import wait_until
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.gate)])
 def test_all_get_what_all_give_in_each_round_under_a_tag(count: int) -> None:
     # A message that arrives in many parts.
     large = list(range(20_000))

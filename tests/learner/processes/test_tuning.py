@@ -97,7 +97,9 @@ def test_freed_memory_is_returned_or_used_again() -> None:
     assert float(printed(FAULTS)[0]) < 4
 
 
-@pytest.mark.parametrize("flags", ["", f"--{OPTION}=individual_convolution"])
+@pytest.mark.parametrize(
+    "flags", ["", pytest.param(f"--{OPTION}=individual_convolution", marks=pytest.mark.gate)]
+)
 def test_threads_take_turns_programs_are_cached_and_convolutions_are_not_ynnpacks_unless_asked(
     flags: str,
 ) -> None:
@@ -167,7 +169,8 @@ for name in sys.argv[1:]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stride", [40, pytest.param(1, marks=pytest.mark.gate)])
+@pytest.mark.gate
+@pytest.mark.parametrize("stride", [1])
 def test_every_variable_of_jax_is_taken_or_named_in_one_line(tmp_path: Path, stride: int) -> None:
     names = [name.upper() for name in jax.config.values if name.startswith("jax_")][::stride]
     assert len(names) > 100 // stride

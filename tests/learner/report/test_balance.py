@@ -257,6 +257,7 @@ def test_learning_waits_for_cores_as_in_a_simulation(fleet: Fleet) -> None:
     assert steps_per_second(there, env_servers) == pytest.approx(found, rel=0.02)
 
 
+@pytest.mark.gate  # one fleet: the worked example
 def test_from_one_run_the_model_predicts_what_a_simulation_finds() -> None:
     errors = {}
     for fleet in FLEETS:

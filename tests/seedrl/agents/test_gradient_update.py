@@ -141,7 +141,8 @@ def test_every_agent_decays_as_its_config_asks(config: Any, spec: EnvSpec) -> No
         assert (agent.exploration_decay_steps, exploring.exploration_decay_steps) == (0, 9)
 
 
-@pytest.mark.parametrize("config", [pytest.param(ImpalaConfig, marks=pytest.mark.gate), PpoConfig])
+@pytest.mark.gate  # that a loss gets the cost of its step, and each agent has one: above
+@pytest.mark.parametrize("config", [ImpalaConfig, PpoConfig])
 def test_the_entropy_cost_of_a_loss_is_that_of_its_step(config: Any) -> None:
     def agent_of(**costs: float) -> Agent:
         agent: Agent = config(network=NETWORK, unroll=5, **costs).build(SPEC)

@@ -123,7 +123,7 @@ def test_the_loss_agrees_with_the_loop(start: int) -> None:
     assert output.priorities == ()
 
 
-@pytest.mark.parametrize("chunk_steps", [1, 3])
+@pytest.mark.parametrize("chunk_steps", [pytest.param(1, marks=pytest.mark.gate), 3])
 def test_the_loss_of_pieces_is_that_of_their_sequences(chunk_steps: int) -> None:
     """With memory, stacked frames and resets: their advantages, and their carry at each piece."""
     agent = dataclasses.replace(CONFIG, chunk_steps=chunk_steps).build(SPEC)

@@ -27,6 +27,7 @@ _CONFIG = GRPOConfig(
 )
 
 
+@pytest.mark.gate  # the lane: tests/learner/acting/test_token_lane.py
 def test_the_loop_of_the_agent_answers_as_a_lane_does() -> None:
     # Greedily, over turns and a new episode; without room the answer is empty.
     agent, random = build_agent(_CONFIG, _SPEC), np.random.default_rng(0)

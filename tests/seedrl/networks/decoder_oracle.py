@@ -1,5 +1,6 @@
 """A decoder in float64 numpy: a token, a head and a row at a time, as the papers write it."""
 
+import functools
 from typing import Any
 
 import jax
@@ -23,8 +24,12 @@ def random_params(config: DecoderConfig, seed: int = 0) -> Any:
             numbers /= np.sqrt(leaf.shape[-2]) if leaf.ndim > 1 else 1
         return numbers.astype(np.float32)
 
-    shapes = jax.eval_shape(lambda key: decoder.init(config, key), jax.random.key(0))
-    return jax.tree.map_with_path(drawn, shapes)
+    return jax.tree.map_with_path(drawn, _shapes(config))
+
+
+@functools.cache
+def _shapes(config: DecoderConfig) -> Any:
+    return jax.eval_shape(functools.partial(decoder.init, config), jax.random.key(0))
 
 
 def float64(tree: Any) -> Any:

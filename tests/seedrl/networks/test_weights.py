@@ -38,6 +38,7 @@ def test_what_is_written_is_read(tied: bool, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
 
 
+@pytest.mark.gate  # an export with LoRA merged: tests/learner/test_pretraining.py
 def test_lora_is_written_merged_and_starts_as_nothing(tmp_path: Path) -> None:
     config = dataclasses.replace(CONFIG, lora_rank=3)
     params = random_params(config)

@@ -136,7 +136,7 @@ def test_windows_cover_every_interior_row_unroll_over_stride_times() -> None:
     assert counts == {**dict.fromkeys(range(3, 21), 2), **edges}
 
 
-@pytest.mark.parametrize("batch_size", [1, 16])
+@pytest.mark.parametrize("batch_size", [pytest.param(1, marks=pytest.mark.gate), 16])
 def test_sampling_frequencies_pass_a_chi_squared_test(batch_size: int) -> None:
     """Against p^α / Σ p^α, α = 0.6, with priorities given by insertion and by updates.
 

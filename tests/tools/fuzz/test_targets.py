@@ -32,7 +32,7 @@ def test_a_seed_of_each_target_is_accepted(target: Target) -> None:
 
 @every_target
 def test_what_is_read_is_the_same_again_or_is_refused_in_one_line(target: Target) -> None:
-    _check(target, 20)
+    _check(target, 10)
 
 
 @pytest.mark.gate

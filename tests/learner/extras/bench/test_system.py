@@ -31,8 +31,8 @@ UPDATE_STEPS = 16  # at replay ratio 1: 4 sequences of 4 rows
 
 
 def replayed(config: Config) -> Config:
-    """Two devices that act in threads of their own, and replay: 16 steps make up for an update."""
-    learning = dataclasses.replace(config.learning, batch_sequences=4, num_devices=2)
+    """Replay: 16 steps make up for an update."""
+    learning = dataclasses.replace(config.learning, batch_sequences=4)
     return dataclasses.replace(config, learning=learning)
 
 

@@ -49,7 +49,7 @@ def on_steps(config: Config) -> ActingKind:
     free = free_running(config.serving.batch_deadline_seconds)
     rule = {"asynchronous": free, "synchronous": rounds(), "deterministic": lock_step()}
     # Batch sizes, and page counts, that programs are compiled for. Unless both sides run at once
-    # every batch has all slots, and their pages fill up together.
+    # every batch has all slots that are played, and their pages fill up together.
     num_sizes = 3 if config.learning.schedule == "asynchronous" else 1
     steps = page_steps(config)
     return ActingKind(

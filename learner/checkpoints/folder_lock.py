@@ -1,4 +1,4 @@
-"""The lock on a run's directory, by which a learner uses it. Imports no jax: command lines ask."""
+"""The lock on a run directory, which its learner holds. Imports no jax: command lines ask."""
 
 import contextlib
 import fcntl

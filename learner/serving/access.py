@@ -78,20 +78,22 @@ def lock_address(bind: str) -> contextlib.ExitStack:
     path = Path(bind.removeprefix("unix:"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR, 0o600)
-    except OSError as error:
-        raise ConfigError(
-            f"serving.bind: expected a path where a socket can be made, got {bind} "
-            f"({error.strerror})"
-        ) from error
-    held.callback(os.close, descriptor)  # also lets go of the lock
-    try:
+        # No link, which another user could have put there.
+        flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW
+        descriptor = os.open(f"{path}.lock", flags, 0o600)
+        held.callback(os.close, descriptor)  # also lets go of the lock
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         held.close()
         raise AddressInUseError(
             f"cannot serve on {bind}: another learner serves there; stop it or choose another "
             "serving.bind"
+        ) from error
+    except OSError as error:  # some file systems have no locks
+        held.close()
+        raise ConfigError(
+            f"serving.bind: expected a path where a socket and its lock can be made, got {bind} "
+            f"({error.strerror})"
         ) from error
     return held
 

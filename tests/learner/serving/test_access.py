@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import errno
 import os
 import shutil
 import stat
@@ -266,3 +267,22 @@ def test_a_socket_below_a_file_is_refused_by_field(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         lock_address(f"unix:{tmp_path}/file/socket")
     assert "serving.bind" in str(caught.value)
+
+
+def test_a_lock_that_is_a_link_or_that_the_file_system_lacks_is_refused_by_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "linked.lock").symlink_to(tmp_path / "somewhere")
+    with pytest.raises(ConfigError) as caught:
+        lock_address(f"unix:{tmp_path}/linked")
+    assert "serving.bind" in str(caught.value)
+    assert not (tmp_path / "somewhere").exists()
+
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    # Not that another learner serves there, for which a user would look in vain.
+    with pytest.raises(ConfigError) as caught:
+        lock_address(f"unix:{tmp_path}/socket")
+    assert os.strerror(errno.ENOLCK) in str(caught.value)

@@ -62,9 +62,9 @@ def evaluate(
 ) -> Evaluation:
     """Serves until env servers have played `episodes` of a checkpoint; blocks.
 
-    All slots play in lock step, once all are leased. So the result follows from the seed for any
-    number of env servers, if each environment has a seed of its own (`environment.vectorization`
-    other than `native`) and no env server is lost meanwhile.
+    All slots play in lock step, once all are leased but those of disabled environments. So the
+    result follows from the seed for any number of env servers, if each environment has a seed of
+    its own (`environment.vectorization` other than `native`) and no env server is lost meanwhile.
 
     Args:
       config: of the run; its `serving.bind` is served on.
@@ -186,7 +186,8 @@ class _Player:
         # First: an env server that is back by now has played with other seeds meanwhile.
         cut = self._hub.take_ended()
         live = self._hub.live_slots("evaluation")
-        if cut or len(live) < self._actor.num_slots:
+        # The others play the episodes of an environment that is disabled.
+        if cut or len(live) < max(1, self._actor.num_slots - self._hub.num_disabled):
             return None
         return round_ or Round(self._frozen, live, episodes)
 

@@ -306,6 +306,13 @@ class Hub:
         with self._changed:
             return self._serving.live_slots(role, device)
 
+    @property
+    def num_disabled(self) -> int:
+        """Environments that fail too often, and that their env servers play no more."""
+        with self._changed:
+            leases = self._serving.slots.leases.values()
+            return sum(lease.num_disabled for lease in leases if lease.is_ready)
+
     def ledger(self) -> dict[str, int]:
         """The accounts of the serving core, all at one moment; see `learner.serving.ledger`."""
         with self._changed:

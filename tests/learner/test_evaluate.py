@@ -105,7 +105,9 @@ def test_a_seed_decides_the_result_with_any_number_of_env_servers(evaluate: Any)
 
 def test_a_round_begins_again_where_a_stream_was_cut_though_its_slots_are_leased_again() -> None:
     cut: list[int] = []
-    hub = SimpleNamespace(take_ended=lambda: cut, live_slots=lambda role: np.arange(3))
+    hub = SimpleNamespace(
+        take_ended=lambda: cut, live_slots=lambda role: np.arange(3), num_disabled=0
+    )
     player = _Player(
         cast(Any, hub),
         cast(Any, SimpleNamespace(num_slots=3)),
@@ -116,6 +118,11 @@ def test_a_round_begins_again_where_a_stream_was_cut_though_its_slots_are_leased
     assert begun is not None and player._current_round(begun, 6) is begun
     cut.append(4)
     assert player._current_round(begun, 6) is None
+    cut.clear()
+    hub.live_slots = lambda role: np.arange(2)
+    assert player._current_round(None, 6) is None
+    hub.num_disabled = 1  # nobody will play the third one
+    assert player._current_round(None, 6) is not None
 
 
 def test_two_seeds_share_no_half_of_their_keys() -> None:

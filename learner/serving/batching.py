@@ -59,7 +59,8 @@ def lock_step() -> BatchRule:
 def rounds() -> BatchRule:
     """As in lock step, but for training slots only, whose pages are started and filled together.
 
-    So learning gets a page of each slot, and no page is open while it learns.
+    So learning gets a page of each slot, and no page is open while it learns. Nor does it wait for
+    slots that an env server has left because of a failure, until they are played again.
     """
     return lock_step()._replace(is_complete=False, is_aligned=True)
 
@@ -99,20 +100,24 @@ class BatchQueue:
         self.device = slots.device  # the number of the inference device that acts for it
         self.rule = rule
         self.num_live = 0  # environments in it whose stream is open
-        self._num_disabled = 0  # environments that would be in it, had they not failed too often
+        self._num_missing = 0  # slots that are waited for in vain
         self.num_rows = 0  # that wait
         self._num_slots = slots.size
         self._max_rows = max(slots.size, 1)
         self._queue: deque[Pending] = deque()
         self.add_live(0)
 
-    def add_live(self, num_envs: int, num_disabled: int = 0) -> None:
-        """Takes that N more streams are open and M more environments disabled, or fewer."""
+    def add_live(self, num_envs: int) -> None:
+        """Takes that N more streams are open, or fewer if N is negative."""
         self.num_live += num_envs
-        self._num_disabled += num_disabled
-        num_slots = self._num_slots - self._num_disabled
+        num_slots = self._num_slots - self._num_missing
         target = self.rule.target_rows(self.num_live, num_slots, _LOOKAHEAD[self.role])
         self.target_rows = min(target, self._max_rows)
+
+    def set_missing(self, num_slots: int) -> None:
+        """Takes that nobody plays N slots, because their environments fail too often."""
+        self._num_missing = num_slots
+        self.add_live(0)
 
     def put(self, pending: Pending) -> None:
         """Queues a step."""

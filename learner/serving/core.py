@@ -59,6 +59,8 @@ class Serving:
         # Rows by what has happened to them; `accounts` adds those to which something will happen.
         self.ledger: Counter[str] = Counter()
         self._restarted: list[tuple[Lease, int]] = []  # see `take_restarted`
+        self._num_disabled = 0  # environments that connected env servers have disabled
+        self._failed: set[int] = set()  # slots that were left by a failure; see `rounds`
 
     def set_deadline(self, seconds: float) -> None:
         """Changes the longest wait of a training step for others."""
@@ -102,13 +104,22 @@ class Serving:
     def ready(self, lease: Lease) -> None:
         """Takes that its environments are built: from now on batches count on them."""
         lease.is_ready = True
+        self._failed.difference_update(_training_slots(lease))
         self._count(lease, 1)
+
+    def fail(self, lease: Lease) -> None:
+        """Takes that an environment has failed, because of which the lease ends now."""
+        # Its env server may return with fewer environments, or end because none is left.
+        if self.rule.is_aligned:
+            self._failed.update(_training_slots(lease))
 
     def _count(self, lease: Lease, sign: int) -> None:
         for group in lease.groups:
             self.lanes[group.lane].add_live(sign * len(group.slots))
+        self._num_disabled += sign * lease.num_disabled
         for lane in self.lanes:
-            lane.add_live(0, sign * lease.num_disabled)
+            # An environment that was disabled since this learner started is in both.
+            lane.set_missing(max(self._num_disabled, len(self._failed)))
 
     def returning(self) -> Lease | None:
         """A lease whose env server should connect again; see `SlotTable.returning`."""
@@ -261,3 +272,7 @@ class Serving:
                 self.slots.release(item.group)
                 self._let_go(item.group)
         return [item.group for item in batch.pending if not item.group.lease.ended]
+
+
+def _training_slots(lease: Lease) -> list[int]:
+    return [slot for group in lease.groups if group.role == "training" for slot in group.slots]

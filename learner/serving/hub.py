@@ -163,6 +163,7 @@ class Hub:
         """Notes that an environment has failed; returns how its connection ends."""
         with self._changed:
             if not lease.ended:
+                self._serving.fail(lease)
                 self._registry.failed(lease.number, reason, self.clock())
         return EndError(grpc.StatusCode.UNAVAILABLE, f"an environment failed: {reason}")
 

@@ -65,6 +65,8 @@ class Fleet:
 
     def lose(self, lease: Lease) -> None:
         self.leases.remove(lease)
+        if self.random.random() < 0.3:
+            self.serving.fail(lease)
         self.serving.end(lease)
         self.num_lost += 1
 
@@ -106,7 +108,7 @@ class Acting:
             return batch
         assert sorted(batch.slots) == self.fleet.serving.live_slots("training").tolist()
         disabled = sum(lease.num_disabled for lease in self.fleet.leases)
-        assert len(batch.slots) >= SLOTS - disabled
+        assert len(batch.slots) >= SLOTS - max(disabled, len(self.fleet.serving._failed))
         self.fleet.num_disabled += len(batch.slots) < SLOTS
         for slot, stream, position in zip(
             batch.slots.tolist(), batch.streams.tolist(), batch.positions.tolist(), strict=True

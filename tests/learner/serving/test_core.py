@@ -405,6 +405,32 @@ def test_no_batch_waits_for_the_slot_of_a_disabled_environment(rule: BatchRule) 
     assert serving.take(lane).slots.tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("rule", [lock_step(), rounds()], ids=["lock step", "rounds"])
+def test_a_round_does_not_wait_for_an_env_server_that_a_failure_has_ended(rule: BatchRule) -> None:
+    serving = Serving(SlotTable(training=3, evaluation=0, seed=0), page_steps=K, rule=rule)
+    (lane,) = (each for each in serving.lanes if each.role == "training")
+    leases = [serving.lease(1, 1, peer) for peer in "abc"]
+    for lease in leases:
+        serving.ready(lease)
+        _step(serving, lease.groups[0], FIRST)
+    serving.answered(serving.take(lane))
+    serving.fail(leases[1])
+    serving.end(leases[1])
+    for lease in (leases[0], leases[2]):
+        _step(serving, lease.groups[0], MID)
+    waits = rule.is_complete  # whose batches would depend on when it returns
+    assert lane.seconds_until_due(0.0) == (math.inf if waits else 0.0)
+    again = serving.lease(1, 1, "b")
+    assert lane.seconds_until_due(0.0) == (math.inf if waits else 0.0)
+    serving.ready(again)
+    assert lane.seconds_until_due(0.0) == math.inf
+    _step(serving, again.groups[0], FIRST)
+    assert serving.take(lane).slots.tolist() == [0, 1, 2]
+    # One that is lost in any other way will be back.
+    serving.end(leases[2])
+    assert lane.target_rows == 3
+
+
 def test_rows_are_in_slot_order_whichever_group_has_them() -> None:
     serving = _in_lock_step()
     leases = [serving.lease(1, 1, peer) for peer in "abcd"]

@@ -59,6 +59,7 @@ def test_of_a_defect_the_error_line_is_the_last_of_the_traceback() -> None:
     assert str(_error(output, ExitCode.INTERNAL)) == "ValueError: boom"
 
 
+@pytest.mark.gate  # own classes of a file: tests/system/test_plugins.py
 def test_a_config_object_reaches_the_run_with_its_own_classes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

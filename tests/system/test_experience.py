@@ -55,8 +55,7 @@ def experience(learner_run: Callable[[Config], LearnerRun]) -> Experience:
     run = learner_run(CONFIG)
     # Uneven on purpose: batches of 1 to 4 rows, where shapes for 1, 2 and 4 are compiled.
     victim = run.add_env_server(3)
-    for num_envs in (2, 1):
-        run.add_env_server(num_envs)
+    run.add_env_server(3)
     run.start()
     run.wait_for_slots(TRAINING_SLOTS + EVALUATION_SLOTS)
     run.run_for(env_steps=500)

@@ -16,8 +16,9 @@ from seedrl import run_files
 from seedrl.checkpoints import latest
 from tests.system.processes import TINY, Programs
 
+# In parts: tests/learner/serving/test_core.py, test_hub.py, learner/acting/test_actor.py.
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.gate,
     pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
 ]
 

@@ -9,6 +9,7 @@ from gymnasium.vector import VectorEnv
 pytest.importorskip("ale_py")
 
 
+@pytest.mark.gate  # Atari: tests/envs_server/test_vector.py
 def test_frames_are_blanked_at_random_and_the_others_are_the_game() -> None:
     from envs_server.envs.flickering_atari import make_vec
 

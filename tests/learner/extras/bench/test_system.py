@@ -73,6 +73,7 @@ def system(tiny: Workload) -> Iterator[System]:
         yield system
 
 
+@pytest.mark.gate
 def test_each_side_is_measured_while_the_other_one_rests(
     system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -129,6 +130,7 @@ def check_sides(system: System, kind: Callable[[Config], Config]) -> None:
     assert 0.8 * expected[kind] < sides.update_steps() <= expected[kind]
 
 
+@pytest.mark.gate
 def test_an_interval_counts_what_went_through_the_system(system: System) -> None:
     acting, learning = system.parts.acting[0], system.parts.learning
     system.run(0.01)
@@ -144,6 +146,7 @@ def test_an_interval_counts_what_went_through_the_system(system: System) -> None
     system.run_until(lambda: learning.stored_rows == system.served.hub.ledger()["completed"])
 
 
+@pytest.mark.gate
 def test_an_interval_by_updates_holds_whole_updates_and_nothing_moves_after_it(
     system: System,
 ) -> None:
@@ -158,6 +161,7 @@ def test_an_interval_by_updates_holds_whole_updates_and_nothing_moves_after_it(
     assert system.parts.learning.updates == updates
 
 
+@pytest.mark.gate
 def test_the_stages_of_each_side_add_up_and_a_system_reports_as_a_run_does(system: System) -> None:
     interval = system.run(1.0)
     metrics = interval.metrics

@@ -22,7 +22,7 @@ from tests.compilations import compilations
 from tests.system.harness import LearnerRun, Outcome
 from tests.system.oracle import HashingAgent
 
-# The ratio of a run in `make test`: test_experience.py. What compiles when: test_devices.py.
+# The ratio of a run in `make test`: test_experience.py. What compiles when: test_experience.py too.
 pytestmark = pytest.mark.gate
 
 WINDOW = WindowSpec(burn_in=2, unroll=5, bootstrap=1, stride=5)

@@ -1,4 +1,4 @@
-"""Acting and learning on all devices, four or more: half of them act, or (a gate) each does both.
+"""Acting and learning on all devices, four or more: half of them act, or each does both.
 
 Slots are spread over devices and shards, and the devices that learn stay the same. With as many
 devices as `SEEDRL_TEST_DEVICES` says, see conftest.py; `make proofs` takes eight.
@@ -20,16 +20,16 @@ from tests.compilations import compilations
 from tests.system.harness import LearnerRun, Outcome
 from tests.system.oracle import HashingAgent, Oracle
 
+# In parts: tests/learner/learning/test_learn_step.py, test_device_mapping.py, acting/test_actor.py.
+pytestmark = pytest.mark.gate
+
 WINDOW = WindowSpec(burn_in=2, unroll=6, bootstrap=1, stride=3)
 PAGE_STEPS = 3
 LENGTHS = (4, 1, 17)
 NUM_ACTIONS = 4
 DEVICES = jax.local_devices()
 # How many learn, and how many act beside them.
-SPLITS = [
-    pytest.param((len(DEVICES), 0), marks=pytest.mark.gate),
-    (len(DEVICES) // 2, len(DEVICES) // 2),
-]
+SPLITS = [(len(DEVICES), 0), (len(DEVICES) // 2, len(DEVICES) // 2)]
 # One for each device, or two if half of them act: each more is more programs for every device.
 # Half of them come later: until then half of the shards are empty.
 TRAINING_SLOTS = len(DEVICES)

@@ -17,6 +17,7 @@ from seedrl.config import (
     ServingConfig,
 )
 from seedrl.replay.rate_limiter import RatioLimiter
+from tests.compilations import compilations
 from tests.system.harness import LearnerRun, Outcome
 from tests.system.oracle import BOX, HashingAgent, Oracle, counting
 
@@ -48,6 +49,7 @@ class Experience(NamedTuple):
     oracle: Oracle
     broken: list[str]
     limiter: RatioLimiter
+    compiled: list[str]
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +65,12 @@ def experience(learner_run: Callable[[Config], LearnerRun]) -> Experience:
     run.run_for(env_steps=200)
     run.add_env_server(4)
     run.wait_for_slots(TRAINING_SLOTS + EVALUATION_SLOTS)
-    run.run_for(env_steps=500, updates=10)
+    with compilations() as compiled:
+        run.run_for(env_steps=500, updates=10)
     outcome = run.finish()
     oracle = Oracle(outcome, LENGTHS, COUNTS)
-    return Experience(outcome, oracle, oracle.check(), run.session.system.channel.limiter.now)
+    limiter = run.session.system.channel.limiter.now
+    return Experience(outcome, oracle, oracle.check(), limiter, compiled)
 
 
 def test_every_row_carry_and_sequence_is_what_must_have_happened(experience: Experience) -> None:
@@ -87,6 +91,11 @@ def test_the_replay_ratio_is_the_configured_one_within_a_batch(experience: Exper
     trained, limiter = int(experience.outcome.state.updates) * batch_steps, experience.limiter
     assert trained == limiter.applied_steps
     assert 0 <= CONFIG.replay.ratio * limiter.env_steps - trained < batch_steps
+
+
+def test_nothing_is_compiled_under_way(experience: Experience) -> None:
+    """After an env server went and another came."""
+    assert experience.compiled == []
 
 
 def test_all_kinds_of_episodes_were_seen(experience: Experience) -> None:

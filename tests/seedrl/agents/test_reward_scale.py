@@ -42,8 +42,8 @@ class Built(NamedTuple):
 
 
 @functools.cache
-def built(name: str, normalizes: bool) -> Built:
-    config = dataclasses.replace(_AGENTS[name], normalize_rewards=normalizes)
+def built(name: str) -> Built:
+    config = dataclasses.replace(_AGENTS[name], normalize_rewards=True)
     agent = config.build(_BOX if name == "sac" else SPEC)
     mean = {"mean": lambda tree: tree}
 
@@ -63,12 +63,12 @@ def built(name: str, normalizes: bool) -> Built:
 
 
 @functools.cache
-def learned(name: str, scale: float, normalizes: bool = True, batches: int = 2) -> tuple[Any, Any]:
+def learned(name: str, scale: float, batches: int = 2) -> tuple[Any, Any]:
     """Parameters after an update, and initial priorities of the experience it learned from.
 
     `batches`: number of batches that the statistics have seen, the present one included.
     """
-    agent, updated, with_statistics = built(name, normalizes)
+    agent, updated, with_statistics = built(name)
     timesteps = random_timesteps()
     timesteps = timesteps._replace(reward=np.float32(scale) * timesteps.reward)
     state = agent.init_state(agent.init(jax.random.key(0)))
@@ -82,7 +82,7 @@ def learned(name: str, scale: float, normalizes: bool = True, batches: int = 2) 
     steps = sequence.steps._replace(timestep=sequence.steps.timestep._replace(observation=()))
     has_priorities = name in ("r2d2", "apex")
     priorities = agent.initial_priorities(steps) if has_priorities else ()
-    return state.params.agent if normalizes else state.params, priorities
+    return state.params.agent, priorities
 
 
 # The others are as PPO in this: normalization is around an agent, not in it.
@@ -100,11 +100,3 @@ def test_the_first_update_is_too(name: str) -> None:
     found, expected = (learned(name, scale, batches=1)[0] for scale in (100.0, 1.0))
     same = functools.partial(np.testing.assert_allclose, rtol=2e-3, atol=2e-5)
     jax.tree.map(same, found, expected)
-
-
-@pytest.mark.gate  # shows that the test above could fail
-def test_without_normalization_it_is_not() -> None:
-    # Not of Ape-X: the first step of Adam is the same at any scale of all its gradients.
-    found, expected = learned("ppo", 100.0, False)[0], learned("ppo", 1.0, False)[0]
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
-    assert any(not np.allclose(one, other, rtol=2e-3, atol=2e-5) for one, other in pairs)

@@ -306,7 +306,6 @@ def test_minibatches_have_what_follows_from_whole_groups() -> None:
     assert np.isnan(lagging["mismatch_kl"]) and np.isfinite(lagging["entropy"])
 
 
-@pytest.mark.gate  # that each gradient is the right one: above
 def test_it_learns_to_copy() -> None:
     """One token is asked and one answered: within 60 updates nine of ten answers are right."""
     config = GRPOConfig(network=NETWORK, group=8, learning_rate=0.03, max_gradient_norm=1.0)

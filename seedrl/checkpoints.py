@@ -366,15 +366,24 @@ _TYPES: dict[str, type] = {
     "replay_indices": list,
 }
 _LARGEST = 2**63  # of a count
+# Acting continues between the moments at which a checkpoint reads the two counts of its steps.
+_STEPS_UNDER_WAY = 1_000_000
 
 
-def _require_types(content: Mapping[str, Any]) -> None:
+def _require_sound(content: Mapping[str, Any]) -> None:
     for name, kind in _TYPES.items():
         value = content.get(name)
         if name in content and type(value) is not kind:
             raise ValueError(f"{name}: expected {kind.__name__}, got {type(value).__name__}")
         if isinstance(value, int) and not 0 <= value < _LARGEST:
             raise ValueError(f"{name}: expected 0 to {_LARGEST:,}, got another number")
+    limiter, taken = content.get("limiter", {}), content.get("env_steps", 0)
+    for name, value in {**limiter, **content.get("totals", {})}.items():
+        if type(value) not in (int, float) or value < 0:
+            raise ValueError(f"{name}: expected a number of at least 0, got {value!r:.80}")
+    # Acting would wait for ever.
+    if (counted := limiter.get("env_steps", 0)) > taken + _STEPS_UNDER_WAY:
+        raise ValueError(f"the limiter has counted {counted:,} steps of {taken:,}")
 
 
 class _Meta(dict[str, Any]):
@@ -393,7 +402,7 @@ def opened(path: Path) -> Checkpoint:
     file = path / META
     try:
         content = read_object(file, most_bytes=_MOST_META_BYTES)
-        _require_types(content)
+        _require_sound(content)
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"{file}: expected the records of a checkpoint, got {type(error).__name__}: "

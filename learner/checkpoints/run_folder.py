@@ -5,19 +5,16 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from learner.checkpoints.folder_lock import lock
+from learner.processes.locks import lock
 from learner.report.json_lines import replace_file
 from seedrl import config_io, run_files
 from seedrl.checkpoints import Checkpoint, best_directory, latest
 from seedrl.config import Config
-from seedrl.errors import CheckpointError, UserError
+from seedrl.errors import CheckpointError
 
 _logger = logging.getLogger(__name__)
 
 Resume = Literal["auto", "never", "must"]
-
-# Acting continues between the moments at which a checkpoint reads the two counts of its steps.
-_STEPS_UNDER_WAY = 1_000_000
 
 
 class RunFolder:
@@ -45,8 +42,6 @@ class RunFolder:
                 f"--resume must: expected a checkpoint in {self.checkpoints}, found none; check "
                 "--workdir or use --resume auto"
             )
-        if found is not None:
-            _require_sound(found)
         return found
 
     def best(self) -> Checkpoint | None:
@@ -82,25 +77,3 @@ class RunFolder:
     def close(self) -> None:
         if self._own is not None:
             os.close(self._own)
-
-
-def _require_sound(checkpoint: Checkpoint) -> None:
-    """Raises CheckpointError for records with which a run could not go on."""
-    # They may be anybody's: a limiter that has counted more steps than the run has taken makes
-    # acting wait for ever.
-    meta = checkpoint.meta
-    limiter = meta.get("limiter", {})
-    try:
-        for name, value in {**limiter, **meta.get("totals", {})}.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-                raise ValueError(f"{name} is {value!r:.80}")
-        counted, taken = limiter.get("env_steps", 0), meta.get("env_steps", 0)
-        if counted > taken + _STEPS_UNDER_WAY:
-            raise ValueError(f"the limiter has counted {counted:,} steps of {taken:,}")
-    except (UserError, OSError):
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CheckpointError(
-            f"{checkpoint.path}: expected records of a run, got {type(error).__name__}: {error}; "
-            "start a new run"
-        ) from error

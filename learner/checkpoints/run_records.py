@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from learner.checkpoints.folder_lock import is_locked
+from learner.processes.locks import is_locked
 from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.report.json_lines import LineReader, number, parsed, replace_file
 from learner.report.status import ERROR, FAILED, FRESH_SECONDS, STOPPED, EvaluationStatus

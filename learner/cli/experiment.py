@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from learner.checkpoints.folder_lock import lock
 from learner.checkpoints.run_records import read_final_score, read_run
 from learner.cli import train
 from learner.cli.arguments import parse, require_at_least, table
 from learner.extras.experiment import Experiment, Outcome, Runs, check_same, read_grid
+from learner.processes.locks import lock
 from learner.processes.stop import stop_on_signals
 from learner.processes.tuning import require_jax
 from learner.report.output import tolerating_lost_output

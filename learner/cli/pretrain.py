@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from learner.checkpoints.folder_lock import lock
 from learner.cli.arguments import parse, require_at_least, require_positive
+from learner.processes.locks import lock
 from learner.processes.stop import stop_on_signals
 from learner.processes.tuning import require_jax
 from seedrl.config import Config, EnvironmentConfig, acts_on_tokens, check

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from learner.checkpoints.folder_lock import lock
 from learner.cli.arguments import (
     help_of,
     parse,
@@ -28,6 +27,7 @@ from learner.cli.arguments import (
 from learner.cli.balance import require_overlap
 from learner.multihost.topology import ALONE, Topology, topology_of
 from learner.processes import env_servers
+from learner.processes.locks import lock
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
 from learner.processes.tuning import require_jax
 from learner.report.output import tolerating_lost_output

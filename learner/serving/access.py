@@ -5,7 +5,6 @@ without an address a learner serves on a socket that only its own user can reach
 """
 
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import os
@@ -18,6 +17,7 @@ from typing import Any
 
 import grpc
 
+from learner.processes.locks import locked
 from learner.serving.hub import EndError
 from seedrl.config import Config
 from seedrl.errors import AddressInUseError, ConfigError
@@ -78,19 +78,13 @@ def lock_address(bind: str) -> contextlib.ExitStack:
     path = Path(bind.removeprefix("unix:"))
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # No link, which another user could have put there.
-        flags = os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW
-        descriptor = os.open(f"{path}.lock", flags, 0o600)
-        held.callback(os.close, descriptor)  # also lets go of the lock
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held.callback(os.close, locked(path.with_name(f"{path.name}.lock")))
     except BlockingIOError as error:
-        held.close()
         raise AddressInUseError(
             f"cannot serve on {bind}: another learner serves there; stop it or choose another "
             "serving.bind"
         ) from error
     except OSError as error:  # some file systems have no locks
-        held.close()
         raise ConfigError(
             f"serving.bind: expected a path where a socket and its lock can be made, got {bind} "
             f"({error.strerror})"

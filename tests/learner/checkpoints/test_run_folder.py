@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learner.checkpoints.folder_lock import is_locked, lock
 from learner.checkpoints.run_folder import RunFolder
 from learner.checkpoints.run_records import FinalScore, read_final_score, write_final_score
+from learner.processes.locks import is_locked, lock
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import Config, EnvironmentConfig

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from learner.checkpoints.folder_lock import lock
 from learner.cli.main import main
 from learner.extras.experiment import (
     Experiment,
@@ -17,6 +16,7 @@ from learner.extras.experiment import (
     has_trained,
     read_grid,
 )
+from learner.processes.locks import lock
 from learner.report.status import STOPPED
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode

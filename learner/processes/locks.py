@@ -1,4 +1,4 @@
-"""The lock on a run directory, which its learner holds. Imports no jax: command lines ask."""
+"""Locks that a learner holds: on its run directory, and on the path of its socket."""
 
 import contextlib
 import fcntl
@@ -34,7 +34,16 @@ def lock(folder: Path) -> int:
 
 def _lock(folder: Path) -> int:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    return locked(folder / _LOCK)
+
+
+def locked(file: Path) -> int:
+    """Makes the file if it is not there; returns a descriptor that holds its lock.
+
+    Raises BlockingIOError if another one holds it, other OSErrors if there can be no lock.
+    """
+    # No link, which another user could have put there.
+    descriptor = os.open(file, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:

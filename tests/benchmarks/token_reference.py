@@ -4,7 +4,7 @@ Of the system it has the network and the task. Sampling, advantages, loss and lo
 as simple as can be: no cache (each token reads its whole sequence again), no queue, no lag.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -27,14 +27,30 @@ class Round(NamedTuple):
     score: float
 
 
+def group_advantages(groups: Array) -> Array:
+    """`[N, G]`: how much better than the mean of its group, in standard deviations."""
+    std = groups.std(axis=1, keepdims=True)
+    return (groups - groups.mean(axis=1, keepdims=True)) / jnp.where(std > 0, std, 1.0)
+
+
 class Reference:
     """GRPO on questions of one length, answered in one turn.
 
     `config`: network, group, temperature, clipping and optimizer; all else is at its default.
+    `advantages`: of rewards `[N, G]`; of groups whose advantages are all 0 nothing is learned.
     """
 
-    def __init__(self, config: GRPOConfig, env: TokenEnv, params: Tree, *, seed: int):
+    def __init__(
+        self,
+        config: GRPOConfig,
+        env: TokenEnv,
+        params: Tree,
+        *,
+        seed: int,
+        advantages: Callable[[Array], Array] = group_advantages,
+    ):
         self._config, self._env, self._params = config, env, params
+        self._advantages = advantages
         self._optimizer = optax.chain(
             optax.clip_by_global_norm(config.max_gradient_norm),
             optax.adam(
@@ -104,10 +120,8 @@ class Reference:
         # Up to the first end; of an answer without one nothing is learned.
         is_end = answers == self._env.tokens.end
         counts = (jnp.cumsum(is_end, axis=1) - is_end == 0) & is_end.any(axis=1, keepdims=True)
-        groups = rewards.reshape(-1, config.group)
-        std = groups.std(axis=1, keepdims=True)
-        advantages = (groups - groups.mean(axis=1, keepdims=True)) / jnp.where(std > 0, std, 1.0)
-        counts &= jnp.repeat(std > 0, config.group, axis=1).reshape(-1, 1)
+        advantages = self._advantages(rewards.reshape(-1, config.group))
+        counts &= jnp.repeat((advantages != 0).any(axis=1), config.group).reshape(-1, 1)
         ratio = jnp.exp(jnp.where(counts, log_pi - log_mu, 0.0))
         clipped = jnp.clip(ratio, 1 - config.clip_low, 1 + config.clip_high)
         advantages = advantages.reshape(-1, 1)

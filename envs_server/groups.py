@@ -14,7 +14,7 @@ from gymnasium.spaces import Space
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures
 from envs_server.spaces import env_spec, to_own_actions, with_info_mask
 from seedrl.specs import EnvSpec
-from seedrl.types import StepType, TimeStep, Tree
+from seedrl.types import NEXT, StepType, TimeStep, Tree
 from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, step_message_bytes
 from seedrl.wire.payload import ActionLayout, StepLayout, ValueFaultError
 
@@ -32,6 +32,8 @@ class VectorStep(NamedTuple):
       info: gives the `info` of the environment of a row.
       restarted: `[E] bool`, environments that were built again in this step, in the middle of an
         episode or not: the observation is the first of a new one. None if there are none.
+      continued: `[E] bool`, environments whose episode has terminated in this step, and which have
+        started the next one: the observation is its question. None if there are none.
     """
 
     observation: Tree
@@ -40,6 +42,7 @@ class VectorStep(NamedTuple):
     truncated: np.ndarray
     info: Callable[[int], Any] = lambda row: {}
     restarted: np.ndarray | None = None
+    continued: np.ndarray | None = None
 
 
 class VectorEnvironment(NamedTuple):
@@ -161,9 +164,8 @@ class EnvGroup:
         An episode that terminates and is truncated at once has terminated. Raises ValueFaultError
         if an environment ends an episode with the very row that starts it.
         """
-        observation, reward, terminated, truncated, info, restarted = self._environment.step(
-            actions
-        )
+        step = self._environment.step(actions)
+        observation, reward, terminated, truncated, info, restarted, continued = step
         is_first, self._is_last = self._is_last, np.logical_or(terminated, truncated)
         if restarted is not None:
             is_first = is_first | restarted
@@ -176,10 +178,12 @@ class EnvGroup:
                 raise ValueFaultError(text, row)
             step_type[is_first] = StepType.FIRST
             reward[is_first] = 0  # of an ignored action, or of a step that was broken off
+        if continued is not None:
+            step_type[continued] = NEXT
         # Of a truncated episode it stays 1: its last observation has a value, which bootstraps.
         discount = np.logical_not(terminated).astype(np.float32)
         if self._measure is not None:
-            self.metrics = self._measure(info, np.flatnonzero(self._is_last))
+            self.metrics = self._measure(info, np.flatnonzero(step_type >= StepType.LAST))
         return TimeStep(step_type, reward, discount, observation)
 
     def _lay_out(self, spec: EnvSpec) -> None:

@@ -69,6 +69,7 @@ class _Loop:
         self._max_abs_reward, self._positions = max_abs_reward, positions
         self._num_restarts = 0
         self._restarted: np.ndarray | None = None  # those of the newest step
+        self._continued: np.ndarray | None = None  # likewise
         self.envs: list[Env] = []
         self.has_info_mask = False
 
@@ -94,7 +95,7 @@ class _Loop:
 
     def step(self, actions: np.ndarray) -> VectorStep:
         # Steps all, resets those whose episode is over, and builds again those that fail.
-        self._restarted = None
+        self._restarted = self._continued = None
         for row, env in enumerate(self.envs):
             try:
                 if self._is_over[row]:
@@ -105,6 +106,11 @@ class _Loop:
                 else:
                     result = env.step(actions[row])
                 observation, reward, terminated, truncated, info = result
+                # Of tokens, an answer may name the question that is asked next.
+                if self._is_tokens and terminated and actions[row][0]:
+                    observation, _ = env.reset(options={"completion": actions[row]})
+                    terminated = truncated = False
+                    self._continued = self._marked(self._continued, row)
                 # Where there are no masks, an episode's start and end are looked at.
                 if self.has_info_mask or terminated or truncated or self._is_over[row]:
                     observation = self._with_mask(row, observation, info)
@@ -125,6 +131,7 @@ class _Loop:
             self._truncated,
             self._infos.__getitem__,
             self._restarted,
+            self._continued,
         )
 
     def close(self) -> None:
@@ -219,9 +226,14 @@ class _Loop:
         self._reward[row] = 0
         self._terminated[row] = self._truncated[row] = False
         self._infos[row] = {}
-        if self._restarted is None:
-            self._restarted = np.zeros(len(self.envs), np.bool_)
-        self._restarted[row] = True
+        self._restarted = self._marked(self._restarted, row)
+        if self._continued is not None:
+            self._continued[row] = False
+
+    def _marked(self, rows: np.ndarray | None, row: int) -> np.ndarray:
+        rows = np.zeros(len(self.envs), np.bool_) if rows is None else rows
+        rows[row] = True
+        return rows
 
 
 def _has_mask(info: Any) -> bool:

@@ -41,8 +41,8 @@ class TokenGym(gymnasium.Env[np.ndarray, np.ndarray]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Asks a question of its own choice, or with `options["completion"]` as `step` does."""
         super().reset(seed=seed)
-        if options and (asked := read_completion(options["completion"])).ids is None:
-            return self._ask(asked.seed, asked.seed), {}
+        if options and (seed_asked := read_completion(options["completion"]).seed) is not None:
+            return self._ask(seed_asked, seed_asked), {}
         # Training names its questions; a player that does not, as `seedrl evaluate`, gets others.
         return self._ask(int(self.np_random.integers(FIRST_HELD_OUT_SEED, MOST_SEED))), {}
 
@@ -50,6 +50,7 @@ class TokenGym(gymnasium.Env[np.ndarray, np.ndarray]):
         """Takes a completion, or asks the question of a seed instead."""
         ids, seed = read_completion(action)
         if ids is None:
+            assert seed is not None, "one of both is there"
             return self._ask(seed, seed), 0.0, False, False, {}
         turn, reward = self.env.step(ids)
         is_over = turn is None

@@ -1,8 +1,9 @@
 """Turns and completions of token ids as rows of int32: see `Tokens` in the wire's .proto.
 
 A row is a seed plus 1, or 0 for none; the number of ids; the ids; zeros. A turn is `[2 +
-longest_turn] int32`, a completion `[2 + longest_completion] int32`. A completion with a seed is no
-answer: it asks for the question of that seed, and the turn with that question has the same seed.
+longest_turn] int32`, a completion `[2 + longest_completion] int32`. A completion with a seed and no
+ids is no answer: it asks for the question of that seed, and the turn with that question has the
+same seed. One with a seed and ids is an answer that also asks, in case it ends the episode.
 Imports numpy only.
 """
 
@@ -15,10 +16,10 @@ from seedrl.specs import MOST_SEED, TokensSpec
 
 
 class Completion(NamedTuple):
-    """What a policy answers to a turn: `ids [n] int32`, or None and the seed of a question."""
+    """What a policy answers to a turn: `ids [n] int32`, the seed of a question, or both."""
 
     ids: np.ndarray | None
-    seed: int = 0
+    seed: int | None = None
 
 
 def turn_row(
@@ -45,9 +46,14 @@ def turn_ids(row: np.ndarray) -> np.ndarray:
     return row[2 : 2 + row[1]]
 
 
-def completion_row(spec: TokensSpec, ids: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The row of a completion of at most `longest_completion` ids."""
-    return _row(spec.longest_completion, 0, ids)
+def completion_row(
+    spec: TokensSpec, ids: Sequence[int] | np.ndarray, next_seed: int | None = None
+) -> np.ndarray:
+    """The row of a completion of at most `longest_completion` ids.
+
+    `next_seed`: of the question to ask at once if the episode ends with it.
+    """
+    return _row(spec.longest_completion, 0 if next_seed is None else next_seed + 1, ids)
 
 
 def seed_row(spec: TokensSpec, seed: int) -> np.ndarray:
@@ -64,9 +70,8 @@ def _row(longest: int, first: int, ids: Sequence[int] | np.ndarray) -> np.ndarra
 
 def read_completion(row: np.ndarray) -> Completion:
     """The content of a completion's row; its ids are a view."""
-    if row[0]:
-        return Completion(None, int(row[0]) - 1)
-    return Completion(row[2 : 2 + row[1]])
+    seed = int(row[0]) - 1 if row[0] else None
+    return Completion(None if row[0] and not row[1] else row[2 : 2 + row[1]], seed)
 
 
 def illegal_turns(spec: TokensSpec, rows: np.ndarray) -> np.ndarray:

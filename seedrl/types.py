@@ -24,6 +24,11 @@ class StepType(enum.IntEnum):
     LAST = 2
 
 
+# On the wire only, and only of token environments: LAST, but the observation is already the next
+# episode's question. See `Tokens` in the wire's .proto.
+NEXT = 3
+
+
 class TimeStep(NamedTuple):
     """What an environment says of one step (Muldal et al. 2019, dm_env).
 

@@ -32,8 +32,9 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import Mark
 from seedrl.programs.outcome import exit_code
+from seedrl.specs import TokensSpec
 from seedrl.timing import POLL_SECONDS
-from seedrl.types import StepType
+from seedrl.types import NEXT, StepType, TimeStep
 from seedrl.wire import contract
 from seedrl.wire.framing import StepPayload, WireError
 from seedrl.wire.learner_end import learner_handler, server_options
@@ -157,6 +158,7 @@ class Lease:
             self._spec = spec_of(self.receive("Ready").spec)
         except ValueError as error:
             raise BrokenError("Ready", str(error)) from error
+        self._is_asking, self._minor = False, hello.minor
         sizes = [len(each) for each in slots]
         self.steps: list[list[bytes]] = [[] for _ in sizes]
         self._layouts = [StepReader(self._spec, size) for size in sizes]
@@ -166,6 +168,13 @@ class Lease:
         # Of each row, whether it has to be FIRST next.
         self._is_first = [np.ones(size, bool) for size in sizes]  # all, at the beginning
         self._await_steps(set(range(len(sizes))))
+
+    def ask_next(self) -> None:
+        """From now on answers ask the next question, where both sides know of that."""
+        if isinstance(self._spec.action, TokensSpec) and self._minor >= contract.NEXT_MINOR:
+            self._is_asking = True
+            for actions in self._actions:
+                actions[..., 0] = 1 + np.arange(_NUM_DRAWN)[:, None]
 
     def receive(self, kind: str) -> Any:
         """The content of the next message, which is to be of this kind, a heading of the .proto."""
@@ -220,15 +229,31 @@ class Lease:
         where = f"group {group}: expected step {number}"
         if not is_due or got != number:
             raise BrokenError(_STEPS, f"{where} after actions for the one before, got step {got}")
-        step_type = self._layouts[group].unpack(data).step_type
+        timestep = self._layouts[group].unpack(data)
+        step_type = timestep.step_type
         # FIRST at the beginning and after LAST, and nowhere else.
         for row in np.flatnonzero((step_type == StepType.FIRST) != self._is_first[group]):
             expected = "FIRST" if self._is_first[group][row] else "MID or LAST"
-            got_type = StepType(step_type[row]).name
+            got_type = ("FIRST", "MID", "LAST", "NEXT")[step_type[row]]
             raise BrokenError(_STEPS, f"{where} with {expected} in row {row}, got {got_type}")
+        if isinstance(self._spec.action, TokensSpec):
+            self._check_next(group, timestep)
         # Copies: what `unpack` gives are views of a buffer that gRPC may use again.
         self._is_first[group] = step_type == StepType.LAST
         self.steps[group].append(bytes(data))
+
+    def _check_next(self, group: int, timestep: TimeStep) -> None:
+        asked = self._actions[group][(len(self.steps[group]) - 1) % _NUM_DRAWN][:, 0]
+        is_next = timestep.step_type == NEXT
+        is_end = (timestep.step_type == StepType.LAST) & (timestep.discount == 0)
+        # Of a first step it says nothing: no answer came before it.
+        is_wrong = is_end & self._is_asking & bool(self.steps[group])
+        is_wrong |= is_next & ~(self._is_asking & (timestep.observation[:, 0] == asked))
+        for row in np.flatnonzero(is_wrong):
+            expected = "NEXT with the question that was asked" if self._is_asking else "LAST"
+            turn = timestep.observation[row, :2].tolist()
+            got = f"step type {timestep.step_type[row]} and a turn that begins with {turn}"
+            raise BrokenError("Tokens", f"group {group}, row {row}: expected {expected}, got {got}")
 
     def end(self, code: StatusCode) -> None:
         """Ends the stream."""
@@ -347,6 +372,15 @@ def _steps(trial: Trial, *, rounds: int = 0, **changed: Any) -> None:
     trial.expect(_RETURN, "UNAVAILABLE")
 
 
+def _next_questions(trial: Trial) -> None:
+    lease = trial.connect()
+    lease.begin()
+    lease.ask_next()
+    lease.play(20)
+    lease.end(StatusCode.UNAVAILABLE)
+    trial.expect(_RETURN, "UNAVAILABLE")
+
+
 def _seeds(trial: Trial) -> None:
     plays = []
     for seed in (1, 1, 2):  # equal seeds, and others
@@ -421,6 +455,7 @@ DIALOGUES: dict[str, Callable[[Trial], None]] = {
         _steps, rounds=20, first_group=1
     ),  # while the first one waits for actions
     "one environment": partial(_steps, rounds=20, num_envs=1),  # of more that are offered
+    "next questions": _next_questions,  # of tokens; others are only stepped
     "seeds": _seeds,
     **{f"return after {n}": partial(_ends, code=StatusCode[n], then=_RETURN) for n in _RETURNS},
     "Finish": _finishes,

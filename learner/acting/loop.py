@@ -65,6 +65,10 @@ class EpisodeTracker:
         ended: list[int] = slots[step_type == _LAST].tolist()
         return ended
 
+    def begin(self, slot: int) -> None:
+        """Starts the slot's next episode, as FIRST does."""
+        self.returns[slot] = self.lengths[slot] = 0
+
     def episode(self, slot: int, metrics: tuple[float, ...] = ()) -> Episode:
         """The episode of a slot as it is by now."""
         question = int(self.questions[slot])
@@ -77,7 +81,7 @@ def metrics_by_slot(batch: Batch) -> dict[int, tuple[float, ...]]:
         slot: tuple(row.tolist())
         for item in batch.pending
         for slot, row in zip(
-            item.group.slots[item.timestep.step_type == _LAST].tolist(), item.metrics, strict=False
+            item.group.slots[item.timestep.step_type >= _LAST].tolist(), item.metrics, strict=False
         )
     }
 

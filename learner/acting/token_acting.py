@@ -3,7 +3,8 @@
 Rollouts are numbered. Number n belongs to group n // G, and each group has one question, whose seed
 follows from the run's seed and the group's number. When an environment is ready for an episode, it
 gets the next number, whichever env server it is of; a number that is lost with its env server goes
-to the next one that is ready. Groups are sent to learning in order.
+to the next one that is ready. Groups are sent to learning in order. An answer names the next number
+in advance, for an episode that ends with it: then a rollout of one turn takes a message each way.
 
 Learning takes groups in that order, so the update that will train a group is known when its
 question is asked: it is asked only if that update is within `max_lag_updates` of the parameters
@@ -37,7 +38,8 @@ from seedrl.errors import ConfigError
 from seedrl.replay.group_queue import GroupQueueConfig
 from seedrl.specs import FIRST_HELD_OUT_SEED, MOST_SEED, EnvSpec, TokensSpec
 from seedrl.turns import completion_row, seed_row, turn_ids
-from seedrl.types import Array, Page, StepType, StoredStep, TimeStep
+from seedrl.types import NEXT, Array, Page, StepType, StoredStep, TimeStep
+from seedrl.wire.contract import NEXT_MINOR
 
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 # A turn waits for no other: the rows of a cache are filled one by one.
@@ -206,6 +208,8 @@ class TokenActing(Acting):
         self._asked: dict[int, tuple[_Step, int]] = {}  # by slot: its step, and the row in it
         self._streams: dict[int, int] = {}  # of each slot that plays
         self._numbers: dict[int, int] = {}  # of the rollout that each training slot plays
+        # Of the one that it plays next, if its episode ends with the answer that was sent.
+        self._next_numbers: dict[int, int] = {}
         # Slots that wait for a question.
         self._ready: dict[Role, deque[int]] = {role: deque() for role in actor.lanes}
         self._seeds: dict[int, int] = {}  # by slot: of the question that it was asked for
@@ -305,7 +309,9 @@ class TokenActing(Acting):
         rewards = np.concatenate([item.timestep.reward for item in batch.pending])
         turns = np.concatenate([item.timestep.observation for item in batch.pending])
         # An episode begins with the question of a seed, also if another one came before it.
+        is_next = kinds == NEXT
         kinds[turns[:, 0] > 0] = _FIRST
+        kinds[is_next] = _LAST  # with the question of the next one
         slots, streams = batch.slots.tolist(), batch.streams.tolist()
         for place in np.flatnonzero(kinds != _FIRST).tolist():
             lane, row = self._rows[slots[place]]
@@ -321,19 +327,30 @@ class TokenActing(Acting):
         self._asked.update(zip(slots, asked, strict=True))
         self._streams.update(zip(slots, streams, strict=True))
         for slot, kind, turn in zip(slots, kinds.tolist(), turns, strict=True):
-            lane, row = self._rows[slot]
-            if kind == _LAST:
-                if (number := self._numbers.pop(slot, None)) is not None:
-                    self._groups.finished(number, lane.rollout(row))
-                lane.begin(row, slot)  # nothing is open in it from here on
-                self._ready[batch.role].append(slot)
-            elif kind == _FIRST and self._seeds.pop(slot, None) == turn[0] - 1:
-                lane.begin(row, self._numbers.get(slot, slot))
-                has_room = lane.ask(row, turn_ids(turn))
-                assert has_room, "the agent has checked that a question fits"
-            elif kind == _FIRST:  # of an environment that is new, or was built again
-                self._forget(slot)
-                self._ready[batch.role].append(slot)
+            self._take_row(slot, kind, turn, batch.role)
+
+    def _take_row(self, slot: int, kind: int, turn: np.ndarray, role: Role) -> None:
+        lane, row = self._rows[slot]
+        is_asked = self._seeds.pop(slot, None) == turn[0] - 1
+        next_number = self._next_numbers.pop(slot, None)
+        if kind == _LAST:
+            if (number := self._numbers.pop(slot, None)) is not None:
+                self._groups.finished(number, lane.rollout(row))
+            if is_asked and next_number is not None:
+                self._numbers[slot], next_number = next_number, None
+                self._episodes.begin(slot)
+        if next_number is not None:  # the episode goes on, or was cut
+            self._groups.lost(next_number)
+        if kind not in (_FIRST, _LAST):
+            return
+        if is_asked:
+            lane.begin(row, self._numbers.get(slot, slot))
+            has_room = lane.ask(row, turn_ids(turn))
+            assert has_room, "the agent has checked that a question fits"
+            return
+        # FIRST of an environment that is new, or was built again: nothing is open from here on.
+        self._forget(slot)
+        self._ready[role].append(slot)
 
     def _look_at_round(self) -> None:
         # Each round has its own questions: those of an earlier one are asked again.
@@ -377,12 +394,21 @@ class TokenActing(Acting):
             acting=self._params.version,
         )
 
+    def _next_seed(self, slot: int) -> int | None:
+        # Of the question that this training slot is asked if its episode ends with the answer that
+        # it is given now. It is asked from now on, as far as `max_lag_updates` is concerned.
+        step, _ = self._asked[slot]
+        if self._ready["training"] or step.pending.group.lease.minor < NEXT_MINOR:
+            return None
+        if (number := self._groups.take(self._num_allowed_groups)) is None:
+            return None
+        self._next_numbers[slot] = number
+        seed = self._seeds[slot] = question_seed(self._plan.run_seed, number // self._plan.group)
+        return seed
+
     def _give(self, slot: int, seed: int) -> None:
         self._seeds[slot] = seed
         self._reply(slot, seed_row(self._sizes, seed))
-
-    def _answer(self, slot: int, ids: Sequence[int] | np.ndarray) -> None:
-        self._reply(slot, completion_row(self._sizes, ids))
 
     def _reply(self, slot: int, action: np.ndarray) -> None:
         step, row = self._asked.pop(slot)
@@ -410,11 +436,13 @@ class TokenActing(Acting):
             if slot in ready:
                 ready.remove(slot)
         if slot in self._asked:
-            self._answer(slot, ())
+            self._reply(slot, completion_row(self._sizes, ()))
 
     def _forget(self, slot: int) -> None:
         # What the slot played is not finished.
         self._seeds.pop(slot, None)
+        if (number := self._next_numbers.pop(slot, None)) is not None:
+            self._groups.lost(number)
         lane, row = self._rows[slot]
         if (number := self._numbers.pop(slot, None)) is not None:
             self._groups.lost(number)
@@ -429,8 +457,9 @@ class TokenActing(Acting):
         before = lane.num_sampled
         slots = self._slots[role]
         for row in lane.finish():
-            ids = lane.completion(row)
-            self._answer(slots[row], ids)
+            slot, ids = slots[row], lane.completion(row)
+            next_seed = self._next_seed(slot) if role == "training" else None
+            self._reply(slot, completion_row(self._sizes, ids, next_seed))
             if role == "training":
                 self._tally.measured["completion_tokens"].append(len(ids))
         if role == "training":

@@ -222,7 +222,7 @@ class Serving:
             if is_due[row]:
                 self.ledger["rejected"] += len(group.slots)
                 raise ProtocolError(
-                    f"{where}, row {row}: expected FIRST, got {StepType(step_type[row]).name}"
+                    f"{where}, row {row}: expected FIRST (0), got step type {step_type[row]}"
                 )
         return differing
 

@@ -127,6 +127,7 @@ class Hub:
                 names = [name for name in own if ":" in name]
                 needs = f"; this run needs --allow-env {' '.join(names)}" if names else ""
                 raise NoFreeSlotError(f"{error}{needs}") from error
+            lease.minor = hello.minor
             self._registry.admitted(
                 lease.number,
                 _status_of(lease, quarantined, self.clock()),

@@ -92,6 +92,7 @@ class Lease:
     holder: Any = None  # the connection, which the core keeps and does not look at
     groups: list[Group] = field(default_factory=list)
     num_disabled: int = 0  # environments that its env server has disabled, and did not offer
+    minor: int = 0  # of its env server's wire version
     is_ready: bool = False  # its environments are built
     # It has left `SlotTable.leases`; steps in flight still refer to it.
     ended: bool = False

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from seedrl.specs import ArraySpec, EnvSpec
-from seedrl.types import StepType, TimeStep, Tree
+from seedrl.types import NEXT, StepType, TimeStep, Tree
 from seedrl.wire.framing import WireError
 from seedrl.wire.payload import (
     HEADER,
@@ -45,6 +45,7 @@ class StepReader(StepLayout):
         """`num_metrics` is M; `max_abs_reward` bounds rewards, 0 for no bound."""
         super().__init__(spec, num_envs, num_metrics)
         self._largest_reward = largest_reward(max_abs_reward)
+        self._step_types = _STEP_TYPES if self._tokens is None else bytes([*_STEP_TYPES, NEXT])
         # Most observations are one array: then there is no tree to build.
         is_array = isinstance(spec.observation, ArraySpec)
         self._unflatten: Callable[[list[Any]], Tree] = (
@@ -75,7 +76,7 @@ class StepReader(StepLayout):
         """The time step in `data`: read-only, maybe unaligned, views of it with leaves `[E, ...]`.
 
         Raises WireError, naming the field, if the length or the number of environments differs, if
-        padding is not zero, or if a value is ruled out: a step type other than 0, 1, 2; a reward
+        padding is not zero, or if a value is ruled out: an unknown step type; a reward
         not finite, beyond `max_abs_reward`, or not 0 on FIRST; a discount not 1, nor 0 on LAST; an
         observation with NaN, infinity, or a number that float32 (or int32, uint32) cannot hold; a
         bool not 0 or 1; an action mask that forbids all actions where no episode has terminated; a
@@ -89,14 +90,15 @@ class StepReader(StepLayout):
         view = memoryview(data).toreadonly()
         leaves = [read_section(view, section) for section in self._sections]
         step_type, reward, discount, *observation = leaves
-        _check_steps(step_type, reward, discount, self._largest_reward)
+        _check_steps(step_type, reward, discount, self._largest_reward, self._step_types)
         tree = self._unflatten(observation)
         has_to_know = self._has_mask or self._tokens is not None
         self._check(observation, tree, discount == 0 if has_to_know else None)
         return TimeStep(step_type, reward, discount, tree)
 
     def _num_last(self, data: Buffer) -> int:
-        return bytes(data[HEADER.size : HEADER.size + self._num_envs]).count(_LAST)
+        kinds = bytes(data[HEADER.size : HEADER.size + self._num_envs])
+        return kinds.count(_LAST) + kinds.count(NEXT)
 
 
 def pack_actions(
@@ -119,11 +121,11 @@ def pack_actions(
 
 
 def _check_steps(
-    step_type: np.ndarray, reward: np.ndarray, discount: np.ndarray, largest: float
+    step_type: np.ndarray, reward: np.ndarray, discount: np.ndarray, largest: float, known: bytes
 ) -> None:
     kinds = step_type.tobytes()
-    if unknown := kinds.translate(None, _STEP_TYPES):
-        raise WireError(f"expected step_type 0, 1 or 2, got {unknown[0]}")
+    if unknown := kinds.translate(None, known):
+        raise WireError(f"expected step_type 0 to {known[-1]}, got {unknown[0]}")
     if 0 in (np.abs(reward) <= largest).tobytes():  # seldom: the words cost time
         check_rewards(reward, largest)
     if _FIRST in kinds and reward[step_type == _FIRST].any():

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 c9fd7c3708bbc300adc8658a13630eac1d0cb1292ba1dc7d20d88f3c52e955aa
+# seedrl/wire/seedrl.proto sha256 55cc91e8cd61b455575dfc01681f9395d9da6381bee78541c55774b37cbf040a
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -16,6 +16,7 @@ from envs_server.tokens import TokenGym
 from seedrl.specs import FIRST_HELD_OUT_SEED, EnvSpec
 from seedrl.token_env import text_vocabulary
 from seedrl.turns import completion_row, seed_row, turn_ids
+from seedrl.types import NEXT, StepType
 
 
 class Counting(seedrl.TokenEnv):
@@ -102,6 +103,49 @@ def test_the_answer_to_an_end_may_ask_for_the_next_question() -> None:
         assert environments.step(completion_row(tokens, [0, 256])[None]).terminated.all()
         step = environments.step(answer[None])
         assert step.observation[0, 0] == asked and not step.terminated.any()
+
+
+def test_an_answer_that_ends_the_episode_may_ask_the_next_question() -> None:
+    group = EnvGroup(0, build(Recipe("counting", {}, (), Counting), "auto", 1), [0], ["asked"])
+    group.reset()
+    answer = completion_row(Counting().spec, [0, 256], next_seed=5)[None]
+    kinds, turns, metrics = [], [], []
+    for _ in range(4):
+        step = group.advance(answer)
+        kinds.append(int(step.step_type[0]))
+        turns.append(step.observation[0, :3].tolist())
+        metrics.append(group.metrics.tolist())
+        assert step.discount == 1
+    # The episode of two turns goes on, ends with the next one's question, and so does that one.
+    assert kinds == [StepType.MID, NEXT] * 2
+    assert turns[1] == turns[3] == [6, 1, 5] and turns[2] == [0, 1, 6]
+    # The metrics are of the episode that has ended.
+    assert metrics == [[], [[2.0]]] * 2
+    # An answer that asks nothing ends the episode as ever.
+    answer[0, 0] = 0
+    assert [int(group.advance(answer).step_type[0]) for _ in range(3)] == [1, 2, 0]
+
+
+def test_an_environment_that_cannot_ask_the_next_question_is_built_again() -> None:
+    class Fragile(Counting):
+        def reset(self, seed: int) -> list[int]:
+            if seed == 6:
+                raise RuntimeError("no such question")
+            return super().reset(seed)
+
+        def step(self, ids: np.ndarray) -> tuple[list[int] | None, float]:
+            turn, _ = super().step(ids)
+            return turn, float("nan" if ids[0] == 9 else 1)
+
+    recipe = Recipe("fragile", {"turns": 1}, (), Fragile)
+    group = EnvGroup(0, build(recipe, "auto", 3, failures=Failures(3)), [0, 1, 2])
+    group.reset()
+    sent = ([0, 256], 6), ([9, 256], 5), ([0, 256], 5)
+    rows = [completion_row(Counting().spec, ids, next_seed=seed) for ids, seed in sent]
+    step = group.advance(np.stack(rows))
+    # FIRST with a question of its own, and no reward; only the last one is asked.
+    assert step.step_type.tolist() == [StepType.FIRST, StepType.FIRST, NEXT]
+    assert step.observation[:, 0].tolist() == [0, 0, 6] and step.reward.tolist() == [0, 0, 1]
 
 
 def test_a_group_has_the_spec_of_its_tokens() -> None:

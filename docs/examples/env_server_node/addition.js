@@ -7,7 +7,7 @@ const ALPHABET = '0123456789+=';
 const END = ALPHABET.length; // the id that ends a completion
 const [LONGEST_TURN, LONGEST_COMPLETION] = [6, 5];
 const HIGH = 2 ** 31 - 2; // the largest seed, plus 1
-const [FIRST, MID, LAST] = [0, 1, 2];
+const [FIRST, MID, LAST, NEXT] = [0, 1, 2, 3];
 
 /** One environment; its row and its methods are those of CartPole. */
 class Addition {
@@ -53,10 +53,13 @@ class Addition {
 
   step([seed, size, ...ids]) {
     if (this.stepType === LAST) return this.reset(seed);
-    if (seed) return this.ask(seed - 1, seed);
+    if (seed && !size) return this.ask(seed - 1, seed);
     const isRight = size === this.answer.length && this.answer.every((id, i) => id === ids[i]);
     [this.turn, this.seedPlusOne] = [[], 0]; // one question is an episode
     [this.stepType, this.reward, this.discount] = [LAST, Number(isRight), 0];
+    if (!seed) return;
+    this.ask(seed - 1, seed); // named by the answer: no FIRST row comes between
+    [this.stepType, this.reward] = [NEXT, Number(isRight)];
   }
 
   /** Writes the turn: its seed plus 1, the number of ids, the ids; what follows is 0. */

@@ -130,7 +130,7 @@ function connect(Learner, onEnd) {
   call.on('status', (end) => onEnd(end, isFinished, isRefused));
   const [host, numEnvs] = [os.hostname(), Number(options['num-envs'])];
   const sent = lease ? [{ lease: lease.key }] : [];
-  send({ hello: { major: 3, minor: 0, numEnvs, numGroups: 2, host, pid: process.pid, sent } });
+  send({ hello: { major: 3, minor: 4, numEnvs, numGroups: 2, host, pid: process.pid, sent } });
 }
 
 /** Streams, one after another, until training is over or the learner will never take this one. */

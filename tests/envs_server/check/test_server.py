@@ -43,6 +43,13 @@ def test_our_own_env_server_passes() -> None:
     assert findings.lines("it") == ["it passes"]
 
 
+def test_our_own_env_server_asks_the_next_question() -> None:
+    id_ = "envs_server.envs.token_tasks:reverse"
+    command = f"{sys.executable} -m envs_server --allow-env {id_}"
+    findings = _check(Process(command, 4), ("next questions",), environment=id_)
+    assert findings.lines("it") == ["it passes"]
+
+
 def _broken(name: str, **own: Any) -> type[ExampleServer]:
     return type(name, (ExampleServer,), own)
 

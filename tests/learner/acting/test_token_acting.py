@@ -16,6 +16,7 @@ import pytest
 
 from envs_server.build import Recipe, build
 from envs_server.envs import token_tasks
+from envs_server.failures import Failures
 from envs_server.groups import EnvGroup
 from learner.acting.evaluator import Evaluator, Score
 from learner.acting.loop import Totals
@@ -45,7 +46,8 @@ from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.rate_limiter import QueueLimiter
 from seedrl.specs import MOST_SEED, EnvSpec
-from seedrl.types import Sequence
+from seedrl.types import NEXT, Sequence, StepType
+from seedrl.wire.contract import MINOR, NEXT_MINOR
 from seedrl.wire.framing import receive_from_env_server
 from seedrl.wire.learner_payload import StepReader, sequence_of
 from seedrl.wire.seedrl_pb2 import Hello
@@ -166,19 +168,35 @@ class Endless(token_tasks.Reverse):
         return self.tokens.encode("a"), 0.25
 
 
+class Fragile(token_tasks.Reverse):
+    """Some questions cannot be asked at the first attempt."""
+
+    attempts = 0
+
+    def reset(self, seed: int) -> np.ndarray:
+        Fragile.attempts += 1
+        if Fragile.attempts % 5 == 0:
+            raise RuntimeError("no question for now")
+        return super().reset(seed)
+
+
 class Peer:
     """An env server in this thread: steps its environments as soon as it gets their actions."""
 
-    def __init__(self, hub: Hub, num_envs: int, factory: Any = token_tasks.reverse):
+    def __init__(
+        self, hub: Hub, num_envs: int, factory: Any = token_tasks.reverse, minor: int = MINOR
+    ):
         self._hub, self.hold = hub, False
         self._held: list[bytes] = []
-        hello = Hello(num_envs=num_envs, num_groups=num_envs)
+        self.kinds: Counter[tuple[str, int]] = Counter()  # of its rows, by role
+        hello = Hello(num_envs=num_envs, num_groups=num_envs, minor=minor)
         self.lease: Lease = hub.admit(self, "peer", hello)
         recipe = Recipe("reverse", _TASK, (), factory)
-        self._groups = [
-            EnvGroup(index, build(recipe, "auto", len(group.slots)), group.seeds)
-            for index, group in enumerate(self.lease.groups)
-        ]
+        self._groups = []
+        for index, group in enumerate(self.lease.groups):
+            size = len(group.slots)
+            environments = build(recipe, "auto", size, failures=Failures(size, 10**6))
+            self._groups.append(EnvGroup(index, environments, group.seeds))
         self._readers = [
             StepReader(own.spec, len(group.slots))
             for own, group in zip(self._groups, self.lease.groups, strict=True)
@@ -199,6 +217,7 @@ class Peer:
         assert isinstance(data, memoryview)
         timestep = self._readers[index].unpack(bytes(data))
         group = self.lease.groups[index]
+        self.kinds.update((group.role, kind) for kind in timestep.step_type.tolist())
         self._hub.deliver([Pending(group, sequence_of(data), timestep, 0.0)])
 
     def end(self, error: object) -> None:
@@ -278,32 +297,37 @@ def _world(
         metrics.close()
 
 
+def _assert_each_group_has_its_question(world: World) -> None:
+    for number, (pages, _) in enumerate(world.taken):
+        asked = pages.steps.extras.source == ENVIRONMENT
+        questions = {tuple(ids[own]) for ids, own in zip(pages.steps.action, asked, strict=True)}
+        env = token_tasks.reverse(**_TASK)
+        assert questions == {tuple(env.reset(question_seed(_PLAN.run_seed, number)))}
+
+
+@pytest.mark.parametrize("minor", [NEXT_MINOR - 1, NEXT_MINOR])
 def test_env_servers_come_and_go_and_every_token_is_accounted_for(
-    network: DecoderConfig, tmp_path: Path
+    network: DecoderConfig, tmp_path: Path, minor: int
 ) -> None:
     random = np.random.default_rng(0)
     with _world(network, tmp_path) as world:
-        peers = deque(Peer(world.hub, 4) for _ in range(2))
+        peers = deque(Peer(world.hub, 4, minor=minor) for _ in range(2))
         taken: deque[int] = deque()
         world.acting._count_taken = lambda: 4 * world.channel.learned_version
         for turn in range(200):
+            if turn % 60 == 30:
+                peers[0].hold = True  # answers are lost with it
             if turn % 60 == 40:
                 world.hub.leave(peers.popleft().lease, None)
                 world.acting.run_once()  # what was dispatched is let go
-                peers.append(Peer(world.hub, 4))
+                peers.append(Peer(world.hub, 4, minor=minor))
             world.acting.run_once()
             if random.random() < 0.3:
                 taken.append(world.learn())
         assert 0 <= max(taken) <= _PLAN.max_lag_updates
         assert world.channel.learned_version > 8
-        # Each group has one question, that of its number.
-        for number, (pages, _) in enumerate(world.taken):
-            asked = pages.steps.extras.source == ENVIRONMENT
-            questions = {
-                tuple(ids[own]) for ids, own in zip(pages.steps.action, asked, strict=True)
-            }
-            env = token_tasks.reverse(**_TASK)
-            assert questions == {tuple(env.reset(question_seed(_PLAN.run_seed, number)))}
+        assert (peers[0].kinds["training", NEXT] > 0) == (minor == NEXT_MINOR)
+        _assert_each_group_has_its_question(world)
         accounts = {**world.hub.ledger(), **world.acting.accounts(at_rest=True)}
         assert residues(accounts, TOKENS) == []
         for account in ("generated_tokens", "trained_tokens", "lost_tokens"):
@@ -327,6 +351,53 @@ def test_env_servers_come_and_go_and_every_token_is_accounted_for(
         assert (sample["group"], sample["alphabet"], sample["end"]) == (2, "ab=", 3)
         # Rounds have ended meanwhile, by the parameters of their start.
         assert len(world.acting.rounds) > 2
+
+
+def test_an_answer_asks_the_next_question(network: DecoderConfig, tmp_path: Path) -> None:
+    # With room for far more groups than are played: no slot waits for a question.
+    plan = _PLAN._replace(max_lag_updates=100)
+    with _world(network, tmp_path, plan=plan) as world:
+        peer = Peer(world.hub, 8)
+        for _ in range(100):
+            world.acting.run_once()
+        # After a first question each rollout costs a message each way.
+        kinds = {kind: peer.kinds["training", kind] for kind in (*StepType, NEXT)}
+        assert kinds.pop(NEXT) > 100 and kinds == {0: 6, 1: 6, 2: 0}
+        episodes = [each for each in world.acting._tally.episodes if each[0] == "training"]
+        # Nothing of an episode is counted in the next one.
+        assert {length for _, _, length in episodes} == {1}
+        assert max(each for _, each, _ in episodes) <= 1
+        # Evaluation asks as it did: each of its rounds has its own questions.
+        assert peer.kinds["evaluation", NEXT] == 0 < peer.kinds["evaluation", StepType.LAST]
+        while world.learn() >= 0:
+            pass
+        _assert_each_group_has_its_question(world)
+        assert residues(world.acting.accounts(at_rest=True), TOKENS) == []
+
+
+def test_no_question_is_asked_beyond_the_lag(network: DecoderConfig, tmp_path: Path) -> None:
+    with _world(network, tmp_path) as world:
+        peer = Peer(world.hub, 8)
+        for _ in range(100):  # nothing is learned
+            world.acting.run_once()
+        # Two updates of two groups of two: then slots wait for a question, at the end of their own.
+        kinds = peer.kinds
+        assert kinds["training", NEXT] + kinds["training", StepType.LAST] == 8
+        assert kinds["training", NEXT] == 2
+
+
+def test_an_environment_that_is_built_again_asks_no_question_of_its_own(
+    network: DecoderConfig, tmp_path: Path
+) -> None:
+    with _world(network, tmp_path) as world:
+        peer = Peer(world.hub, 8, Fragile)
+        for _ in range(200):
+            world.acting.run_once()
+            world.learn()
+        assert world.channel.learned_version > 10 and peer.kinds["training", NEXT] > 10
+        _assert_each_group_has_its_question(world)
+        accounts = world.acting.accounts(at_rest=True)
+        assert accounts["lost_tokens"] > 0 and residues(accounts, TOKENS) == []
 
 
 def test_an_episode_ends_where_no_answer_has_room(network: DecoderConfig, tmp_path: Path) -> None:

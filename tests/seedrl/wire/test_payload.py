@@ -20,7 +20,7 @@ from seedrl.specs import (
     TokensSpec,
 )
 from seedrl.turns import completion_row, read_completion, seed_row
-from seedrl.types import StepType, TimeStep
+from seedrl.types import NEXT, StepType, TimeStep
 from seedrl.wire.framing import (
     StepPayload,
     WireError,
@@ -329,6 +329,8 @@ def test_a_completion_is_the_literal_one_of_the_contract() -> None:
         pack_actions(0, 0, seed_row(_TOKENS, MOST_SEED)[None])
     )
     assert read_completion(row) == (None, MOST_SEED)
+    ids, seed = read_completion(completion_row(_TOKENS, [4], next_seed=0))
+    assert ids is not None and (ids.tolist(), seed) == ([4], 0)
 
 
 @pytest.mark.parametrize("row", [[0, 3, 0, 0], [0, 1, 5, 0], [-1, 0, 0, 0], [0, 1, -1, 0]])
@@ -352,6 +354,28 @@ def test_a_turn_beyond_its_spec_is_refused_by_row(row: list[int]) -> None:
     assert refused.value.row == 1
     with pytest.raises(ValueFaultError):
         layout.check_observation(rows)
+
+
+def test_the_last_step_of_an_episode_may_have_the_next_question() -> None:
+    rows = np.array([[0, 0, 0, 0, 0], [6, 1, 3, 0, 0]], np.int32)
+    ones = np.ones(2, "f4")
+    timestep = TimeStep(
+        np.array([StepType.LAST, NEXT], np.uint8), ones, np.array([0, 1], "f4"), rows
+    )
+    layout = StepReader(EnvSpec(_TOKENS.turn, _TOKENS), 2, num_metrics=1)
+    data = packed(layout, 0, 0, timestep, np.array([[0.5], [2]], np.float32))
+    assert layout.unpack(data).step_type.tolist() == [2, 3]
+    assert layout.metrics(data).tolist() == [[0.5], [2]]
+    # Only of tokens, and never without a question.
+    classic = StepReader(EnvSpec(_TOKENS.turn, DiscreteSpec(2)), 2)
+    with pytest.raises(WireError, match="step_type"):
+        classic.unpack(packed(classic, 0, 0, timestep))
+    for broken in (
+        timestep._replace(discount=np.zeros(2, "f4")),
+        timestep._replace(observation=np.zeros_like(rows)),
+    ):
+        with pytest.raises(WireError):
+            layout.unpack(packed(layout, 0, 0, broken, np.zeros((2, 1), np.float32)))
 
 
 def test_only_numbers_between_two_bounds_are_sent_within_one() -> None:

@@ -100,7 +100,8 @@ def _check(workdir: Path) -> None:
     assert account["generated_tokens"] > 0 and account["stale"] == 0
     lines = [each for each in processes.records(workdir) if "policy_lag_updates_max" in each]
     assert max(each["policy_lag_updates_max"] for each in lines) <= _MAX_LAG
-    assert max(each["mismatch_max"] for each in lines) <= 1e-5
+    # Of tokens that the updated parameters have sampled, which an interval may lack.
+    assert max(each["mismatch_max"] for each in lines if "mismatch_max" in each) <= 1e-5
 
 
 @pytest.mark.gate  # groups without lag are compared in tests/learner/acting/test_token_acting.py

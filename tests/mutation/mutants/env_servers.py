@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "restart_continues_the_episode",
         _LOOP,
-        "        self._restarted[row] = True\n",
+        "        self._restarted = self._marked(self._restarted, row)\n",
         "",
         "The first step of an environment that was built again continues the broken episode.",
     ),

@@ -194,7 +194,7 @@ _DIALOGUES: dict[str, tuple[Script, grpc.StatusCode, Sequence[str]]] = {
     "garbage": ([*_SHAKE, StepPayload(b"x" * 40)], INVALID, ["group < 2"]),
     "group too many": ([*_SHAKE, _group_too_many], INVALID, ["group < 2"]),
     "lost step": ([*_SHAKE, _stepped(5, FIRST)], INVALID, ["sequence 0", "5"]),
-    "not first": ([*_SHAKE, _stepped(0, MID)], INVALID, ["FIRST", "MID"]),
+    "not first": ([*_SHAKE, _stepped(0, MID)], INVALID, ["FIRST", "step type 1"]),
     "two in flight": (
         [*_SHAKE, _stepped(0, FIRST), _stepped(1, MID)],
         INVALID,

@@ -59,7 +59,6 @@ class Serving:
         # Rows by what has happened to them; `accounts` adds those to which something will happen.
         self.ledger: Counter[str] = Counter()
         self._restarted: list[tuple[Lease, int]] = []  # see `take_restarted`
-        self._num_disabled = 0  # environments that connected env servers have disabled
         self._failed: set[int] = set()  # slots that were left by a failure; see `rounds`
 
     def set_deadline(self, seconds: float) -> None:
@@ -91,12 +90,9 @@ class Serving:
         peer: str,
         *,
         holder: object = None,
-        num_disabled: int = 0,
     ) -> Lease:
-        """Reserves slots; see `SlotTable.lease`. `num_disabled`: environments not offered."""
-        lease = self.slots.lease(
-            num_envs, num_groups, peer, holder=holder, num_disabled=num_disabled
-        )
+        """Reserves slots; see `SlotTable.lease`."""
+        lease = self.slots.lease(num_envs, num_groups, peer, holder=holder)
         for group in lease.groups:
             group.seeds = self.slots.seeds(group, repeats_unused=self.rule.is_complete)
         return lease
@@ -105,7 +101,9 @@ class Serving:
         """Takes that its environments are built: from now on batches count on them."""
         lease.is_ready = True
         self._failed.difference_update(_training_slots(lease))
-        self._count(lease, 1)
+        for group in lease.groups:
+            self.lanes[group.lane].add_live(len(group.slots))
+        self._count_missing()
 
     def fail(self, lease: Lease) -> None:
         """Takes that an environment has failed, because of which the lease ends now."""
@@ -113,13 +111,15 @@ class Serving:
         if self.rule.is_aligned:
             self._failed.update(_training_slots(lease))
 
-    def _count(self, lease: Lease, sign: int) -> None:
-        for group in lease.groups:
-            self.lanes[group.lane].add_live(sign * len(group.slots))
-        self._num_disabled += sign * lease.num_disabled
+    @property
+    def num_disabled(self) -> int:
+        """Environments that fail too often, and that their env servers play no more."""
+        return sum(each.num_disabled for each in self.slots.leases.values() if each.is_ready)
+
+    def _count_missing(self) -> None:
         for lane in self.lanes:
             # An environment that was disabled since this learner started is in both.
-            lane.set_missing(max(self._num_disabled, len(self._failed)))
+            lane.set_missing(max(self.num_disabled, len(self._failed)))
 
     def returning(self) -> Lease | None:
         """A lease whose env server should connect again; see `SlotTable.returning`."""
@@ -132,12 +132,14 @@ class Serving:
             return
         for lane in self.lanes:
             self.ledger["struck"] += lane.strike(lease)
-        if lease.is_ready:  # until its env server was ready no batch had counted on it
-            self._count(lease, -1)
         for group in lease.groups:
+            if lease.is_ready:
+                # Until its env server was ready no batch had counted on it.
+                self.lanes[group.lane].add_live(-len(group.slots))
             if not group.dispatched:  # else `answered` does this
                 self._let_go(group)
-        self.slots.end(lease)  # last: above, its groups still hold their slots
+        self.slots.end(lease)  # late: above, its groups still hold their slots
+        self._count_missing()
 
     def _let_go(self, group: Group) -> None:
         # The group will never fill its open pages.

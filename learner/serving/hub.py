@@ -115,11 +115,7 @@ class Hub:
             quarantined = min(hello.num_quarantined, _MOST_QUARANTINED)
             try:
                 lease = self._serving.lease(
-                    hello.num_envs,
-                    hello.num_groups,
-                    peer,
-                    holder=connection,
-                    num_disabled=quarantined,
+                    hello.num_envs, hello.num_groups, peer, holder=connection
                 )
             except NoFreeSlotError as error:
                 # One that is wrongly set up need not wait for a slot to hear of it.
@@ -127,7 +123,7 @@ class Hub:
                 names = [name for name in own if ":" in name]
                 needs = f"; this run needs --allow-env {' '.join(names)}" if names else ""
                 raise NoFreeSlotError(f"{error}{needs}") from error
-            lease.minor = hello.minor
+            lease.num_disabled, lease.minor = quarantined, hello.minor
             self._registry.admitted(
                 lease.number,
                 _status_of(lease, quarantined, self.clock()),
@@ -312,8 +308,7 @@ class Hub:
     def num_disabled(self) -> int:
         """Environments that fail too often, and that their env servers play no more."""
         with self._changed:
-            leases = self._serving.slots.leases.values()
-            return sum(lease.num_disabled for lease in leases if lease.is_ready)
+            return self._serving.num_disabled
 
     def ledger(self) -> dict[str, int]:
         """The accounts of the serving core, all at one moment; see `learner.serving.ledger`."""

@@ -186,7 +186,6 @@ class SlotTable:
         peer: str,
         *,
         holder: object = None,
-        num_disabled: int = 0,
     ) -> Lease:
         """Reserves at most `num_envs` free slots, the lowest of each lane; see `deal`.
 
@@ -205,7 +204,7 @@ class SlotTable:
         self._num_leases += 1
         # Not 0, which is a report without a lease to an env server.
         key, num_missing = self._new_key() or 1, num_envs - sum(dealt)
-        lease = Lease(self._num_leases, key, peer, num_missing, holder, num_disabled=num_disabled)
+        lease = Lease(self._num_leases, key, peer, num_missing, holder)
         self.leases[lease.number] = lease
         for lane, slots in grouped(taken, self.lanes, num_groups):
             lease.groups.append(self._open(lease, lane, np.array(slots, np.int32)))

@@ -53,7 +53,8 @@ class Fleet:
             try:
                 wanted = self.random.randint(1, 4), self.random.randint(1, 2)
                 disabled = int(self.random.random() < 0.3)
-                lease = self.serving.lease(*wanted, "an env server", num_disabled=disabled)
+                lease = self.serving.lease(*wanted, "an env server")
+                lease.num_disabled = disabled
                 self.serving.ready(lease)
                 self.leases.append(lease)
             except NoFreeSlotError:

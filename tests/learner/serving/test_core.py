@@ -382,7 +382,8 @@ def _act_all(serving: Serving, leases: list[Lease], step_type: StepType) -> Batc
 @pytest.mark.parametrize("rule", [lock_step(), rounds()], ids=["lock step", "rounds"])
 def test_no_batch_waits_for_the_slot_of_a_disabled_environment(rule: BatchRule) -> None:
     serving = Serving(SlotTable(training=4, evaluation=0, seed=0), page_steps=K, rule=rule)
-    whole, bad = serving.lease(2, 1, "whole"), serving.lease(1, 1, "bad", num_disabled=1)
+    whole, bad = serving.lease(2, 1, "whole"), serving.lease(1, 1, "bad")
+    bad.num_disabled = 1
     (lane,) = (each for each in serving.lanes if each.role == "training")
     serving.ready(whole)
     _step(serving, whole.groups[0], FIRST)

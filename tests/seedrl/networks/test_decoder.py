@@ -136,7 +136,8 @@ def test_float32_is_not_rounded_by_an_accelerator() -> None:
         assert exact == program.count("dot_general[") > 20
 
 
-@pytest.mark.gate  # that it alone is trained: tests/learner/test_pretraining.py
+# tests/learner/test_pretraining.py shows that nothing but LoRA is trained.
+@pytest.mark.gate
 def test_lora_adds_nothing_at_first_and_is_all_that_is_trained() -> None:
     plain = dataclasses.replace(CONFIG, layers=1)
     config = dataclasses.replace(plain, lora_rank=2)

@@ -184,7 +184,8 @@ def tiers(tests: Sequence[str], file: str) -> list[list[str]]:
 
     own = [test for test in tests if test == own_test(file)]
     others = [test for test in tests if test not in own]
-    near = sorted(filter(num_shared, others), key=num_shared, reverse=True)
+    # Of those that are equally near, first those that lie less deep.
+    near = sorted(filter(num_shared, others), key=lambda test: (-num_shared(test), test.count("/")))
     far = sorted((test for test in others if test not in near), key=is_of_system, reverse=True)
     return [tier for tier in (own, near, far) if tier]
 

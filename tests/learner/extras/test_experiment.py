@@ -1,8 +1,6 @@
 """Grids as files, and `seedrl experiment` with runs that only write what a run leaves."""
 
-import json
 import os
-import shlex
 from pathlib import Path
 
 import pytest
@@ -11,8 +9,6 @@ from learner.cli.main import main
 from learner.extras.experiment import (
     Experiment,
     Runs,
-    check_same,
-    has_score,
     has_trained,
     read_grid,
 )
@@ -175,28 +171,6 @@ def test_a_signal_lets_runs_save_and_the_same_experiment_resumes(stage: Path) ->
         *("interrupted", "interrupted", "not started")
     ]
     assert not has_trained(stage / "waits0", runs["waits0"])
-
-
-def test_steps_of_a_run_follow_from_its_files(tmp_path: Path) -> None:
-    ((name, run),) = planned("learns").items()
-    folder = tmp_path / name
-    assert not has_trained(folder, run)
-    folder.mkdir()
-    (folder / "command.txt").write_text(shlex.join(["seedrl", "train", *run]))
-    assert not has_trained(folder, run)
-    status = {"state": "finished", "reason": "all taken", "updates": 7}
-    (folder / "status.json").write_text(json.dumps(status))
-    assert has_trained(folder, run) and not has_score(folder, 100)
-    score = {"mean": 1.0, "episodes": 100, "updates": 7, "exploration": 0.0}
-    (folder / "final_score.json").write_text(json.dumps(score))
-    assert has_score(folder, 100) and not has_score(folder, 200)
-    # More steps of the same run are trained; another one is refused.
-    more = (*run, "--learning.total-steps", "900")
-    check_same(folder, more)
-    assert not has_trained(folder, more)
-    with pytest.raises(ConfigError) as found:
-        check_same(folder, (*run, "--replay.ratio", "2"))
-    assert "learns0" in str(found.value)
 
 
 GRID = (

@@ -4,7 +4,6 @@ import functools
 import socket
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -100,63 +99,6 @@ def test_hosts_that_leave_at_the_end_are_not_lost_and_nothing_can_be_gathered() 
             with pytest.raises(ClosedError):
                 peers.gather("tag", 0)
     assert losses == []
-
-
-class SlowSocket(MessageSocket):
-    """Takes a while to send what all have given."""
-
-    def send(self, message: Any, *, unless_busy: bool = False) -> None:
-        if "all" in message:
-            threading.Event().wait(0.3)
-        super().send(message, unless_busy=unless_busy)
-
-
-def test_a_host_that_leaves_with_its_values_keeps_no_other_from_theirs() -> None:
-    def one(peers: Peers) -> list[Any]:
-        found = peers.gather("tag", peers.topology.process_index)
-        if peers.topology.process_index == 1:
-            peers.leave()
-        return found
-
-    with linked(3) as hosts:
-        hosts[0]._links[2].__class__ = SlowSocket
-        # The last to give is host 2: its message is handled while host 1 leaves.
-        works = [functools.partial(one, peers) for peers in hosts[:2]]
-        with ThreadPoolExecutor() as pool:
-            early = [pool.submit(work) for work in works]
-            wait_until(lambda: len(hosts[0]._given.get("tag", ())) == 2, "two values")
-            late = one(hosts[2])
-            assert [late, *(each.result() for each in early)] == [[0, 1, 2]] * 3
-
-
-def test_a_host_that_fails_reports_that_and_not_the_end_of_others_which_it_has_caused() -> None:
-    losses: list[str] = []
-    first, other = socket.socketpair()
-
-    class EndingAtOnce(MessageSocket):
-        def send(self, message: object, *, unless_busy: bool = False) -> None:
-            super().send(message, unless_busy=unless_busy)
-            if message:  # no beat
-                other.close()
-                threading.Event().wait(0.1)
-
-    peers = Peers(Topology("there:1", 2, 0), {1: EndingAtOnce(first)}, on_loss=losses.append)
-    peers.fail("a mistake")
-    assert losses == []
-
-
-def test_an_error_waits_for_the_loss_that_may_have_caused_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(peers_module, "GRACE_SECONDS", 0.2)
-
-    def body() -> None:
-        raise ValueError("connection closed by peer")
-
-    start = time.monotonic()
-    with linked(2) as hosts, pytest.raises(ValueError, match="by peer"):
-        hosts[0].blamed(body)()
-    assert time.monotonic() - start >= 0.2
 
 
 class EndedError(Exception):

@@ -106,26 +106,6 @@ def test_a_disk_that_takes_nothing_costs_a_warning_and_never_the_run(
     assert [step for step, _ in scalars(events)] == [1]
 
 
-def test_counts_and_time_continue_from_those_of_earlier_processes(tmp_path: Path) -> None:
-    clock = _Clock()
-    metrics = Metrics(tmp_path, clock=clock)
-    clock.now += 3.0
-    metrics.count("frames", 40)
-    metrics.tally().episodes.append(("training", 1.0, 2))
-    metrics.flush(env_steps=10, updates=0)
-    metrics.count("frames", 4)
-    totals = metrics.totals()
-    metrics.close()
-    assert totals == {"frames": 44.0, "episodes/training": 1.0, "elapsed_seconds": 3.0}
-    resumed = Metrics(tmp_path, clock=clock, totals=totals)
-    resumed.count("frames", 8)
-    resumed.tally().episodes.append(("training", 1.0, 2))
-    values = resumed.flush(env_steps=12, updates=0)
-    resumed.close()
-    assert (values["frames"], values["elapsed_seconds"]) == (52.0, 3.0)
-    assert values["episodes/training"] == 2.0
-
-
 def test_nothing_is_lost_between_threads(tmp_path: Path) -> None:
     metrics = Metrics(tmp_path)
 

@@ -184,11 +184,6 @@ def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with
     }
 
 
-def test_bounds_are_offered_only_for_a_run_that_has_them() -> None:
-    text = rows_of(SUMMARY._replace(has_bounds=False))["balance"]
-    assert text == "learning binds: acting waits 25% of the time"
-
-
 def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps() -> None:
     assert SUMMARY.has_missed and not SUMMARY._replace(confirmed_updates=0).has_missed
     stopped = {"reason": f"{STOPPED} SIGTERM"}

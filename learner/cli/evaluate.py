@@ -173,15 +173,18 @@ def _just_enough(planned: env_servers.Fleet, config: Config, episodes: int) -> e
 def _text(evaluation: "Evaluation", *, as_json: bool) -> str:
     if as_json:
         return json.dumps(plain(evaluation._asdict()), allow_nan=False)
-    lost = ""
-    if lost_slots := evaluation.slots_leased_again:
-        lost = f"; {lost_slots} slots lost an env server: the same seed may give another result"
+    again = ""
+    if slots := evaluation.slots_leased_again:
+        again = (
+            f"; {slots} slots were leased again (an env server was lost, or an environment was "
+            "disabled): the same seed may give another result"
+        )
     return (
         f"return {evaluation.mean:.2f} ± {evaluation.standard_error:.2f} (standard error), "
         f"minimum {evaluation.minimum:g}, maximum {evaluation.maximum:g}, "
         f"length {evaluation.mean_length:g}, "
         + "".join(f"{name} {value:g}, " for name, value in evaluation.metrics.items())
-        + f"{evaluation.episodes} episodes, after {evaluation.updates} updates{lost}"
+        + f"{evaluation.episodes} episodes, after {evaluation.updates} updates{again}"
     )
 
 

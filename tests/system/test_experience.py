@@ -86,11 +86,23 @@ def test_every_row_carry_and_sequence_is_what_must_have_happened(experience: Exp
 
 
 def test_the_replay_ratio_is_the_configured_one_within_a_batch(experience: Experience) -> None:
-    """More of it: test_balance.py."""
     batch_steps = CONFIG.learning.batch_sequences * WINDOW.unroll
     trained, limiter = int(experience.outcome.state.updates) * batch_steps, experience.limiter
     assert trained == limiter.applied_steps
     assert 0 <= CONFIG.replay.ratio * limiter.env_steps - trained < batch_steps
+
+
+def test_the_policy_lag_is_exact_for_an_agent_that_knows_its_version(
+    experience: Experience,
+) -> None:
+    observed = experience.outcome.observed
+    learner = np.array(observed["learner_version"])
+    # Version k learns update k + 1, and each is reported once.
+    np.testing.assert_array_equal(learner, np.arange(experience.outcome.state.updates))
+    lag = learner - np.array(observed["acting_version"])
+    np.testing.assert_allclose(observed["policy_lag_updates"], lag, rtol=1e-5, atol=1e-4)
+    assert (np.array(observed["policy_lag_updates_max"]) >= lag - 1e-4).all()
+    assert 0 <= lag.min() < lag.max()
 
 
 def test_nothing_is_compiled_under_way(experience: Experience) -> None:

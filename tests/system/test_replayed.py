@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 from seedrl_plugin.counting import image_of
 
-from seedrl.agents.apex import ApexConfig
-from seedrl.agents.inputs import initial_carry, inputs_of_sequence
+from seedrl.agents.inputs import inputs_of_sequence
 from seedrl.agents.r2d2 import R2D2Config
 from seedrl.config import (
     Config,
@@ -26,9 +25,8 @@ from seedrl.config import (
     ServingConfig,
 )
 from seedrl.networks.config import QNetworkConfig
-from seedrl.rl.priorities import MIN_SAMPLING_WEIGHT
 from seedrl.specs import EnvSpec
-from seedrl.types import Sequence, StepType, StoredStep, TimeStep, Tree
+from seedrl.types import Sequence, StepType, TimeStep, Tree
 from tests.system.harness import LearnerRun, Outcome
 from tests.system.unchanging import Unchanging
 
@@ -148,75 +146,3 @@ def test_r2d2_acts_by_the_q_values_of_the_stored_carry(learner_run: Start) -> No
     streams = {tuple(number) for number in numbers[:, :2].tolist()}
     assert {tuple(number) for number in numbers[is_first_of_stream, :2].tolist()} == streams
     assert len(streams) == 2 * 2 and not is_first_of_stream.all()
-
-
-@pytest.mark.gate  # its priorities: tests/seedrl/agents/test_apex.py
-def test_apex_has_the_q_values_and_the_sampling_weight_of_every_transition(
-    learner_run: Start,
-) -> None:
-    """Also of one that starts inside a page: it stacks frames, and stores no carry."""
-    agent = ApexConfig(
-        network=QNetworkConfig(
-            torso="mlp", torso_sizes=(8,), core="none", head_sizes=(), frame_stack=3
-        ),
-        earlier_steps=2,
-        n_steps=3,
-        gamma=GAMMA,
-        exploration_base=0.9,
-    )
-    outcome, spec = _replayed(
-        *(learner_run, Unchanging(agent=agent), 200),
-        page_steps=8,
-        ratio=0.1,
-        priority_exponent=0.6,
-    )
-    network, (shard,) = agent.network.build(spec), outcome.shards
-    steps = shard.sequences.steps
-    assert shard.sequences.carry == ()
-
-    @jax.jit
-    def replay(params: Tree, steps: StoredStep) -> jax.Array:
-        carry = initial_carry(network, len(shard.starts))
-        inputs = inputs_of_sequence(Sequence(steps, carry))
-        return network.unroll(params, carry.network, inputs)[0]
-
-    found, first = np.asarray(replay(outcome.state.params, steps)), agent.earlier_steps
-    np.testing.assert_allclose(found[first:], steps.extras[first:], rtol=0, atol=1e-5)
-    assert np.std(steps.extras, axis=(0, 1)).min() > 1e-3
-    # Without the rows before, which their frames are of, they would differ.
-    assert np.abs(found[0] - steps.extras[0]).max() > 1e-3
-    _check_sampling_weights(
-        agent, steps, found.astype(np.float64), shard.state.sampling_weight[shard.starts]
-    )
-    _check_kinds(steps.timestep)
-    assert set((shard.starts % 8).tolist()) == set(range(8))
-    # Consecutive rows of one stream each, of the two that every training slot had.
-    streams = _numbers(steps.timestep.observation)[..., :2]
-    np.testing.assert_array_equal(streams, np.broadcast_to(streams[:1], streams.shape))
-    assert len({tuple(stream) for stream in streams[0].tolist()}) == 2 * 2
-
-
-def _check_sampling_weights(
-    agent: ApexConfig, steps: StoredStep, q_values: np.ndarray, weights: np.ndarray
-) -> None:
-    """Each is of its own n-step error, recomputed in float64."""
-    step = steps.timestep
-    expected = np.zeros(len(weights))
-    for number in range(len(expected)):
-        t = first = agent.earlier_steps
-        if step.step_type[t, number] == LAST:
-            expected[number] = MIN_SAMPLING_WEIGHT
-            continue
-        total, weight = 0.0, 1.0
-        while t < first + agent.n_steps and (t == first or step.step_type[t, number] != LAST):
-            t += 1
-            total += weight * float(step.reward[t, number])
-            weight *= agent.gamma * float(step.discount[t, number])
-        total += weight * float(np.max(q_values[t, number]))
-        expected[number] = abs(total - q_values[first, number, steps.action[first, number]]) ** 0.6
-    is_last = expected == MIN_SAMPLING_WEIGHT
-    assert is_last.any() and np.std(expected) > 0.05
-    np.testing.assert_array_equal(weights[is_last], np.float32(MIN_SAMPLING_WEIGHT))
-    # As errors: near 0 the power makes much of what float32 rounds.
-    errors, found = (x.astype(np.float64) ** (1 / 0.6) for x in (expected, weights))
-    np.testing.assert_allclose(found[~is_last], errors[~is_last], rtol=1e-3, atol=1e-5)

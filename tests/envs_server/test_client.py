@@ -5,7 +5,6 @@ import itertools
 import random
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 import grpc
@@ -226,14 +225,6 @@ def test_a_construction_that_fails_at_a_reconnect_is_tried_again(
     learner.close()
     learner.serve(*[play] * 4)
     assert Client(options, Stop()).run() is ExitCode.USAGE
-
-
-@pytest.mark.parametrize("learner", ["stream"], indirect=True)
-def test_notes_that_cannot_be_written_do_not_end_the_play(learner: Any, tmp_path: Path) -> None:
-    learner.serve(learner.play(learner.assign([1]), 3))
-    notes = tmp_path / "none" / "notes"
-    options = Options(learner=learner.address, num_envs=1, allow_env=("seedrl_plugin.*",))
-    assert Client(options, Stop(), notes=notes).run() is ExitCode.OK
 
 
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)

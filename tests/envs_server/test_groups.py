@@ -276,30 +276,3 @@ def test_nothing_in_info_fails_an_environment(
     # One line for what is there and no number, however many episodes end with it.
     assert len(caplog.records) == (number is None and isinstance(info, dict))
     assert "Traceback" not in caplog.text
-
-
-def test_each_environment_gives_its_own_last_value() -> None:
-    """Issue C: a merged value took the dtype of the first environment, 0.26 where it was 0.75."""
-
-    class Phased(Short):
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            result = super().reset(seed=seed)
-            self._left = self._length = 2 if seed is None else 2 + seed
-            return result
-
-        def step(self, action: Any) -> Any:
-            *result, _ = super().step(action)
-            score = 0.5 + self._length / 100 if self._left == 0 else False
-            return *result, {"score": score, "kind": {"a": 1} if self._length % 2 else 1}
-
-    recipe = Recipe("short", {"terminates": True, "truncates": False}, (), Phased)
-    group = EnvGroup(0, build(recipe, "sync", 8), range(8), ["score"])
-    group.reset()
-    found: list[list[float]] = [[] for _ in range(8)]
-    for _ in range(12):
-        step = group.advance(np.zeros(8, np.int64))
-        rows = np.flatnonzero(step.step_type == LAST)
-        for row, (score,) in zip(rows, group.metrics.tolist(), strict=True):
-            found[row].append(round(score, 6))
-    assert [scores[0] for scores in found] == [0.52, 0.53, 0.54, 0.55, 0.56, 0.57, 0.58, 0.59]
-    assert all(set(scores[1:]) <= {0.52} for scores in found)

@@ -62,22 +62,6 @@ def test_wrong_usage_of_one_ends_all_with_its_code(tmp_path: Path) -> None:
     assert (tmp_path / "1").read_text() == "x"
 
 
-def test_one_that_fails_is_named_and_its_error_is_not_taken_for_the_end_of_all(
-    tmp_path: Path,
-) -> None:
-    """`seedrl train` keeps the supervisor's error line: why one could not start was lost."""
-    code, stderr = _run(
-        tmp_path,
-        "if number == 1 and start == 1:",
-        "    (folder / 'pid').write_text(str(os.getpid()))",
-        "    raise OSError(28, 'full')",
-        "wait_for(1, 2)",
-        "over()",
-    )
-    name = f"python -m envs_server: env server {(tmp_path / 'pid').read_text()}: error: cannot"
-    assert code == 0 and any(line.startswith(name) for line in stderr.splitlines())
-
-
 def test_a_signal_ends_all_also_one_that_does_not_listen(tmp_path: Path) -> None:
     body = "if number == 1: signal.signal(signal.SIGTERM, signal.SIG_IGN)"
     settings = "supervisor.GRACE_SECONDS = 0.5"
@@ -123,19 +107,6 @@ def test_a_flood_of_output_is_cut(tmp_path: Path) -> None:
     for number in range(3):
         log = (tmp_path / f"env_server_{number}.log").read_bytes()
         assert len(log) < 2**23 and log.endswith(b"the last line\n")
-
-
-def test_a_folder_of_logs_is_made_and_one_that_cannot_be_is_wrong_usage(tmp_path: Path) -> None:
-    """Its env servers could not be started, and were tried again each minute for ever."""
-    logs = tmp_path / "deep" / "logs"
-    settings = f"{_QUICK}; words = ['--logs', {str(logs)!r}]"
-    assert _run(tmp_path, "over()", settings=settings)[0] == 0
-    modes = [file.stat().st_mode & 0o777 for file in logs.glob("env_server_*.log")]
-    assert modes == [0o600] * 3
-    (tmp_path / "file").touch()
-    settings = f"{_QUICK}; words = ['--logs', {str(tmp_path / 'file' / 'logs')!r}]"
-    code, stderr = _run(tmp_path, "over()", settings=settings)
-    assert code == 2 and "--logs" in stderr
 
 
 def test_a_process_in_a_session_of_its_own_ends_with_the_run(tmp_path: Path) -> None:

@@ -93,27 +93,6 @@ def test_a_run_s_network_is_exported_with_lora_merged(
     assert main([*words, "--force"]) == 0
 
 
-@pytest.mark.gate
-@pytest.mark.parametrize(("until", "most"), [(1.8, 30), (0.0, 3)])
-def test_it_stops_once_the_loss_is_low_enough_or_when_asked(until: float, most: int) -> None:
-    found: list[float] = []
-    pretrained(
-        GRPOConfig(network=NETWORK),
-        EnvSpec(TOKENS.turn, TOKENS),
-        IDS,
-        np.ones((5, 8), bool),
-        steps=30,
-        batch=5,
-        learning_rate=0.03,
-        seed=0,
-        until_loss=until,  # of seven tokens that are equally likely: 1.95
-        report=lambda number, loss: found.append(loss),
-        is_stopped=lambda: len(found) == most,
-    )
-    assert 3 <= len(found) < 30
-    assert len(found) == most or found[-1] <= 1.8 < min(found[:-1])
-
-
 @pytest.mark.parametrize(
     ("line", "named"),
     {

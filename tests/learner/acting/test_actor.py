@@ -194,17 +194,6 @@ def test_every_batch_takes_the_largest_program_until_the_others_are_compiled() -
     assert names == []
 
 
-@pytest.mark.parametrize(
-    ("training", "evaluation"), [(8, 3), (3, 8), (32, 20), (1, 0), (0, 4), (7, 7)]
-)
-def test_every_batch_that_can_come_fits(training: int, evaluation: int) -> None:
-    shapes = BatchShapes(SPEC, num_training=training, num_evaluation=evaluation)
-    assert shapes.padding_slot == training + evaluation
-    assert shapes.act_rows[-1] == max(training, evaluation)
-    assert {training, evaluation} - {0} <= set(shapes.act_rows)  # full batches are not padded
-    assert shapes.page_rows[-1] == max(training, 1)
-
-
 @pytest.mark.parametrize("is_lock_step", [False, True])
 def test_rows_lie_where_the_rule_has_them_and_the_rest_is_padding(is_lock_step: bool) -> None:
     shapes = BatchShapes(SPEC, num_training=8, num_evaluation=3)

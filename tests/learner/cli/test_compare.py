@@ -44,11 +44,3 @@ def test_what_is_printed(folders: tuple[Path, Path], capsys: pytest.CaptureFixtu
     assert pair["probability"] == pytest.approx(8.5 / 9)
 
 
-@pytest.mark.gate  # what a curve is drawn with: tests/learner/extras/test_balance.py
-def test_the_curves_are_drawn(
-    folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    png = tmp_path / "curves.png"
-    assert main(["compare", str(tmp_path), "--output", str(png)]) == 0
-    assert png.read_bytes().startswith(PNG)
-    assert str(png) in capsys.readouterr().err

@@ -5,9 +5,7 @@ import os
 import subprocess
 import sys
 from importlib import metadata
-from pathlib import Path
 
-import jax
 import pytest
 
 from learner.processes.tuning import TRIED_FLAGS, check_variables
@@ -143,48 +141,3 @@ def test_flags_are_tried_once_for_a_process_and_those_that_it_starts(
     with pytest.raises(ConfigError, match="XLA_FLAGS.*nonsense"):
         check_variables()
     assert TRIED_FLAGS not in os.environ
-
-
-# In a process for each, which has imported all but jax.
-ONE_AT_A_TIME = """
-import os, sys
-
-import ml_dtypes, numpy
-
-from learner.processes.tuning import require_jax
-from seedrl.errors import ConfigError
-
-for name in sys.argv[1:]:
-    if os.fork() == 0:
-        os.environ[name] = "nonsense"
-        try:
-            require_jax()
-            print("started", flush=True)
-        except ConfigError as error:
-            print(error, flush=True)
-        finally:
-            os._exit(0)
-    os.wait()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.gate
-@pytest.mark.parametrize("stride", [1])
-def test_every_variable_of_jax_is_taken_or_named_in_one_line(tmp_path: Path, stride: int) -> None:
-    names = [name.upper() for name in jax.config.values if name.startswith("jax_")][::stride]
-    assert len(names) > 100 // stride
-    own = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
-    own["JAX_PLATFORMS"] = "cpu"
-    words = [sys.executable, "-c", ONE_AT_A_TIME, *names]
-    own["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    # Some are folders, which jax makes.
-    done = subprocess.run(words, env=own, cwd=tmp_path, capture_output=True, text=True)
-    lines = done.stdout.splitlines()
-    assert len(lines) == len(names), done.stderr
-    wrong = [
-        (name, line)
-        for name, line in zip(names, lines, strict=True)
-        if line != "started" and not line.startswith(f"{name}: ")
-    ]
-    assert wrong == []

@@ -317,15 +317,3 @@ def test_the_first_spec_stays_and_bounds_need_not_be_declared() -> None:
         are_taken.append(_ready(connection, spec))
     assert are_taken == [True, True, False]
     assert hub.spec == specs[0]
-
-
-def test_what_a_peer_says_of_itself_is_one_short_line() -> None:
-    connection = Connection(_hub(), "peer", queue.SimpleQueue())
-    assert _hello(connection, host="h\n0:00:01  999,999 steps\x1b[2J" + "x" * 10**6, pid=7)
-    assert connection.peer.isprintable() and len(connection.peer) < 210
-    connection.outbox.get()  # Assign
-    reason = "no\nlicence\x1b[2J" + "y" * 10**6
-    assert not _say(connection, refusal=seedrl_pb2.Refusal(reason=reason))
-    end = connection.outbox.get()
-    assert end.code is grpc.StatusCode.FAILED_PRECONDITION
-    assert end.details.isprintable() and len(end.details) == 200

@@ -10,7 +10,6 @@ import optax
 import pytest
 
 from learner.learning.learn_step import is_all_finite
-from seedrl.agents.agent import Agent
 from seedrl.agents.apex import ApexConfig
 from seedrl.agents.gradient_update import (
     GradientUpdate,
@@ -26,15 +25,9 @@ from seedrl.agents.sac import SacConfig
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import BoxSpec, EnvSpec
 from tests.seedrl.agents.actor_critics import (
-    NETWORK,
     PLAIN_NETWORK,
     PLAIN_SPEC,
-    SPEC,
-    acted,
-    updated,
-    window_of,
 )
-from tests.seedrl.random_parameters import random_parameters
 
 
 def _times(params: Any, target: Any, sequence: Any, weights: Any, key: Any) -> Any:
@@ -139,33 +132,3 @@ def test_every_agent_decays_as_its_config_asks(config: Any, spec: EnvSpec) -> No
     if hasattr(config, "epsilon_decay_steps"):
         exploring = dataclasses.replace(config, epsilon_decay_steps=9).build(spec)
         assert (agent.exploration_decay_steps, exploring.exploration_decay_steps) == (0, 9)
-
-
-@pytest.mark.gate  # that a loss gets the cost of its step, and each agent has one: above
-@pytest.mark.parametrize("config", [ImpalaConfig, PpoConfig])
-def test_the_entropy_cost_of_a_loss_is_that_of_its_step(config: Any) -> None:
-    def agent_of(**costs: float) -> Agent:
-        agent: Agent = config(network=NETWORK, unroll=5, **costs).build(SPEC)
-        return agent._replace(act=jax.jit(agent.act))
-
-    decaying, constant = (
-        agent_of(entropy_cost=1.0, entropy_cost_decay_steps=1000),
-        agent_of(entropy_cost=0.25),
-    )
-    params = random_parameters(decaying.init)
-    sequence = window_of(acted(decaying, params), 3, decaying.window.length)
-
-    def learning(agent: Agent) -> Any:
-        def learned(env_steps: Any) -> Any:
-            state = agent.init_state(params)._replace(env_steps=env_steps)
-            return jax.tree.leaves(updated(agent, state, sequence)[0].params)
-
-        return jax.jit(learned)
-
-    learned = learning(decaying)
-    decayed, whole = learned(np.float32(750)), learned(np.float32(0))
-    expected = learning(constant)(np.float32(0))
-    for found, other in zip(decayed, expected, strict=True):
-        np.testing.assert_allclose(found, other, rtol=1e-5, atol=1e-6)
-    others = zip(decayed, whole, strict=True)
-    assert any(np.abs(found - other).max() > 1e-5 for found, other in others)

@@ -136,24 +136,6 @@ def test_float32_is_not_rounded_by_an_accelerator() -> None:
         assert exact == program.count("dot_general[") > 20
 
 
-# tests/learner/test_pretraining.py shows that nothing but LoRA is trained.
-@pytest.mark.gate
-def test_lora_adds_nothing_at_first_and_is_all_that_is_trained() -> None:
-    plain = dataclasses.replace(CONFIG, layers=1)
-    config = dataclasses.replace(plain, lora_rank=2)
-    params = jax.jit(functools.partial(decoder.init, config))(jax.random.key(0))
-    ids = random_ids(2, 9)
-    # Without its own leaves the same tree is a decoder without LoRA.
-    expected = unroll(plain, params, ids)
-    np.testing.assert_allclose(unroll(config, params, ids), expected, atol=1e-6)
-    assert float(jnp.abs(expected).max()) < 3  # at first all tokens are almost equally likely
-    trained = jax.tree.leaves_with_path(decoder.is_trained(config, params))
-    names = {path[-1].key for path, is_trained in trained if is_trained}
-    assert names == {"lora_a", "lora_b", "kernel", "bias"}
-    assert {path[0].key for path, is_trained in trained if is_trained} == {"layers", "value"}
-    assert all(jax.tree.leaves(decoder.is_trained(plain, params)))
-
-
 @pytest.mark.parametrize(
     ("field", "changes"),
     [

@@ -88,15 +88,6 @@ def test_each_side_is_measured_while_the_other_one_rests(
     assert len(shown) == 6 and shown[1].startswith("acting without learning")
 
 
-@pytest.mark.gate
-@pytest.mark.parametrize("kind", [queued, synchronous])
-def test_each_side_of_other_schedules_is_measured_while_the_other_one_rests(
-    tiny: Workload, kind: Callable[[Config], Config]
-) -> None:
-    with running(tiny, kind) as system:
-        check_sides(system, kind)
-
-
 def check_sides(system: System, kind: Callable[[Config], Config]) -> None:
     """While one side is measured the other rests; an update takes a known number of steps."""
     sides, acting, learning = Sides(system), system.parts.acting[0], system.parts.learning
@@ -144,21 +135,6 @@ def test_an_interval_counts_what_went_through_the_system(system: System) -> None
     # What was answered is a step, or the first row of an episode; all full pages are in replay.
     assert ledger["answered"] > acting.training_steps > ledger["answered"] / 2
     system.run_until(lambda: learning.stored_rows == system.served.hub.ledger()["completed"])
-
-
-@pytest.mark.gate
-def test_an_interval_by_updates_holds_whole_updates_and_nothing_moves_after_it(
-    system: System,
-) -> None:
-    interval = system.run(0.01, by_updates=True)
-    assert interval.updates >= 1
-    # The limiter's tolerance is 2 updates, and a step of all environments may come on top.
-    assert abs(interval.steps - UPDATE_STEPS * interval.updates) <= 2 * UPDATE_STEPS + SLOTS
-    answered, updates = system.served.hub.ledger()["answered"], system.parts.learning.updates
-    # Every environment's next step has come, and none is answered.
-    system.served.await_rows(answered + SLOTS)
-    assert system.served.hub.ledger()["answered"] == answered
-    assert system.parts.learning.updates == updates
 
 
 @pytest.mark.gate

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import os
-import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,32 +108,6 @@ def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Rep
     live.close()
     saved = reported.saved()
     assert (saved["state"], saved["reason"]) == ("finished", "all steps taken")
-
-
-def test_the_sentence_on_balance_is_of_training(reported: Reported) -> None:
-    live = reported.live
-    live.address, live.session = "unix:/there", reported.session
-    reported.session.is_compiling = False
-    progress: Any = SimpleNamespace(last=None, best=None, is_compiling=False)
-    live.progress = progress
-    live.metrics = {"acting_waits_share": 0.5, "learning_waits_share": 0.0}
-    assert live.now().balance == ""  # without env servers
-    live._env_servers = EnvServers(training=Slots(total=1, live=1))
-    assert live.now().balance == "learning binds: acting waits 50% of the time"
-    live.stopping("all steps taken")
-    live.metrics = {"acting_waits_share": 0.0, "learning_waits_share": 0.9}
-    assert live.now().balance == "learning binds: acting waits 50% of the time"
-
-
-def test_an_env_server_calls_itself_what_it_likes(reported: Reported) -> None:
-    here = socket.gethostname()
-    servers = [
-        env_server(f"{host}:{os.getpid()}", host=host)
-        for host in (here, f"{here}:no number", "", ":")
-    ]
-    reported.live._gauges(EnvServers(tuple(servers)))
-    metrics = reported.metrics.flush(env_steps=0, updates=0)
-    assert metrics["env_servers"] == 4 and metrics["env_servers_cpu_seconds"] >= 0
 
 
 def test_a_stand_still_is_reported_ever_more_rarely_and_its_end_once() -> None:

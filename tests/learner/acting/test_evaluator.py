@@ -198,19 +198,6 @@ def test_a_failed_confirmation_starts_over_at_the_interval() -> None:
     assert evaluator.confirmed is None
 
 
-def test_rounds_follow_by_the_steps_of_their_parameters_whatever_the_clock_says() -> None:
-    config = EvaluationConfig(episodes=2, interval_steps=30)
-    evaluator = Evaluator(config, now=0.0, interval_steps=30)
-    played = []
-    # Steps at which parameters are published, on a slow machine or a fast one.
-    for version, env_steps in enumerate((0, 10, 29, 35, 59, 61, 100, 119, 120)):
-        evaluator.poll(0.0, VersionedParams("", version, env_steps), SLOTS)
-        if evaluator.is_running:
-            played.append(evaluator.frozen.env_steps)
-            _play(evaluator, [1.0, 2.0])
-    assert played == [0, 35, 61, 100, 120]
-
-
 def test_an_episode_that_was_cut_short_counts_once() -> None:
     evaluation = Round(OLD, SLOTS[:1], episodes=2)
     _begin(evaluation, [4])
@@ -220,14 +207,6 @@ def test_an_episode_that_was_cut_short_counts_once() -> None:
     _begin(evaluation, [4])
     _end(evaluation, 4, 5.0)
     assert evaluation.score == _score(OLD, (3.0, 5.0)) and not evaluation.missing_slots.size
-
-
-def test_lengths_and_metrics_of_a_round_are_means_of_its_episodes() -> None:
-    score = Score(OLD, (Episode(1.0, 4, (0.5, np.nan)), Episode(2.0, 8, (1.0, np.nan))))
-    assert score.mean_length == 6.0
-    cut = Score(OLD, (*score.episodes, Episode(9.0, 9, (), is_cut=True)))
-    assert cut.mean_metrics(("won", "absent")) == {"won": 0.75}
-    assert Score(OLD, (Episode(1.0),)).mean_metrics(("won",)) == {}
 
 
 @pytest.mark.parametrize(

@@ -68,27 +68,6 @@ def _rollout(version: int = 0, *, sampled: int = 2, is_cut: bool = False) -> Rol
     )
 
 
-def test_groups_leave_whole_and_in_order() -> None:
-    groups = Groups(group=2, first_group=5)
-    assert [groups.take(2) for _ in range(5)] == [10, 11, 12, 13, None]
-    for number in (12, 13, 11):
-        groups.finished(number, _rollout(number))
-        assert groups.pop() is None
-    assert groups.num_waiting_tokens == 6
-    groups.finished(10, _rollout(10))
-    sent = [[int(each.versions[0]) for each in groups.pop() or []] for _ in range(3)]
-    assert sent == [[10, 11], [12, 13], []]
-    assert groups.num_waiting_tokens == 0
-
-
-def test_a_lost_rollout_is_played_again_before_any_other() -> None:
-    groups = Groups(group=2)
-    assert [groups.take(3) for _ in range(4)] == [0, 1, 2, 3]
-    groups.lost(2)
-    groups.lost(1)
-    assert [groups.take(3) for _ in range(4)] == [1, 2, 4, 5]
-
-
 @pytest.mark.parametrize(("max_lag", "publish_every"), [(0, 1), (1, 1), (2, 1), (3, 3)])
 def test_the_lag_is_never_above_its_bound_and_nothing_waits_for_ever(
     max_lag: int, publish_every: int
@@ -375,17 +354,6 @@ def test_an_answer_asks_the_next_question(network: DecoderConfig, tmp_path: Path
         assert residues(world.acting.accounts(at_rest=True), TOKENS) == []
 
 
-def test_no_question_is_asked_beyond_the_lag(network: DecoderConfig, tmp_path: Path) -> None:
-    with _world(network, tmp_path) as world:
-        peer = Peer(world.hub, 8)
-        for _ in range(100):  # nothing is learned
-            world.acting.run_once()
-        # Two updates of two groups of two: then slots wait for a question, at the end of their own.
-        kinds = peer.kinds
-        assert kinds["training", NEXT] + kinds["training", StepType.LAST] == 8
-        assert kinds["training", NEXT] == 2
-
-
 def test_an_environment_that_is_built_again_asks_no_question_of_its_own(
     network: DecoderConfig, tmp_path: Path
 ) -> None:
@@ -437,22 +405,6 @@ def test_without_lag_groups_do_not_depend_on_who_plays_them(
                 assert world.learn() <= 0
             found.append([pages for pages, _ in world.taken[:24]])
     jax.tree.map(np.testing.assert_array_equal, *found)
-
-
-def test_a_completion_that_has_ended_waits_for_no_other(
-    network: DecoderConfig, tmp_path: Path
-) -> None:
-    # In groups of one environment; some end at once, others at the limit.
-    with _world(network, tmp_path) as world:
-        Peer(world.hub, 8)
-        lengths = set()
-        for _ in range(60):
-            live = world.acting._lanes["training"].is_live
-            before = live.copy()
-            world.acting.run_once()
-            lengths.add((int(before.sum()), int(live.sum())))
-            world.learn()
-        assert any(0 < after < before for before, after in lengths)
 
 
 def test_each_round_asks_all_of_its_questions_and_counts_all_of_their_answers(

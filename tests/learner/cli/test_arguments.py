@@ -47,27 +47,6 @@ def test_flags_override_fields_at_every_depth() -> None:
     assert config.learning.total_steps == 100_000
 
 
-def test_a_flag_that_must_not_miss_may_stand_behind_others() -> None:
-    words = ["cartpole_r2d2", "--seed", "5", "--workdir", "w"]
-    assert parse(LearnerOptions, words, prog="test")[0].workdir == Path("w")
-    with pytest.raises(ConfigError) as caught:
-        parse(LearnerOptions, words[:3], prog="test")
-    assert "--workdir" in str(caught.value)
-
-
-def test_an_own_agent_has_flags_of_its_own(tmp_path: Path) -> None:
-    path = tmp_path / "own.py"
-    path.write_text(
-        "from dataclasses import dataclass\n"
-        "from seedrl.config import Config, EnvironmentConfig\n"
-        "@dataclass(frozen=True)\n"
-        "class Agent:\n"
-        "  depth: int = 2\n"
-        "def config(): return Config(environment=EnvironmentConfig(id='x'), agent=Agent())\n"
-    )
-    assert parse(Options, [str(path), "--agent.depth", "5"], prog="test")[1].agent.depth == 5
-
-
 def test_a_factory_of_the_current_folder_is_found_from_another_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,24 +61,6 @@ def test_a_factory_of_the_current_folder_is_found_from_another_one(
     (tmp_path / "mine.py").touch()
     _, config = parse(Options, words, prog="test")
     assert config_io.to_allow(config_io.to_json(config)) == [str(tmp_path)]
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ("--agent.priority-mix 1", "agent.priority_mix is now agent.priority_eta"),
-        ("--launch.restarts 3", "launch.restarts is now automatic"),
-        ("--agent.network.torso-sizes 64,64", "--agent.network.torso-sizes: expected INT, several"),
-        ("--agent.value-scaling False --number 1", "unknown option False"),
-        ("--checkpoint.no_replay=true", "--checkpoint.no-replay: "),
-    ],
-)
-def test_a_mistake_is_one_line_that_says_where_to_look(flags: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse(Options, ["cartpole_r2d2", *flags.split()], prog="test")
-    line = str(caught.value)
-    assert message in line and "\n" not in line
-    assert line.endswith("(see test cartpole_r2d2 --help)")
 
 
 def _help(options: type, words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:

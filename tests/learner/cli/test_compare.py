@@ -42,5 +42,3 @@ def test_what_is_printed(folders: tuple[Path, Path], capsys: pytest.CaptureFixtu
     ((pair),) = found["pairs"]
     assert (pair["a"], pair["b"]) == ("A", "B")
     assert pair["probability"] == pytest.approx(8.5 / 9)
-
-

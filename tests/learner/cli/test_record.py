@@ -117,15 +117,6 @@ def test_an_episode_without_an_end_is_cut_short(
     assert len(_frames(run_folder / "videos" / "episode_001.mp4")) == 5
 
 
-def test_a_picture_that_changes_its_size_leaves_no_video(
-    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    monkeypatch.setattr(Pictured, "picture", lambda n: np.zeros((64, 64 + 2 * n), np.uint8))
-    assert _record(run_folder) == ExitCode.FAULTS
-    assert "[64, 66] after [64, 64]" in capsys.readouterr().err
-    assert not [*(run_folder / "videos").iterdir()]
-
-
 @pytest.mark.parametrize(
     ("picture", "seen"),
     [

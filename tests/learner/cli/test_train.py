@@ -130,24 +130,6 @@ def test_a_run_is_resumed_by_its_own_config_and_its_name(
     assert main(["resume", "w"]) == 2 and "--allow" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("option", "field"),
-    [
-        ("--envs", "--serving.training-slots"),
-        ("--env-servers", "--launch.env-servers"),
-        ("--groups", "--launch.groups"),
-    ],
-)
-@pytest.mark.parametrize("command", ["train", "launch"])
-def test_an_option_and_the_field_that_it_sets_are_not_given_together(
-    capsys: pytest.CaptureFixture[str], command: str, option: str, field: str
-) -> None:
-    engine = ["--on", "ray"] if command == "launch" else []
-    assert main([command, "cartpole_ppo", *engine, option, "2", f"{field}=3"]) == 2
-    error = capsys.readouterr().err
-    assert option in error and (field in error or command == "launch")
-
-
 @pytest.mark.parametrize("name", ["cartpole_r2d2", "halfcheetah_ppo"])
 def test_envs_and_env_servers_are_all_that_sets_the_size(stage: Stage, name: str) -> None:
     assert main(["train", name, "--workdir", "w", "--envs", "12", "--env-servers", "3"]) == 0

@@ -15,7 +15,6 @@ from learner.extras.comparison import (
     measure,
     numbers,
     probability_of_improvement,
-    target_of,
 )
 from seedrl.errors import ConfigError
 from tests.learner.extras.run_folders import write_run
@@ -79,14 +78,3 @@ def test_groups_are_compared_on_their_own_task(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         compare(sides[0][:1], sides[1][1:], None)
     assert "--against" in str(refused.value)
-
-
-def test_the_threshold_is_the_target_that_all_runs_have(tmp_path: Path) -> None:
-    with_target, other = (runs_of(tmp_path, 1.0, target=target) for target in (475.0, 400.0))
-    without = runs_of(tmp_path, 1.0, target=None)
-    for groups, target in (
-        ([with_target], 475.0),
-        ([with_target, other], None),
-        ([without], None),
-    ):
-        assert target_of(with_target.task, groups) == target

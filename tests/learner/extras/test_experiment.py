@@ -54,16 +54,6 @@ agent.network.torso-sizes = [[64], [32, 16]]
     assert list(runs.values())[-1] == (config, "--seed", "7", *options, *varied)
 
 
-def test_a_value_that_no_folder_can_be_called_is_changed_there_and_kept_in_the_command(
-    tmp_path: Path,
-) -> None:
-    # Of several lines the run records one, with which the command is compared.
-    text = SMALL + '[vary]\nenvironment.arguments = ["""\n{"map": "a/b",\n "k": 4}\n"""]\n'
-    ((name, words),) = grid(tmp_path, text).items()
-    assert name == "cartpole_r2d2__environment.arguments=_map_a_b_,_k_4___seed=0"
-    assert words[-1] == '{"map": "a/b",  "k": 4} '
-
-
 @pytest.mark.parametrize(
     ("text", "field"),
     [

@@ -7,7 +7,7 @@ import pytest
 
 from learner.extras.comparison import group, measure
 from seedrl.errors import ConfigError
-from tests.learner.extras.run_folders import evaluation, interval, write_metrics, write_run
+from tests.learner.extras.run_folders import write_run
 
 
 def test_a_run_is_its_rounds_and_what_it_took(tmp_path: Path) -> None:
@@ -19,27 +19,6 @@ def test_a_run_is_its_rounds_and_what_it_took(tmp_path: Path) -> None:
         (200, 4.0, 30.0),
     ]
     assert (run.record.seed, run.budget) == (3, 1000)
-
-
-def test_a_round_belongs_to_the_step_of_its_parameters(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "a", [10.0])
-    late = evaluation(150, 50.0) | {"ended_env_steps": 400}
-    old = {name: value for name, value in late.items() if name != "ended_env_steps"}
-    write_metrics(folder, [interval(400), late, old])  # an old version's is of an unknown step
-    (found,) = measure(folder).rounds
-    assert found.score.env_steps == 150
-
-
-def test_the_last_point_of_a_curve_is_the_final_score(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "a", [10.0, 490.0])
-    confirmed = {**evaluation(200, 478.0), "episodes": 100, "is_confirmation": True}
-    write_metrics(folder, [evaluation(100, 10.0), evaluation(200, 490.0), confirmed])
-    run = measure(folder)
-    assert [(each.score.env_steps, each.score.mean_return) for each in run.curve] == [
-        (100, 10.0),
-        (200, 478.0),
-    ]
-    assert run.curve[-1].score.mean_return == run.final
 
 
 def test_a_final_score_is_of_fresh_episodes_if_there_are_any(tmp_path: Path) -> None:

@@ -11,11 +11,10 @@ from learner.cli.arguments import PROFILE, parse, profile_words
 from learner.cli.main import main
 from learner.extras import tune as tune_module
 from learner.extras.bench.system import Interval
-from learner.extras.tune import KNOBS, LEAST_GAIN, Move, Setting, climb, setting_of
+from learner.extras.tune import LEAST_GAIN, Move, Setting, climb, setting_of
 from seedrl import config_io
 from seedrl.config import Config, check
 from seedrl.errors import ConfigError
-from seedrl.fields import with_fields
 from tests import own_process
 from tests.system.processes import SMALLEST
 
@@ -60,16 +59,6 @@ def test_nothing_is_kept_where_learning_binds_and_nothing_is_tried_when_time_is_
     assert best == START and not any(move.is_kept for move in moves)
     assert climbed({"env_servers": 8}, limit=1e9, most=2)[0].env_servers == 8
     assert climbed({"env_servers": 8}, limit=1e9, most=0) == (START, [])
-
-
-def test_a_knob_ends_where_its_next_step_means_nothing() -> None:
-    least = Setting(1, 1, 1, 0.0)
-    assert [least.moved(knob, up=False) for knob in KNOBS] == [None] * 5
-    assert least.moved("split", up=True) is None
-    # A group has at least one environment; a deadline of 0 stays.
-    assert least.moved("groups", up=True) is None
-    assert least.moved("batch_deadline_seconds", up=True) is None
-    assert least.moved("env_servers", up=True) == Setting(2, 1, 1, 0.0)
 
 
 def test_the_same_environments_are_split_where_more_cannot_run() -> None:
@@ -140,14 +129,6 @@ def test_a_profile_sets_nothing_else(tmp_path: Path, text: str) -> None:
         profile_words(tmp_path / "profile.json")
     # One line for a terminal: of the file's words only a few, and no control character.
     assert len(str(caught.value)) < 600 and str(caught.value).isprintable()
-
-
-def test_the_numbers_of_a_setting_are_of_environments_that_train() -> None:
-    config = config_io.load("cartpole_r2d2")
-    # 32 environments train, 100 evaluate.
-    changes = {"serving.training_slots": 32, "launch.envs_per_server": 66}
-    config = with_fields(config, {**changes, "launch.env_servers": 2})
-    assert setting_of(config) == START
 
 
 def test_a_run_may_be_anybodys_and_its_code_is_not_run(

@@ -403,27 +403,6 @@ def test_a_metric_is_of_the_devices_that_measured_it(measured: list[float]) -> N
         np.testing.assert_array_equal(found["size_max"], np.full(devices, largest))
 
 
-def test_a_metric_is_of_the_minibatches_that_measured_it() -> None:
-    def update(state: AgentState, *_: Any) -> tuple[AgentState, UpdateOutput]:
-        number = state.extras.astype(jnp.float32)
-        metrics = {
-            "odd": jnp.where(state.extras % 2 == 1, number, jnp.nan),
-            "even_max": jnp.where(state.extras % 2 == 0, number, jnp.nan),
-            "never": jnp.nan,
-        }
-        return state._replace(extras=state.extras + 1), UpdateOutput(metrics, (number,))
-
-    _, output = jax.jit(lambda: _run(update, _uncounted(6), 3, 2))()
-    assert (output.metrics["odd"], output.metrics["even_max"]) == (3, 4)
-    assert np.isnan(output.metrics["never"])
-
-
-def test_a_result_of_an_agent_that_does_not_fit_is_refused() -> None:
-    setting = _setting(TOY._replace(update_statistics=lambda state, sequence, mean: state), 1)
-    with pytest.raises(ConfigError, match=r"^agent\.update_statistics: "):
-        _learn(setting, setting.state, setting.memory(_sequence(TOY)))
-
-
 def test_minibatches_must_be_of_equal_size() -> None:
     for chunks in (1, 2):
         with pytest.raises(ConfigError) as caught:

@@ -116,15 +116,6 @@ def test_versions_follow_the_devices_counter_over_skipped_updates() -> None:
     assert (*tally.measured["loss"], *tally.measured["mismatch_kl"]) == (0.5, 0.5, 0.5, 2.0, 2.0)
 
 
-def test_an_update_is_taken_before_its_program_is_called() -> None:
-    # It may return only when the update is done: acting goes on meanwhile.
-    taken: list[Any] = []
-    learning, channel, _ = _learning([0.0, 0.0], env_steps=taken)
-    learning.count_steps = lambda: int(channel.limiter.now.counts()["taken_steps"])
-    assert learning.run_once() and learning.run_once()
-    assert taken == [1, 2]
-
-
 def test_only_every_nth_update_that_counts_is_published() -> None:
     skips = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
     learning, channel, _ = _learning(skips, publish_every_updates=2)
@@ -154,18 +145,6 @@ def test_a_restored_replay_lets_what_is_acted_first_count() -> None:
     learning, *_ = _learning([], is_ready=False)
     learning._limiter.acted(30)
     assert learning._limiter.now.counts()["env_steps"] == 30
-
-
-def test_parameters_know_the_environment_step_at_which_they_were_published() -> None:
-    learning, channel, _ = _learning([0.0, 0.0])
-    steps = iter((400, 900))
-    channel.count_steps = lambda: next(steps)
-    published = []
-    for _ in range(2):
-        learning.run_once()
-        learning.finish_update()
-        published.append((channel.params[0].version, channel.params[0].env_steps))
-    assert published == [(8, 400), (9, 900)]
 
 
 def test_the_last_parameters_are_handed_over_whatever_the_interval() -> None:

@@ -348,20 +348,6 @@ def test_free_running_acts_on_a_part_of_who_is_there(
     assert free_running(0.5).target_rows(num_live, 100, lookahead) == expected
 
 
-def test_rows_lie_in_order_of_arrival_or_in_lock_step_in_order_of_slots() -> None:
-    slots = [np.array([2, 5]), np.array([0]), np.array([1, 3, 4])]
-    assert free_running(0.5).rows(slots) == [slice(0, 2), slice(2, 3), slice(3, 6)]
-    rule = lock_step()
-    assert [rows.tolist() for rows in rule.rows(slots)] == [[2, 5], [0], [1, 3, 4]]
-    # Without slots 1 and 3, which nobody plays.
-    assert [rows.tolist() for rows in rule.rows([np.array([2, 5]), np.array([0, 4])])] == [
-        [1, 3],
-        [0, 2],
-    ]
-    assert (rule.target_rows(3, 6, 2), rule.deadline_seconds) == (6, math.inf)
-    assert rule.target_rows(6, 5, 2) == 6  # another environment has the slot of the disabled one
-
-
 # --- lock step: whole batches in slot order ---
 
 

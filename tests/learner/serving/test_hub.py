@@ -162,13 +162,6 @@ def test_an_absurd_reward_is_a_failure_of_its_environment_and_no_breach() -> Non
 # --- the hub ---
 
 
-def test_the_batch_deadline_may_change() -> None:
-    hub = _hub()
-    assert hub.batch_deadline_seconds == 0.0
-    hub.set_batch_deadline(3.0)
-    assert hub.batch_deadline_seconds == 3.0
-
-
 def test_a_wake_before_the_wait_is_not_lost() -> None:
     hub = _hub(2)
     hub.wake()
@@ -292,17 +285,6 @@ def test_a_connection_that_the_hub_ends_while_it_connects_its_link_ends_the_link
     assert connection.outbox.get_nowait() is None  # what follows it is never sent
     connection.close()
     assert not hub._serving.slots.leases and hub._serving.slots.num_free == 4
-
-
-def test_what_ends_a_lease_is_what_its_connection_ends_with() -> None:
-    """Not the next step of its env server, which is fenced: that would end the env server too."""
-    hub = _hub()
-    connection, _ = _join(hub)
-    hub.leave(connection._lease, EndError(grpc.StatusCode.UNAVAILABLE, "return later"))
-    assert not connection.receive(_step(0, 4, 0, FIRST))
-    assert connection.outbox.get_nowait().details == "return later"
-    assert connection.outbox.empty()
-    assert hub.ledger()["fenced"] == 4
 
 
 def test_the_first_spec_stays_and_bounds_need_not_be_declared() -> None:

@@ -1,4 +1,3 @@
-import dataclasses
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +18,6 @@ from seedrl.errors import ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
 from seedrl.types import StepType, TimeStep
-from tests.gated import all_but
 from tests.seedrl.random_parameters import random_parameters
 
 _SPEC = EnvSpec(
@@ -78,20 +76,6 @@ def test_the_best_policy_or_that_of_a_step_is_loaded(workdir: Path, tmp_path: Pa
     with pytest.raises(ConfigError):
         policy.load(tmp_path, best=True, step=5)
     np.testing.assert_array_equal(found[0].extras, found[1].extras)
-
-
-@pytest.mark.parametrize("normalizes", [False, True])
-def test_extras_are_those_of_the_agent_whatever_it_normalizes(normalizes: bool) -> None:
-    config = dataclasses.replace(
-        _CONFIG.agent, normalize_observations=normalizes, normalize_rewards=normalizes
-    )
-    agent = config.build(_SPEC)
-    params = random_parameters(agent.init)
-    found = policy.Policy(agent, params, _SPEC, step=0, seed=0, epsilon=0.0)
-    q_values = found.act(_OBSERVATION, found.initial_carry()).extras
-    assert q_values.shape == (3,)
-    several = {name: leaf[None] for name, leaf in _OBSERVATION.items()}
-    assert found.act_batch(several, found.initial_carry()).extras.shape == (1, 3)
 
 
 def _observation(index: int) -> dict[str, np.ndarray]:
@@ -321,25 +305,3 @@ def test_episodes_of_several_threads_draw_different_noise(workdir: Path) -> None
         carries = list(pool.map(lambda _: shared.initial_carry(), range(100)))
     keys = {tuple(jax.random.key_data(carry.key).tolist()) for carry in carries}
     assert len(keys) == len(carries)
-
-
-@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
-@pytest.mark.parametrize("dtype", all_but([np.float64], [np.float32, np.float64]))
-def test_an_action_is_in_the_space_whatever_its_shape(shape: tuple[int, ...], dtype: Any) -> None:
-    """Alone, and of a vector of environments; the bounds are no numbers of float32."""
-    space = gymnasium.spaces.Box(-0.1, 0.7, shape, dtype)
-    low, high = (tuple(bound.ravel().tolist()) for bound in (space.low, space.high))
-    spec = EnvSpec(ArraySpec((), "float32"), BoxSpec(shape, low, high))
-
-    def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
-        number = timestep.observation.reshape(-1, *[1] * len(shape))
-        return ActOutput(jnp.broadcast_to(number, (len(number), *shape)), carry, ())
-
-    agent = _agent()._replace(act=act, initial_carry=lambda size: ())
-    played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
-    seen = np.array([-2.0, -1.0, 0.3, 1.0, 2.0], np.float32)
-    for row in seen:
-        action = played(row, played.initial_carry())[0]
-        assert isinstance(action, np.ndarray) and space.contains(action)
-    actions = played.act_batch(seen, played.initial_carry(5)).action
-    assert gymnasium.vector.utils.batch_space(space, 5).contains(actions)

@@ -37,13 +37,3 @@ def test_memory_earns_1_and_a_policy_without_it_one_in_symbols() -> None:
     fixed = [[sum(play(env, answer)[1]) for _ in range(500)] for answer in range(4)]
     # Of 500 draws with probability 1/4 the mean has a deviation of 0.019.
     np.testing.assert_allclose(np.mean(fixed, axis=1), 0.25, atol=0.08)
-
-
-def test_a_seed_decides_all_symbols() -> None:
-    def symbols(seed: int) -> list[int]:
-        env = make()
-        env.reset(seed=seed)
-        return [int(env.reset()[0].argmax()) for _ in range(40)]
-
-    assert symbols(1) == symbols(1) != symbols(2)
-    assert set(symbols(1)) == {0, 1, 2, 3}

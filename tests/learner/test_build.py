@@ -189,23 +189,6 @@ def test_only_layers_that_fit_are_taken_of_another_network(tmp_path: Path) -> No
     assert "--init-from-partial" in str(caught.value)
 
 
-def test_statistics_of_other_observations_stay_fresh_as_a_whole(tmp_path: Path) -> None:
-    agent = PpoConfig(
-        network=ActorCriticConfig(core="none", head_sizes=()), normalize_observations=True
-    )
-    wide = dataclasses.replace(SPEC, observation=ArraySpec((5,), "float32"))
-    narrow = dataclasses.replace(SPEC, observation=ArraySpec((4,), "float32"))
-    meta = {"config": to_json(CONFIG), "env_spec": encode_spec(narrow)}
-    before = random_parameters(agent.build(narrow).init, seed=5)
-    checkpoints.save(tmp_path / "checkpoints", 9, {"params": before}, meta, keep=2)
-    initial, fresh = initial_checkpoint(tmp_path), random_parameters(agent.build(wide).init)
-    found, text = fitting_params(initial, fresh, wide)
-    jax.tree.map(np.testing.assert_array_equal, found.observations, fresh.observations)
-    assert "observations/0/count" in text.partition("fresh: ")[2]
-    whole, _ = fitting_params(initial, random_parameters(agent.build(narrow).init), narrow)
-    jax.tree.map(np.testing.assert_array_equal, whole, before)
-
-
 def test_a_run_begins_with_the_best_parameters_where_they_are_meant_or_alone(
     tmp_path: Path,
 ) -> None:

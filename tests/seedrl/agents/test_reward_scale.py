@@ -16,8 +16,10 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.sac import SacConfig
 from seedrl.networks.config import ActorCriticConfig, BoxNetworkConfig, QNetworkConfig
 from seedrl.specs import BoxSpec
-from tests.gated import all_but
 from tests.seedrl.agents.actor_critics import SPEC, B, acted, random_timesteps, window_of
+
+# Normalization is around an agent, not in it: test_normalization.py.
+pytestmark = pytest.mark.gate
 
 _SIZES: dict[str, Any] = {"torso": "mlp", "torso_sizes": (), "core_size": 5, "head_sizes": (4,)}
 _Q = QNetworkConfig(**_SIZES, frame_stack=1)
@@ -85,8 +87,7 @@ def learned(name: str, scale: float, batches: int = 2) -> tuple[Any, Any]:
     return state.params.agent, priorities
 
 
-# The others are as PPO in this: normalization is around an agent, not in it.
-@pytest.mark.parametrize("name", all_but(["ppo"], _AGENTS))
+@pytest.mark.parametrize("name", _AGENTS)
 def test_an_update_is_the_same_at_any_scale(name: str) -> None:
     scale = 100.0
     for found, expected in zip(learned(name, scale), learned(name, 1.0), strict=True):
@@ -94,7 +95,7 @@ def test_an_update_is_the_same_at_any_scale(name: str) -> None:
         jax.tree.map(same, found, expected)
 
 
-@pytest.mark.parametrize("name", ["ppo", pytest.param("sac", marks=pytest.mark.gate)])
+@pytest.mark.parametrize("name", ["ppo", "sac"])
 def test_the_first_update_is_too(name: str) -> None:
     """They do not see rewards when they act; of Ape-X and R2D2 the first priorities are raw."""
     found, expected = (learned(name, scale, batches=1)[0] for scale in (100.0, 1.0))

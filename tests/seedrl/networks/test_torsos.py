@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from seedrl.networks.torsos import (
-    MLP,
     ImpalaEncoder,
     MinAtarEncoder,
     NatureEncoder,
@@ -116,19 +115,6 @@ def test_pictures_of_any_layout_are_convolved_by_rows_and_columns(name: str) -> 
     encoder = {"params": params["params"]["NatureEncoder_0"]}
     found, expected = (jax.jit(module.apply) for module in (torso, NatureEncoder()))
     np.testing.assert_allclose(found(params, [picture]), expected(encoder, last), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("module", "inputs"), [(MLP((3,)), (1, 2)), (MinAtarEncoder(), (1, 3, 3, 2))]
-)
-def test_biases_learn_from_an_observation_of_zeros(
-    module: nn.Module, inputs: tuple[int, ...]
-) -> None:
-    zeros = np.zeros(inputs, np.float32)
-    params = jax.jit(module.init)(jax.random.key(0), zeros)
-    gradients = jax.jit(jax.grad(lambda params: jnp.sum(module.apply(params, zeros))))(params)
-    for layer in gradients["params"].values():
-        np.testing.assert_array_equal(layer["bias"], np.ones_like(layer["bias"]))
 
 
 _LAYERS = {

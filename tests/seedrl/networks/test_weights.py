@@ -21,7 +21,6 @@ CONFIG = DecoderConfig(
     vocabulary=11, layers=2, width=24, heads=6, kv_heads=2, ffn=20, context=16, rope_theta=50.0
 )
 unroll = jax.jit(decoder.unroll, static_argnums=0)
-IDS = np.random.default_rng(0).integers(0, CONFIG.vocabulary, (2, 9), np.int32)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -36,22 +35,6 @@ def test_what_is_written_is_read(tied: bool, tmp_path: Path) -> None:
     params["value"] = jax.tree.map(np.zeros_like, params["value"])
     jax.tree.map(np.testing.assert_array_equal, found, params)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
-
-
-@pytest.mark.gate  # an export with LoRA merged: tests/learner/test_pretraining.py
-def test_lora_is_written_merged_and_starts_as_nothing(tmp_path: Path) -> None:
-    config = dataclasses.replace(CONFIG, lora_rank=3)
-    params = random_params(config)
-    weights.write(tmp_path, config, params)
-    expected = unroll(config, params, IDS)
-    np.testing.assert_allclose(unroll(*weights.read(tmp_path), IDS), expected, atol=2e-4)
-    again, fresh = weights.read(tmp_path, dataclasses.replace(config, lora_rank=2, context=32))
-    assert (again.lora_rank, again.context) == (2, 32)
-    with pytest.raises(ConfigError, match=r"network\.rope_theta"):
-        weights.read(tmp_path, dataclasses.replace(config, rope_theta=51.0))
-    np.testing.assert_allclose(unroll(again, fresh, IDS), expected, atol=2e-4)
-    lora = fresh["layers"]["query"]
-    assert (lora["lora_b"] == 0).all() and 0.1 < lora["lora_a"].std() < 0.4
 
 
 def change_header(path: Path, change: Callable[[dict[str, Any]], None]) -> None:

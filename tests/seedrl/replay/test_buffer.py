@@ -1,7 +1,6 @@
 """The device functions: a literal example, coverage, bias over shards, donation."""
 
 import functools
-from collections import Counter
 
 import jax
 import jax.extend
@@ -121,19 +120,6 @@ def test_a_refused_initial_priority_becomes_the_mean_mass(bad: float) -> None:
     state = state._replace(pages=state.pages._replace(steps=steps))
     state = replay.insert(state, pages_of([10]), plan)
     np.testing.assert_array_equal(state.sampling_weight, masses(1, 3, 5, 3))
-
-
-def test_windows_cover_every_interior_row_unroll_over_stride_times() -> None:
-    replay, state, _ = filled(12)  # rows 0 to 23
-    state = state._replace(
-        sampling_weight=np.where(state.sampling_weight > 0, np.float32(1), np.float32(0))
-    )
-    sample = replay.sample(state, jax.random.key(0), 10)
-    assert sorted(sample.index.tolist()) == list(range(10))
-    trained = np.asarray(sample.sequence.steps.timestep.observation)[1:5]
-    counts = Counter(trained.reshape(-1).tolist())
-    edges = {1: 1, 2: 1, 21: 1, 22: 1}
-    assert counts == {**dict.fromkeys(range(3, 21), 2), **edges}
 
 
 @pytest.mark.parametrize("batch_size", [pytest.param(1, marks=pytest.mark.gate), 16])

@@ -66,7 +66,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def set_up_jax() -> None:
-    """Devices and broadcasting. A few tests run again with more, see test_eight_devices.py."""
+    """Devices and broadcasting. `make proofs` runs some tests again with more."""
     import jax
 
     jax.config.update("jax_num_cpu_devices", int(os.environ.get("SEEDRL_TEST_DEVICES", "4")))

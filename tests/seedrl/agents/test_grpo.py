@@ -243,10 +243,10 @@ def test_the_learning_rate_rises_over_the_first_updates() -> None:
     params = {"weight": jnp.ones(3)}
     for warmup, rises in ((0, [1, 1, 1, 1, 1]), (4, [0.25, 0.5, 0.75, 1, 1])):
         optimizer = grpo.step_of(dataclasses.replace(CONFIG, warmup_updates=warmup)).optimizer
-        state, steps = optimizer.init(params), []
+        state, steps, step = optimizer.init(params), [], jax.jit(optimizer.update)
         for _ in rises:
             # Of equal gradients Adam's steps are as long as its rate.
-            deltas, state = optimizer.update(params, state, params)
+            deltas, state = step(params, state, params)
             steps.append(-float(deltas["weight"][0]))
         np.testing.assert_allclose(steps, CONFIG.learning_rate * np.array(rises), rtol=1e-3)
 

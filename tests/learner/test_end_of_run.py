@@ -29,7 +29,6 @@ from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from tests.learner.multihost.linked import linked
 from tests.learner.report.listener import Heard
-from tests.patience import wait_until
 
 _TOTAL_STEPS = 100
 _LEARNING = LearningConfig(total_steps=_TOTAL_STEPS, max_seconds=60.0, max_skipped_updates=10)
@@ -159,21 +158,6 @@ def test_what_ends_one_host_asks_nobody_and_saves_nothing(kind: Kind) -> None:
         hosts = hosts_of(first)
         assert is_over(EndOfRun(kind, "its error"), hosts)
         assert (common_end(hosts), hosts.can_save) == (None, False)
-
-
-@pytest.mark.parametrize(
-    ("failure", "said"),
-    [
-        (ConfigError("agent.loss: expected a number"), "agent.loss: expected a number"),
-        (ValueError("of two\nlines"), "ValueError: of two lines"),
-    ],
-)
-def test_a_host_that_ends_alone_says_why(failure: Exception, said: str) -> None:
-    losses: list[str] = []
-    with linked(2, losses) as (first, _):
-        first.fail(failure)
-        wait_until(lambda: losses, "that the other host hears of it")
-    assert losses == [f"host 0 of 2 is lost: {said}"]
 
 
 class Ending:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from learner.multihost import agreement
-from learner.multihost.agreement import Agenda, AgreedLimiter, Vote, decide, require_equal
+from learner.multihost.agreement import Agenda, AgreedLimiter, require_equal
 from learner.multihost.peers import Peers
 from seedrl.errors import CheckpointError
 from seedrl.exit_codes import ExitCode
@@ -45,29 +45,6 @@ def voted(limiters: Sequence[AgreedLimiter]) -> list[bool]:
             each.took()
             each.applied()
     return found
-
-
-IDLE = Vote(0, (), is_able=True)
-
-
-@pytest.mark.parametrize(
-    ("votes", "decision"),
-    [
-        ([Vote(3, [1, 2], True), Vote(0, [0, 4], True)], Vote(3, [1, 2, 0, 4], True)),
-        ([IDLE, IDLE._replace(is_able=False)], Vote(0, [], False)),
-        # The first reason counts, and the end has a save of its own.
-        (
-            [
-                IDLE._replace(wants_save=True),
-                IDLE._replace(wants_end=("stopped", "by a signal")),
-                IDLE._replace(wants_end=("all_steps", "later")),
-            ],
-            Vote(0, [], True, wants_end=("stopped", "by a signal")),
-        ),
-    ],
-)
-def test_all_votes_make_one_decision(votes: list[Vote], decision: Vote) -> None:
-    assert decide(votes) == decision
 
 
 @pytest.mark.parametrize("count", [2, 4])

@@ -42,30 +42,6 @@ def _limiter(
     return shared
 
 
-def test_two_threads_continue_at_the_configured_ratio() -> None:
-    limiter = _limiter(replay_ratio=2.0, batch_steps=6, tolerance_updates=1.0)
-
-    def act() -> None:
-        for _ in range(600):
-            assert limiter.wait_to_act(SECONDS)
-            limiter.acted(1)
-        limiter.close()
-
-    def learn() -> None:
-        while limiter.wait_to_learn(SECONDS):
-            limiter.took()
-
-    threads = [threading.Thread(target=target, daemon=True) for target in (act, learn)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
-        assert not thread.is_alive()
-    assert isinstance(limiter.now, RatioLimiter)
-    assert limiter.now.env_steps == 600
-    assert 0 <= limiter.now.owed_steps < 6 + 2
-
-
 @pytest.mark.parametrize("wait", ["wait_to_act", "wait_to_learn"])
 def test_closing_ends_a_wait(wait: str) -> None:
     limiter = _limiter()

@@ -8,24 +8,6 @@ from learner.runtime.worker import ClosedError, Deaths, Worker
 from tests.patience import SECONDS
 
 
-def test_the_body_is_repeated_until_the_worker_is_stopped() -> None:
-    failed, thrice, calls = threading.Event(), threading.Event(), []
-
-    def body() -> None:
-        calls.append(threading.current_thread().name)
-        if len(calls) >= 3:
-            thrice.set()
-
-    worker = Worker("acting", body, failed)
-    assert worker.stop(0.0)  # one that never started
-    worker = Worker("acting", body, failed)
-    worker.start()
-    assert thrice.wait(SECONDS)
-    assert worker.stop(SECONDS) and worker.stop(0.0)
-    assert set(calls) == {"acting"}
-    assert worker.failure is None and not failed.is_set()
-
-
 def test_what_the_body_raises_is_kept_and_told_to_all() -> None:
     class Told(threading.Event):
         def set(self) -> None:
@@ -55,21 +37,6 @@ def test_a_closed_neighbour_ends_a_worker_without_failure() -> None:
     worker.start()
     assert worker.stop(SECONDS)
     assert worker.failure is None and not failed.is_set()
-
-
-def test_stopping_says_if_the_present_piece_of_work_goes_on() -> None:
-    failed, started, release = threading.Event(), threading.Event(), threading.Event()
-
-    def body() -> None:
-        started.set()
-        release.wait(SECONDS)
-
-    worker = Worker("learning", body, failed)
-    worker.start()
-    assert started.wait(SECONDS)
-    assert not worker.stop(0.0)
-    release.set()
-    assert worker.stop(SECONDS)
 
 
 def _die(error: Exception, name: str) -> None:

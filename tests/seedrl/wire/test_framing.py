@@ -15,12 +15,9 @@ from seedrl.wire.framing import (
     receive_from_env_server,
     receive_from_learner,
 )
-from seedrl.wire.seedrl_pb2 import Assign, Environment, FromEnvServer, FromLearner, Group, Hello
+from seedrl.wire.seedrl_pb2 import FromEnvServer, FromLearner, Hello
 
 _HELLO = FromEnvServer(hello=Hello(major=1, num_envs=4, host="somewhere"))
-_ASSIGN = FromLearner(
-    assign=Assign(environment=Environment(id="CartPole-v1"), groups=[Group(slots=[3], seeds=[9])])
-)
 
 
 def test_a_step_is_tag_length_and_content() -> None:
@@ -53,11 +50,6 @@ def test_protobuf_reads_what_we_frame_and_we_read_what_it_writes(size: int) -> N
     assert FromLearner.FromString(actions).actions == content
     assert actions == FromLearner(actions=content).SerializeToString()
     assert bytes(receive_from_learner(actions)) == content
-
-
-def test_control_messages_round_trip() -> None:
-    assert receive_from_env_server(encode_from_env_server(_HELLO)) == _HELLO
-    assert receive_from_learner(encode_from_learner(_ASSIGN)) == _ASSIGN
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any, Self
 
 class PeerProcess:
     """Owns a process and all that it starts, which write to our stderr. Used by one thread.
+
+    It runs in a temporary folder of its own, which is removed with what libraries leave there.
 
     A command is a JSON object on a line of its stdin, the answer one on a line of its stdout.
     """
@@ -32,8 +35,12 @@ class PeerProcess:
         self._environment.pop("PYTHONPATH", None)
 
     def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="seedrl-peers-", ignore_cleanup_errors=True
+        )
         self._process = subprocess.Popen(
             self._command,
+            cwd=self._folder.name,
             env=self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -49,6 +56,7 @@ class PeerProcess:
             self._process.stdin.close()
         self._process.stdout.close()
         self._process.wait()
+        self._folder.cleanup()
 
     def ask(self, **command: Any) -> dict[str, Any]:
         """Sends a command and waits for its answer. Raises RuntimeError if none comes in time."""

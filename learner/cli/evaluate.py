@@ -21,7 +21,7 @@ from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import RUN
-from seedrl.run_files import LOGS
+from seedrl.run_files import EVALUATION_LOGS
 
 if TYPE_CHECKING:  # imports jax
     from learner.evaluate import Evaluation
@@ -125,7 +125,7 @@ def run(argv: Sequence[str]) -> int:
         check(config)
         planned = _just_enough(planned, config, options.episodes)
         # Beside those of training, which may be under way.
-        logs = options.workdir / LOGS / "evaluate"
+        logs = options.workdir / EVALUATION_LOGS
         evaluation = _play(env_servers.command(planned, config, logs=logs), config, options)
     print(_text(evaluation, as_json=options.json))  # first: a full disk does not lose it
     if evaluation.cut:  # on stderr, because the result may be read by a program

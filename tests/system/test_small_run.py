@@ -394,7 +394,10 @@ KINDS: dict[str, Kind] = {
             *("learning_curve.png", "videos/episode_000.mp4.partial", ".final_score.json.new"),
         )
     },
-    **{f"{name}: link": _linked(name, to="outside") for name in ("tb", "logs", "videos")},
+    **{
+        f"{name}: link": _linked(name, to="outside")
+        for name in ("tb", "logs", "evaluation_logs", "videos")
+    },
     # Sizes.
     **{f"{name}: 8 GB": _sparse(name) for name in ("config.json", "metrics.jsonl", "status.json")},
     # Deep and large JSON.

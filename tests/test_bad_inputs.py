@@ -4,8 +4,10 @@ Environments with a defect are in `tests/envs_server/test_bad_environments.py`; 
 processes can show is in `tests/system/test_errors.py`.
 """
 
+import functools
 import shlex
 import socket
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -116,7 +118,7 @@ USAGE: dict[str, str] = {
     "seedrl train own_lost.py": "/own_lost.py",
     "seedrl train own.py --agent.epsilon 3": "agent.epsilon: expected 0 to 1, got 3.0",
     "seedrl train own.py --agent.number 0": "no number",
-    "seedrl train own.json": "/own.json: config.agent: AssertionError: no number",
+    "seedrl train own.json --allow .": "/own.json: config.agent: AssertionError: no number",
     "seedrl train 'mein Lauf ü/konfig ß.py'": "/mein Lauf ü/konfig ß.py: expected a Config",
     f"{TRAIN} --agent.learning-rat 1": "did you mean --agent.learning-rate or",
     f"{TRAIN} --agent.priority-mix 1": "agent.priority_mix is now agent.priority_eta",
@@ -277,15 +279,25 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "waiting" / "status.json").touch()
     for name in ("binary.py", "binary.json"):
         (tmp_path / name).write_bytes(b"\xff\x00\xfe")
-    saved = config_io.to_json(config_io.load("cartpole_r2d2"))
+    saved, own = _saved()
     (tmp_path / "untrained" / "config.json").write_text(saved)
     (tmp_path / "newer.json").write_text(saved.replace('"seed": 0', '"seed": 0, "future": 3'))
     (tmp_path / "typed.json").write_text(saved.replace('"seed": 0', '"seed": "zero"'))
-    own = config_io.to_json(config_io.load(tmp_path / "own.py"))
-    (tmp_path / "own.json").write_text(own.replace('"number": 3', '"number": 0'))
+    own = own.replace("FOLDER", str(tmp_path)).replace('"number": 3', '"number": 0')
+    (tmp_path / "own.json").write_text(own)
     foreign = saved.replace("seedrl.agents.r2d2:R2D2Config", "other.agents:Agent")
     (tmp_path / "foreign.json").write_text(foreign)
     return tmp_path
+
+
+@functools.cache
+def _saved() -> tuple[str, str]:
+    """Saved configurations, made once: of CartPole, and of `own.py` in a folder FOLDER."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "own.py")
+        path.write_text(_FILES["own.py"])
+        own = config_io.to_json(config_io.load(path)).replace(folder, "FOLDER")
+    return config_io.to_json(config_io.load("cartpole_r2d2")), own
 
 
 @pytest.mark.usefixtures("folder")

@@ -98,7 +98,7 @@ def test_a_flood_of_output_is_cut(tmp_path: Path) -> None:
     settings = f"{_QUICK}; words = ['--logs', {str(tmp_path)!r}]"
     code, _ = _run(
         tmp_path,
-        "for _ in range(3): os.write(2, b'x' * 2**20 * 20 + b'\\n'); time.sleep(0.3)",
+        "for _ in range(3): os.write(2, b'x' * 2**20 * 9 + b'\\n'); time.sleep(0.3)",
         "os.write(2, b'the last line\\n')",
         "over()",
         settings=settings,

@@ -134,13 +134,13 @@ def test_a_move_in_vain_is_undone_and_tried_again_only_at_another_pace() -> None
 def test_a_minute_has_three_moves_at_most() -> None:
     run = Simulated()
     moves = []
-    for interval in range(300):
+    for interval in range(150):
         run.step_seconds = 0.001 if interval % 20 < 10 else 0.012
         before = run.balancer.setting
         run.play(1, seconds=1.0)
         if run.balancer.setting != before:
             moves.append(run.now)
-    assert len(moves) >= 7
+    assert len(moves) >= 6
     assert all(last - first >= 60 for first, last in zip(moves, moves[3:], strict=False))
 
 

@@ -156,7 +156,7 @@ class Learning:
         self.acting.version = self.updates
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(seed: int) -> None:
     acting = Acting(fleet := Fleet(seed))
     learning = Learning(acting)

@@ -260,7 +260,7 @@ def gradient_of(config: R2D2Config, params: Tree, case: Case, constants: Constan
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_loss_gradient_and_priorities_are_those_of_the_paper(
     name: str, data: st.DataObject
@@ -287,7 +287,7 @@ def test_loss_gradient_and_priorities_are_those_of_the_paper(
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_initial_priorities_are_those_of_the_stored_q_values(
     name: str, data: st.DataObject

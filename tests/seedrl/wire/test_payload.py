@@ -162,7 +162,7 @@ def _steps(draw: st.DrawFn) -> tuple[EnvSpec, int, TimeStep]:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(_steps(), st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1))
 def test_every_spec_makes_the_round_trip(
     case: tuple[EnvSpec, int, TimeStep], group: int, sequence: int

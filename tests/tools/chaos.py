@@ -1,6 +1,7 @@
 """A run that trains while faults happen to it, and what is left of it. Linux only.
 
     python -m tests.tools.chaos --steps 1000000 --only kill_env_server --every 2
+    python -m tests.tools.chaos --steps 150000 --only kill_env_server --every 2 --tokens
     python -m tests.tools.chaos --minutes 60 --seed 1      all faults, in an order by the seed
     python -m tests.tools.chaos --list                     names them
 
@@ -23,20 +24,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from learner.serving.ledger import AT_REST, residues
+from learner.serving.ledger import AT_REST, TOKENS, Equation, residues
 from tests.faults.memory import Sample, sample
 from tests.system.processes import ROOT, env_servers, records
 
 _FOREVER = 10**9
 _TRAIN = (
-    *("cartpole_r2d2", "--resume=auto", "--env-servers=4", "--serving.step-deadline-seconds=10"),
-    # All the time for acting: one update in 32 of the usual ones.
-    *(
-        "--evaluation.target-return=None",
-        "--replay.ratio=0.125",
-        "--checkpoint.interval-seconds=10",
-    ),
+    *("--resume=auto", "--env-servers=4", "--serving.step-deadline-seconds=10"),
+    *("--evaluation.target-return=None", "--checkpoint.interval-seconds=10"),
     *("--logging.interval-seconds=1", "--logging.no-learning-curve"),
+)
+# All the time for acting: one update in 32 of the usual ones.
+_CARTPOLE = ("cartpole_r2d2", "--replay.ratio=0.125")
+# A completion is an environment step. A small network, for many tokens.
+_TOKENS = (
+    *("reverse_grpo", "--agent.network.width=16", "--agent.network.heads=2"),
+    *("--agent.network.kv-heads=1", "--agent.network.ffn=16"),
 )
 
 
@@ -48,15 +51,17 @@ class Run:
       process: `seedrl train`, the learner.
     """
 
-    def __init__(self, folder: Path, steps: int) -> None:
+    def __init__(self, folder: Path, steps: int, *, is_of_tokens: bool) -> None:
         self.workdir = folder / "run"
         self._steps = steps
+        self._task = _TOKENS if is_of_tokens else _CARTPOLE
+        self._equations: tuple[Equation, ...] = TOKENS if is_of_tokens else AT_REST
         self._log = (folder / "log").open("ab")
         self.sessions: list[int] = []  # exit codes
         self.process = self._start()
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        words = [*_TRAIN, f"--workdir={self.workdir}", f"--learning.total-steps={self._steps}"]
+        words = [*self._task, *_TRAIN, f"--workdir={self.workdir}", f"--learning.total-steps={self._steps}"]
         command = [sys.executable, "-m", "learner.cli.main", "train", *words]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.Popen(
@@ -82,20 +87,27 @@ class Run:
         accounts = {n: rows for n, rows in self.last("ledger").items() if isinstance(rows, int)}
         if not accounts:
             return {"residues": ["no ledger at the end"]}
-        return {"residues": residues(accounts, AT_REST), "accounts": accounts}
+        return {"residues": residues(accounts, self._equations), "accounts": accounts}
 
 
 Fault = Callable[[Run, random.Random], None]
 
 
+def _env_server(run: Run, chooser: random.Random) -> int:
+    """The process ID of one of several. Raises IndexError if there are not several."""
+    found = sorted(env_servers(run.process.pid))
+    # A single one may be the process that starts them: killed each time, none would ever start.
+    return chooser.choice(found if len(found) > 1 else [])
+
+
 def kill_env_server(run: Run, chooser: random.Random) -> None:
     """SIGKILL."""
-    os.kill(chooser.choice(sorted(env_servers(run.process.pid))), signal.SIGKILL)
+    os.kill(_env_server(run, chooser), signal.SIGKILL)
 
 
 def freeze_env_server(run: Run, chooser: random.Random) -> None:
     """SIGSTOP for a while."""
-    pid = chooser.choice(sorted(env_servers(run.process.pid)))
+    pid = _env_server(run, chooser)
     os.kill(pid, signal.SIGSTOP)
     time.sleep(chooser.uniform(1, 6))
     os.kill(pid, signal.SIGCONT)
@@ -166,6 +178,9 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=5.0, help="seconds between two faults")
     parser.add_argument("--seed", type=int, default=None, help="by default a new one")
     parser.add_argument("--only", nargs="*", metavar="FAULT", default=list(FAULTS))
+    parser.add_argument(
+        "--tokens", action="store_true", help="a token policy; its steps are completions"
+    )
     parser.add_argument("--list", action="store_true", help="print the faults and end")
     flags = parser.parse_args()
     if unknown := sorted(set(flags.only) - set(FAULTS)):
@@ -176,7 +191,7 @@ def main() -> int:
     seed = random.randrange(2**32) if flags.seed is None else flags.seed
     with tempfile.TemporaryDirectory(prefix="seedrl-chaos-", ignore_cleanup_errors=True) as folder:
         start, is_over, done = time.monotonic(), threading.Event(), Counter[str]()
-        run = Run(Path(folder), flags.steps)
+        run = Run(Path(folder), flags.steps, is_of_tokens=flags.tokens)
         chooser = random.Random(seed)
         bring = lambda: done.update(_bring(run, flags.only, chooser, flags.every, is_over))  # noqa: E731
         faults = threading.Thread(target=bring, daemon=True)

@@ -1,7 +1,9 @@
-"""What group advantages are worth: the synchronous reference with them, and without.
+"""The value of group advantages: the synchronous reference with them, and without.
 
 `python -m tests.benchmarks.token_controls` takes some minutes a seed. Each kind of advantages has
-the same warm start, and as many completions, words and updates.
+the same warm start, words and batches. `zero` and `shuffled` have no signal: the first shows the
+warm start, the second shows the effect of updates of the usual size in random directions. The
+rewards themselves, also plus 1, estimate the same gradient as group advantages, without a baseline.
 """
 
 import itertools
@@ -10,6 +12,8 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+import jax.numpy as jnp
 
 from envs_server.envs.token_tasks import Reverse
 from seedrl import config_io
@@ -20,6 +24,9 @@ from tests.benchmarks.token_samples import run_seedrl, warm_params
 PROG = "python -m tests.benchmarks.token_controls"
 _ADVANTAGES = {
     "group": group_advantages,
+    "zero": jnp.zeros_like,
+    # Each completion has the advantage of an answer to another question.
+    "shuffled": lambda groups: jnp.roll(group_advantages(groups), 1, axis=0),
     "reward": lambda groups: groups,
     # Group advantages are the same, whatever is added to all rewards.
     "reward plus 1": lambda groups: groups + 1,
@@ -30,24 +37,29 @@ _ADVANTAGES = {
 class ControlsOptions:
     """Learn `reverse_grpo` with each kind of advantages; print the shares of right answers.
 
+    One JSON line for each seed and kind, with the shares of right answers to held-out words every
+    8,192 completions: `likeliest` tokens, and `sampled` ones as in training.
+
     Attributes:
-      seeds: number of repetitions, seeds 0, 1, ...
+      seeds: of the repetitions.
       until_loss: loss at which the warm start ends.
-      samples: completions of each.
+      samples: completions of each, at most.
+      target: share of the likeliest answers at which a kind ends.
       episodes: held-out words of a round of evaluation.
       kinds: of advantages; all by default.
     """
 
-    seeds: int = 1
-    until_loss: float = 0.4
+    seeds: tuple[int, ...] = (0,)
+    until_loss: float = 0.3
     samples: int = 40_960
+    target: float = 0.95
     episodes: int = 200
     kinds: tuple[str, ...] = tuple(_ADVANTAGES)
 
 
 def main(options: ControlsOptions) -> int:
     config = config_io.load("reverse_grpo")
-    for seed in range(options.seeds):
+    for seed in options.seeds:
         with tempfile.TemporaryDirectory(prefix="seedrl-controls-") as folder:
             loss = str(options.until_loss)
             words = ("--seed", str(seed), "--until-loss", loss, "--workdir", folder)
@@ -64,9 +76,15 @@ def main(options: ControlsOptions) -> int:
             rounds = reference.rounds(
                 batch=config.learning.batch_sequences, interval=8192, episodes=options.episodes
             )
-            played = list(itertools.takewhile(lambda each: each.samples <= options.samples, rounds))
-            scores = [round(each.score, 3) for each in played]
-            print(json.dumps({"seed": seed, "advantages": kind, "scores": scores}), flush=True)
+            likeliest, sampled = list[float](), list[float]()
+            for each in itertools.takewhile(lambda each: each.samples <= options.samples, rounds):
+                score = reference.score(options.episodes, temperature=config.agent.temperature)
+                likeliest.append(round(each.score, 3))
+                sampled.append(round(score, 3))
+                if each.score >= options.target:
+                    break
+            line = {"until_loss": options.until_loss, "seed": seed, "advantages": kind}
+            print(json.dumps({**line, "likeliest": likeliest, "sampled": sampled}), flush=True)
     return 0
 
 

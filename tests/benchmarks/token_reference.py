@@ -69,12 +69,16 @@ class Reference:
         while True:
             if samples >= due:
                 due = samples + interval
-                seeds = self._random.integers(_SEEDS, 2 * _SEEDS, episodes)
-                yield Round(samples, float(np.mean(self._answered(seeds, temperature=0.0)[-1])))
+                yield Round(samples, self.score(episodes, temperature=0.0))
             seeds = np.repeat(self._random.integers(_SEEDS, size=batch // group), group)
             answered = self._answered(seeds, temperature=self._config.temperature)
             self._params, self._state = self._step(self._params, self._state, *answered)
             samples += batch
+
+    def score(self, episodes: int, *, temperature: float) -> float:
+        """Mean reward of answers to held-out questions; the likeliest tokens at temperature 0."""
+        seeds = self._random.integers(_SEEDS, 2 * _SEEDS, episodes)
+        return float(np.mean(self._answered(seeds, temperature=temperature)[-1]))
 
     def _answered(self, seeds: np.ndarray, *, temperature: float) -> tuple[Array, Array, Array]:
         """Whole sequences `[B, Q + A]`, log mu `[B, A]`, rewards `[B]`."""

@@ -61,7 +61,8 @@ class Run:
         self.process = self._start()
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        words = [*self._task, *_TRAIN, f"--workdir={self.workdir}", f"--learning.total-steps={self._steps}"]
+        words = [*self._task, *_TRAIN, f"--workdir={self.workdir}"]
+        words += [f"--learning.total-steps={self._steps}"]
         command = [sys.executable, "-m", "learner.cli.main", "train", *words]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         return subprocess.Popen(

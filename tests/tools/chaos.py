@@ -95,10 +95,14 @@ Fault = Callable[[Run, random.Random], None]
 
 
 def _env_server(run: Run, chooser: random.Random) -> int:
-    """The process ID of one of several. Raises IndexError if there are not several."""
+    """Its process ID. Raises IndexError if there is none."""
     found = sorted(env_servers(run.process.pid))
-    # A single one may be the process that starts them: killed each time, none would ever start.
-    return chooser.choice(found if len(found) > 1 else [])
+    # The learner's own child starts the env servers: killed each time, none would ever start.
+    return chooser.choice([pid for pid in found if _parent(pid) != run.process.pid])
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def kill_env_server(run: Run, chooser: random.Random) -> None:

@@ -251,6 +251,25 @@ def test_the_learning_rate_rises_over_the_first_updates() -> None:
         np.testing.assert_allclose(steps, CONFIG.learning_rate * np.array(rises), rtol=1e-3)
 
 
+@pytest.mark.gate  # of pretraining: tests/learner/test_pretraining.py
+def test_an_update_of_lora_changes_lora_only() -> None:
+    network = dataclasses.replace(NETWORK, lora_rank=2)
+    config = dataclasses.replace(CONFIG, network=network, train_truncated=True)
+    state = started(config)
+    assert state.target == ()  # the reference is the same tree without LoRA
+    new, (metrics, *_) = update(config, state, batch_of(config, state.params, noise=0.3))
+    assert float(metrics["reference_kl"]) > 1e-3 and metrics["trained_tokens"] == 26
+    for (path, before), after in zip(
+        jax.tree.leaves_with_path(state.params), jax.tree.leaves(new.params), strict=True
+    ):
+        is_lora = path[-1].key.startswith("lora")
+        assert np.array_equal(before, after) != is_lora, path
+    moments = [leaf for leaf in jax.tree.leaves(new.optimizer) if leaf.ndim > 1]
+    assert {leaf.shape[-1] for leaf in moments} <= {2, 4, 6, 8, 1}
+    frozen = sum(leaf.size for leaf in jax.tree.leaves(state.params["embedding"]))
+    assert all(leaf.size != frozen for leaf in moments)
+
+
 @pytest.mark.gate  # epochs and minibatches: tests/learner/learning/test_learn_step.py
 def test_minibatches_have_what_follows_from_whole_groups() -> None:
     config = dataclasses.replace(CONFIG, kl=0.0, minibatches=3, epochs=2)

@@ -1,9 +1,9 @@
 """The value of group advantages: the synchronous reference with them, and without.
 
 `python -m tests.benchmarks.token_controls` takes some minutes a seed. Each kind of advantages has
-the same warm start, words and batches. `zero` and `shuffled` have no signal: the first shows the
-warm start, the second shows the effect of updates of the usual size in random directions. The
-rewards themselves, also plus 1, estimate the same gradient as group advantages, without a baseline.
+the same warm start, words and batches. `shuffled` has no signal: it shows the effect of updates of
+the usual size in random directions. Without any advantages no parameter would change. The rewards
+themselves, also plus 1, estimate the same gradient as group advantages, without a baseline.
 """
 
 import itertools
@@ -24,7 +24,6 @@ from tests.benchmarks.token_samples import run_seedrl, warm_params
 PROG = "python -m tests.benchmarks.token_controls"
 _ADVANTAGES = {
     "group": group_advantages,
-    "zero": jnp.zeros_like,
     # Each completion has the advantage of an answer to another question.
     "shuffled": lambda groups: jnp.roll(group_advantages(groups), 1, axis=0),
     "reward": lambda groups: groups,

@@ -38,11 +38,7 @@ _SHAPES: dict[str, dict[str, int]] = {
 }
 # Threads that wait for work in a loop answer an act step sooner, but take the cores from learning,
 # of which TorchRL reaches 3,222 steps/s with one thread a process and 985 with one a core.
-_ENVIRONMENTS: dict[str, dict[str, str]] = {
-    "acting": {},
-    "learning": {"OMP_NUM_THREADS": "1"},
-    "target": {"OMP_NUM_THREADS": "1"},
-}
+_LEARNING = {"OMP_NUM_THREADS": "1"}
 # Fields of our agent that theirs gets too.
 _AGENT_FIELDS = (
     *("epochs", "minibatches", "gamma", "gae_lambda", "clip", "entropy_cost", "value_cost"),
@@ -95,7 +91,8 @@ def _task(name: str, config: Config, mode: str) -> dict[str, Any]:
 
 
 def _peer(command: Sequence[str | Path], mode: str) -> PeerProcess:
-    return PeerProcess(command, patience_seconds=_PATIENCE_SECONDS, environment=_ENVIRONMENTS[mode])
+    environment = {} if mode == "acting" else _LEARNING
+    return PeerProcess(command, patience_seconds=_PATIENCE_SECONDS, environment=environment)
 
 
 def _rates(

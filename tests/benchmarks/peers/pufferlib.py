@@ -1,8 +1,7 @@
 """PufferLib 3's PPO, in one process with its environments: see `ppo.py`.
 
-Its fastest layout of those tried on two cores, with as many threads of torch as it takes by itself.
-Its workers wait for their next step in a loop that never sleeps, and an environment that is
-reset takes a step of its own, which counts.
+Its fastest layout of those tried on two cores: without workers, which wait for their next step in a
+loop that never sleeps. An environment that is reset takes a step of its own, which counts.
 """
 
 import os

@@ -32,7 +32,7 @@ class Training(Protocol):
         """Takes a batch, and learns from it; its number of environment steps."""
 
     def play(self, episodes: int) -> list[float]:
-        """The return of an episode of each of so many environments, by the likeliest actions."""
+        """The returns of `episodes` episodes that are played with the likeliest actions."""
 
     def paused(self) -> contextlib.AbstractContextManager[Any]:
         """While inside, nothing is collected."""

@@ -127,7 +127,6 @@ class Training:
         self._trainer = Quiet(settings(task), vecenv, self._policy)
 
     def step(self, *, learns: bool = True) -> int:
-        """Takes a batch, and learns from it; its number of environment steps."""
         before = self._trainer.global_step
         self._trainer.evaluate()
         if learns:

@@ -107,7 +107,6 @@ class Training:
         self._batches: Iterator[TensorDictBase] = iter(self._collector)
 
     def step(self, *, learns: bool = True) -> int:
-        """Takes a batch, and learns from it; its number of environment steps."""
         batch = next(self._batches)
         if learns:
             self._learn(batch)
@@ -134,7 +133,6 @@ class Training:
         self._collector.update_policy_weights_(self._policy)
 
     def play(self, episodes: int) -> list[float]:
-        """The return of an episode of each of so many environments, by the likeliest actions."""
         group = make_group({**self._task, "group_size": episodes})
         with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
             state, playing = group.reset(), torch.ones(episodes, dtype=torch.bool)

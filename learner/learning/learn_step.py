@@ -210,7 +210,7 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
             epochs=agent.epochs,
             minibatches=agent.minibatches,
         )
-        new, guarded = agent.update_statistics(new, sequence, over.mean)
+        new, guarded = agent.update_statistics(new, sequence, weights, over.mean)
         is_applied = over.all_are(is_all_finite((output.guarded, guarded)))
         new = new._replace(updates=state.updates + 1)  # an agent need not count
         # Skipped on the device: the host knows only when the numbers arrive, which is too late.

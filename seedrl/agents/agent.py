@@ -117,12 +117,13 @@ class Agent(NamedTuple):
     preprocess_batch: Callable[[AgentState, Sequence, Array], tuple[Sequence, Array]] = (
         lambda state, sequence, weights: (sequence, weights)
     )
-    # `(state, sequence, mean) -> (state, guarded)`: called once for each batch, with all of it as
-    # it was sampled, after the last epoch, for running statistics of the experience. `mean` and
-    # `guarded` are as for `update`, `()` for nothing to guard.
+    # `(state, sequence, weights, mean) -> (state, guarded)`: called once for each batch, with all
+    # of it as it was sampled, after the last epoch, for running statistics of the experience. A
+    # sequence of weight 0 is one that the batch has already, or none at all, and must not count.
+    # `mean` and `guarded` are as for `update`, `()` for nothing to guard.
     update_statistics: Callable[
-        [AgentState, Sequence, Callable[[Tree], Tree]], tuple[AgentState, Tree]
-    ] = lambda state, sequence, mean: (state, ())
+        [AgentState, Sequence, Array, Callable[[Tree], Tree]], tuple[AgentState, Tree]
+    ] = lambda state, sequence, weights, mean: (state, ())
     # `steps [T, B] -> [B] float32`: the priorities of new sequences, from the data stored at acting
     # time; `steps.timestep.observation` is `()`. Only prioritized replay calls it.
     initial_priorities: Callable[[StoredStep], Array] = no_initial_priorities

@@ -56,8 +56,8 @@ def check_agent(agent: Agent, spec: EnvSpec) -> None:
     """
     state, sequence = _check_begun(agent, spec)
     agent = checked(agent)
-    weights = _array((_BATCH * agent.minibatches,), "float32")
-    batch, weights = jax.eval_shape(agent.preprocess_batch, state, sequence, weights)
+    sampled = _array((_BATCH * agent.minibatches,), "float32")
+    batch, weights = jax.eval_shape(agent.preprocess_batch, state, sequence, sampled)
     # One minibatch, as the learner takes it: columns of the batch.
     size = len(weights) // agent.minibatches
     steps = jax.tree.map(lambda x: _array((x.shape[0], size, *x.shape[2:]), x.dtype), batch.steps)
@@ -65,7 +65,7 @@ def check_agent(agent: Agent, spec: EnvSpec) -> None:
     begun = state._replace(env_steps=_array((), "float32"))  # as the learn step gives it
     weights = _array((size,), "float32")
     jax.eval_shape(_on_one_device(agent.update), begun, minibatch, weights, _KEY)
-    jax.eval_shape(_on_one_device(agent.update_statistics), state, sequence)
+    jax.eval_shape(_on_one_device(agent.update_statistics), state, sequence, sampled)
 
 
 def checked(agent: Agent) -> Agent:
@@ -104,10 +104,10 @@ def checked(agent: Agent) -> Agent:
         return result
 
     def update_statistics(
-        state: AgentState, sequence: Sequence, mean: Callable[[Tree], Tree]
+        state: AgentState, sequence: Sequence, weights: Array, mean: Callable[[Tree], Tree]
     ) -> tuple[AgentState, Tree]:
         own = agent.update_statistics
-        result, shapes = _called("update_statistics", own, state, sequence, mean)
+        result, shapes = _called("update_statistics", own, state, sequence, weights, mean)
         new, _ = _pair("update_statistics", shapes, AgentState, object)
         _require_like("update_statistics.state", state, new)
         return result

@@ -239,7 +239,7 @@ def with_normalization(agent: Agent, settings: Normalization) -> Agent:
     ) -> tuple[Sequence, Array]:
         # By the statistics before this batch: one that the newest parameters acted is learned from
         # with the very statistics by which it was acted.
-        params = _started(agent.window, state.params, sequence)
+        params = _started(agent.window, state.params, sequence, weights)
         timestep = normalized(settings, params, sequence.steps.timestep)
         steps = sequence.steps._replace(timestep=timestep, extras=sequence.steps.extras.agent)
         seen = sequence._replace(steps=steps)
@@ -261,15 +261,15 @@ def with_normalization(agent: Agent, settings: Normalization) -> Agent:
         return own._replace(params=params._replace(agent=own.params)), output
 
     def update_statistics(
-        state: AgentState, sequence: Sequence, mean: Callable[[Tree], Tree]
+        state: AgentState, sequence: Sequence, weights: Array, mean: Callable[[Tree], Tree]
     ) -> tuple[AgentState, Tree]:
         # Once for each batch, after its last epoch. If a statistic is not finite, nothing of the
         # update is applied.
-        new = _with_batch(settings, agent.window, state.params, sequence, mean)
+        new = _with_batch(settings, agent.window, state.params, sequence, weights, mean)
         own = state._replace(params=state.params.agent)
         steps = sequence.steps._replace(extras=sequence.steps.extras.agent)
         inner = sequence._replace(steps=steps)
-        own, guarded = agent.update_statistics(own, inner, mean)
+        own, guarded = agent.update_statistics(own, inner, weights, mean)
         state = own._replace(params=new._replace(agent=own.params))
         return state, (guarded, new.observations, new.returns)
 
@@ -317,43 +317,46 @@ def _with_batch(
     window: WindowSpec,
     params: NormalizedParams,
     sequence: Sequence,
+    weights: Array,
     mean: Callable[[Tree], Tree],
 ) -> NormalizedParams:
     # The statistics of `params`, and of the trained time steps of a batch.
     timestep, start, stop = sequence.steps.timestep, window.burn_in, window.burn_in + window.unroll
     covered = [leaf for leaf, is_covered in settings.leaves(timestep.observation) if is_covered]
     # LAST steps count too: their values bootstrap.
-    every_step = jnp.ones(timestep.reward[start:stop].shape, bool)
+    is_counted = jnp.broadcast_to((weights > 0)[None], (stop - start, *weights.shape))
     observations = tuple(
-        merged(old, batch_statistics(leaf[start:stop], every_step, mean))
+        merged(old, batch_statistics(leaf[start:stop], is_counted, mean))
         for old, leaf in zip(params.observations, covered, strict=True)
     )
     returns: Any = params.returns
     if settings.rewards:
-        returns = merged(returns, _returns_of(window, sequence, mean))
+        returns = merged(returns, _returns_of(window, sequence, weights, mean))
     return params._replace(observations=observations, returns=returns)
 
 
-def _started(window: WindowSpec, params: NormalizedParams, sequence: Sequence) -> NormalizedParams:
+def _started(
+    window: WindowSpec, params: NormalizedParams, sequence: Sequence, weights: Array
+) -> NormalizedParams:
     # Before the first batch there are no statistics: rewards of hundreds would set values and
     # policy far off. So the rewards of the first batch are divided by their own std. Each device
     # uses that of its part: only gradients, which are averaged, depend on it.
     if not isinstance(params.returns, RunningStatistics):
         return params
-    first = _returns_of(window, sequence, mean=lambda tree: tree)
+    first = _returns_of(window, sequence, weights, mean=lambda tree: tree)
     is_first = params.returns.count == 0
     returns = jax.tree.map(lambda new, old: jnp.where(is_first, new, old), first, params.returns)
     return params._replace(returns=returns)
 
 
 def _returns_of(
-    window: WindowSpec, sequence: Sequence, mean: Callable[[Tree], Tree]
+    window: WindowSpec, sequence: Sequence, weights: Array, mean: Callable[[Tree], Tree]
 ) -> RunningStatistics:
     # Of discounted sums. The reward of a trained step arrives with the next one, none with FIRST.
     rewarded = slice(window.burn_in + 1, window.burn_in + window.unroll + 1)
     sums = sequence.steps.extras.discounted_sum[rewarded]
     has_reward = sequence.steps.timestep.step_type[rewarded] != StepType.FIRST
-    return batch_statistics(sums, has_reward, mean)
+    return batch_statistics(sums, has_reward & (weights > 0)[None], mean)
 
 
 def normalized(settings: Normalization, params: NormalizedParams, timestep: TimeStep) -> TimeStep:

@@ -349,7 +349,7 @@ def test_what_is_guarded_and_not_finite_on_one_device_is_skipped_on_all() -> Non
         rewards = arguments[1].steps.timestep.reward
         return state._replace(params=state.params + 1), output._replace(guarded=rewards[0].sum())
 
-    def update_statistics(state: Any, sequence: Sequence, mean: Any) -> Any:
+    def update_statistics(state: Any, sequence: Sequence, weights: Any, mean: Any) -> Any:
         return state, sequence.steps.timestep.reward[1].sum()
 
     setting = _setting(TOY._replace(update=forgetful, update_statistics=update_statistics), 2)

@@ -25,7 +25,7 @@ MUTANTS = (
         _NORMALIZED,
         "return own._replace(params=params._replace(agent=own.params)), output",
         "new = own._replace(params=params._replace(agent=own.params))\n"
-        "        return update_statistics(new, sequence, mean)[0], output",
+        "        return update_statistics(new, sequence, weights, mean)[0], output",
         "A row is counted in every epoch, and seen in other units than it was acted in.",
     ),
     Mutant(

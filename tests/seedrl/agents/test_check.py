@@ -99,10 +99,10 @@ MISTAKES: list[tuple[str, Any, str]] = [
         lambda state, sequence, weights: (sequence, jnp.ones(6)),
         "agent.preprocess_batch.weights",
     ),
-    ("update_statistics", lambda state, sequence, mean: state, "agent.update_statistics"),
+    ("update_statistics", lambda state, sequence, weights, mean: state, "agent.update_statistics"),
     (
         "update_statistics",
-        lambda state, sequence, mean: (state._replace(extras=jnp.ones(2)), ()),
+        lambda state, sequence, weights, mean: (state._replace(extras=jnp.ones(2)), ()),
         "agent.update_statistics.state",
     ),
     ("stored_carry", lambda carry: carry[0], "agent.stored_carry"),

@@ -174,7 +174,7 @@ def kept() -> tuple[AgentState, Any]:
     agent = normalizing(True, True)
     state = agent.init_state(agent.init(KEY))
     for sequence in windows():
-        state, guarded = agent.update_statistics(state, sequence)
+        state, guarded = agent.update_statistics(state, sequence, np.ones(B, np.float32))
     return state, guarded
 
 
@@ -211,7 +211,9 @@ def test_rows_of_a_burn_in_and_those_that_only_bootstrap_are_not_counted() -> No
     steps, _ = window_of(stream(), 0, window.length)
     state = agent.init_state(agent.init(KEY))
     update_statistics = jax.jit(functools.partial(agent.update_statistics, mean=alone))
-    _, (_, (speeds,), returns) = update_statistics(state, Sequence(steps, ()))
+    _, (_, (speeds,), returns) = update_statistics(
+        state, Sequence(steps, ()), np.ones(B, np.float32)
+    )
     speed = steps.timestep.observation["speed"].astype(np.float64)[2:6].reshape(-1, 2)
     np.testing.assert_allclose(speeds.mean, speed.mean(axis=0), rtol=1e-4, atol=1e-6)
     # The rewards of rows 2 to 5 arrive with the rows after them.
@@ -220,6 +222,32 @@ def test_rows_of_a_burn_in_and_those_that_only_bootstrap_are_not_counted() -> No
     np.testing.assert_allclose(
         [returns.mean, returns.variance], [sums.mean(), sums.var()], rtol=1e-4
     )
+
+
+def test_a_sequence_that_fills_up_a_batch_is_not_counted() -> None:
+    """It has weight 0, because the batch has it already, or because its device has none."""
+    agent = normalizing(True, True)
+    state = agent.init_state(agent.init(KEY))
+
+    def found(columns: list[int], weights: list[float]) -> tuple[Any, Any]:
+        steps, carry = windows()[0]
+        steps = jax.tree.map(lambda leaf: np.asarray(leaf)[:, columns], steps)
+        carry = jax.tree.map(lambda leaf: np.asarray(leaf)[columns], carry)
+        sequence = Sequence(steps, carry)
+        of_batch = sequence, np.float32(weights)
+        seen, _ = agent.preprocess_batch(state, *of_batch)
+        new, _ = agent.update_statistics(state, *of_batch)
+        return new.params[1:], seen.steps.timestep.reward[:, :2]
+
+    (filled, filled_rewards), (whole, rewards) = (
+        found([0, 1, 1], [1.5, 1.5, 0]),
+        found([0, 1], [1, 1]),
+    )
+    for one, other in zip(filled[0] + filled[1:], whole[0] + whole[1:], strict=True):
+        np.testing.assert_allclose(one.count, 2 / 3 * other.count, rtol=1e-6)
+        np.testing.assert_allclose(one[1:], other[1:], rtol=1e-5)
+    # Those of the first batch are in units of its own returns.
+    np.testing.assert_allclose(filled_rewards, rewards, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def built(name: str) -> Built:
 
     @jax.jit
     def with_statistics(state: Any, sequence: Any) -> Any:
-        return agent.update_statistics(state, sequence, **mean)[0]
+        return agent.update_statistics(state, sequence, np.ones(B, np.float32), **mean)[0]
 
     names = ("init", "init_state", "act", "initial_priorities")
     functions = {name: jax.jit(getattr(agent, name)) for name in names}

@@ -81,8 +81,8 @@ def save(
 ) -> Path:
     """Saves a checkpoint, then deletes all but the newest `keep` ones. Blocks until it is durable.
 
-    A checkpoint of the same step is replaced. Those of later steps belong to an abandoned future
-    (the run was begun anew): they are renamed to `superseded-*`, so that none resumes.
+    A checkpoint of the same step is replaced. Those of later steps belong to an abandoned future:
+    they are renamed to `superseded-*`, so that none resumes.
 
     Args:
       directory: created if it does not exist.
@@ -114,9 +114,7 @@ def save(
         _seal(folder, step, meta)
         # The new one is durable and visible before an old one is deleted.
         _publish(folder, target)
-        for path in [path for other, path in _listed(directory) if other > step]:
-            _logger.warning("checkpoint %s is later than the one just saved, %d", path, step)
-            _set_aside(path, "superseded")
+        supersede(directory, after=step)
         for _, path in _listed(directory)[:-keep]:
             _delete(path)
     # Tensorstore reports a full disk as a ValueError or a RuntimeError, depending on where it hits.
@@ -157,6 +155,14 @@ def _publish(folder: Path, target: Path) -> None:
     # Else a power failure could undo the rename, after the older ones were deleted.
     _sync(target.parent)
     _delete(aside)
+
+
+def supersede(directory: Path, *, after: int = -1) -> None:
+    """Renames checkpoints of steps beyond `after` to `superseded-*`: no run resumes from them."""
+    for path in [path for step, path in _listed(directory) if step > after]:
+        _logger.warning(
+            "checkpoint %s is of another attempt: %s", path, _set_aside(path, "superseded")
+        )
 
 
 def _set_aside(path: Path, why: str) -> Path:

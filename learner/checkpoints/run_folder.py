@@ -8,7 +8,7 @@ from typing import Literal
 from learner.processes.locks import lock
 from learner.report.json_lines import replace_file
 from seedrl import config_io, run_files
-from seedrl.checkpoints import Checkpoint, best_directory, latest
+from seedrl.checkpoints import Checkpoint, best_directory, latest, supersede
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
 
@@ -52,16 +52,14 @@ class RunFolder:
             _logger.error("no best checkpoint until the next score: %s", error)
             return None
 
-    def best_to_beat(self) -> Checkpoint | None:
-        """What the next score must exceed to be saved; another attempt's does not count."""
-        # A session that was killed before its first checkpoint may leave only its best parameters:
-        # they are kept although nothing can be resumed.
-        return None if self.is_begun_anew else self.best()
-
     def record_config(self, config: Config) -> None:
         """Writes the resolved configuration: once it is known to fit what the folder holds."""
         replace_file(self.path / run_files.CONFIG, f"{config_io.to_json(config)}\n")
-        if self.is_begun_anew:  # with as many updates, the score of the last attempt would be its
+        if self.is_begun_anew:
+            # Now, and not at the first save: a session that is killed before it must not leave the
+            # last attempt's to be resumed, nor its score, which might have as many updates.
+            supersede(self.checkpoints)
+            supersede(best_directory(self.path))
             (self.path / run_files.FINAL_SCORE).unlink(missing_ok=True)
 
     def record_command(self, command: str) -> int:

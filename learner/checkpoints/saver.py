@@ -171,7 +171,7 @@ def open_saver(
     peers: Peers,
 ) -> Saver:
     """A run's; see `Saver`. `resumed` is what it goes on from, if from anything."""
-    best, decides = folder.best_to_beat(), peers.topology.is_first
+    best, decides = folder.best(), peers.topology.is_first
     return Saver(
         folder.path,
         config.checkpoint.keep,

@@ -40,16 +40,13 @@ def test_a_resumed_run_keeps_its_best_checkpoint_until_a_score_is_higher(
 ) -> None:
     with contextlib.closing(RunFolder(tmp_path)) as folder:
         folder.checkpoint("auto")  # there is none: it was killed before its first one
-        assert folder.best_to_beat() is None
+        assert folder.best() is None
         meta = {"evaluation": {"mean_return": 7.5, "episodes": 20}}
         path = checkpoints.save(best_directory(tmp_path), 3, {"x": np.zeros(2)}, meta, keep=1)
-        best = folder.best_to_beat()
+        best = folder.best()
         assert best is not None and best_return(best) == 7.5
-        folder.checkpoint("never")
-        assert folder.best_to_beat() is None  # another attempt: the first score counts
-        folder.checkpoint("auto")
         (path / "meta.json").write_text("{}")
-        assert folder.best_to_beat() is None
+        assert folder.best() is None
     assert "no best checkpoint until the next score" in caplog.text
 
 

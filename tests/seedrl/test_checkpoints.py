@@ -159,7 +159,7 @@ def test_the_newest_are_kept_and_later_ones_moved_aside(tmp_path: Path) -> None:
     for step in (5, 10, 100, 200):
         _save(tmp_path, step)
     assert _names(tmp_path) == ["000000000100", "000000000200"]
-    _save(tmp_path, 150)  # by a run that was begun anew
+    _save(tmp_path, 150)  # by a run that went on from an older one
     assert _value(tmp_path) == 150
     superseded, *rest = reversed(_names(tmp_path))
     assert superseded.startswith("superseded-200-")

@@ -12,6 +12,7 @@ from learner.checkpoints.run_records import FinalScore, read_final_score, write_
 from learner.processes.locks import is_locked, lock
 from seedrl import checkpoints
 from seedrl.agents.r2d2 import R2D2Config
+from seedrl.checkpoints import best_directory
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_io import from_json, to_json
 from seedrl.errors import AddressInUseError, CheckpointError
@@ -64,15 +65,32 @@ def test_resuming_takes_the_newest_intact_checkpoint_unless_told_never(tmp_path:
     folder.close()
 
 
-def test_another_attempt_does_not_keep_the_final_score_of_the_one_before(tmp_path: Path) -> None:
+def test_another_attempt_keeps_nothing_of_the_one_before(tmp_path: Path) -> None:
+    """Also if it is killed before its first save, or saves more updates than that had."""
     folder, config = RunFolder(tmp_path), from_json(CONFIG)
     write_final_score(tmp_path, FinalScore(9.0, 100, 7, 0.0))
+    for step in (3, 7):
+        _save(folder, step)
+    evaluated = {**META, "evaluation": {"mean_return": 9.0}}
+    checkpoints.save(best_directory(tmp_path), 3, {"x": np.zeros(1)}, evaluated, keep=1)
+
+    def found() -> list[Any]:
+        kept = folder.checkpoint("auto"), folder.best(), read_final_score(tmp_path)
+        return [each is not None for each in kept]
+
     folder.checkpoint("auto")
     folder.record_config(config)
-    assert read_final_score(tmp_path) is not None
+    assert found() == [True] * 3
+    folder.checkpoint("never")
+    assert found() == [True] * 3  # its configuration may still be refused
     folder.checkpoint("never")
     folder.record_config(config)
-    assert read_final_score(tmp_path) is None
+    assert found() == [False] * 3
+    path = _save(folder, 9)
+    assert folder.checkpoint("auto") is not None
+    (path / "meta.json").unlink()
+    with pytest.raises(CheckpointError):
+        folder.checkpoint("auto")
     folder.close()
 
 

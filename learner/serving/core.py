@@ -58,7 +58,6 @@ class Serving:
         self.num_batches = 0  # that were taken
         # Rows by what has happened to them; `accounts` adds those to which something will happen.
         self.ledger: Counter[str] = Counter()
-        self._restarted: list[tuple[Lease, int]] = []  # see `take_restarted`
         self._failed: set[int] = set()  # slots that were left by a failure; see `rounds`
 
     def set_deadline(self, seconds: float) -> None:
@@ -166,18 +165,22 @@ class Serving:
         self.ledger["received"] += len(group.slots)
         self.ledger["rejected"] += len(group.slots)
 
-    def step(self, step: Pending) -> BatchQueue:
-        """Accepts a step; its lane. Raises ProtocolError: then only the ledger has changed."""
+    def step(self, step: Pending) -> tuple[BatchQueue, list[int]]:
+        """Accepts a step; its lane, and slots whose environment was restarted in an episode.
+
+        Raises ProtocolError: then only the ledger has changed.
+        """
         group = step.group
         self.ledger["received"] += len(group.slots)
-        for row in self._check(group, step.sequence, step.timestep.step_type):
+        restarted = self._check(group, step.sequence, step.timestep.step_type)
+        for row in restarted:
             self._cut(group, row)
         group.last_step_type = step.timestep.step_type.tobytes()  # a copy: the message goes
         group.sequence += 1
         group.queued = True
         self.ledger["accepted"] += len(group.slots)
         (lane := self.lanes[group.lane]).put(step)
-        return lane
+        return lane, [int(group.slots[row]) for row in restarted]
 
     def _cut(self, group: Group, row: int) -> None:
         # An environment was restarted in the middle of an episode: a new stream starts there. No
@@ -186,12 +189,6 @@ class Serving:
         if group.role == "training":
             self.ledger["discarded"] += int(self.slots.rows[slot] % self.page_steps)
         self.slots.cut_row(group, row)  # after the count: a new stream has no open rows
-        self._restarted.append((group.lease, slot))
-
-    def take_restarted(self) -> list[tuple[Lease, int]]:
-        """Leases and slots whose environment was restarted since the last call."""
-        taken, self._restarted = self._restarted, []
-        return taken
 
     def _check(self, group: Group, sequence: int, step_type: np.ndarray) -> list[int]:
         """The rows whose stream this step cuts: FIRST, although the episode had not ended."""

@@ -168,12 +168,17 @@ class Hub:
         """Accepts a step of each of some groups. Raises ProtocolError; see `Serving.step`."""
         with self._changed:
             self._changed.notify_all()
-            # Acting wakes for the step that starts its wait, and for the one that ends it.
-            for lane in [lane for step in steps if (lane := self._serving.step(step)).is_news]:
-                self._due[lane.device].notify_all()
-            for lease, slot in self._serving.take_restarted():
-                reason = f"that of slot {slot} was restarted in an episode (its log says why)"
-                self._registry.failed(lease.number, reason, self.clock(), leaves=False)
+            for step in steps:
+                lane, restarted = self._serving.step(step)
+                # Acting wakes for the step that starts its wait, and for the one that ends it.
+                if lane.is_news:
+                    self._due[lane.device].notify_all()
+                # At once: a later step of this message may end the lease.
+                for slot in restarted:
+                    reason = f"that of slot {slot} was restarted in an episode (its log says why)"
+                    self._registry.failed(
+                        step.group.lease.number, reason, self.clock(), leaves=False
+                    )
 
     def reject(self, group: Group) -> None:
         """Counts a step of `group` that has arrived and cannot be read."""

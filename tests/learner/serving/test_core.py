@@ -278,16 +278,16 @@ def _one_group() -> tuple[Serving, Lease, Group]:
 
 
 def test_a_first_row_in_an_episode_cuts_its_own_stream_and_no_other() -> None:
-    serving, lease, group = _one_group()
+    serving, _, group = _one_group()
     _step(serving, group)
     _act(serving)
     before, epochs = group.streams.copy(), serving.slots.epochs[group.slots].copy()
     types = np.array([MID, FIRST], np.uint8)
-    serving.step(Pending(group, group.sequence, _timestep(types), 0.0))
+    _, restarted = serving.step(Pending(group, group.sequence, _timestep(types), 0.0))
+    assert restarted == [int(group.slots[1])]
     assert serving.slots.take_cut(0) == [int(before[1])]
     assert group.streams[0] == before[0] and group.streams[1] not in before
     assert (serving.slots.epochs[group.slots] - epochs).tolist() == [0, 1]
-    assert serving.take_restarted() == [(lease, int(group.slots[1]))]
     batch = _act(serving)
     assert batch.positions.tolist() == [1, 0]
     assert batch.streams.tolist() == group.streams.tolist()

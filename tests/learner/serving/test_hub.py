@@ -299,3 +299,16 @@ def test_the_first_spec_stays_and_bounds_need_not_be_declared() -> None:
         are_taken.append(_ready(connection, spec))
     assert are_taken == [True, True, False]
     assert hub.spec == specs[0]
+
+
+def test_a_message_that_cuts_a_stream_and_then_breaks_a_rule_ends_its_own_connection_only() -> None:
+    hub = _hub()
+    wrong, _ = _join(hub, num_envs=2, num_groups=2)
+    other, _ = _join(hub, num_envs=2)
+    for connection, group, number in ((wrong, 0, 1), (wrong, 1, 1), (other, 0, 2)):
+        assert connection.receive(_step(group, number, 0, FIRST))
+    _act(hub)
+    # The first environment was restarted in its episode; the second one's step was doubled.
+    both = b"".join((_step(0, 1, 1, FIRST), _step(1, 1, 0, FIRST)))
+    assert not wrong.receive(StepPayload(both))
+    assert other.receive(_step(0, 2, 1, MID))

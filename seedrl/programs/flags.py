@@ -120,7 +120,8 @@ def add(parser: Any, name: str, flag: Flag, help_text: str = "") -> None:
     if is_required and is_many:
         options["default"] = ()  # the dataclass itself refuses none if it needs one
     elif not is_many and not is_required:
-        options["nargs"] = "?"
+        # Not SUPPRESS: Python 3.11.7 converts it as if it were a word of the command line.
+        options |= {"nargs": "?", "default": flag.default}
     parser.add_argument(dest=name, **options)
 
 

@@ -62,6 +62,24 @@ def test_a_command_line_is_read(words: str, expected: dict[str, Any]) -> None:
     assert read(Options, words.split(), prog="test") == Options(folder=Path("f"), **expected)
 
 
+@dataclass(frozen=True, kw_only=True)
+class OptionalFolder:
+    """Options of a test.
+
+    Attributes:
+      folder: some folder.
+      is_on: some flag.
+    """
+
+    folder: Annotated[Path, POSITIONAL] = Path("runs")
+    is_on: bool = False
+
+
+@pytest.mark.parametrize("words", ["", "--is-on"])
+def test_a_positional_argument_may_be_left_out(words: str) -> None:
+    assert read(OptionalFolder, words.split(), prog="test").folder == Path("runs")
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [

@@ -55,11 +55,16 @@ def read_run(folder: Path, *, now: float | None = None) -> RunRecord:
     name = environment.get("id") if isinstance(environment, dict) else ""
     rounds = [played.score for played in played_rounds(folder / run_files.METRICS)]
     returns = [played.mean_return for played in rounds]
-    # Of a learner that was on this machine its lock shows whether it may still be at work.
     updated = number(shown, "time_seconds") or 0.0
-    is_alive = (time.time() if now is None else now) - updated < FRESH_SECONDS
-    is_alive &= shown.get("host") != socket.gethostname() or is_locked(folder) is not False
+    silent_seconds = (time.time() if now is None else now) - updated
+    is_alive = silent_seconds < FRESH_SECONDS
+    # The lock of a learner of this machine shows more: it is held while the process exists, also
+    # by one that is stopped or gets no CPU.
+    if shown.get("host") == socket.gethostname() and (locked := is_locked(folder)) is not None:
+        is_alive = locked
     state, reason = _state(shown, is_alive=is_alive)
+    if state == "running" and silent_seconds >= FRESH_SECONDS:
+        reason += f", without a sign of life for {silent_seconds:,.0f} s"
     env_steps = number(shown, "env_steps")
     if env_steps is None:
         env_steps = rounds[-1].ended_env_steps if rounds else 0  # a lower bound

@@ -1,8 +1,8 @@
 """`status.json`: the state of a run, for readers of its folder.
 
-It is replaced every second, whole or not at all. A run that has not finished is dead if its file is
-older than a few seconds, or, on the same host, if no process holds the lock on `.lock` in the same
-folder. The docstrings below are the source of docs/events.md.
+It is replaced every second, whole or not at all. On the learner's host a run that has not finished
+is dead if no process holds the lock on `.lock` in the same folder; seen from another host, if the
+file is older than 15 seconds. The docstrings below are the source of docs/events.md.
 """
 
 import contextlib

@@ -51,6 +51,9 @@ def test_a_learner_of_this_machine_that_was_killed_is_known_at_once(tmp_path: Pa
     assert read_run(run, now=NOW).state == "running"  # that nobody has a lock says nothing
     with contextlib.closing(RunFolder(run)):
         assert read_run(run, now=NOW).state == "running"
+        # It is stopped, or gets no CPU: a second learner would be refused.
+        silent = read_run(run, now=NOW + 1_000)
+        assert silent.state == "running" and "1,001 s" in silent.reason
     # As the kernel does for a process that dies.
     assert read_run(run, now=NOW).state == "interrupted"
     (run / "status.json").write_text(json.dumps({**here, "time_seconds": NOW, "host": "another"}))

@@ -78,7 +78,7 @@ def read_options(words: Sequence[str] | None = None) -> Options:
 def _fault(options: Options) -> str:
     """Flags that do not go together, in one line; "" if all do."""
     if fault := address_fault(options.learner, lowest_port=1):
-        return f"--learner: {fault}"
+        return f"--learner: expected {fault}, got {options.learner!r}"
     least = min(options.num_envs, options.groups, options.processes)
     if least < 1 or options.groups > MOST_GROUPS:
         return f"expected --num-envs and --processes of at least 1, --groups of 1 to {MOST_GROUPS}"

@@ -66,7 +66,9 @@ def supervise(options: Options, serve: Callable[[Path], int]) -> int:
             try:
                 options.logs.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise ConfigError(f"--logs: {error}") from error
+                raise ConfigError(
+                    f"--logs: cannot write in {options.logs}: {error.strerror}"
+                ) from error
         children = [_child(options, Path(folder), number) for number in range(options.processes)]
         stack.callback(_kill, children)
         adopt_orphans()

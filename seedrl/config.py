@@ -362,7 +362,7 @@ def _own_rules(config: Config) -> Iterator[tuple[object, str, str]]:
         ("logging.health_bind", config.logging.health_bind),
     ):
         fault = address_fault(address) if address else None
-        yield fault is None, path, str(fault).removeprefix("expected ")
+        yield fault is None, path, fault or ""
     is_socket = config.logging.health_bind.startswith("unix:")
     yield not is_socket, "logging.health_bind", "host:port"
 

@@ -131,7 +131,7 @@ def require_positive(options: Any, *names: str) -> None:
     """Raises ConfigError for a flag that is not above 0, or huge; None is one that is not given."""
     for name in names:
         value = getattr(options, name)
-        if value is not None and not 0 < value <= _LARGEST:  # also refuses NaN
+        if value is not None and not 0 < value <= _LARGEST:
             raise ConfigError(
                 f"{name_of(name)}: expected more than 0 and at most {_LARGEST:,}, got {value!s:.60}"
             )

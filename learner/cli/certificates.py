@@ -6,6 +6,7 @@ Needs the extra `certificates` when it is imported.
 import contextlib
 import datetime
 import ipaddress
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -135,12 +136,12 @@ def _issue(
 
 
 def _host(host: str) -> x509.GeneralName:
-    try:
-        with contextlib.suppress(ValueError):
-            return x509.IPAddress(ipaddress.ip_address(host))
-        return x509.DNSName(host)
-    except ValueError as error:
-        raise ConfigError(f"--host: expected a name or an address, got {host!r}") from error
+    with contextlib.suppress(ValueError):
+        return x509.IPAddress(ipaddress.ip_address(host))
+    # Not the address of --bind, with a port: TLS compares names, and would accept none.
+    if not re.fullmatch(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", host):
+        raise ConfigError(f"--host: expected a name or an address without a port, got {host!r}")
+    return x509.DNSName(host)
 
 
 def _write(path: Path, content: bytes) -> None:

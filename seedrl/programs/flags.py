@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import math
 import re
 import types
 import typing
@@ -198,6 +199,6 @@ def _of_kind(kind: Any, text: str) -> Any:
         if not number.is_integer():  # nor are inf and nan
             raise ValueError
         return int(number)
-    if kind not in _NAMES:
+    if kind not in _NAMES or (kind is float and not math.isfinite(float(text))):
         raise ValueError
     return kind(text)

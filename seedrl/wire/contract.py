@@ -36,19 +36,18 @@ def is_local(address: str) -> bool:
 
 
 def address_fault(address: str, *, lowest_port: int = 0) -> str | None:
-    """The mistake in an address, `host:port` or `unix:/path`, in one line; None if it is right."""
+    """What is expected instead of this address, `host:port` or `unix:/path`; None if it is right."""
     if address.startswith("unix:"):
         path = address.removeprefix("unix:")
         if path and not path.endswith("/") and len(path.encode()) <= _SOCKET_PATH_BYTES:
             return None
-        return f"expected unix:/path of at most {_SOCKET_PATH_BYTES} bytes, got {address!r}"
+        return f"unix:/path of at most {_SOCKET_PATH_BYTES} bytes"
     host, separator, port = address.rpartition(":")
     is_host = separator and host and (":" not in host or (host[0] == "[" and host[-1] == "]"))
     if is_host and port.isascii() and port.isdigit() and lowest_port <= int(port) <= 65535:
         return None
     return (
-        f"expected host:port with a port of {lowest_port} to 65535 (an IPv6 host in brackets) or "
-        f"unix:/path, got {address!r}"
+        f"host:port with a port of {lowest_port} to 65535 (an IPv6 host in brackets) or unix:/path"
     )
 
 

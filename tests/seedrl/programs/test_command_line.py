@@ -89,6 +89,8 @@ def test_a_positional_argument_may_be_left_out(words: str) -> None:
         ("f --max-size many", "--max-size"),
         ("f --max-size 0", "--max-size"),
         ("f --mode c", "--mode: expected a or b"),
+        ("f --rate nan", "--rate"),
+        ("f --limit inf", "--limit"),
         ("f --table 3", "--table"),
         ("--max-siz 3", "did you mean --max-size?"),  # not that FOLDER is missing
     ],

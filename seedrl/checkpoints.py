@@ -290,14 +290,17 @@ def choose(
     """
     directory = workdir / "checkpoints"
     found = None if is_best else latest(directory, parts, step=step)
-    hint = "train first"
-    if found is None and (best := latest(best_directory(workdir), parts)) is not None:
-        found = best if is_best or or_best or best.step == step else None
-        hint = f"its best is of update {best.step} (--best, or best=True)"
+    best = latest(best_directory(workdir), parts) if found is None else None
+    if best is not None and (is_best or or_best or best.step == step):
+        return best
     if found is None:
         wanted = "the best checkpoint" if is_best else "a checkpoint"
         of_step = "" if step is None else f" of update {step}"
-        raise CheckpointError(f"expected {wanted}{of_step} in {directory}, found none: {hint}")
+        others = [f"update {number}" for number, _ in _listed(directory)]
+        if best is not None:
+            others.append(f"the best one, of update {best.step} (--best, or best=True)")
+        there = ", ".join(others) or "none: train first"
+        raise CheckpointError(f"expected {wanted}{of_step} in {directory}, found {there}")
     return found
 
 

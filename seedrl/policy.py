@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -283,7 +284,7 @@ def load(
     step: int | None = None,
     best: bool = False,
     epsilon: float = 0.0,
-    allow: Sequence[str | Path] = (),
+    allow: str | Path | Sequence[str | Path] = (),
 ) -> Policy:
     """The policy of a run's newest checkpoint with intact parameters. Reads nothing else of it.
 
@@ -292,17 +293,19 @@ def load(
       seed: of its random actions, if there are any.
       step: which checkpoint to take instead of the newest.
       best: take the one that scored highest in the evaluations of the run.
-      epsilon: the agent's exploration; 0 is greedy.
-      allow: directories of Python files that the run may name as its agent or network. A run
-        directory may come from anybody: by default it names only what is installed.
+      epsilon: the agent's exploration, at least 0; 0 is greedy.
+      allow: directory, or directories, of Python files that the run may name as its agent or
+        network. A run directory may come from anybody: by default it names only what is installed.
 
     Raises CheckpointError if there is no such checkpoint, or it does not fit the saved config;
-    ConfigError if there is no readable config, or both `step` and `best`.
+    ConfigError if there is no readable config, both `step` and `best`, or a wrong `epsilon`.
     """
+    if not 0 <= epsilon < math.inf:  # also refuses NaN
+        raise ConfigError(f"epsilon: expected a finite number of at least 0, got {epsilon}")
     if best and step is not None:
         raise ConfigError("step and best: expected one of them, got both")
     folder = Path(workdir)
-    config_io.allow(*allow)
+    config_io.allow(*([allow] if isinstance(allow, str | Path) else allow))
     config = config_io.of_run(folder)
     found = checkpoints.choose(folder, step=step, is_best=best, parts=checkpoints.PARAMS)
     spec = checkpoints.saved_spec(found.meta["env_spec"])

@@ -43,7 +43,7 @@ def test_the_snippets_train_together_and_act_in_a_script(
     (script,) = re.findall(r"```python\n(import seedrl\n\nact = .*?)```", RUNS, re.DOTALL)
     names: dict[str, Any] = {"observation": np.zeros(5, np.float32), "reward": 1.0}
     # This run names code of a folder of its own, which a reader has to allow.
-    own = f'"{tmp_path / "run"}", allow=["{tmp_path}"]'
+    own = f'"{tmp_path / "run"}", allow="{tmp_path}"'
     exec(script.replace('"runs/mine"', own), names)
     assert names["action"] in range(4)
     # The same run, played as the page plays `mine.py`.

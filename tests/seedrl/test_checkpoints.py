@@ -177,8 +177,12 @@ def test_the_newest_that_of_a_step_or_the_best_may_be_meant(tmp_path: Path) -> N
     # Those of later steps are of another attempt.
     names = [path.name.rpartition("-")[0] for path in best_directory(tmp_path).iterdir()]
     assert sorted(names) == ["", "superseded-6", "superseded-8"]
-    for folder, arguments in (("", {"step": 8}), ("other", {}), ("other", {"is_best": True})):
-        with pytest.raises(CheckpointError):
+    for folder, arguments, shown in (
+        ("", {"step": 8}, "update 7, update 9, the best one, of update 3"),
+        ("other", {}, "none"),
+        ("other", {"is_best": True}, "none"),
+    ):
+        with pytest.raises(CheckpointError, match=f"found {shown}"):
             choose(tmp_path / folder, **arguments)
 
 

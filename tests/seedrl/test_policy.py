@@ -78,6 +78,20 @@ def test_the_best_policy_or_that_of_a_step_is_loaded(workdir: Path, tmp_path: Pa
     np.testing.assert_array_equal(found[0].extras, found[1].extras)
 
 
+def test_one_directory_may_be_allowed_without_a_list(
+    workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_io, "_folders", [])
+    policy.load(workdir, allow=str(tmp_path))
+    assert config_io.import_folders() == (str(tmp_path),)
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, np.nan, np.inf])
+def test_an_impossible_epsilon_is_refused(workdir: Path, epsilon: float) -> None:
+    with pytest.raises(ConfigError, match="epsilon"):
+        policy.load(workdir, epsilon=epsilon)
+
+
 def _observation(index: int) -> dict[str, np.ndarray]:
     position = np.asarray([np.sin(3.0 * index), np.cos(5.0 * index)], np.float32)
     return {"position": 2.0 * position, "wall": np.asarray(index % 3 == 0)}

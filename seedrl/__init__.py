@@ -63,7 +63,7 @@ def load_policy(
     step: int | None = None,
     best: bool = False,
     epsilon: float = 0.0,
-    allow: "Sequence[str | Path]" = (),
+    allow: "str | Path | Sequence[str | Path]" = (),
 ) -> "Policy":
     """Loads a trained policy from a run's newest checkpoint.
 
@@ -74,8 +74,8 @@ def load_policy(
       best: takes the checkpoint with the best evaluation instead.
       epsilon: exploration; 0 takes the best action. It is the probability of a random action for
         R2D2 and Ape-X; IMPALA, PPO and SAC sample from the policy with 1.
-      allow: code that the run may name, as for `seedrl evaluate`: directories of Python files. Not
-        needed for an environment of your own, only for your own network or agent.
+      allow: code that the run may name, as for `seedrl evaluate`: a directory of Python files, or
+        several. Not needed for an environment of your own, only for your own network or agent.
 
     Raises CheckpointError without such a checkpoint, and ConfigError if the run names other code.
     """

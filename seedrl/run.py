@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "RunError", "start"]
 
+_JSON = "environment.arguments"  # a field whose value is a JSON object, not a section of fields
+
 
 class RunError(RuntimeError):
     """Error of a failed run; the message is the run's error line.
@@ -49,7 +51,8 @@ class Run:
                     print(metrics["env_steps"], metrics["mean_return"])
 
     The run is also saved and ended when this program ends, and by Ctrl-C (or an interrupted
-    notebook cell) while the program waits for the run. If the program is killed, the run continues.
+    notebook cell) while the program waits for the run. If a signal such as SIGTERM or SIGKILL kills
+    the program, the run continues.
 
     Attributes:
       workdir: directory of the run.
@@ -238,7 +241,7 @@ def leaves_of(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, A
     # With or without quotes: `replay.ratio = 4` makes a table in TOML.
     for key, value in table.items():
         name = (f"{path}.{key}" if path else key).replace("_", "-")
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and name != _JSON:
             yield from leaves_of(value, name)
         else:
             yield name, value
@@ -248,6 +251,8 @@ def words_of(name: str, value: Any) -> list[str]:
     """An option as words of a command line; the inverse of `parse_words`."""
     if isinstance(value, bool):
         return [f"--{name}" if value else opposite_of(f"--{name}")]
+    if isinstance(value, Mapping):
+        value = json.dumps(value)
     values = value if isinstance(value, list | tuple) else [value]
     # One line, as a run records its command: it is compared with that.
     return [f"--{name}", *(str(each).replace("\n", " ") for each in values)]

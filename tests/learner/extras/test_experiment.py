@@ -54,6 +54,13 @@ agent.network.torso-sizes = [[64], [32, 16]]
     assert list(runs.values())[-1] == (config, "--seed", "7", *options, *varied)
 
 
+def test_arguments_of_an_environment_may_be_a_table(tmp_path: Path) -> None:
+    (words,) = grid(tmp_path, SMALL + "options.environment.arguments = {length = 5}").values()
+    assert words[-2:] == ("--environment.arguments", '{"length": 5}')
+    runs = grid(tmp_path, SMALL + "vary.environment.arguments = [{length = 5}, {length = 6}]")
+    assert [words[-1] for words in runs.values()] == ['{"length": 5}', '{"length": 6}']
+
+
 @pytest.mark.parametrize(
     ("text", "field"),
     [

@@ -36,7 +36,7 @@ def is_local(address: str) -> bool:
 
 
 def address_fault(address: str, *, lowest_port: int = 0) -> str | None:
-    """What is expected instead of this address, `host:port` or `unix:/path`; None if it is right."""
+    """What is expected in place of an address, `host:port` or `unix:/path`; None if it is right."""
     if address.startswith("unix:"):
         path = address.removeprefix("unix:")
         if path and not path.endswith("/") and len(path.encode()) <= _SOCKET_PATH_BYTES:

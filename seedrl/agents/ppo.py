@@ -268,9 +268,12 @@ def _loss(
     counts = estimated.is_trained
     # Of ignored actions 0: their ratio may be anything, and infinity times 0 is not 0.
     log_ratios = jnp.where(counts, log_policy - acted.log_probability, 0.0)
-    # Those of a minibatch get mean 0 and std 1: not in the paper, but in its code.
+    # Those of a minibatch get mean 0 and std 1: not in the paper, but in its code. A sequence of
+    # weight 0 only fills up the batch.
     advantages = surrogate.normalized(
-        estimated.advantages, counts, least_std=config.least_advantage_std
+        estimated.advantages,
+        counts & (weights > 0)[None],
+        least_std=config.least_advantage_std,
     )
     # Equation 7, then 9.
     gained = surrogate.clipped_surrogate(log_ratios, advantages, config.clip)

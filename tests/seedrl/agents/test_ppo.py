@@ -123,6 +123,24 @@ def test_the_loss_agrees_with_the_loop(start: int) -> None:
     assert output.priorities == ()
 
 
+def test_nothing_is_learned_from_a_sequence_of_weight_0() -> None:
+    """It fills up a batch; nor are the advantages of the others normalized by its own."""
+    agent, params = built(CONFIG)
+    sequence = of_another_policy(window_at(CONFIG, 3))
+
+    def learned(factor: float) -> Any:
+        steps = sequence.steps
+        reward = np.array(steps.timestep.reward)
+        reward[:, 2] *= factor
+        steps = steps._replace(timestep=steps.timestep._replace(reward=reward))
+        weights = np.float32([1.5, 1.5, 0.0])
+        batch = agent.preprocess_batch(_state_of(params), sequence._replace(steps=steps), weights)
+        (loss, _), gradients = agent.update.loss(params, (), *batch, KEY)
+        return loss, gradients
+
+    jax.tree.map(np.testing.assert_array_equal, learned(1.0), learned(-1.0))
+
+
 @pytest.mark.parametrize("chunk_steps", [pytest.param(1, marks=pytest.mark.gate), 3])
 def test_the_loss_of_pieces_is_that_of_their_sequences(chunk_steps: int) -> None:
     """With memory, stacked frames and resets: their advantages, and their carry at each piece."""

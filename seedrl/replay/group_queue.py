@@ -28,9 +28,8 @@ class GroupQueueConfig:
 
     max_lag_updates: NonNegativeInt = 2
 
-    # Not fields: see `QueueConfig`.
+    # Not a field: see `QueueConfig`.
     hands_out_rounds: ClassVar[bool] = False
-    is_of_host: ClassVar[bool] = True
 
     def steps_of_page(self, window: WindowSpec) -> int:
         return window.length  # a rollout is one page

@@ -70,7 +70,9 @@ class Connection:
         self.send_payload: Callable[[ActionsPayload], bool] = self._queue_actions
         self.has_said_hello = self.is_ready = False  # how far the handshake is
         self.has_ended = False  # on this side
-        self.since = time.monotonic()  # when the last of these changed, for the watch
+        # When the last of these changed. Set before it: the watch, which reads both, must not take
+        # the new state with the old time, and end a call before its status is sent.
+        self.since = time.monotonic()
         self._hub = hub
         self._max_message_bytes = max_message_bytes
         self._step_deadline_seconds = step_deadline_seconds
@@ -132,7 +134,7 @@ class Connection:
         """Ends what carries it, once; neither waits nor calls the hub, which may hold its lock."""
         if self.has_ended:
             return
-        self.has_ended, self.since = True, time.monotonic()
+        self.since, self.has_ended = time.monotonic(), True
         self.outbox.put(error)
         if self.link is not None:
             self.link.end()
@@ -184,7 +186,7 @@ class Connection:
     def _hello(self, hello: seedrl_pb2.Hello) -> None:
         self.peer = f"{printable(hello.host)}:{hello.pid}"
         # From now on the deadline for Ready counts.
-        self.has_said_hello, self.since = True, time.monotonic()
+        self.since, self.has_said_hello = time.monotonic(), True
         if hello.major != contract.MAJOR:
             raise EndError(
                 grpc.StatusCode.FAILED_PRECONDITION,

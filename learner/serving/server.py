@@ -233,9 +233,13 @@ class LinkReader:
         self._worker.start()
 
     def add(self, link: LearnerLink, connection: Connection) -> None:
-        """Reads `link` until it or `connection` ends, then closes both. Not after `stop`."""
-        # Epoll may be changed while the reader waits in it.
-        self._selector.register(link, selectors.EVENT_READ, (link, connection))
+        """Reads `link` until it or `connection` ends, then closes both."""
+        try:
+            # Epoll may be changed while the reader waits in it.
+            self._selector.register(link, selectors.EVENT_READ, (link, connection))
+        except ValueError:  # closed: by `stop`, while this env server was connecting
+            connection.close()
+            link.close()
 
     def stop(self) -> None:
         """Ends the thread, and the links and connections that are open. May be called twice."""

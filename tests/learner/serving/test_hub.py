@@ -4,6 +4,7 @@ All else of a connection is in test_server.py.
 """
 
 import queue
+import socket
 import time
 from typing import Any
 
@@ -16,11 +17,13 @@ from learner.serving.connection import Connection
 from learner.serving.core import Serving
 from learner.serving.hub import IDLE_SECONDS, EndError, Hub
 from learner.serving.leases import Role, SlotTable
+from learner.serving.server import LinkReader
 from seedrl.config import EnvironmentConfig
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire import contract, seedrl_pb2
 from seedrl.wire.framing import StepPayload
+from seedrl.wire.learner_end import LearnerLink
 from seedrl.wire.payload import ActionLayout, StepLayout
 from seedrl.wire.spec import spec_message
 from tests.packed import packed
@@ -285,6 +288,36 @@ def test_a_connection_that_the_hub_ends_while_it_connects_its_link_ends_the_link
     assert connection.outbox.get_nowait() is None  # what follows it is never sent
     connection.close()
     assert not hub._serving.slots.leases and hub._serving.slots.num_free == 4
+
+
+def test_the_watch_never_sees_a_new_state_with_the_time_of_the_old_one() -> None:
+    """Else it would cancel a call whose env server is about to hear why it ends."""
+
+    class Watched(Connection):
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if value is True and name in ("has_said_hello", "has_ended"):
+                seen[name] = self.since
+
+    seen: dict[str, float] = {}
+    connection = Watched(_hub(), "peer", queue.SimpleQueue())
+    connection.since = long_ago = time.monotonic() - 1e6
+    _hello(connection)
+    assert seen["has_said_hello"] > long_ago
+    connection.since = long_ago
+    connection.end()
+    assert seen["has_ended"] > long_ago
+
+
+def test_an_env_server_whose_link_comes_after_the_end_of_a_service_is_sent_away() -> None:
+    """And no thread dies of that, which would make an error of the end of a run."""
+    hub, links = _hub(), LinkReader()
+    connection = _greet(hub)
+    ours, theirs = socket.socketpair()
+    links.stop()
+    links.add(LearnerLink(ours, 2**16), connection)
+    assert connection.has_ended and theirs.recv(1) == b""
+    theirs.close()
 
 
 def test_the_first_spec_stays_and_bounds_need_not_be_declared() -> None:

@@ -499,6 +499,7 @@ class Reports(NamedTuple):
         system, steps = session.system, session.acting.training_steps
         network = getattr(config.agent, "network", None)
         self.metrics.record("session", env_steps=steps, is_begun_anew=is_begun_anew)
+        self.metrics.write()
         if system.taken:
             self.events.report("resumed", system.taken)
         self.live.session, self.live.compiling_since = session, time.monotonic()

@@ -317,6 +317,7 @@ class TrainLoop:
         while not self._is_over():
             self.session.failed.wait(POLL_SECONDS)
             self.progress.update()
+            self._reports.metrics.write()
             if not self._hosts.is_alone and self.session.num_updates:
                 leave_jax()  # not possible before the first update
             now = time.monotonic()

@@ -115,12 +115,11 @@ class Events(EventSink):
         self.count_steps: Callable[[], int] = lambda: env_steps
         # True while env servers leave because the run releases them.
         self.is_releasing: Callable[[], bool] = lambda: False
-        # Any thread appends, which is atomic; those that flush take from the front. `report` takes
-        # no lock, because its caller may hold the hub's, and `flush` writes to a disk that may be
-        # slow.
+        # Any thread appends, which is atomic; the one that flushes takes from the front. `report`
+        # takes no lock, because its caller may hold the hub's, and `flush` writes to a disk that
+        # may be slow.
         self._queue: collections.deque[Event] = collections.deque()
         self._has_some = threading.Event()
-        self._lock = threading.Lock()  # between two threads that flush
         self._file = JsonLines(workdir / EVENTS)
 
     @property
@@ -153,15 +152,14 @@ class Events(EventSink):
         self._has_some.set()
 
     def flush(self) -> None:
-        """Writes and shows the events taken so far, in order."""
-        with self._lock:
-            # Cleared first: an event that arrives after the loop sets it again.
-            self._has_some.clear()
-            while self._queue:
-                event = self._queue.popleft()
-                # Before it is shown: what a user has seen can be looked up.
-                self._file.append(asdict(event))
-                self._show(event)
+        """Writes and shows the events taken so far, in order. Called by one thread at a time."""
+        # Cleared first: an event that arrives after the loop sets it again.
+        self._has_some.clear()
+        while self._queue:
+            event = self._queue.popleft()
+            # Before it is shown: what a user has seen can be looked up.
+            self._file.append(asdict(event))
+            self._show(event)
 
     def close(self) -> None:
         self.flush()

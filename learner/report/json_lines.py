@@ -5,7 +5,6 @@ import json
 import logging
 import math
 import os
-import threading
 from collections.abc import Iterator, Mapping
 from io import SEEK_END
 from pathlib import Path
@@ -24,13 +23,12 @@ _logger = logging.getLogger(__name__)
 
 
 class JsonLines:
-    """Appends to the file `path`, from any thread; what is there already stays."""
+    """Appends to the file `path`, from one thread at a time; what is there already stays."""
 
     # A disk that refuses a line is reported as an error, and the run continues. After half a line,
     # which a killed process or a full disk leaves, the next one starts on a new line.
 
     def __init__(self, path: Path):
-        self._lock = threading.Lock()
         self._file = open_to_append(path)
         is_empty = self._file.seek(0, SEEK_END) == 0
         if not is_empty:
@@ -40,17 +38,15 @@ class JsonLines:
     def append(self, fields: Mapping[str, Any]) -> None:
         """Writes a line; numbers that are not finite become null."""
         line = json.dumps(plain(fields), allow_nan=False).encode() + b"\n"
-        with self._lock:
-            try:
-                data = b"\n" + line if self._is_torn else line
-                self._is_torn = self._file.write(data) != len(data)
-            except OSError as error:
-                self._is_torn = True
-                _logger.error("cannot write %s: %s", self._file.name, error)
+        try:
+            data = b"\n" + line if self._is_torn else line
+            self._is_torn = self._file.write(data) != len(data)
+        except OSError as error:
+            self._is_torn = True
+            _logger.error("cannot write %s: %s", self._file.name, error)
 
     def close(self) -> None:
-        with self._lock:
-            self._file.close()
+        self._file.close()
 
 
 def plain(value: Any) -> Any:

@@ -59,7 +59,10 @@ class Tally:
 
 
 class Metrics:
-    """Collects from any thread; `flush` and `close` are called by one."""
+    """Collects from any thread; `write`, `flush` and `close` are called by one.
+
+    So no other thread waits for the disk.
+    """
 
     # Owns `workdir/metrics.jsonl` and the TensorBoard files in `workdir/tb`. A disk that refuses a
     # line is reported as an error, and the run continues.
@@ -92,6 +95,8 @@ class Metrics:
         # Environment steps with values that belong to them, however much later they are known.
         self._points: list[tuple[int, dict[str, float]]] = []
         self._lines = JsonLines(workdir / METRICS)
+        # Lines that wait to be written. Any thread appends, which is atomic.
+        self._records: deque[dict[str, Any]] = deque()
         self._writers: list[EventFile | WeightsAndBiases] = [
             EventFile(workdir / "tb", purge_step=purge_step),
             *mirrors,
@@ -149,7 +154,8 @@ class Metrics:
             points, self._points = self._points, []
         values |= {"env_steps": float(env_steps), "updates": float(updates)}
         values[_ELAPSED] = now - self._started
-        self._write({"kind": "metrics", **values}, now)
+        self._take_line({"kind": "metrics", **values}, now)
+        self.write()
         # TensorBoard groups tags by what precedes the slash.
         finite = {
             name if "/" in name else f"{group(name)}/{name}": value
@@ -173,11 +179,17 @@ class Metrics:
         return {**counted, _ELAPSED: self._clock() - self._started}
 
     def record(self, kind: str, **fields: Any) -> None:
-        """Writes an event, such as a saved checkpoint, as a line of its own."""
-        self._write({"kind": kind, **fields}, self._clock())
+        """Takes an event, such as a saved checkpoint, as a line of its own; see `write`."""
+        self._take_line({"kind": kind, **fields}, self._clock())
+
+    def write(self) -> None:
+        """Writes what was recorded. For the thread that flushes, which does it too."""
+        while self._records:
+            self._lines.append(self._records.popleft())
 
     def close(self) -> None:
-        """Closes the files. What was collected since the last flush is dropped."""
+        """Closes the files. What was counted or measured since the last flush is dropped."""
+        self.write()
         for writer in self._writers:
             writer.close()
         self._lines.close()
@@ -199,9 +211,9 @@ class Metrics:
         self._values.clear()
         return values
 
-    def _write(self, fields: dict[str, Any], now: float) -> None:
+    def _take_line(self, fields: dict[str, Any], now: float) -> None:
         times = {"time_seconds": time.time(), _ELAPSED: now - self._started}
-        self._lines.append({**times, **fields})
+        self._records.append({**times, **fields})
 
 
 def _summarized(name: str, values: list[float]) -> Iterator[tuple[str, float]]:

@@ -116,6 +116,7 @@ class SupervisedRun:
 
     def _reports(self) -> Reports:
         metrics = SimpleNamespace(
+            write=lambda: None,
             flush=lambda env_steps, updates: {"env_steps": env_steps, f"only at {env_steps}": 1.0},
             record=lambda kind, **fields: self.calls.append(f"record {kind}"),
             totals=dict,

@@ -174,6 +174,8 @@ def test_a_score_belongs_to_the_step_of_its_parameters_wherever_it_is_written(
     (played,) = acting.rounds
     assert (played.updates, played.env_steps, played.ended_env_steps) == (1, 1000, 0)
     assert acting.best_score is not None and acting.best_score.frozen.env_steps == 1000
+    assert not (tmp_path / "metrics.jsonl").read_text()  # acting waits for no disk
+    acting._metrics.write()
     (line,) = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
     assert (line["env_steps"], line["ended_env_steps"], line["mean_length"]) == (1000, 0, 2.0)
     values = acting._metrics.flush(env_steps=7000, updates=7)

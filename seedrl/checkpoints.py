@@ -158,7 +158,12 @@ def _publish(folder: Path, target: Path) -> None:
 
 
 def supersede(directory: Path, *, after: int = -1) -> None:
-    """Renames checkpoints of steps beyond `after` to `superseded-*`: no run resumes from them."""
+    """Renames checkpoints of steps beyond `after` to `superseded-*`: no run resumes from them.
+
+    Raises CheckpointError if the directory is a link: they could be another run's.
+    """
+    if (link := _link_of(directory)) is not None:
+        raise CheckpointError(link)
     for path in [path for step, path in _listed(directory) if step > after]:
         _logger.warning(
             "checkpoint %s is of another attempt: %s", path, _set_aside(path, "superseded")

@@ -94,6 +94,19 @@ def test_another_attempt_keeps_nothing_of_the_one_before(tmp_path: Path) -> None
     folder.close()
 
 
+def test_another_attempt_renames_no_checkpoint_of_another_run(tmp_path: Path) -> None:
+    """A run's directory may be anybody's, and its checkpoints a link."""
+    other, folder = RunFolder(tmp_path / "other"), RunFolder(tmp_path / "run")
+    path = _save(other, 3)
+    folder.checkpoints.symlink_to(other.checkpoints)
+    folder.checkpoint("never")
+    with pytest.raises(CheckpointError) as caught:
+        folder.record_config(from_json(CONFIG))
+    assert str(folder.checkpoints) in str(caught.value) and path.exists()
+    for each in (folder, other):
+        each.close()
+
+
 def test_a_run_does_not_go_on_from_records_that_cannot_be_those_of_a_run(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     for step, change in enumerate(

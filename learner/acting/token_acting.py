@@ -37,7 +37,7 @@ from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.replay.group_queue import GroupQueueConfig
 from seedrl.specs import FIRST_HELD_OUT_SEED, MOST_SEED, EnvSpec, TokensSpec
-from seedrl.turns import completion_row, seed_row, turn_ids
+from seedrl.turns import completion_row, turn_ids
 from seedrl.types import NEXT, Array, Page, StepType, StoredStep, TimeStep
 from seedrl.wire.contract import NEXT_MINOR
 
@@ -87,36 +87,32 @@ class GroupPlan(NamedTuple):
     max_lag_updates: int
 
 
-def allowed_groups(plan: GroupPlan, *, waiting: int, learned: int, acting: int) -> int:
-    """How many of the groups that were not sent yet may be under way.
-
-    Args:
-      waiting: groups that were sent and that no update has taken.
-      learned, acting: versions of the newest parameters, and of those that act.
-    """
-    # The group at place p behind those that wait is trained by version
-    # learned + (waiting + p) // groups_per_update, or an earlier one if updates are skipped.
-    updates = plan.max_lag_updates - (learned - acting) + 1
-    return max(0, updates * plan.groups_per_update - waiting)
-
-
 class Groups:
     """The rollouts that are asked, and those that wait for the others of their group.
 
     Owned by the acting thread.
     """
 
-    def __init__(self, group: int, first_group: int = 0):
-        """`group`: rollouts of one, G; `first_group`: the number of the first that is asked."""
-        self._size = group
-        self._next = first_group * group
+    def __init__(self, plan: GroupPlan, first_group: int = 0):
+        """`first_group`: the number of the first that is asked."""
+        self._plan, self._size = plan, plan.group
+        self._next = first_group * plan.group
         self._returned: list[int] = []  # numbers whose rollout was lost, a heap
         self._finished: dict[int, dict[int, Rollout]] = {}  # by group and number
         self._next_group = first_group  # the first that was not sent
         self.num_waiting_tokens = 0  # sampled, of rollouts that wait for others of their group
 
-    def take(self, ahead_groups: int) -> int | None:
-        """The next number to play, if its group is among the next `ahead_groups` to be sent."""
+    def take(self, *, waiting: int, learned: int, acting: int) -> int | None:
+        """The next number to play; None if an answer could be trained too late.
+
+        Args:
+          waiting: groups that were sent and that no update has taken.
+          learned, acting: versions of the newest parameters, and of those that act.
+        """
+        # The group at place p behind those that wait is trained by version
+        # learned + (waiting + p) // groups_per_update, or an earlier one if updates are skipped.
+        updates = self._plan.max_lag_updates - (learned - acting) + 1
+        ahead_groups = updates * self._plan.groups_per_update - waiting
         end = (self._next_group + ahead_groups) * self._size
         if self._returned and self._returned[0] < end:
             return heapq.heappop(self._returned)
@@ -204,15 +200,15 @@ class TokenActing(Acting):
         super().__init__(actor=actor, **others)  # type: ignore[arg-type]
         self._lanes, self._sizes, self._context = actor.lanes, actor.sizes, context
         self._slots, self._rows = actor.slots, actor.rows
-        self._plan, self._groups = plan, Groups(plan.group)
+        self._plan, self._groups = plan, Groups(plan)
         self._asked: dict[int, tuple[_Step, int]] = {}  # by slot: its step, and the row in it
         self._streams: dict[int, int] = {}  # of each slot that plays
-        self._numbers: dict[int, int] = {}  # of the rollout that each training slot plays
+        # Of the rollout that each slot plays, or is asked to; in evaluation its place in the round.
+        self._numbers: dict[int, int] = {}
         # Of the one that it plays next, if its episode ends with the answer that was sent.
         self._next_numbers: dict[int, int] = {}
         # Slots that wait for a question.
         self._ready: dict[Role, deque[int]] = {role: deque() for role in actor.lanes}
-        self._seeds: dict[int, int] = {}  # by slot: of the question that it was asked for
         self._answered: list[_Step] = []
         # Seconds of a tick in the last calls. The shortest counts: one may have waited for a core.
         self._ticks = deque([0.0], maxlen=3)
@@ -234,8 +230,7 @@ class TokenActing(Acting):
         # Questions may wait for newer parameters, and not only for what the limiter allows.
         self._channel.on_published = self._hub.wake
         plan, waiting = self._plan, learning.num_sequences // self._plan.group
-        first = learning.updates * plan.groups_per_update + waiting
-        self._groups = Groups(plan.group, first)
+        self._groups = Groups(plan, learning.updates * plan.groups_per_update + waiting)
         self._count_taken = lambda: max(
             0, learning.accounts()["taken"] - learning.accounts()["requeued"]
         )
@@ -331,20 +326,23 @@ class TokenActing(Acting):
 
     def _take_row(self, slot: int, kind: int, turn: np.ndarray, role: Role) -> None:
         lane, row = self._rows[slot]
-        is_asked = self._seeds.pop(slot, None) == turn[0] - 1
         next_number = self._next_numbers.pop(slot, None)
         if kind == _LAST:
-            if (number := self._numbers.pop(slot, None)) is not None:
+            number = self._numbers.pop(slot, None)
+            if number is not None and role == "training":
                 self._groups.finished(number, lane.rollout(row))
-            if is_asked and next_number is not None:
+            if turn[0] and next_number is not None:
                 self._numbers[slot], next_number = next_number, None
                 self._episodes.begin(slot)
         if next_number is not None:  # the episode goes on, or was cut
             self._groups.lost(next_number)
         if kind not in (_FIRST, _LAST):
             return
-        if is_asked:
-            lane.begin(row, self._numbers.get(slot, slot))
+        number = self._numbers.get(slot)
+        # An env server that starts a question again has lost what was answered.
+        is_new = kind == _LAST or not lane.num_open(row)
+        if is_new and number is not None and self._seed_of(role, number) == turn[0] - 1:
+            lane.begin(row, number if role == "training" else number + self._first_held_out)
             has_room = lane.ask(row, turn_ids(turn))
             assert has_room, "the agent has checked that a question fits"
             return
@@ -357,38 +355,42 @@ class TokenActing(Acting):
         if self.evaluator.round != self._round:
             self._round, self._num_held_out = self.evaluator.round, 0
             for slot in self._slots.get("evaluation", ()):
-                self._seeds.pop(int(slot), None)
+                self._numbers.pop(slot, None)
 
     def _ask_ready(self, is_complete: bool) -> None:
-        run_seed, training = self._plan.run_seed, self._ready["training"]
+        training = self._ready["training"]
         while training and not is_complete:
-            if (number := self._groups.take(self._num_allowed_groups)) is None:
+            if (number := self._take_number()) is None:
                 break
-            slot = training.popleft()
-            self._numbers[slot] = number
-            self._give(slot, question_seed(run_seed, number // self._plan.group))
+            self._give(training.popleft(), "training", number)
         self._look_at_round()
         while self.evaluator.is_running and self._ready["evaluation"]:
             slot = self._ready["evaluation"].popleft()
-            question = self._episodes.questions[slot] = self._held_out_question(slot)
-            self._give(slot, held_out_seed(run_seed, question))
-
-    def _held_out_question(self, slot: int) -> int:
-        if not self.evaluator.counts(slot):
-            # Played because others of its group may wait for the answer. By none that counts: so
-            # each round has all of its questions, with all of their answers.
-            return -1 - slot
-        self._num_held_out += 1
-        own = (self._num_held_out - 1) // self.evaluator.rollouts_per_question
-        return own + _CONFIRMING * self.evaluator.is_confirming
+            # Of no question: played because others of its group may wait for the answer. So each
+            # round has all of its questions, with all of their answers.
+            number = -1 - slot
+            if self.evaluator.counts(slot):
+                number, self._num_held_out = self._num_held_out, self._num_held_out + 1
+            self._episodes.questions[slot] = self._held_out_question(number)
+            self._give(slot, "evaluation", number)
 
     @property
-    def _num_allowed_groups(self) -> int:
-        """How many of the groups that were not sent may be under way."""
+    def _first_held_out(self) -> int:
+        return _CONFIRMING * self.evaluator.is_confirming
+
+    def _held_out_question(self, number: int) -> int:
+        return self._first_held_out + number // self.evaluator.rollouts_per_question
+
+    def _seed_of(self, role: Role, number: int) -> int:
+        # Of the question of a rollout.
+        if role == "training":
+            return question_seed(self._plan.run_seed, number // self._plan.group)
+        return held_out_seed(self._plan.run_seed, self._held_out_question(number))
+
+    def _take_number(self) -> int | None:
         # Before the version: an update that is taken between the two looks then counts twice.
         now: Any = self._channel.limiter.now  # that of `GroupQueueConfig`
-        return allowed_groups(
-            self._plan,
+        return self._groups.take(
             waiting=(now.completed - now.taken) // self._plan.group,
             learned=self._channel.learned_version,
             acting=self._params.version,
@@ -400,15 +402,14 @@ class TokenActing(Acting):
         step, _ = self._asked[slot]
         if self._ready["training"] or step.pending.group.lease.minor < NEXT_MINOR:
             return None
-        if (number := self._groups.take(self._num_allowed_groups)) is None:
+        if (number := self._take_number()) is None:
             return None
         self._next_numbers[slot] = number
-        seed = self._seeds[slot] = question_seed(self._plan.run_seed, number // self._plan.group)
-        return seed
+        return self._seed_of("training", number)
 
-    def _give(self, slot: int, seed: int) -> None:
-        self._seeds[slot] = seed
-        self._reply(slot, seed_row(self._sizes, seed))
+    def _give(self, slot: int, role: Role, number: int) -> None:
+        self._numbers[slot] = number
+        self._reply(slot, completion_row(self._sizes, (), self._seed_of(role, number)))
 
     def _reply(self, slot: int, action: np.ndarray) -> None:
         step, row = self._asked.pop(slot)
@@ -440,11 +441,11 @@ class TokenActing(Acting):
 
     def _forget(self, slot: int) -> None:
         # What the slot played is not finished.
-        self._seeds.pop(slot, None)
         if (number := self._next_numbers.pop(slot, None)) is not None:
             self._groups.lost(number)
         lane, row = self._rows[slot]
-        if (number := self._numbers.pop(slot, None)) is not None:
+        number = self._numbers.pop(slot, None)
+        if number is not None and slot in self._slots["training"]:
             self._groups.lost(number)
             self._num_lost += lane.num_open(row)
             self._tally.counted["lost_rollouts"] += 1
@@ -517,7 +518,8 @@ class TokenActing(Acting):
             self._num_trained += self._sent.popleft()
             self._num_taken += 1
         lane = self._lanes["training"]
-        waiting = sum(lane.num_open(self._rows[slot][1]) for slot in self._numbers)
+        playing = self._numbers.keys() & self._slots["training"]
+        waiting = sum(lane.num_open(self._rows[slot][1]) for slot in playing)
         waiting += self._groups.num_waiting_tokens + sum(self._sent)
         return {
             "generated_tokens": lane.num_sampled,

@@ -5,7 +5,7 @@ Hub, lanes and environments are real; learning only takes groups and counts.
 
 import contextlib
 import json
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,6 @@ from learner.acting.token_acting import (
     Groups,
     TokenActing,
     TokenActor,
-    allowed_groups,
     held_out_seed,
     pages_of,
     question_seed,
@@ -75,7 +74,7 @@ def test_the_lag_is_never_above_its_bound_and_nothing_waits_for_ever(
     # Acting, learning and publishing in any order, with slots of any speed, as threads do.
     random = np.random.default_rng(max_lag)
     plan = GroupPlan(run_seed=0, group=2, groups_per_update=3, max_lag_updates=max_lag)
-    groups, playing = Groups(plan.group), dict[int, int]()
+    groups, playing = Groups(plan), dict[int, int]()
     queue: list[Rollout] = []
     learned = published = 0
     in_flight = False
@@ -84,8 +83,8 @@ def test_the_lag_is_never_above_its_bound_and_nothing_waits_for_ever(
         match random.integers(4):
             case 0 if len(playing) < 11:
                 waiting = len(queue) // plan.group
-                allowed = allowed_groups(plan, waiting=waiting, learned=learned, acting=published)
-                if (number := groups.take(allowed)) is not None:
+                number = groups.take(waiting=waiting, learned=learned, acting=published)
+                if number is not None:
                     playing[number] = published
             case 1 if playing:
                 number = int(random.choice(list(playing)))
@@ -168,6 +167,9 @@ class Peer:
         self._hub, self.hold = hub, False
         self._held: list[bytes] = []
         self.kinds: Counter[tuple[str, int]] = Counter()  # of its rows, by role
+        # What it was told to ask, plus 1, by group; and what evaluation answered to it.
+        self._asked: dict[int, int] = {}
+        self.answers: dict[int, list[tuple[int, ...]]] = defaultdict(list)
         hello = Hello(num_envs=num_envs, num_groups=num_envs, minor=minor)
         self.lease: Lease = hub.admit(self, "peer", hello)
         recipe = Recipe("reverse", _TASK, (), factory)
@@ -189,7 +191,15 @@ class Peer:
         while self._held and not self.hold:
             payload = self._held.pop(0)
             index = int.from_bytes(payload[:4], "little")
+            self._note(index, self._groups[index].action_layout.unpack(memoryview(payload))[1])
             self._deliver(index, self._groups[index].step(memoryview(payload)))
+
+    def _note(self, index: int, actions: np.ndarray) -> None:
+        if self.lease.groups[index].role == "evaluation":
+            for seed, number, *ids in actions.tolist():  # groups of one
+                self._asked[index] = seed or self._asked[index]
+                if number:
+                    self.answers[self._asked[index]].append(tuple(ids[:number]))
 
     def _deliver(self, index: int, message: Any) -> None:
         data = receive_from_env_server(message.message)
@@ -405,6 +415,19 @@ def test_without_lag_groups_do_not_depend_on_who_plays_them(
                 assert world.learn() <= 0
             found.append([pages for pages, _ in world.taken[:24]])
     jax.tree.map(np.testing.assert_array_equal, *found)
+
+
+def test_a_slot_that_answers_a_question_twice_samples_twice(
+    network: DecoderConfig, tmp_path: Path
+) -> None:
+    # Eight answers by two slots: pass@k is of independent ones.
+    evaluation = {"episodes": 8, "rollouts_per_question": 8, "actions": "stochastic"}
+    with _world(network, tmp_path, evaluation) as world:
+        peer = Peer(world.hub, 8)
+        while not world.acting.rounds:
+            world.acting.run_once()
+        answers = peer.answers[held_out_seed(_PLAN.run_seed, 0) + 1]
+        assert len(answers) == 8 and len(set(answers)) > 2
 
 
 def test_each_round_asks_all_of_its_questions_and_counts_all_of_their_answers(

@@ -568,22 +568,29 @@ def _check(config: Config, *counts: int) -> None:
             f"learning.batch_sequences: expected whole groups, a multiple of agent.group "
             f"({agent.group}), got {learning.batch_sequences}"
         )
-    if 0 < replay.max_lag_updates < learning.publish_every_updates:
+    # With more, acting would wait for parameters that are not published before the next groups.
+    if learning.publish_every_updates > (most := 1 + _max_lag(config)):
         raise ConfigError(
-            "replay.max_lag_updates: expected 0, or at least learning.publish_every_updates "
-            f"({learning.publish_every_updates}), got {replay.max_lag_updates}"
+            f"learning.publish_every_updates: expected at most {most}, 1 more than the largest "
+            "policy lag (replay.max_lag_updates, or 0 in deterministic mode), got "
+            f"{learning.publish_every_updates}"
         )
+
+
+def _max_lag(config: Config) -> int:
+    # Groups that are asked, sampled and learned by turns depend on no clock.
+    is_timeless = config.learning.schedule == "deterministic"
+    return 0 if is_timeless else int(config.replay.max_lag_updates)
 
 
 def on_tokens(config: Config) -> ActingKind:
     """Turns of token ids are answered by completions; a page is a rollout. Raises ConfigError."""
-    agent, replay, learning = config.agent, config.replay, config.learning
-    if not isinstance(replay, GroupQueueConfig):
-        got = type(replay).__name__
+    agent, learning = config.agent, config.learning
+    if not isinstance(config.replay, GroupQueueConfig):
+        got = type(config.replay).__name__
         raise ConfigError(f"replay: expected a GroupQueueConfig for a token policy, got a {got}")
-    # Groups that are asked, sampled and learned by turns depend on no clock.
-    lag = 0 if learning.schedule == "deterministic" else replay.max_lag_updates
-    plan = GroupPlan(config.seed, agent.group, learning.batch_sequences // agent.group, lag)
+    groups_per_update = learning.batch_sequences // agent.group
+    plan = GroupPlan(config.seed, agent.group, groups_per_update, _max_lag(config))
     return ActingKind(
         check=functools.partial(_check, config),
         # A rollout has as many turns as it has: each row counts by itself.

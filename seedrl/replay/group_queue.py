@@ -23,7 +23,7 @@ class GroupQueueConfig:
 
     Attributes:
       max_lag_updates: bound of the policy lag, in updates; at least
-        `learning.publish_every_updates`, or 0: then acting waits for each update.
+        `learning.publish_every_updates - 1`. With 0 acting waits for each update.
     """
 
     max_lag_updates: NonNegativeInt = 2

@@ -12,8 +12,8 @@ from learner.build import plan_geometry
 from seedrl import config_io
 from seedrl.agents.check import build_agent
 from seedrl.agents.grpo import GRPOConfig
-from seedrl.config import Config
 from seedrl.errors import ConfigError
+from seedrl.fields import with_fields
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.queue import QueueConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec, TokensSpec
@@ -84,22 +84,27 @@ def test_no_other_agent_takes_token_ids() -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "changes", "field"),
+    ("changes", "field"),
     [
-        ("learning", {"batch_sequences": 250}, "learning.batch_sequences"),
-        ("learning", {"schedule": "synchronous"}, "learning.schedule"),
-        ("learning", {"publish_every_updates": 9}, "replay.max_lag_updates"),
-        ("learning", {"lag_updates": 1}, "learning.lag_updates"),
-        ("", {"replay": QueueConfig()}, "replay"),
+        ({"learning.batch_sequences": 250}, "learning.batch_sequences"),
+        ({"learning.schedule": "synchronous"}, "learning.schedule"),
+        ({"learning.publish_every_updates": 4}, "learning.publish_every_updates"),
+        # Both sides would wait for each other.
+        (
+            {"learning.publish_every_updates": 2, "replay.max_lag_updates": 0},
+            "learning.publish_every_updates",
+        ),
+        (
+            {"learning.publish_every_updates": 2, "learning.schedule": "deterministic"},
+            "learning.publish_every_updates",
+        ),
+        ({"learning.lag_updates": 1}, "learning.lag_updates"),
+        ({"replay": QueueConfig()}, "replay"),
     ],
 )
 def test_what_a_token_policy_does_not_do_is_refused_before_the_run(
-    section: str, changes: dict[str, object], field: str
+    changes: dict[str, object], field: str
 ) -> None:
-    config: Config = config_io.load("reverse_grpo")
-    learning = dataclasses.replace(config.learning, num_devices=1)
-    config = dataclasses.replace(config, learning=learning)
-    if section:
-        changes = {section: dataclasses.replace(getattr(config, section), **changes)}
+    config = with_fields(config_io.load("reverse_grpo"), {"learning.num_devices": 1, **changes})
     with pytest.raises(ConfigError, match=f"^{field}: "):
-        plan_geometry(dataclasses.replace(config, **changes))  # type: ignore[arg-type]
+        plan_geometry(config)

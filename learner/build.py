@@ -110,7 +110,8 @@ def plan_geometry(config: Config, topology: Topology = ALONE) -> Geometry:
             f"learning devices, got {slots}; raise it or set learning.num_devices"
         )
     kind = _kind_of(config)
-    kind.check(len(everywhere), len(inference), topology.process_count)
+    memory = _device_bytes(inference)
+    kind.check(len(everywhere), len(inference), topology.process_count, memory)
     num_inference = len(inference) * topology.process_count
     if slots < num_inference:
         raise ConfigError(
@@ -176,22 +177,26 @@ def _part_of_host(name: str, number: int, topology: Topology) -> int:
 
 
 def scale(config: Config, geometry: Geometry) -> Scale:
-    """What a replay has to fit. On CPUs all shards share the machine's memory."""
-    device = geometry.devices[0]
-    limit = (device.memory_stats() or {}).get("bytes_limit")
-    if limit is None:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        limit = memory // len(geometry.devices)
+    """What a replay has to fit."""
     return Scale(
         num_devices=len(geometry.everywhere),
         batch_per_device=geometry.batch_per_device,
         training_slots=config.serving.training_slots,
-        device_bytes=limit,
-        device_name=device.device_kind,
+        device_bytes=_device_bytes(geometry.devices),
+        device_name=geometry.devices[0].device_kind,
         publish_every_updates=config.learning.publish_every_updates + config.learning.lag_updates,
         process_count=geometry.topology.process_count,
         in_rounds=config.learning.schedule == "synchronous",
     )
+
+
+def _device_bytes(devices: Sequence[jax.Device]) -> int:
+    # Memory of each. CPUs share the machine's.
+    limit = (devices[0].memory_stats() or {}).get("bytes_limit")
+    if limit is None:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        limit = memory // len(devices)
+    return int(limit)
 
 
 class StartFrom(NamedTuple):

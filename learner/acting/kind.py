@@ -23,8 +23,8 @@ class ActingKind(NamedTuple):
     """How a run acts.
 
     Attributes:
-      check: takes the numbers of devices that learn, of devices that act, and of hosts. Raises
-        ConfigError for more than it can use.
+      check: takes the numbers of devices that learn, of devices that act, and of hosts, and the
+        bytes of a device. Raises ConfigError for more than it can use, or too few.
       page_steps: K, time steps of a page.
       page: shapes and dtypes of a page, for an agent and the environment's spec.
       page_rows: numbers of pages that may be sent at once, for a number of training slots.
@@ -34,7 +34,7 @@ class ActingKind(NamedTuple):
       acting: with that actor; its other args are those of `Acting`.
     """
 
-    check: Callable[[int, int, int], None]
+    check: Callable[[int, int, int, int], None]
     page_steps: int
     page: Callable[[Agent, EnvSpec], Page]
     page_rows: Callable[[int], Sequence[int]]

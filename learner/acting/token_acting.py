@@ -35,7 +35,9 @@ from seedrl.agents.grpo import GRPOConfig
 from seedrl.agents.token_agent import POLICY, TokenExtras, rollout_shapes
 from seedrl.config import Config
 from seedrl.errors import ConfigError
+from seedrl.networks import decoder
 from seedrl.replay.group_queue import GroupQueueConfig
+from seedrl.replay.index import tree_bytes
 from seedrl.specs import FIRST_HELD_OUT_SEED, MOST_SEED, EnvSpec, TokensSpec
 from seedrl.turns import completion_row, turn_ids
 from seedrl.types import NEXT, Array, Page, StepType, StoredStep, TimeStep
@@ -546,13 +548,24 @@ def _joined(answered: Sequence[_Step]) -> tuple[Batch, np.ndarray]:
     return joined, np.concatenate([each.actions for each in answered])
 
 
-def _check(config: Config, *counts: int) -> None:
-    # Refuses what a token policy does not do yet, by the field.
-    agent, replay, learning = config.agent, config.replay, config.learning
-    if max(counts) > 1:
+def _check(
+    config: Config, num_learning: int, num_acting: int, num_hosts: int, device_bytes: int
+) -> None:
+    # Refuses what a token policy does not do yet, or has no memory for, by the field.
+    agent, learning = config.agent, config.learning
+    if max(num_learning, num_acting, num_hosts) > 1:
         raise ConfigError(
             "learning.num_devices: expected 1, one inference device and one host for a token "
-            f"policy, got {counts[0]}, {counts[1]} and {counts[2]}"
+            f"policy, got {num_learning}, {num_acting} and {num_hosts}"
+        )
+    slots = config.serving.training_slots + config.serving.evaluation_slots
+    row = tree_bytes(jax.eval_shape(lambda: decoder.empty_cache(agent.network, 1)))
+    if slots * row > device_bytes:
+        raise ConfigError(
+            f"serving.training_slots: expected at most {device_bytes // row:,} slots, evaluation's "
+            f"included: a KV cache of {row / 2**20:,.1f} MiB for each has to fit into "
+            f"{device_bytes / 2**30:.1f} GiB, got {slots:,}; lower them, agent.network.context, or "
+            "the precision agent.network.dtype"
         )
     if learning.schedule == "synchronous":
         raise ConfigError(

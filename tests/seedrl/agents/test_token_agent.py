@@ -99,6 +99,7 @@ def test_no_other_agent_takes_token_ids() -> None:
             "learning.publish_every_updates",
         ),
         ({"learning.lag_updates": 1}, "learning.lag_updates"),
+        ({"serving.evaluation_slots": 2**30}, "serving.training_slots"),
         ({"replay": QueueConfig()}, "replay"),
     ],
 )

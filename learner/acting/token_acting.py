@@ -32,7 +32,7 @@ from learner.serving.core import Batch
 from learner.serving.leases import Role, SlotRange
 from learner.serving.ledger import TOKENS
 from seedrl.agents.grpo import GRPOConfig
-from seedrl.agents.token_agent import POLICY, TokenExtras, rollout_shapes
+from seedrl.agents.token_agent import POLICY, TokenExtras
 from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.networks import decoder
@@ -608,7 +608,7 @@ def on_tokens(config: Config) -> ActingKind:
         check=functools.partial(_check, config),
         # A rollout has as many turns as it has: each row counts by itself.
         page_steps=1,
-        page=lambda _, __: rollout_shapes(agent.network.context),
+        page=lambda _, __: page_shapes(agent.network.context),
         page_rows=lambda _: (agent.group,),
         rules=(_RULE, _RULE),
         at_rest=TOKENS,
@@ -635,3 +635,10 @@ def pages_of(group: Sequence[Rollout], context: int) -> Page:
         version[own], version[row, size:] = rollout.versions, rollout.versions[-1]
     timestep = TimeStep(step_type, reward, discount, ())
     return Page(StoredStep(timestep, ids, version, TokenExtras(source, log_mu)), ())
+
+
+def page_shapes(context: int) -> Page:
+    """A page of one rollout, leaves `[context]`, as `jax.ShapeDtypeStruct`."""
+    return jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), pages_of((), context)
+    )

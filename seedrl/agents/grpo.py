@@ -14,11 +14,19 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
-from seedrl.agents.agent import Agent, AgentState, UpdateOutput
+from seedrl.agents.agent import Agent, AgentState, UpdateOutput, no_carry
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput, copied
-from seedrl.agents.token_agent import POLICY, TokenBatch, token_agent
+from seedrl.agents.token_agent import (
+    POLICY,
+    TokenBatch,
+    answer,
+    batch_of,
+    initial_carry,
+    sizes_of,
+)
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.fields import (
@@ -38,7 +46,7 @@ from seedrl.rl import tokens
 from seedrl.rl.distributions import Categorical
 from seedrl.rl.surrogate import divergence, mean_of, normalized
 from seedrl.specs import EnvSpec
-from seedrl.types import Array, Tree
+from seedrl.types import Array, Sequence, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,16 +115,39 @@ class GRPOConfig:
 
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec of token ids. Raises ConfigError for one that does not fit."""
-        return token_agent(
-            spec,
-            network=self.network,
-            temperature=self.temperature,
+        sizes = sizes_of(self.network, spec)
+
+        # The learner's batches are `[T, B]`.
+        def preprocess_batch(
+            state: AgentState, sequence: Sequence, weights: Array
+        ) -> tuple[Sequence, Array]:
+            part = prepared(self, state, batch_of(sequence))
+            return Sequence(jax.tree.map(jnp.transpose, part), ()), weights
+
+        def update_from(
+            state: AgentState,
+            sequence: Sequence,
+            weights: Array,
+            key: Array,
+            mean: Callable[[Tree], Tree],
+        ) -> tuple[AgentState, UpdateOutput]:
+            del weights, key  # all count alike, and nothing is drawn
+            return update(self, state, jax.tree.map(jnp.transpose, sequence.steps), mean)
+
+        return Agent(
             window=self.window,
+            init=functools.partial(decoder.init, self.network),
+            initial_carry=functools.partial(initial_carry, self.network),
+            act=functools.partial(answer, self.network, sizes),
+            # Exploring is sampling at a temperature.
+            exploration=lambda slots: np.full(slots, self.temperature, np.float32),
+            evaluation_exploration=0.0,
             init_state=step_of(self).init_state,
-            prepare=functools.partial(prepared, self),
-            update=functools.partial(update, self),
+            update=update_from,
             epochs=self.epochs,
             minibatches=self.minibatches,
+            preprocess_batch=preprocess_batch,
+            stored_carry=no_carry,
         )
 
 

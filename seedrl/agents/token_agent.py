@@ -1,4 +1,4 @@
-"""A GRPO policy as an `Agent`: so that learning, checkpoints and evaluation need to know no tokens.
+"""Tokens as an `Agent` stores them: so that learning, checkpoints and evaluation know no tokens.
 
 A stored sequence is one rollout: an episode of T = `network.context` tokens, padded at its end. Its
 steps are tokens. Of a `StoredStep` `[T]`, `action` is the token's id and `version` the parameters
@@ -6,25 +6,22 @@ that sampled it or read it; `extras` is a `TokenExtras`. `timestep.reward` is on
 the completion that earned it; `timestep.discount` is 0 on the last token if the episode ended, and
 1 everywhere if a length cut it. There is no observation: what the policy has read are tokens, too.
 
-`learner.acting.token_lane` writes these. `act` here answers a batch of turns by a plain loop, which
-waits for the longest: `seedrl evaluate` and `seedrl.load_policy` play with it.
+`learner.acting.token_lane` writes these. `answer` here answers a batch of turns by a plain loop,
+which waits for the longest: `seedrl evaluate` and `seedrl.load_policy` play with it.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from seedrl.agents.agent import ActOutput, Agent, AgentState, UpdateOutput, no_carry
-from seedrl.agents.window import WindowSpec
+from seedrl.agents.agent import ActOutput
 from seedrl.errors import ConfigError
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig, KVCache
 from seedrl.rl import tokens
 from seedrl.specs import EnvSpec, TokensSpec
-from seedrl.types import Array, Page, Sequence, StepType, StoredStep, TimeStep, Tree
+from seedrl.types import Array, Sequence, StepType, TimeStep, Tree
 
 # `TokenBatch.sources`: padding is never trained, and neither are tokens of the environment.
 PADDING, ENVIRONMENT, POLICY = range(3)
@@ -49,23 +46,11 @@ class TokenExtras(NamedTuple):
 
 
 class TokenCarry(NamedTuple):
-    """The memory of `act` between two turns, leaves `[B, ...]`."""
+    """The memory of `answer` between two turns, leaves `[B, ...]`: a `KVCache` by rows."""
 
     keys: Array  # `[B, layers, context, kv_heads, head_dim]`
     values: Array
     lengths: Array  # `[B] int32`, tokens in the cache
-    last: Array  # `[B] int32`, the last sampled token, which is not in the cache yet; -1 for none
-
-
-def rollout_shapes(context: int) -> Page:
-    """A rollout as replay stores it, `jax.ShapeDtypeStruct`: steps `[T]`, no carry."""
-
-    def leaf(dtype: str) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((context,), dtype)
-
-    timestep = TimeStep(leaf("uint8"), leaf("float32"), leaf("float32"), ())
-    extras = TokenExtras(leaf("uint8"), leaf("float32"))
-    return Page(StoredStep(timestep, leaf("int32"), leaf("int32"), extras), ())
 
 
 def batch_of(sequence: Sequence) -> TokenBatch:
@@ -81,79 +66,8 @@ def batch_of(sequence: Sequence) -> TokenBatch:
     )
 
 
-def token_agent(
-    spec: EnvSpec,
-    *,
-    network: DecoderConfig,
-    temperature: float,
-    window: WindowSpec,
-    init_state: Callable[[Tree], AgentState],
-    prepare: Callable[[AgentState, TokenBatch], Tree],
-    update: Callable[[AgentState, Tree, Callable[[Tree], Tree]], tuple[AgentState, UpdateOutput]],
-    epochs: int = 1,
-    minibatches: int = 1,
-) -> Agent:
-    """The agent of a spec, which samples at a temperature.
-
-    Args:
-      prepare: `(state, batch)` -> what minibatches are taken from, leaves `[B, ...]`.
-      update: `(state, minibatch, mean) -> (state, output)`, see `Agent.update`.
-
-    Raises ConfigError for an environment that the network does not fit.
-    """
-    sizes = _checked(network, spec)
-
-    def init(key: Array) -> Tree:
-        return decoder.init(network, key)
-
-    def initial_carry(batch_size: int) -> TokenCarry:
-        cache = decoder.empty_cache(network, batch_size)
-        none = jnp.full((batch_size,), -1, jnp.int32)
-        return _carry_of(cache, none)
-
-    def act(
-        params: Tree, carry: TokenCarry, timestep: TimeStep, exploration: Array, key: Array
-    ) -> ActOutput:
-        return _answer(network, sizes, params, carry, timestep, exploration, key)
-
-    # Elsewhere a batch is `[T, B]`.
-    def preprocess_batch(
-        state: AgentState, sequence: Sequence, weights: Array
-    ) -> tuple[Sequence, Array]:
-        return Sequence(_transposed(prepare(state, batch_of(sequence))), ()), weights
-
-    def update_from(
-        state: AgentState,
-        sequence: Sequence,
-        weights: Array,
-        key: Array,
-        mean: Callable[[Tree], Tree],
-    ) -> tuple[AgentState, UpdateOutput]:
-        del weights, key  # all count alike, and nothing is drawn
-        return update(state, _transposed(sequence.steps), mean)
-
-    return Agent(
-        window=window,
-        init=init,
-        initial_carry=initial_carry,
-        act=act,
-        # Exploring is sampling at a temperature.
-        exploration=lambda slots: np.full(slots, temperature, np.float32),
-        evaluation_exploration=0.0,
-        init_state=init_state,
-        update=update_from,
-        epochs=epochs,
-        minibatches=minibatches,
-        preprocess_batch=preprocess_batch,
-        stored_carry=no_carry,
-    )
-
-
-def _transposed(rows: Tree) -> Tree:
-    return jax.tree.map(jnp.transpose, rows)
-
-
-def _checked(network: DecoderConfig, spec: EnvSpec) -> TokensSpec:
+def sizes_of(network: DecoderConfig, spec: EnvSpec) -> TokensSpec:
+    """The tokens of a spec. Raises ConfigError for an environment that the network does not fit."""
     sizes = spec.action
     if not isinstance(sizes, TokensSpec):
         raise ConfigError(
@@ -173,12 +87,17 @@ def _checked(network: DecoderConfig, spec: EnvSpec) -> TokensSpec:
     return sizes
 
 
-def _carry_of(cache: KVCache, last: Array) -> TokenCarry:
+def initial_carry(network: DecoderConfig, batch_size: int) -> TokenCarry:
+    """Nothing has been read."""
+    return _by_row(decoder.empty_cache(network, batch_size))
+
+
+def _by_row(cache: KVCache) -> TokenCarry:
     keys, values = (jnp.swapaxes(leaf, 0, 1) for leaf in cache[:2])
-    return TokenCarry(keys, values, cache.lengths, last)
+    return TokenCarry(keys, values, cache.lengths)
 
 
-def _answer(
+def answer(
     network: DecoderConfig,
     sizes: TokensSpec,
     params: Tree,
@@ -187,41 +106,37 @@ def _answer(
     temperature: Array,
     key: Array,
 ) -> ActOutput:
-    # Reads the turns `[B, 2 + longest_turn]`, then samples until every row has ended.
+    """See `Agent.act`: reads the turns `[B, 2 + longest_turn]`, samples until every row has ended.
+
+    `temperature [B] float32`, 0 for the likeliest tokens.
+    """
     longest = sizes.longest_completion
     rows = timestep.observation.astype(jnp.int32)
-    is_first = timestep.step_type == StepType.FIRST
-    lengths = jnp.where(is_first, 0, carry.lengths)
-    last = jnp.where(is_first, -1, carry.last)
-    # The token that was sampled last comes before the turn.
-    has_last = (last >= 0).astype(jnp.int32)
-    shifted = jnp.concatenate([last[:, None], rows[:, 2:]], axis=1)
-    plain = jnp.concatenate([rows[:, 2:], rows[:, :1]], axis=1)
-    fed = jnp.where(has_last[:, None] > 0, shifted, plain)
-    counts = rows[:, 1] + has_last
+    lengths = jnp.where(timestep.step_type == StepType.FIRST, 0, carry.lengths)
     # A turn that leaves no room for an answer gets none.
-    counts = jnp.where((rows[:, 1] > 0) & (lengths + counts < network.context), counts, 0)
+    counts = jnp.where(lengths + rows[:, 1] < network.context, rows[:, 1], 0)
     keys, values = (jnp.swapaxes(leaf, 0, 1) for leaf in carry[:2])
-    cache, logits = decoder.prefill(network, params, KVCache(keys, values, lengths), fed, counts)
+    cache = KVCache(keys, values, lengths)
+    cache, logits = decoder.prefill(network, params, cache, rows[:, 2:], counts)
 
     def goes_on(loop: tuple[Array, ...]) -> Array:
         return jnp.any(loop[2])
 
     def one_token(loop: tuple[Tree, ...]) -> tuple[Tree, ...]:
-        cache, logits, is_open, ids, sampled, place, last = loop
+        cache, logits, is_open, ids, sampled, place = loop
         new, _ = tokens.sample(jax.random.fold_in(key, place), logits, temperature)
         ids = ids.at[:, place].set(jnp.where(is_open, new, 0))
         sampled += is_open
-        last = jnp.where(is_open, new, last)
-        has_room = cache.lengths + 1 < network.context
-        is_open &= (new != sizes.end) & (sampled < longest) & has_room
+        # The last one, too: the next turn comes after it.
         cache, logits = decoder.decode(network, params, cache, new, is_open)
-        return cache, logits, is_open, ids, sampled, place + 1, last
+        has_room = cache.lengths < network.context
+        is_open &= (new != sizes.end) & (sampled < longest) & has_room
+        return cache, logits, is_open, ids, sampled, place + 1
 
     batch = rows.shape[0]
     empty = jnp.zeros((batch, longest), jnp.int32)
     number = jnp.zeros(batch, jnp.int32)
-    loop = (cache, logits, counts > 0, empty, number, jnp.int32(0), last)
-    cache, _, _, ids, sampled, _, last = jax.lax.while_loop(goes_on, one_token, loop)
+    loop = (cache, logits, counts > 0, empty, number, jnp.int32(0))
+    cache, _, _, ids, sampled, _ = jax.lax.while_loop(goes_on, one_token, loop)
     action = jnp.concatenate([jnp.zeros((batch, 1), jnp.int32), sampled[:, None], ids], axis=1)
-    return ActOutput(action, _carry_of(cache, last), ())
+    return ActOutput(action, _by_row(cache), ())

@@ -26,6 +26,7 @@ from learner.acting.token_acting import (
     TokenActing,
     TokenActor,
     held_out_seed,
+    page_shapes,
     pages_of,
     question_seed,
     training_seeds,
@@ -39,7 +40,7 @@ from learner.serving.hub import Hub
 from learner.serving.leases import Lease, SlotTable
 from learner.serving.ledger import TOKENS, residues
 from seedrl.agents.grpo import GRPOConfig
-from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY, batch_of, rollout_shapes
+from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY, batch_of
 from seedrl.config import EnvironmentConfig, EvaluationConfig
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
@@ -118,7 +119,7 @@ def test_questions_of_evaluation_are_held_out() -> None:
 def test_a_rollout_comes_back_from_its_page() -> None:
     rollouts = [_rollout(3), _rollout(4, sampled=4, is_cut=True)]
     pages = pages_of(rollouts, 6)
-    expected = [((2, *each.shape), each.dtype) for each in jax.tree.leaves(rollout_shapes(6))]
+    expected = [((2, *each.shape), each.dtype) for each in jax.tree.leaves(page_shapes(6))]
     assert [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(pages)] == expected
     batch = batch_of(Sequence(jax.tree.map(np.transpose, pages.steps), ()))
     assert np.asarray(batch.returns).tolist() == [0.25, 0.25]

@@ -85,7 +85,10 @@ class DecoderConfig:
 
 
 class KVCache(NamedTuple):
-    """Keys and values of the tokens so far, a row for each slot. Beyond `lengths`: anything."""
+    """Keys and values of the tokens so far, a row for each slot. Beyond `lengths`: anything.
+
+    So a row whose length is set to 0 is empty.
+    """
 
     keys: Array  # `[layers, slots, context, kv_heads, head_dim]` of the config's dtype, rotated
     values: Array  # likewise
@@ -103,11 +106,6 @@ def empty_cache(config: DecoderConfig, slots: int) -> KVCache:
     shape = (config.layers, slots, config.context, config.kv_heads, config.head_dim)
     keys, values = (jnp.zeros(shape, config.dtype) for _ in range(2))
     return KVCache(keys, values, jnp.zeros(slots, jnp.int32))
-
-
-def reset(cache: KVCache, rows: Array) -> KVCache:
-    """Empties the rows where `rows [slots] bool` holds."""
-    return cache._replace(lengths=jnp.where(rows, 0, cache.lengths))
 
 
 def prefill(

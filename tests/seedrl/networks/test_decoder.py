@@ -90,7 +90,7 @@ def test_acting_equals_whole_sequences_over_turns_and_resets(dtype: Any, bound: 
         space = np.array([CONFIG.context - len(row) for row in rows])
         is_full = (space == 0) | (random.uniform(size=SLOTS) < 0.1)
         num_resets += is_full.sum()
-        cache = poisoned(decoder.reset(cache, is_full))
+        cache = poisoned(cache._replace(lengths=jnp.where(is_full, 0, cache.lengths)))
         rows = [[] if full else row for row, full in zip(rows, is_full, strict=True)]
         space = np.array([CONFIG.context - len(row) for row in rows])
         before = jax.tree.map(np.asarray, cache)

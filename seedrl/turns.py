@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seedrl.specs import MOST_SEED, TokensSpec
+from seedrl.specs import TokensSpec
 
 
 class Completion(NamedTuple):
@@ -51,15 +51,10 @@ def completion_row(
 ) -> np.ndarray:
     """The row of a completion of at most `longest_completion` ids.
 
-    `next_seed`: of the question to ask at once if the episode ends with it.
+    `next_seed`, 0 to `MOST_SEED`: of the question to ask at once if the episode ends with it;
+    without ids of the one to ask.
     """
     return _row(spec.longest_completion, 0 if next_seed is None else next_seed + 1, ids)
-
-
-def seed_row(spec: TokensSpec, seed: int) -> np.ndarray:
-    """The row that asks for the question of `seed`, 0 to `MOST_SEED`."""
-    assert 0 <= seed <= MOST_SEED, seed
-    return _row(spec.longest_completion, seed + 1, ())
 
 
 def _row(longest: int, first: int, ids: Sequence[int] | np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from envs_server.solutions import _print
 from envs_server.tokens import TokenGym
 from seedrl.specs import FIRST_HELD_OUT_SEED, EnvSpec
 from seedrl.token_env import text_vocabulary
-from seedrl.turns import completion_row, seed_row, turn_ids
+from seedrl.turns import completion_row, turn_ids
 from seedrl.types import NEXT, StepType
 
 
@@ -50,7 +50,7 @@ def _gym(turns: int = 2) -> TokenGym:
 def test_a_dialogue_is_an_episode() -> None:
     env = _gym()
     env.reset(seed=3)
-    row, reward, terminated, *_ = env.step(seed_row(env.tokens, 16))
+    row, reward, terminated, *_ = env.step(completion_row(env.tokens, (), 16))
     assert (row[0], turn_ids(row).tolist(), reward, terminated) == (17, [2], 0.0, False)
     row, reward, terminated, *_ = env.step(completion_row(env.tokens, [2, 256]))
     assert (row[0], turn_ids(row).tolist(), reward, terminated) == (0, [3], 1.0, False)
@@ -64,7 +64,7 @@ def test_the_seed_decides_the_question_whatever_was_asked_before() -> None:
     one.reset(seed=1)
     other.reset(seed=2)
     one.step(completion_row(one.tokens, [0]))
-    asked = [env.step(seed_row(env.tokens, 5))[0].tolist() for env in (one, other)]
+    asked = [env.step(completion_row(env.tokens, (), 5))[0].tolist() for env in (one, other)]
     assert asked[0] == asked[1]
 
 
@@ -95,10 +95,10 @@ def test_the_answer_to_an_end_may_ask_for_the_next_question() -> None:
     assert environments.reset([0])[0, 0] == 0
     # Of none, and of an environment that fails and is built again, the question is its own.
     for answer, asked in (
-        (seed_row(tokens, 5), 6),
+        (completion_row(tokens, (), 5), 6),
         (completion_row(tokens, ()), 0),
-        (seed_row(tokens, 6), 0),
-        (seed_row(tokens, 4), 5),
+        (completion_row(tokens, (), 6), 0),
+        (completion_row(tokens, (), 4), 5),
     ):
         assert environments.step(completion_row(tokens, [0, 256])[None]).terminated.all()
         step = environments.step(answer[None])

@@ -19,7 +19,7 @@ from seedrl.specs import (
     MultiDiscreteSpec,
     TokensSpec,
 )
-from seedrl.turns import completion_row, read_completion, seed_row
+from seedrl.turns import completion_row, read_completion
 from seedrl.types import NEXT, StepType, TimeStep
 from seedrl.wire.framing import (
     StepPayload,
@@ -326,7 +326,7 @@ def test_a_completion_is_the_literal_one_of_the_contract() -> None:
     ids, _ = read_completion(row)
     assert ids is not None and ids.tolist() == [3, 4]
     _, (row,) = ActionLayout(_TOKENS, 1).unpack(
-        pack_actions(0, 0, seed_row(_TOKENS, MOST_SEED)[None])
+        pack_actions(0, 0, completion_row(_TOKENS, (), MOST_SEED)[None])
     )
     assert read_completion(row) == (None, MOST_SEED)
     ids, seed = read_completion(completion_row(_TOKENS, [4], next_seed=0))

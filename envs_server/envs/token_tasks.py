@@ -174,15 +174,15 @@ class Guess(TokenEnv):
 
     Each wrong guess is answered with `>` if the number is larger, else `<`. Bisection finds it with
     the default, and needs memory of earlier turns. Guesses at random among the numbers that are
-    left find 60 %; they are the solution, unless it `bisects`. Without memory of earlier turns, the
-    best three guesses find 20 %, the best probabilities of guesses 35 %.
+    left find 60 %; they are the solution. Without memory of earlier turns, the best three guesses
+    find 20 %, the best probabilities of guesses 35 %.
 
     Raises ValueError for fewer than one number or guess.
     """
 
     longest_turn = 1
 
-    def __init__(self, *, numbers: int = 15, guesses: int = 4, bisects: bool = False) -> None:
+    def __init__(self, *, numbers: int = 15, guesses: int = 4) -> None:
         if numbers < 1 or guesses < 1:
             got = f"numbers={numbers}, guesses={guesses}"
             raise ValueError(f"expected at least 1 of each, got {got}")
@@ -191,7 +191,7 @@ class Guess(TokenEnv):
         self._numbers, self._guesses = numbers, guesses
         self._secret = self._left = 0
         self._bounds = (0, numbers - 1)
-        self._bisects, self._random = bisects, np.random.default_rng()
+        self._random = np.random.default_rng()
 
     def reset(self, seed: int) -> np.ndarray:
         self._random = np.random.default_rng(seed)
@@ -214,9 +214,9 @@ class Guess(TokenEnv):
         return self.tokens.encode(">" if is_above else "<"), 0.0
 
     def solution(self) -> np.ndarray:
-        """Any of the numbers that are left, or the middle one."""
+        """Any of the numbers that are left."""
         low, high = self._bounds
-        guess = (low + high) // 2 if self._bisects else self._random.integers(low, high + 1)
+        guess = self._random.integers(low, high + 1)
         return np.append(self.tokens.encode(str(guess)), np.int32(self.tokens.end))
 
 

@@ -5,6 +5,7 @@ The reward is the dataset's own score of the completion, 0 to 1; `info["exact"]`
 1. A completion without an end scores 0. A few datasets take up to a second for each question.
 """
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,10 @@ class ReasoningGym(TokenEnv):
     def step(self, ids: np.ndarray) -> tuple[None, float]:
         score = 0.0
         if len(ids) > 0 and ids[-1] == self.tokens.end:
-            score = float(self._dataset.score_answer(self.tokens.decode(ids), self._entry))
+            # Some datasets raise anything at an answer of another form: then it is wrong, and the
+            # environment has not failed.
+            with contextlib.suppress(Exception):
+                score = float(self._dataset.score_answer(self.tokens.decode(ids), self._entry))
         self.info = {"exact": float(score == 1.0)}
         return None, score
 

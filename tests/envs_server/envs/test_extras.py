@@ -121,6 +121,17 @@ def test_a_question_of_reasoning_gym_pays_what_its_dataset_scores() -> None:
     assert all(len(short.reset(seed)) <= short.longest_turn for seed in range(30))
 
 
+def test_an_answer_at_which_a_dataset_of_reasoning_gym_raises_is_wrong() -> None:
+    """For it the environment was built again, and disabled after some of them."""
+    pytest.importorskip("reasoning_gym")
+    from envs_server.envs.reasoning_gym import make
+
+    env = make(dataset="prime_factorization")
+    env.reset(0)
+    text = np.append(env.tokens.encode("two times two"), env.tokens.end)
+    assert env.step(text) == (None, 0.0) and env.info == {"exact": 0.0}
+
+
 def test_environments_of_reasoning_gym_share_a_tokenizer(tmp_path: Path) -> None:
     # A published one has megabytes: hundreds of them would take minutes and gigabytes.
     pytest.importorskip("reasoning_gym")

@@ -32,15 +32,11 @@ def pretrained(
     batch: int,
     learning_rate: float,
     seed: int,
-    until_loss: float = 0.0,
     weights: str | None = None,
-    report: Callable[[int, float], object] = lambda number, loss: None,
-    is_stopped: Callable[[], bool] = lambda: False,
+    goes_on: Callable[[int, float], bool] = lambda number, loss: True,
 ) -> Tree:
-    """Parameters after `steps` updates; `report` gets the number of each and the loss.
+    """Parameters after at most `steps` updates.
 
-    That is a mean over the last ten updates. Once it is at most `until_loss`, or `is_stopped`,
-    learning ends.
     Dialogues are drawn with replacement. Adam's learning rate falls to 0 linearly. With LoRA only
     that is trained.
 
@@ -48,6 +44,8 @@ def pretrained(
       ids: `[N, T] int32`.
       is_policy: `[N, T] bool`, tokens to be learned.
       weights: see `seedrl.networks.weights.read`; by default parameters are new.
+      goes_on: gets the number of each update and the mean loss of the last ten; learning ends once
+        it returns False.
 
     Raises ConfigError for an environment that the agent does not fit, or for such weights.
     """
@@ -74,9 +72,7 @@ def pretrained(
         rows = random.integers(len(ids), size=batch)
         params, state, loss = step(params, state, ids[rows], is_policy[rows])
         losses.append(float(loss))
-        mean_loss = sum(losses) / len(losses)
-        report(number, mean_loss)
-        if mean_loss <= until_loss or is_stopped():
+        if not goes_on(number, sum(losses) / len(losses)):
             break
     return params
 
@@ -85,6 +81,11 @@ def completion_loss(network: DecoderConfig, params: Tree, ids: Array, is_policy:
     """Mean of -log π over the tokens `[B, T]` that are the policy's, `[] float32`."""
     logits = decoder.unroll(network, decoder.with_frozen(network, params), ids[:, :-1])
     return -mean_of(tokens.log_probs(logits, ids[:, 1:]), is_policy[:, 1:])
+
+
+def is_finite(params: Tree) -> bool:
+    """True if no parameter is infinite or no number."""
+    return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
 
 
 def save(workdir: Path, params: Tree, spec: EnvSpec, config: str) -> Path:

@@ -1,6 +1,7 @@
 """`seedrl pretrain CONFIG`: a token policy learns solutions before it learns from rewards."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -84,21 +85,21 @@ def run(argv: Sequence[str]) -> int:
     tokens, dialogues = _dialogues(config, options)
     spec = EnvSpec(tokens.turn, tokens)
     # Imports jax.
-    from learner.pretraining import pretrained, save
+    from learner.pretraining import is_finite, pretrained, save
 
     next_report = start = time.monotonic()
     done = 0
 
-    def is_last(number: int, loss: float) -> bool:
-        return number == options.steps or loss <= options.until_loss
-
-    def report(number: int, loss: float) -> None:
+    def goes_on(number: int, loss: float) -> bool:
         nonlocal next_report, done
         done = number
-        if (now := time.monotonic()) >= next_report or is_last(number, loss):
+        is_last = number == options.steps or loss <= options.until_loss or stop.is_set()
+        is_last = is_last or not math.isfinite(loss)
+        if (now := time.monotonic()) >= next_report or is_last:
             next_report = now + _REPORT_SECONDS
             text = f"{number:,} of {options.steps:,} steps  {now - start:.0f} s"
             print(f"{text}  loss {loss:.4f}", flush=True)
+        return not is_last
 
     with stop_on_signals() as stop:
         params = pretrained(
@@ -109,11 +110,14 @@ def run(argv: Sequence[str]) -> int:
             batch=options.batch,
             learning_rate=options.step_size,
             seed=config.seed,
-            until_loss=options.until_loss,
             weights=options.weights,
-            report=report,
-            is_stopped=stop.is_set,
+            goes_on=goes_on,
         )
+        if not is_finite(params):
+            raise ConfigError(
+                f"--step-size: expected one with which parameters stay finite, got "
+                f"{options.step_size:g}; they are not after {done:,} steps"
+            )
         path = save(workdir, params, spec, to_json(config))
     if stop.is_set():
         print(f"stopped by {stop.by} after {done:,} of {options.steps:,} steps")
@@ -206,14 +210,12 @@ def _packed(
     ids = np.zeros((len(dialogues), context), np.int32)
     is_policy = np.zeros((len(dialogues), context), np.bool_)
     for row, dialogue in enumerate(dialogues):
-        start = 0
-        for number, part in enumerate(dialogue):
-            stop = start + len(part)
-            if stop > context:
-                raise ConfigError(
-                    f"agent.network.context: expected at least {sum(map(len, dialogue))}, the "
-                    f"length of dialogue {row}, got {context}"
-                )
-            ids[row, start:stop], is_policy[row, start:stop] = part, number % 2 == 1
-            start = stop
+        lengths = list(map(len, dialogue))
+        if (size := sum(lengths)) > context:
+            raise ConfigError(
+                f"agent.network.context: expected at least {size}, the length of dialogue {row}, "
+                f"got {context}"
+            )
+        ids[row, :size] = np.concatenate(dialogue)
+        is_policy[row, :size] = np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)
     return ids, is_policy

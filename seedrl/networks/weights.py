@@ -44,14 +44,9 @@ _IN_BLOCKS = {
 _DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
-class _Tensor(NamedTuple):
-    shape: tuple[int, ...]
-    read: Callable[[], np.ndarray]  # as float32
-
-
 class _File(NamedTuple):
     config: DecoderConfig
-    tensors: Mapping[str, _Tensor]
+    tensors: Mapping[str, Callable[[], np.ndarray]]  # each reads one, as float32
     is_gguf: bool
 
 
@@ -223,13 +218,13 @@ def _of_folder(folder: Path) -> _File:
             raise ConfigError(f"config.json: {name}: expected {expected!r}, got {got!r}")
     settings.setdefault("tie_word_embeddings", False)
     fields = {ours: settings[theirs] for ours, theirs in _SETTINGS.items()}
-    tensors: dict[str, _Tensor] = {}
+    tensors: dict[str, Callable[[], np.ndarray]] = {}
     for file in sorted(folder.glob("*.safetensors")):
         tensors |= _of_safetensors(file)
     return _File(DecoderConfig(**fields), tensors, is_gguf=False)
 
 
-def _of_safetensors(path: Path) -> dict[str, _Tensor]:
+def _of_safetensors(path: Path) -> dict[str, Callable[[], np.ndarray]]:
     # A length of 8 bytes, a header in JSON, then the numbers. From anybody: mapped, sliced within.
     data = np.memmap(path, np.uint8, "r")
     start = 8 + int.from_bytes(data[:8].tobytes(), "little")
@@ -253,10 +248,7 @@ def _of_safetensors(path: Path) -> dict[str, _Tensor]:
     if start + place != len(data):
         raise ConfigError(f"{path.name}: expected {start + place} bytes, got {len(data)}")
     return {
-        name.removesuffix(".weight"): _Tensor(
-            tuple(entry["shape"]),
-            functools.partial(numbers_of, entry),
-        )
+        name.removesuffix(".weight"): functools.partial(numbers_of, entry)
         for name, entry in header.items()
     }
 
@@ -279,13 +271,12 @@ def _of_gguf(path: Path) -> _File:
     if fields["rope_theta"] is None:
         del fields["rope_theta"]
     tensors = {
-        each.name.removesuffix(".weight"): _Tensor(
-            tuple(int(size) for size in reversed(each.shape)),
-            functools.partial(gguf.quants.dequantize, each.data, each.tensor_type),
+        each.name.removesuffix(".weight"): functools.partial(
+            gguf.quants.dequantize, each.data, each.tensor_type
         )
         for each in reader.tensors
     }
-    vocabulary, _ = tensors["token_embd"].shape
+    vocabulary = len(tensors["token_embd"]())
     config = DecoderConfig(vocabulary=vocabulary, tied="output" not in tensors, **fields)
     return _File(config, tensors, is_gguf=True)
 
@@ -310,10 +301,10 @@ def _params_of(config: DecoderConfig, file: _File) -> Tree:
         array = array if layer is None else array[layer]
         is_kernel = path.endswith("kernel")
         shape = array.shape[::-1] if is_kernel else array.shape
-        if (found := file.tensors.get(name)) is None or found.shape != shape:
-            got = "none" if found is None else list(found.shape)
+        numbers = file.tensors[name]() if name in file.tensors else None
+        if numbers is None or numbers.shape != shape:
+            got = "none" if numbers is None else list(numbers.shape)
             raise ConfigError(f"{name}.weight: expected a tensor of shape {list(shape)}, got {got}")
-        numbers = found.read()
         if not np.isfinite(numbers).all():
             raise ConfigError(f"{name}.weight: expected finite numbers")
         if file.is_gguf and path in ("layers/query/kernel", "layers/key/kernel"):

@@ -15,7 +15,7 @@ import functools
 import hashlib
 import heapq
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -48,7 +48,7 @@ _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
 _RULE = free_running(0.0)
 # Of a tick: when steps that have arrived are taken.
 _MIDDLE = 0.4
-_CONFIRMING = 2**30  # held-out questions of confirmations, which those of rounds do not reach
+_CONFIRMING = 2**20  # the first held-out question of confirmations; rounds have fewer
 # Rollouts of a group, and tokens of each, that the dashboard shows.
 _MOST_ROLLOUTS, _MOST_TOKENS = 16, 512
 
@@ -123,9 +123,10 @@ class Groups:
         self._next += 1
         return self._next - 1
 
-    def lost(self, number: int) -> None:
-        """The rollout of that number will not be finished: another one is played instead."""
-        heapq.heappush(self._returned, number)
+    def lost(self, *numbers: int) -> None:
+        """The rollouts of these numbers will not be finished: others are played instead."""
+        for number in numbers:
+            heapq.heappush(self._returned, number)
 
     def finished(self, number: int, rollout: Rollout) -> None:
         """Takes a rollout."""
@@ -205,17 +206,16 @@ class TokenActing(Acting):
         self._plan, self._groups = plan, Groups(plan)
         self._asked: dict[int, tuple[_Step, int]] = {}  # by slot: its step, and the row in it
         self._streams: dict[int, int] = {}  # of each slot that plays
-        # Of the rollout that each slot plays, or is asked to; in evaluation its place in the round.
-        self._numbers: dict[int, int] = {}
-        # Of the one that it plays next, if its episode ends with the answer that was sent.
-        self._next_numbers: dict[int, int] = {}
+        # Of the rollout that each slot plays, or is asked to, and of the one that it plays next, if
+        # its episode ends with the answer that was sent. Evaluation has numbers of its own.
+        self._numbers = defaultdict[int, list[int]](list)
         # Slots that wait for a question.
         self._ready: dict[Role, deque[int]] = {role: deque() for role in actor.lanes}
         self._answered: list[_Step] = []
         # Seconds of a tick in the last calls. The shortest counts: one may have waited for a core.
         self._ticks = deque([0.0], maxlen=3)
         self._round: tuple[int, bool] | None = None  # of evaluation
-        self._num_held_out = 0  # episodes that were given a question of it
+        self._next_held_out = 0  # the number of its next rollout
         # The group that was sent last, and the newest parameters then.
         self._newest: tuple[list[Rollout], int] | None = None
         # Sampled tokens of each rollout that was sent, in the order in which they are trained.
@@ -327,24 +327,23 @@ class TokenActing(Acting):
             self._take_row(slot, kind, turn, batch.role)
 
     def _take_row(self, slot: int, kind: int, turn: np.ndarray, role: Role) -> None:
-        lane, row = self._rows[slot]
-        next_number = self._next_numbers.pop(slot, None)
-        if kind == _LAST:
-            number = self._numbers.pop(slot, None)
-            if number is not None and role == "training":
+        (lane, row), numbers = self._rows[slot], self._numbers[slot]
+        if kind != _LAST or not turn[0]:  # it has not asked the next question
+            self._groups.lost(*numbers[1:])
+            del numbers[1:]
+        if kind == _LAST and numbers:
+            number = numbers.pop(0)
+            if role == "training":
                 self._groups.finished(number, lane.rollout(row))
-            if turn[0] and next_number is not None:
-                self._numbers[slot], next_number = next_number, None
+            lane.begin(row, slot)
+            if turn[0]:
                 self._episodes.begin(slot)
-        if next_number is not None:  # the episode goes on, or was cut
-            self._groups.lost(next_number)
         if kind not in (_FIRST, _LAST):
             return
-        number = self._numbers.get(slot)
         # An env server that starts a question again has lost what was answered.
-        is_new = kind == _LAST or not lane.num_open(row)
-        if is_new and number is not None and self._seed_of(role, number) == turn[0] - 1:
-            lane.begin(row, number if role == "training" else number + self._first_held_out)
+        is_new = not lane.num_open(row)
+        if is_new and numbers and self._seed_of(role, numbers[0]) == turn[0] - 1:
+            lane.begin(row, numbers[0])
             has_room = lane.ask(row, turn_ids(turn))
             assert has_room, "the agent has checked that a question fits"
             return
@@ -355,9 +354,11 @@ class TokenActing(Acting):
     def _look_at_round(self) -> None:
         # Each round has its own questions: those of an earlier one are asked again.
         if self.evaluator.round != self._round:
-            self._round, self._num_held_out = self.evaluator.round, 0
+            self._round = self.evaluator.round
+            first_question = _CONFIRMING * self.evaluator.is_confirming
+            self._next_held_out = first_question * self.evaluator.rollouts_per_question
             for slot in self._slots.get("evaluation", ()):
-                self._numbers.pop(slot, None)
+                self._numbers[slot] = []
 
     def _ask_ready(self, is_complete: bool) -> None:
         training = self._ready["training"]
@@ -372,22 +373,16 @@ class TokenActing(Acting):
             # round has all of its questions, with all of their answers.
             number = -1 - slot
             if self.evaluator.counts(slot):
-                number, self._num_held_out = self._num_held_out, self._num_held_out + 1
-            self._episodes.questions[slot] = self._held_out_question(number)
+                number, self._next_held_out = self._next_held_out, self._next_held_out + 1
+            self._episodes.questions[slot] = number // self.evaluator.rollouts_per_question
             self._give(slot, "evaluation", number)
-
-    @property
-    def _first_held_out(self) -> int:
-        return _CONFIRMING * self.evaluator.is_confirming
-
-    def _held_out_question(self, number: int) -> int:
-        return self._first_held_out + number // self.evaluator.rollouts_per_question
 
     def _seed_of(self, role: Role, number: int) -> int:
         # Of the question of a rollout.
         if role == "training":
             return question_seed(self._plan.run_seed, number // self._plan.group)
-        return held_out_seed(self._plan.run_seed, self._held_out_question(number))
+        question = number // self.evaluator.rollouts_per_question
+        return held_out_seed(self._plan.run_seed, question)
 
     def _take_number(self) -> int | None:
         # Before the version: an update that is taken between the two looks then counts twice.
@@ -406,11 +401,11 @@ class TokenActing(Acting):
             return None
         if (number := self._take_number()) is None:
             return None
-        self._next_numbers[slot] = number
+        self._numbers[slot].append(number)
         return self._seed_of("training", number)
 
     def _give(self, slot: int, role: Role, number: int) -> None:
-        self._numbers[slot] = number
+        self._numbers[slot] = [number]
         self._reply(slot, completion_row(self._sizes, (), self._seed_of(role, number)))
 
     def _reply(self, slot: int, action: np.ndarray) -> None:
@@ -443,12 +438,10 @@ class TokenActing(Acting):
 
     def _forget(self, slot: int) -> None:
         # What the slot played is not finished.
-        if (number := self._next_numbers.pop(slot, None)) is not None:
-            self._groups.lost(number)
         lane, row = self._rows[slot]
-        number = self._numbers.pop(slot, None)
-        if number is not None and slot in self._slots["training"]:
-            self._groups.lost(number)
+        numbers = self._numbers.pop(slot, [])
+        if numbers and slot in self._slots["training"]:
+            self._groups.lost(*numbers)
             self._num_lost += lane.num_open(row)
             self._tally.counted["lost_rollouts"] += 1
         lane.begin(row, slot)
@@ -520,8 +513,7 @@ class TokenActing(Acting):
             self._num_trained += self._sent.popleft()
             self._num_taken += 1
         lane = self._lanes["training"]
-        playing = self._numbers.keys() & self._slots["training"]
-        waiting = sum(lane.num_open(self._rows[slot][1]) for slot in playing)
+        waiting = sum(map(lane.num_open, range(len(self._slots["training"]))))
         waiting += self._groups.num_waiting_tokens + sum(self._sent)
         return {
             "generated_tokens": lane.num_sampled,

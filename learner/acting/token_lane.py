@@ -175,7 +175,7 @@ class TokenLane:
     def begin(self, row: int, rollout: int) -> None:
         """Forgets the row's transcript; `rollout` decides the random numbers of the next one."""
         self._lengths[row] = self._fed[row] = self._starts[row] = 0
-        self._rollouts[row], self._rewards[row] = rollout, 0
+        self._rollouts[row], self._rewards[row] = rollout % 2**31, 0
         self._is_cut[row] = self.is_live[row] = self._in_flight[row] = False
 
     def ask(self, row: int, ids: np.ndarray) -> bool:

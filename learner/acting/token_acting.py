@@ -102,7 +102,6 @@ class Groups:
         self._returned: list[int] = []  # numbers whose rollout was lost, a heap
         self._finished: dict[int, dict[int, Rollout]] = {}  # by group and number
         self._next_group = first_group  # the first that was not sent
-        self.num_waiting_tokens = 0  # sampled, of rollouts that wait for others of their group
 
     def take(self, *, waiting: int, learned: int, acting: int) -> int | None:
         """The next number to play; None if an answer could be trained too late.
@@ -131,7 +130,6 @@ class Groups:
     def finished(self, number: int, rollout: Rollout) -> None:
         """Takes a rollout."""
         self._finished.setdefault(number // self._size, {})[number] = rollout
-        self.num_waiting_tokens += rollout.num_sampled
 
     def pop(self) -> list[Rollout] | None:
         """The next group in order, once it is whole."""
@@ -140,8 +138,13 @@ class Groups:
             return None
         del self._finished[self._next_group]
         self._next_group += 1
-        self.num_waiting_tokens -= sum(rollout.num_sampled for rollout in found.values())
         return [found[number] for number in sorted(found)]
+
+    @property
+    def num_waiting_tokens(self) -> int:
+        """Sampled tokens of rollouts that wait for others of their group."""
+        groups = self._finished.values()
+        return sum(rollout.num_sampled for group in groups for rollout in group.values())
 
 
 class TokenActor:

@@ -163,7 +163,7 @@ class TokenLane:
         self._sources = np.zeros((num_rows, self._context), np.uint8)
         self._log_mu, self._rewards = np.zeros((2, num_rows, self._context), np.float32)
         self._versions = np.zeros((num_rows, self._context), np.int32)
-        self._lengths, self._fed, self._starts = np.zeros((3, num_rows), np.int32)
+        self._lengths, self._fed, self._starts, self._limits = np.zeros((4, num_rows), np.int32)
         self._rollouts = np.zeros(num_rows, np.int32)
         self._is_cut = np.zeros(num_rows, np.bool_)
         self.is_live = np.zeros(num_rows, np.bool_)
@@ -188,6 +188,7 @@ class TokenLane:
         self._ids[row, start:stop], self._sources[row, start:stop] = ids, ENVIRONMENT
         self._log_mu[row, start:stop] = 0
         self._lengths[row] = self._starts[row] = stop
+        self._limits[row] = min(stop + self._sizes.longest_completion, self._context)
         self.is_live[row] = True
         return True
 
@@ -232,10 +233,9 @@ class TokenLane:
         self._in_flight = self.is_live.copy()
 
     def _decode(self, params: Tree, most: int) -> None:
-        limits = np.minimum(self._starts + self._sizes.longest_completion, self._context)
         places = np.minimum(self._fed + np.arange(_TICKS)[:, None], self._context - 1)
-        ahead = self._ids[np.arange(len(limits)), places]
-        own = np.stack([self._fed, self._lengths, self.is_live, self._rollouts, limits])
+        ahead = self._ids[np.arange(len(self._ids)), places]
+        own = np.stack([self._fed, self._lengths, self.is_live, self._rollouts, self._limits])
         ints = np.concatenate([own, ahead], dtype=np.int32)
         self._cache, *found = self._programs.decode(
             self._cache, params, self._key, ints, self._temperature, np.int32(most)
@@ -291,8 +291,7 @@ class TokenLane:
         self._lengths[rows] = lengths = places + 1
         self.num_sampled += len(rows)
         is_end = ids == self._sizes.end
-        is_long = lengths - self._starts[rows] >= self._sizes.longest_completion
-        is_cut = ~is_end & (is_long | (lengths >= self._context))
+        is_cut = ~is_end & (lengths >= self._limits[rows])
         self._is_cut[rows] |= is_cut
         ended = rows[is_end | is_cut]
         self.is_live[ended] = False

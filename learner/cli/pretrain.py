@@ -105,7 +105,7 @@ def run(argv: Sequence[str]) -> int:
         params = pretrained(
             config.agent,
             spec,
-            *_packed(dialogues, tokens, config.agent.network.context),
+            *_packed(dialogues, config.agent.network.context),
             steps=options.steps,
             batch=options.batch,
             learning_rate=options.step_size,
@@ -202,7 +202,7 @@ def _played(environment: EnvironmentConfig, seeds: Sequence[int], *, longest: in
 
 
 def _packed(
-    dialogues: Sequence[Sequence[Sequence[int]]], tokens: TokensSpec, context: int
+    dialogues: Sequence[Sequence[Sequence[int]]], context: int
 ) -> "tuple[np.ndarray, np.ndarray]":
     """Ids `[N, context] int32`, and which of them are of completions, `[N, context] bool`."""
     import numpy as np
@@ -213,8 +213,8 @@ def _packed(
         lengths = list(map(len, dialogue))
         if (size := sum(lengths)) > context:
             raise ConfigError(
-                f"agent.network.context: expected at least {size}, the length of dialogue {row}, "
-                f"got {context}"
+                f"agent.network.context: expected at least {size}, the length of dialogue "
+                f"{row + 1}, got {context}"
             )
         ids[row, :size] = np.concatenate(dialogue)
         is_policy[row, :size] = np.repeat(np.arange(len(lengths)) % 2 == 1, lengths)

@@ -34,8 +34,9 @@ def main() -> int:
 def _print(stdout: TextIO) -> None:
     asked = json.load(sys.stdin)
     seeds, longest = asked.pop("seeds"), asked.pop("longest")
-    # All factories are allowed: the command line chooses the environment itself.
-    built = build_one(read_recipe(Environment(**asked), ("*",)))
+    # All factories are allowed: the command line chooses the environment itself. Wrappers see rows
+    # and rewards, which solutions do not depend on.
+    built = build_one(read_recipe(Environment(**asked), ("*",))).unwrapped
     if not isinstance(built, TokenGym):
         raise BuildError(f"expected an environment of token ids (TokenEnv) as {asked['id']}")
     print(json.dumps(dataclasses.asdict(built.tokens)), file=stdout)

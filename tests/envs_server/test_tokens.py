@@ -191,9 +191,11 @@ class Solved(Counting):
         return self._answer
 
 
-def _solutions(monkeypatch: pytest.MonkeyPatch, answer: list[int] | None) -> list[str]:
+def _solutions(
+    monkeypatch: pytest.MonkeyPatch, answer: list[int] | None, *wrappers: str
+) -> list[str]:
     asked = {"id": f"{__name__}:Solved", "arguments": json.dumps({"answer": answer})}
-    asked |= {"seeds": [3], "longest": 5}  # type: ignore[dict-item]
+    asked |= {"seeds": [3], "longest": 5, "wrappers": wrappers}  # type: ignore[dict-item]
     monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(asked)))
     _print(out := io.StringIO())
     return out.getvalue().splitlines()
@@ -202,6 +204,11 @@ def _solutions(monkeypatch: pytest.MonkeyPatch, answer: list[int] | None) -> lis
 def test_solutions_of_an_environment_that_never_ends_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     _, line = _solutions(monkeypatch, [1, 256])
     assert json.loads(line) == [[3], [1, 256], [4], [1, 256]]
+
+
+def test_solutions_do_not_depend_on_wrappers(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrapper = "gymnasium.wrappers:RecordEpisodeStatistics"
+    assert _solutions(monkeypatch, [1, 256], wrapper) == _solutions(monkeypatch, [1, 256])
 
 
 def test_an_environment_that_fails_with_a_solution_is_named(

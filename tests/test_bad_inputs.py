@@ -190,6 +190,7 @@ USAGE: dict[str, str] = {
     "seedrl record untrained --episodes 0": "--episodes",
     "seedrl export untrained --best --update 3": "--update",
     "seedrl pretrain reverse_grpo --workdir afile/warm": "--workdir: cannot write in",
+    "seedrl pretrain tokens.json": "--allow subprocess:run",
     "seedrl pretrain reverse_grpo --dialogues empty.json": "expected at least one dialogue",
     "seedrl pretrain reverse_grpo --dialogues list.json": "list.json, line 1: ",
     "seedrl balance nosuch": "nosuch",
@@ -286,6 +287,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "typed.json").write_text(saved.replace('"seed": 0', '"seed": "zero"'))
     own = own.replace("FOLDER", str(tmp_path)).replace('"number": 3', '"number": 0')
     (tmp_path / "own.json").write_text(own)
+    tokens = config_io.to_json(config_io.load("reverse_grpo"))
+    tokens = tokens.replace("envs_server.envs.token_tasks:reverse", "subprocess:run")
+    (tmp_path / "tokens.json").write_text(tokens)
     foreign = saved.replace("seedrl.agents.r2d2:R2D2Config", "other.agents:Agent")
     (tmp_path / "foreign.json").write_text(foreign)
     return tmp_path

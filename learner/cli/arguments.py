@@ -137,13 +137,16 @@ def require_positive(options: Any, *names: str) -> None:
             )
 
 
-def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Options, Config]:
+def parse(
+    options: type[Options], argv: Sequence[str], *, prog: str, builds: bool = True
+) -> tuple[Options, Config]:
     """Loads the CONFIG that `argv` begins with, and applies the flags that follow.
 
     `--help` prints the command's options and the common fields, `--help-all` all fields; after a
     CONFIG with its values. Both raise SystemExit. Raises ConfigError without a CONFIG, for an
-    unknown flag, or a value that does not fit. `options` is a frozen dataclass: the flags of the
-    command itself, by name.
+    unknown flag, or a value that does not fit; and if the command `builds` environments, for one
+    that a run's directory names and that is not allowed. `options` is a frozen dataclass: the
+    flags of the command itself, by name.
 
     Returns the command's own options, and the configuration with overrides.
     """
@@ -176,9 +179,16 @@ def parse(options: type[Options], argv: Sequence[str], *, prog: str) -> tuple[Op
         given = {own[name].path[0]: value for name, value in values.items() if name in own}
         config = with_fields(loaded, by_path)
         own_options = options(**given)
-    if not argv[0].endswith(".json"):  # what a run's directory names is not the user's
-        environment = config.environment
-        config_io.import_factories((environment.id, *environment.wrappers))
+    environment = config.environment
+    for path, names in (
+        ("environment.id", (environment.id,)),
+        ("environment.wrappers", environment.wrappers),
+    ):
+        # What a run's directory names is not the user's, unless the user has typed it.
+        if not argv[0].endswith(".json") or path in by_path:
+            config_io.import_factories(names)
+        elif builds:
+            config_io.require_factories(names)
     return own_options, config
 
 
@@ -190,8 +200,6 @@ def parse_to_measure(
     if words and words[0] and (Path(words[0]) / CONFIG_FILE).is_file():
         words[0] = str(Path(words[0]) / CONFIG_FILE)
     own_options, config = parse(options, words, prog=prog)
-    if words[0].endswith(".json"):  # the folder may be anybody's
-        config_io.require_factories((config.environment.id, *config.environment.wrappers))
     check(config)
     require_time_steps(config)
     return own_options, config

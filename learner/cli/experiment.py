@@ -9,7 +9,7 @@ from typing import Annotated
 
 from learner.checkpoints.run_records import read_final_score, read_run
 from learner.cli import train
-from learner.cli.arguments import parse, require_at_least, table
+from learner.cli.arguments import require_at_least, table
 from learner.extras.experiment import Experiment, Outcome, Runs, check_same, read_grid
 from learner.processes.locks import lock
 from learner.processes.stop import stop_on_signals
@@ -91,8 +91,7 @@ def checked_runs(grid: Path) -> Runs:
             continue
         checked.add(key)
         try:
-            parsed, loaded = parse(train.TrainOptions, words, prog=train.PROG)
-            train.plan(parsed, loaded)
+            train.plan(*train.read(words))
         except ConfigError as error:
             raise ConfigError(f"{grid}: {name}: {error}") from error
     return runs

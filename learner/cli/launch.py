@@ -128,8 +128,6 @@ def _tls(side: str) -> dict[str, str]:
 def read(argv: Sequence[str]) -> tuple[LaunchOptions, Config, env_servers.Fleet]:
     """The options, the configuration and its env servers. Raises ConfigError as they do."""
     options, config = parse(LaunchOptions, argv, prog=PROG)
-    if argv[0].endswith(".json"):
-        config_io.require_factories((config.environment.id, *config.environment.wrappers))
     for name in ("learner_cpus", "env_server_cpus"):
         if not getattr(options, name) > 0:
             flag = name.replace("_", "-")

@@ -31,7 +31,7 @@ from learner.processes.locks import lock
 from learner.processes.stop import ENV_SERVERS_FAILED, StopRequest, stop_on_signals
 from learner.processes.tuning import require_jax
 from learner.report.output import tolerating_lost_output
-from seedrl import config_io, run_files
+from seedrl import run_files
 from seedrl.config import Config, ServingConfig, check
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
@@ -148,16 +148,20 @@ class TrainOptions(RunOptions, ResumeOptions):
         require_at_least(self, most_env_servers=1)
 
 
+def read(argv: Sequence[str]) -> tuple[TrainOptions, Config]:
+    """The options and the configuration of `seedrl train`. Raises ConfigError."""
+    options, config = parse(TrainOptions, argv, prog=PROG)
+    if options.profile is not None:
+        # Parsed again: what the profile may set depends on what was typed.
+        words = [argv[0], *profile_words(options.profile, argv), *argv[1:]]
+        options, config = parse(TrainOptions, words, prog=PROG)
+    return options, config
+
+
 def run(argv: Sequence[str]) -> int:
     """`seedrl train`: trains until the run is over; returns its exit code."""
     with stop_on_signals(shlex.join([*PROG.split(), *argv])) as stop:
-        options, config = parse(TrainOptions, argv, prog=PROG)
-        if options.profile is not None:
-            # Parsed again: what the profile may set depends on what was typed.
-            words = [argv[0], *profile_words(options.profile, argv), *argv[1:]]
-            options, config = parse(TrainOptions, words, prog=PROG)
-        if argv[0].endswith(".json"):
-            config_io.require_factories((config.environment.id, *config.environment.wrappers))
+        options, config = read(argv)
         name = Path(argv[0]).stem
         # UTC: names sort by time wherever runs were started.
         now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
@@ -181,7 +185,6 @@ def resume(argv: Sequence[str]) -> int:
     with stop_on_signals(shlex.join([*RESUME_PROG.split(), *argv])) as stop:
         words = [str(run / run_files.CONFIG), *argv[1:]]
         options, config = parse(ResumeOptions, words, prog=RESUME_PROG)
-        config_io.require_factories((config.environment.id, *config.environment.wrappers))
         serving, changes = config.serving, dict[str, Any]()
         # The session before had a socket and a token of its own, if the user named none.
         if Path(serving.bind).parent.name == f"seedrl-{os.getuid()}":
@@ -255,7 +258,8 @@ def _run_with_env_servers(
 
 def _run_learner(argv: Sequence[str], stop: StopRequest) -> int:
     print_version_if_asked(argv)
-    options, config = parse(LearnerOptions, argv, prog=LEARNER_PROG)
+    # Env servers build the environments, and have an --allow-env of their own.
+    options, config = parse(LearnerOptions, argv, prog=LEARNER_PROG, builds=False)
     require_jax(starts=False)
     check(config)
     topology = topology_of(options.coordinator, options.process_count, options.process_index)

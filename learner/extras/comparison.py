@@ -46,7 +46,11 @@ _CAUTION = (
     "are too narrow: 3, 5 and 10 runs hold the true value in about 73 %, 85 % and 90 % of cases"
 )
 # What does not change how a run learns, or must differ between its runs.
-_IGNORED = ("seed", *(f"serving.{name.replace('_', '-')}" for name in OWN_SERVING))
+_IGNORED = (
+    "seed",
+    "environment.metrics",
+    *(f"serving.{name.replace('_', '-')}" for name in OWN_SERVING),
+)
 _IGNORED_SECTIONS = ("logging.", "checkpoint.")
 
 
@@ -95,9 +99,8 @@ class Group(NamedTuple):
 
     @property
     def task(self) -> str:
-        """The environment that they play, with its wrappers."""
-        environment = self.runs[0].config["environment"]
-        return " + ".join([environment["id"], *environment.get("wrappers", ())])
+        """The environment that they play, with its arguments and wrappers."""
+        return _task(self.runs[0].config["environment"])
 
 
 def measure(folder: Path) -> MeasuredRun:
@@ -140,7 +143,14 @@ def _require_fields(config: dict[str, Any]) -> None:
     steps, target = config["learning"]["total_steps"], config["evaluation"].get("target_return")
     if not 0 < int(steps) < 2**63 or not (target is None or -1e300 < target < 1e300):
         raise ValueError
-    " + ".join([config["environment"]["id"], *config["environment"].get("wrappers", ())])
+    _task(config["environment"])
+
+
+def _task(environment: dict[str, Any]) -> str:
+    # With other arguments it may be another game, whose returns are on another scale.
+    arguments = environment.get("arguments", "{}")
+    name = environment["id"] + (f" {arguments}" if arguments != "{}" else "")
+    return " + ".join([name, *environment.get("wrappers", ())])
 
 
 def group(runs: Iterable[MeasuredRun]) -> list[Group]:

@@ -128,6 +128,8 @@ def test_a_run_is_resumed_by_its_own_config_and_its_name(
         to_json(dataclasses.replace(begun, environment=environment))
     )
     assert main(["resume", "w"]) == 2 and "--allow" in capsys.readouterr().err
+    # What the user types is the user's.
+    assert main(["resume", "w", "--environment.id", "json:loads"]) == 0
 
 
 @pytest.mark.parametrize("name", ["cartpole_r2d2", "halfcheetah_ppo"])

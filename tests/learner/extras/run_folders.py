@@ -15,6 +15,7 @@ def write_run(
     seed: int = 0,
     config: str = "cartpole_r2d2",
     environment: str = "CartPole-v1",
+    arguments: str = "{}",
     target: float | None = None,
     ratio: float = 4.0,
     final: float | None = None,
@@ -30,7 +31,12 @@ def write_run(
     folder.mkdir(parents=True)
     steps = 100 * len(returns)
     tree = {
-        "environment": {"type": "EnvironmentConfig", "id": environment, "wrappers": []},
+        "environment": {
+            "type": "EnvironmentConfig",
+            "id": environment,
+            "arguments": arguments,
+            "wrappers": [],
+        },
         "replay": {"ratio": ratio},
         "serving": {"bind": f"unix:/tmp/{folder.name}", "token_file": f"/tmp/{folder.name}"},
         "learning": {"total_steps": 1000},

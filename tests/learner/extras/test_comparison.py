@@ -78,3 +78,12 @@ def test_groups_are_compared_on_their_own_task(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         compare(sides[0][:1], sides[1][1:], None)
     assert "--against" in str(refused.value)
+
+
+def test_an_environment_with_other_arguments_is_another_task(tmp_path: Path) -> None:
+    one, other = (
+        runs_of(tmp_path, 1.0, environment="X", arguments=f'{{"game": {game}}}') for game in (1, 2)
+    )
+    assert one.task == 'X {"game": 1}'
+    with pytest.raises(ConfigError, match="--against"):
+        compare([one], [other], None)

@@ -208,6 +208,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_begins(
         ("ratio", "ration", "--replay.ration"),
         ("20_000", "-1", "learning.total_steps"),
         ("cartpole_r2d2", "carpole", "carpole"),
+        ("[options]", '[options]\nprofile = "nosuch.json"', "--profile"),
     ):
         Path("my_grid.toml").write_text(GRID.replace(before, after))
         assert main(["experiment", "my_grid.toml"]) == 2

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from typing import Any
 
 from seedrl.errors import UserError
 from seedrl.wire.payload import ValueFaultError
@@ -25,6 +26,24 @@ def one_line(error: BaseException) -> str:
     except Exception:  # an exception of the environment's own, whose __str__ raises
         text = ""
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
+
+
+_RETURNED = {
+    "reset": ("observation", "info"),
+    "step": ("observation", "reward", "terminated", "truncated", "info"),
+}
+
+
+def returned(call: str, result: Any) -> Any:
+    """What `reset` or `step` of an environment returned. Raises TypeError if gymnasium's does not.
+
+    An environment for gym before 0.26 returns fewer values.
+    """
+    names = _RETURNED[call]
+    if not isinstance(result, tuple) or len(result) != len(names):
+        got = f"{len(result)} values" if isinstance(result, tuple) else type(result).__name__
+        raise TypeError(f"expected {call} to return ({', '.join(names)}), got {got}")
+    return result
 
 
 class Failures:

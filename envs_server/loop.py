@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from envs_server.failures import BuildError, EnvironmentFailedError, Failures
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures, returned
 from envs_server.groups import VectorEnvironment, VectorStep
 from envs_server.spaces import env_spec, with_info_mask
 from seedrl.specs import ACTION_MASK, ArraySpec, TokensSpec
@@ -154,7 +154,7 @@ class _Loop:
     def _begin(self, row: int, result: Any) -> None:
         # Takes what an environment returned from its first reset. The very first decides if all
         # get masks of `info`; the group knows by then that the spaces have a spec.
-        observation, info = result
+        observation, info = returned("reset", result)
         if not self._is_allocated:
             spec = env_spec(self.envs[0].observation_space, self.envs[0].action_space)
             self._is_dict, self._has_own_mask = isinstance(spec.observation, Mapping), spec.has_mask

@@ -21,7 +21,7 @@ from gymnasium.utils.env_checker import check_env
 
 from envs_server.build import Recipe, build, build_one
 from envs_server.check.findings import Findings
-from envs_server.failures import BuildError, EnvironmentFailedError, one_line
+from envs_server.failures import BuildError, EnvironmentFailedError, one_line, returned
 from envs_server.groups import EnvGroup
 from seedrl.specs import ACTION_MASK, ActionSpec, BoxSpec, EnvSpec, TokensSpec, has_mask
 from seedrl.types import StepType, TimeStep, Tree
@@ -343,14 +343,15 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._num_steps = self._length = 0
 
     def reset(self, **arguments: Any) -> Any:
-        observation, info = self.env.reset(**arguments)
+        observation, info = returned("reset", self.env.reset(**arguments))
         self._length = 0
         self._look(f"reset after step {self._num_steps}", observation)
         self._look_for_mask(observation, info)
         return observation, info
 
     def step(self, action: Any) -> Any:
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        result = returned("step", self.env.step(action))
+        observation, reward, terminated, truncated, info = result
         self._num_steps, self._length = self._num_steps + 1, self._length + 1
         where = f"step {self._num_steps}"
         self._look(where, observation)

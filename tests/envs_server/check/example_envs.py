@@ -263,7 +263,25 @@ class SameStepVectors_vec(Walks):  # noqa: N801
 
 Walk_vec = Walks
 
+
+class OldReset(Walk):
+    """As gym before 0.26: reset returns no info. Two numbers could be taken for both."""
+
+    def reset(self, **arguments: Any) -> Any:
+        return super().reset(**arguments)[0]
+
+
+class OldStep(Walk):
+    """As gym before 0.26: step returns one flag."""
+
+    def step(self, action: Any) -> Any:
+        observation, reward, is_over, _, info = super().step(action)
+        return observation, reward, is_over, info
+
+
 ERRORS = {
+    OldReset: "fails",
+    OldStep: "fails",
     NanReward: "fails",
     LargeReward: "fails",
     RaisesInReset: "fails",

@@ -79,6 +79,18 @@ def test_a_mistake_is_named_by_its_rule_alone(factory: Callable[..., Any]) -> No
     assert {error.rule for error in findings.errors} == {example_envs.ERRORS[factory]}
 
 
+@pytest.mark.parametrize(
+    ("factory", "text"),
+    [
+        (example_envs.OldReset, "expected reset to return (observation, info), got ndarray"),
+        (example_envs.OldStep, "truncated, info), got 4 values"),
+    ],
+)
+def test_the_interface_of_old_gym_is_named(factory: Callable[..., Any], text: str) -> None:
+    findings, _ = _check(_recipe(factory))
+    assert text in findings.errors[0].text
+
+
 def test_a_wrong_array_of_a_nested_observation_is_named() -> None:
     findings, _ = _check(_recipe(example_envs.DictWalkInCentimetres))
     named = {error.text.split(": ", 1)[1].partition("expected")[0] for error in findings.errors}

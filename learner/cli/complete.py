@@ -13,6 +13,17 @@ from learner.cli.main import COMMANDS
 from seedrl import config_io
 from seedrl.exit_codes import ExitCode
 
+_TAKE_CONFIG = (
+    "train",
+    "pretrain",
+    "configs",
+    "check-agent",
+    "balance",
+    "tune",
+    "bounds",
+    "launch",
+)
+
 
 def run(argv: Sequence[str]) -> int:
     """Prints the words that may stand at the cursor: bash passes the line by its variables."""
@@ -35,6 +46,6 @@ def words_after(before: Sequence[str], current: str) -> Iterable[str]:
         command = [sys.executable, "-m", "learner.cli.main", *before[:2], "--help-all"]
         shown = subprocess.run(command, capture_output=True, text=True).stdout
         return re.findall(r"^  (--\S+)", shown, re.MULTILINE)
-    if len(before) == 1 and before[0] in ("train", "configs", "check-agent", "launch"):
+    if len(before) == 1 and before[0] in _TAKE_CONFIG:
         return config_io.bundled_names()
     return ()

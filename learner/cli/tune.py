@@ -35,7 +35,7 @@ class TuneOptions:
     Example: seedrl tune pong_r2d2 --output pong.json
 
     Attributes:
-      output: JSON file to write the profile to.
+      output: JSON file to write the profile to. After Ctrl-C it holds the best setting so far.
       force: replace an existing output file.
       total_seconds: time for all settings. It ends before a setting that, if it took as long as
         the slowest so far, would exceed this time.
@@ -83,11 +83,17 @@ def run(argv: Sequence[str]) -> int:
         print(f"{result:<11}{'kept' * move.is_kept:<5}{_text(move.setting)}{why}", flush=True)
         if move.is_kept:
             best, gain = move.setting, gain * (1 + move.gain)
+            _write(options.output, best)  # now: Ctrl-C may end the search
     print(f"expected: {gain - 1:+.0%} steps/s with {_text(best)}")
+    _write(options.output, best)
     if options.output is not None:
-        write_output(options.output, json.dumps(best.fields(), indent=2) + "\n")
         print(f"wrote {options.output}: use it with seedrl train CONFIG --profile")
     return ExitCode.OK
+
+
+def _write(path: Path | None, setting: "Setting") -> None:
+    if path is not None:
+        write_output(path, json.dumps(setting.fields(), indent=2) + "\n")
 
 
 def _text(setting: "Setting") -> str:

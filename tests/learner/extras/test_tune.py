@@ -184,6 +184,17 @@ def test_the_command_writes_what_is_fastest_and_goes_on_after_what_does_not_star
     assert sum("kept" in line for line in tried) == 2
     assert all(line.startswith("cannot run") == ("4 env servers" in line) for line in tried)
     assert any(line.endswith(": environment.id: no memory") for line in tried)
+    run = System.run
+
+    def interrupted(self: System, seconds: float, *, by_updates: bool) -> Interval:
+        if self.launch.groups == 4:
+            raise KeyboardInterrupt
+        return run(self, seconds, by_updates=by_updates)
+
+    monkeypatch.setattr(System, "run", interrupted)
+    with own_process.restored():
+        assert main([*words, "--force"]) == 143
+    assert json.loads(profile.read_text()) == START._replace(groups=3).fields()
     words = ["tune", "cartpole_r2d2", "--launch.env-servers", "4", "--output", str(tmp_path / "no")]
     with own_process.restored():
         assert main(words) == 2

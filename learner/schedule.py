@@ -30,7 +30,7 @@ from learner.serving.ledger import ACCOUNTS, ALWAYS, QUEUED, residues
 from seedrl.config import Config
 from seedrl.errors import UserError
 from seedrl.rl.exploration import decayed
-from seedrl.timing import POLL_SECONDS
+from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 
 
 class Asynchronous:
@@ -276,24 +276,28 @@ class Session:
 
     def raise_failure(self) -> None:
         """Raises what a thread has died of: a UserError as it is, any other as a defect of ours."""
-        failure = self.failure
-        if isinstance(failure, UserError):
-            raise failure
-        if failure is not None:
-            raise RuntimeError(f"a thread of the learner died: {failure}") from failure
+        for worker in self._workers:
+            if isinstance(worker.failure, UserError):
+                raise worker.failure
+            if worker.failure is not None:
+                text = f"the thread {worker.name} died: {worker.failure}"
+                raise RuntimeError(text) from worker.failure
 
-    def stop(self, timeout: float) -> bool:
-        """Ends the threads after their present piece of work; True if they ended in time."""
+    def stop(self) -> None:
+        """Ends the threads after their present piece of work, as long as that may take.
+
+        The watchdog ends the process if one of them hangs: no other limit, or a long update would
+        cost the last save. After a failure there is none, and they are waited for a moment only.
+        """
         self._schedule.end_waits()
-        # A list: every worker is asked to end, also after one that has not ended in time.
-        has_stopped = all([worker.stop(timeout) for worker in self._workers])
+        for worker in self._workers:
+            worker.stop(GRACE_SECONDS if self.failed.is_set() else None)
         self.watchdog.stop()  # after the threads: until then one of them may hang
-        if has_stopped and not self.failed.is_set():
+        if not self.failed.is_set():
             self.learning.finish_update()  # what is reported and saved knows whether it counts
             if self._schedule.can_insert:  # otherwise this thread would compile that, to end
                 self.learning.insert_pages()
             self.learning.abandon_pages()
-        return has_stopped
 
     def set_gauges(self) -> None:
         """Sets the metrics that are states rather than events."""

@@ -59,8 +59,8 @@ from seedrl.exit_codes import ExitCode
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
 
+# For the end of a run, after the piece of work that a thread is at.
 _STOP_SECONDS = 120.0
-_UNSTOPPED = f"a thread of the learner did not stop within {_STOP_SECONDS:.0f} seconds"
 
 
 def train(
@@ -394,10 +394,7 @@ class TrainLoop:
         if not can_save:
             # No other host waits for this one then.
             self._hosts.peers.fail(self._failure() or "see its log")
-        if not self.session.stop(_STOP_SECONDS):
-            print(f"learner: error: {_UNSTOPPED}", file=sys.stderr, flush=True)
-            self._raise_died()
-            raise RuntimeError(_UNSTOPPED)
+        self.session.stop()
         try:
             # All threads have ended: whatever the ledger does not explain now was lost or made up.
             # Then this state is not saved: the newest checkpoint may be from before that.
@@ -417,12 +414,9 @@ class TrainLoop:
         _, died = self._deaths.first or ("", None)
         return self.session.failure or died or sys.exception()
 
-    def _raise_died(self) -> None:
+    def _raise_failure(self, ended: EndOfRun | None) -> None:
         self.session.raise_failure()
         self._deaths.raise_first()
-
-    def _raise_failure(self, ended: EndOfRun | None) -> None:
-        self._raise_died()
         self._hosts.leave()
         self._reports.metrics.record("ledger", **self.session.accounts())
         if self._residues:

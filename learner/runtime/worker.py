@@ -42,8 +42,11 @@ class Worker:
         """Starts the thread."""
         self._thread.start()
 
-    def stop(self, timeout: float) -> bool:
-        """Asks the thread to end after its present piece of work; True if it has in time."""
+    def stop(self, timeout: float | None) -> bool:
+        """Asks the thread to end after its present piece of work; True if it has in time.
+
+        `timeout`: None to wait as long as it takes.
+        """
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(timeout)

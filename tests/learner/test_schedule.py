@@ -11,6 +11,7 @@ import jax.monitoring
 import numpy as np
 import pytest
 
+from learner import schedule
 from learner.build import build, plan_geometry
 from learner.report.metrics import Metrics
 from learner.runtime.channel import FilledPages
@@ -103,7 +104,7 @@ def test_acting_does_not_wait_for_the_update_to_be_compiled(
         session.failed.wait(0.01)
     # Both threads are watched.
     wait_until(lambda: set(session.watchdog.late(-1.0)) == {"acting", "learning"})
-    assert session.stop(SECONDS)
+    session.stop()
     session.raise_failure()
 
 
@@ -113,7 +114,7 @@ def test_an_update_that_the_device_has_no_memory_for_refuses_the_run(session: Se
     session._schedule._system = tiny  # type: ignore[attr-defined]
     session.start()
     assert session.failed.wait(SECONDS)
-    assert session.stop(SECONDS)
+    session.stop()
     with pytest.raises(ConfigError) as caught:
         session.raise_failure()
     assert "learning.batch_sequences" in str(caught.value)
@@ -128,8 +129,8 @@ def test_what_compiling_dies_of_ends_the_session(
     monkeypatch.setattr(session.learning, "compile_update", fail)
     session.start()
     assert session.failed.wait(SECONDS)
-    assert session.stop(SECONDS)
-    with pytest.raises(RuntimeError, match="no room for the update"):
+    session.stop()
+    with pytest.raises(RuntimeError, match="learning died: no room for the update"):
         session.raise_failure()
     # What the user can put right stays what it is.
     (worker,) = (worker for worker in session._workers if worker.failure is not None)
@@ -137,6 +138,34 @@ def test_what_compiling_dies_of_ends_the_session(
     with pytest.raises(ConfigError) as caught:
         session.raise_failure()
     assert caught.value is mistake
+
+
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_an_update_that_takes_long_is_waited_for_at_the_end_but_after_a_failure(
+    session: Session, monkeypatch: pytest.MonkeyPatch, has_failed: bool
+) -> None:
+    """What it has learned is saved then; after a failure nothing is."""
+    monkeypatch.setattr(schedule, "GRACE_SECONDS", 0.0)
+    is_learning, may_end = threading.Event(), threading.Event()
+
+    def learn() -> None:
+        is_learning.set()
+        may_end.wait(SECONDS)
+
+    monkeypatch.setattr(session.learning, "run_once", learn)
+    session.start()
+    assert is_learning.wait(SECONDS)
+    if has_failed:
+        session.failed.set()
+    end = threading.Thread(target=session.stop)
+    end.start()
+    wait_until(lambda: session._workers[1]._stop.is_set())
+    assert has_failed or end.is_alive()
+    if not has_failed:
+        may_end.set()
+    end.join(SECONDS)
+    assert not end.is_alive()
+    may_end.set()
 
 
 @pytest.mark.parametrize(
@@ -176,6 +205,6 @@ def test_what_is_compiled_ahead_is_what_runs(
     parts.channel.limiter.acted(SLOTS * 4)
     assert learning.run_once()
     assert learning.updates == 0  # it is being computed, and may be skipped
-    assert session.stop(SECONDS)
+    session.stop()
     assert compiled == []
     assert learning.updates == 1

@@ -307,7 +307,7 @@ class LearnerRun:
             ),
             "end of what was owed",
         )
-        assert session.stop(SECONDS)
+        session.stop()
         assert session.residues(at_rest=True) == [], session.residues(at_rest=True)
         session.raise_failure()
         session.learning.finish_update()
@@ -364,7 +364,7 @@ class LearnerRun:
             process.kill()
             process.wait(SECONDS)
         if hasattr(self, "session"):
-            self.session.stop(SECONDS)
+            self.session.stop()
         self.service.stop(grace_seconds=0.0)
         self.metrics.close()
         sys.setswitchinterval(self._switch_interval)

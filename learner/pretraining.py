@@ -13,6 +13,7 @@ from seedrl import checkpoints, run_files
 from seedrl.agents.check import build_agent
 from seedrl.agents.grpo import GRPOConfig
 from seedrl.checkpoints import encode_spec
+from seedrl.errors import ConfigError
 from seedrl.networks import decoder
 from seedrl.networks import weights as published
 from seedrl.networks.decoder import DecoderConfig
@@ -47,7 +48,8 @@ def pretrained(
       goes_on: gets the number of each update and the mean loss of the last ten; learning ends once
         it returns False.
 
-    Raises ConfigError for an environment that the agent does not fit, or for such weights.
+    Raises ConfigError for an environment that the agent does not fit, for such weights, or if a
+    parameter becomes infinite or no number.
     """
     agent = build_agent(config, spec)
     if weights is None:
@@ -74,6 +76,10 @@ def pretrained(
         losses.append(float(loss))
         if not goes_on(number, sum(losses) / len(losses)):
             break
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
+        raise ConfigError(
+            f"--step-size: expected one with which parameters stay finite, got {learning_rate:g}"
+        )
     return params
 
 
@@ -81,11 +87,6 @@ def completion_loss(network: DecoderConfig, params: Tree, ids: Array, is_policy:
     """Mean of -log π over the tokens `[B, T]` that are the policy's, `[] float32`."""
     logits = decoder.unroll(network, decoder.with_frozen(network, params), ids[:, :-1])
     return -mean_of(tokens.log_probs(logits, ids[:, 1:]), is_policy[:, 1:])
-
-
-def is_finite(params: Tree) -> bool:
-    """True if no parameter is infinite or no number."""
-    return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
 
 
 def save(workdir: Path, params: Tree, spec: EnvSpec, config: str) -> Path:

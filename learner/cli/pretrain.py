@@ -85,7 +85,7 @@ def run(argv: Sequence[str]) -> int:
     tokens, dialogues = _dialogues(config, options)
     spec = EnvSpec(tokens.turn, tokens)
     # Imports jax.
-    from learner.pretraining import is_finite, pretrained, save
+    from learner.pretraining import pretrained, save
 
     next_report = start = time.monotonic()
     done = 0
@@ -113,11 +113,6 @@ def run(argv: Sequence[str]) -> int:
             weights=options.weights,
             goes_on=goes_on,
         )
-        if not is_finite(params):
-            raise ConfigError(
-                f"--step-size: expected one with which parameters stay finite, got "
-                f"{options.step_size:g}; they are not after {done:,} steps"
-            )
         path = save(workdir, params, spec, to_json(config))
     if stop.is_set():
         print(f"stopped by {stop.by} after {done:,} of {options.steps:,} steps")

@@ -67,6 +67,12 @@ class VectorEnvironment(NamedTuple):
     has_info_mask: Callable[[], bool] = lambda: False
 
 
+def seeds_of_reset(seeds: Sequence[int], number: int) -> list[int]:
+    """New seeds for reset `number`, from 1 on, of a group, so that no episode is played twice."""
+    sequences = [np.random.SeedSequence([seed, 0, number]) for seed in seeds]
+    return [int(each.generate_state(1)[0]) >> 1 for each in sequences]
+
+
 class EnvGroup:
     """Owns the environments of group number `index`, and knows which step is in flight.
 
@@ -123,6 +129,7 @@ class EnvGroup:
         # The environments whose episode has ended: their next row is FIRST.
         self._is_last = np.zeros(len(seeds), np.bool_)
         self._sequence = -1  # of the step in flight; none yet
+        self._num_resets = 0  # beside the first
         self.close = environment.close
 
     def first(self) -> FramedStep:
@@ -143,14 +150,25 @@ class EnvGroup:
                 f"expected actions for step {self._sequence} of group {self._index}, got them for "
                 f"step {header.sequence}"
             )
+        if actions is None:
+            return self._message("reset", self._reset_again)
         return self._message("step", self.advance, self._to_own_actions(actions))
 
     def reset(self) -> TimeStep:
         """Starts the first episodes: every row is FIRST."""
-        num_envs = len(self._seeds)
-        observation = self._environment.reset(self._seeds)
+        timestep = self._begun(self._seeds)
         if self._environment.has_info_mask():  # which only the first `info` shows
             self._lay_out(with_info_mask(self.spec))
+        return timestep
+
+    def _reset_again(self) -> TimeStep:
+        self._num_resets += 1
+        self._is_last = np.zeros(len(self._seeds), np.bool_)
+        return self._begun(seeds_of_reset(self._seeds, self._num_resets))
+
+    def _begun(self, seeds: Sequence[int]) -> TimeStep:
+        num_envs = len(seeds)
+        observation = self._environment.reset(seeds)
         return TimeStep(
             np.full(num_envs, StepType.FIRST, np.uint8),
             np.zeros(num_envs, np.float32),

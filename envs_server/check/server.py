@@ -38,7 +38,7 @@ from seedrl.types import NEXT, StepType, TimeStep
 from seedrl.wire import contract
 from seedrl.wire.framing import StepPayload, WireError
 from seedrl.wire.learner_end import learner_handler, server_options
-from seedrl.wire.learner_payload import StepReader, pack_actions, sequence_of
+from seedrl.wire.learner_payload import StepReader, pack_actions, pack_reset, sequence_of
 from seedrl.wire.payload import Buffer, split
 from seedrl.wire.seedrl_pb2 import Assign, Finish, FromLearner, Hello
 from seedrl.wire.spec import spec_of
@@ -168,6 +168,14 @@ class Lease:
         # Of each row, whether it has to be FIRST next.
         self._is_first = [np.ones(size, bool) for size in sizes]  # all, at the beginning
         self._await_steps(set(range(len(sizes))))
+
+    def reset(self) -> None:
+        """Has the evaluation group, if there is one, reset its environments, and awaits it."""
+        group = len(self.steps) - 1
+        if group and self._minor >= contract.RESET_MINOR:
+            self._is_first[group][:] = True
+            self.outbox.put(memoryview(pack_reset(group, len(self.steps[group]) - 1)))
+            self._await_steps({group})
 
     def ask_next(self) -> None:
         """From now on answers ask the next question, where both sides know of that."""
@@ -372,6 +380,15 @@ def _steps(trial: Trial, *, rounds: int = 0, **changed: Any) -> None:
     trial.expect(_RETURN, "UNAVAILABLE")
 
 
+def _resets(trial: Trial) -> None:
+    lease = trial.play(5)
+    for _ in range(2):
+        lease.reset()
+        lease.play(5)
+    lease.end(StatusCode.UNAVAILABLE)
+    trial.expect(_RETURN, "UNAVAILABLE")
+
+
 def _next_questions(trial: Trial) -> None:
     lease = trial.connect()
     lease.begin()
@@ -455,6 +472,7 @@ DIALOGUES: dict[str, Callable[[Trial], None]] = {
         _steps, rounds=20, first_group=1
     ),  # while the first one waits for actions
     "one environment": partial(_steps, rounds=20, num_envs=1),  # of more that are offered
+    "resets": _resets,
     "next questions": _next_questions,  # of tokens; others are only stepped
     "seeds": _seeds,
     **{f"return after {n}": partial(_ends, code=StatusCode[n], then=_RETURN) for n in _RETURNS},

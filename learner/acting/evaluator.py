@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from learner.runtime.channel import VersionedParams
+from learner.serving.core import Batch
+from learner.serving.leases import Group
 from seedrl.agents.agent import Agent
 from seedrl.config import Actions, EvaluationConfig
 from seedrl.types import StepType
@@ -97,8 +99,9 @@ class Round:
     """`episodes` of frozen parameters, shared out evenly over `slots`. The acting thread's.
 
     The number that each slot plays is fixed beforehand: taking the first ones to finish would
-    prefer short ones. Episodes that were under way before the round do not count. When slots come
-    or go, the missing episodes are shared out again.
+    prefer short ones. Episodes that were under way before the round do not count: env servers
+    break them off, if they know how. When slots come or go, the missing episodes are shared out
+    again.
     """
 
     def __init__(self, frozen: VersionedParams, slots: np.ndarray, episodes: int):
@@ -146,6 +149,17 @@ class Round:
         self._missing = {slot: share + (rank < rest) for rank, slot in enumerate(slots)}
         # An episode that did not count when it began does not do so now.
         self._counting = playing
+
+    def wants_reset(self, slots: np.ndarray, step_types: np.ndarray) -> bool:
+        """Whether a group, whose rows come next, had better break off its episodes.
+
+        At its first step of the round only: none of its episodes counts yet, so none that does is
+        ever broken off.
+        """
+        if int(slots[0]) in self._streams:
+            return False
+        under_way = slots[step_types == StepType.MID.value].tolist()
+        return any(self._missing.get(slot, 0) > 0 for slot in under_way)
 
     def observe(
         self,
@@ -226,6 +240,15 @@ class Evaluator:
     def counts(self, slot: int) -> bool:
         """True if an episode that the slot starts now will count."""
         return self._round is not None and slot in self._round.missing_slots
+
+    def resets(self, batch: Batch) -> list[Group]:
+        """The groups of an evaluation batch that had better reset their environments."""
+        assert self._round is not None
+        return [
+            item.group
+            for item in batch.pending
+            if self._round.wants_reset(item.group.slots, item.timestep.step_type)
+        ]
 
     def poll(
         self, now: float, latest: VersionedParams, live_slots: np.ndarray, *, is_last: bool = False

@@ -219,7 +219,7 @@ class Acting:
         self.laps.lap("acting_transfer")
         actions = self._actor.act(batch, staged, frozen, self.training_steps)
         self.laps.lap("acting_act")
-        self._hub.answer(batch, actions)
+        self._hub.answer(batch, actions, () if is_training else self.evaluator.resets(batch))
         # From here on env servers step again: the rest costs them nothing.
         end = self.laps.lap("acting_wire")
         measured["queue_wait_ms"].append(1e3 * (start - batch.oldest_arrival))

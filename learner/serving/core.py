@@ -9,6 +9,7 @@ import numpy as np
 from learner.serving.batching import BatchQueue, BatchRule, Pending
 from learner.serving.leases import Group, Lease, Role, SlotTable
 from seedrl.types import StepType
+from seedrl.wire.contract import RESET_MINOR
 
 # Of the step types of a message, as bytes: every message passes here, and most are so short that
 # arrays would take ten times as long.
@@ -255,6 +256,17 @@ class Serving:
             return rows
         self.ledger["discarded"] += int(positions.sum())
         return rows - positions
+
+    def reset(self, groups: Collection[Group]) -> list[Group]:
+        """Takes that these groups are told to reset their environments; those that can be.
+
+        Their next rows have to be FIRST. Nothing may be learned from them: their streams go on.
+        """
+        can = [group for group in groups if group.lease.minor >= RESET_MINOR]
+        for group in can:
+            assert group.role == "evaluation", "an episode that is learned from has an end"
+            group.last_step_type = bytes([StepType.LAST]) * len(group.slots)
+        return can
 
     def answered(self, batch: Batch) -> list[Group]:
         """Frees the slots of a batch that was computed; returns the groups whose lease is open."""

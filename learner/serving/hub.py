@@ -18,7 +18,7 @@ from seedrl.config import EnvironmentConfig
 from seedrl.observations import spec_difference
 from seedrl.specs import EnvSpec
 from seedrl.wire.contract import LONGEST_FROM_LEARNER, printable
-from seedrl.wire.learner_payload import pack_actions
+from seedrl.wire.learner_payload import pack_actions, pack_reset
 from seedrl.wire.seedrl_pb2 import Hello
 
 # Slots stay idle that long before an env server is sent away so that it can have them: one that was
@@ -255,9 +255,14 @@ class Hub:
                 # notify, so nothing is missed between the look above and this wait.
                 self._due[device].wait(soonest - now)
 
-    def answer(self, batch: Batch, actions: np.ndarray) -> None:
-        """Sends `actions [B, ...]` to the groups of a batch, and releases its slots."""
+    def answer(self, batch: Batch, actions: np.ndarray, resets: Collection[Group] = ()) -> None:
+        """Sends `actions [B, ...]` to the groups of a batch, and releases its slots.
+
+        `resets`: groups that are told to reset their environments instead, those whose env server
+        knows of that.
+        """
         with self._changed:
+            resets = self._serving.reset(resets)
             self._serving.answered(batch)  # first: from here on the slots may be leased anew
             assert self._spec is not None, "a group acts once there is a spec"
             largest, now = self._spec.action.largest, self.clock()
@@ -271,8 +276,11 @@ class Hub:
             holders, batch.pending, batch.rows, strict=True
         ):
             if holder is not None:
-                payload = pack_actions(group.number, sequence, actions[rows], largest)
-                answers[holder].append(payload)
+                answers[holder].append(
+                    pack_reset(group.number, sequence)
+                    if group in resets
+                    else pack_actions(group.number, sequence, actions[rows], largest)
+                )
         for holder, payloads in answers.items():
             holder.send_actions(payloads)
 

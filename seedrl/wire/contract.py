@@ -6,10 +6,12 @@ Imports nothing: command lines and configurations need it long before gRPC is lo
 # Differs between two sides that cannot talk to each other: payload layout, meaning of a message.
 MAJOR = 3
 # Grows with additions that the other side may ignore.
-MINOR = 4
+MINOR = 5
 
 # The first minor whose env servers take an answer that also asks the next question.
 NEXT_MINOR = 4
+# The first minor whose env servers reset the environments of a group when they are told to.
+RESET_MINOR = 5
 
 # The least that a learner may set as the longest message: every message of the handshake fits.
 LEAST_MESSAGE_BYTES = 2**16

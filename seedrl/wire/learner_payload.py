@@ -120,6 +120,11 @@ def pack_actions(
     return b"".join((header, actions.astype(dtype, copy=False).tobytes(), padding))
 
 
+def pack_reset(group: int, sequence: int) -> bytes:
+    """The payload that answers step `sequence` of `group` by resetting all of its environments."""
+    return HEADER.pack(group, 0, sequence)
+
+
 def _check_steps(
     step_type: np.ndarray, reward: np.ndarray, discount: np.ndarray, largest: float, known: bytes
 ) -> None:

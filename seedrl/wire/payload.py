@@ -23,6 +23,7 @@ from seedrl.wire.framing import FramedStep, WireError, frame_step
 Buffer: TypeAlias = bytes | memoryview
 
 HEADER = struct.Struct("<IIQ")
+_NO_ENVS = bytes(4)  # where a header has its number of environments
 _ALIGNMENT = 8
 _LARGEST = float(np.finfo(np.float32).max)
 # Of float64, what still becomes that; half a unit in the last place beyond, it becomes infinite.
@@ -210,16 +211,20 @@ class ActionLayout:
         self.num_bytes = self._section.stop + len(self._section.padding)
 
     def size(self, data: Buffer) -> int:
-        """Length of every such payload."""
-        return self.num_bytes
+        """Length of the payload with which `data` begins."""
+        return HEADER.size if data[4:8] == _NO_ENVS else self.num_bytes
 
-    def unpack(self, data: Buffer) -> tuple[StepHeader, np.ndarray]:
+    def unpack(self, data: Buffer) -> tuple[StepHeader, np.ndarray | None]:
         """The header and the actions, `[E, ...]` as the spec has them, a read-only view.
+
+        None in place of actions: the environments are to be reset.
 
         Raises WireError if the length or the number of environments differs, if padding is not
         zero, or if an action is not one of the spec: not 0 to n - 1, or not -1 to 1 within bounds.
         """
         header = read_header(data)
+        if header.num_envs == 0 and len(data) == HEADER.size:
+            return header, None
         if (header.num_envs, len(data)) != (self._num_envs, self.num_bytes):
             raise WireError(
                 f"expected actions for {self._num_envs} environments in {self.num_bytes} bytes, "

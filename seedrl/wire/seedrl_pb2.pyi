@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 55cc91e8cd61b455575dfc01681f9395d9da6381bee78541c55774b37cbf040a
+# seedrl/wire/seedrl.proto sha256 66ca383ad7f9ad064439189d459e14608639a2b68664c109cf0d8a07b30fc98b
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -15,7 +15,7 @@ from envs_server.groups import EnvGroup, VectorEnvironment, VectorStep
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import ActionsPayload, FramedStep, receive_from_env_server
-from seedrl.wire.learner_payload import StepReader, pack_actions
+from seedrl.wire.learner_payload import StepReader, pack_actions, pack_reset
 from seedrl.wire.payload import StepHeader, ValueFaultError, read_header
 
 _SPEC = EnvSpec(ArraySpec((), "float32", (-9.0,), (9.0,)), DiscreteSpec(3))
@@ -54,6 +54,36 @@ def _read(message: FramedStep) -> tuple[StepHeader, list[float]]:
 
 def _answer(sequence: int, *actions: int) -> ActionsPayload:
     return ActionsPayload(pack_actions(4, sequence, np.array(actions, np.int32)))
+
+
+@pytest.mark.parametrize("vectorization", ["sync", "native"])
+def test_a_reset_begins_all_episodes_anew_and_none_a_second_time(vectorization: str) -> None:
+    cartpoles = build(Recipe("CartPole-v1", {"max_episode_steps": 3}), vectorization, 2)
+    group = EnvGroup(0, cartpoles, [5, 6])
+    reader = StepReader(group.spec, 2)
+
+    def read(message: FramedStep) -> tuple[int, list[int], list[list[float]]]:
+        data = receive_from_env_server(message.message)
+        step = reader.unpack(data)
+        return read_header(data).sequence, step.step_type.tolist(), step.observation.tolist()
+
+    def push(sequence: int) -> FramedStep:
+        return group.step(ActionsPayload(pack_actions(0, sequence, np.zeros(2, np.int32))))
+
+    _, _, begun = read(group.first())
+    assert read(push(0))[1] == [StepType.MID] * 2
+    # In the middle of an episode, and after the end of one.
+    sequence, kinds, second = read(group.step(ActionsPayload(pack_reset(0, 1))))
+    assert (sequence, kinds) == (2, [StepType.FIRST] * 2)
+    assert [read(push(number))[1] for number in (2, 3, 4)] == [
+        [StepType.MID] * 2,
+        [StepType.MID] * 2,
+        [StepType.LAST] * 2,
+    ]
+    _, kinds, third = read(group.step(ActionsPayload(pack_reset(0, 5))))
+    assert kinds == [StepType.FIRST] * 2
+    assert read(push(6))[1] == [StepType.MID] * 2
+    assert len({tuple(row) for row in begun + second + third}) == 6
 
 
 def test_steps_are_numbered_and_actions_counted_from_the_spaces_start() -> None:

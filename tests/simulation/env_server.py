@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from envs_server.client import Lease
+from envs_server.groups import seeds_of_reset
 from envs_server.options import Options
 from learner.serving.connection import Connection
 from learner.serving.hub import EndError
@@ -87,7 +88,10 @@ class SimulatedConnection:
         name = f"process {process.number}"
         self._to_learner = Wire(world, f"{name} up", "lose_request", self._arrive_there)
         self._to_env_server = Wire(world, f"{name} down", "lose_reply", self._arrive_here)
-        self.seeds: list[list[int]] = []
+        self.seeds: list[list[int]] = []  # of each group, from its first step on
+        self._slots: list[list[int]] = []
+        # Of each group: how often it was reset, with which seeds last, and which step came of that.
+        self._playing: list[tuple[int, list[int], int]] = []
         self.lease = Lease(process.options, self, last_key=process.last_key)
         self.lease.open()
 
@@ -161,6 +165,8 @@ class SimulatedConnection:
 
     def _take_seeds(self, assign: Assign) -> None:
         self.seeds = [list(group.seeds) for group in assign.groups]
+        self._slots = [list(group.slots) for group in assign.groups]
+        self._playing = [(0, seeds, 0) for seeds in self.seeds]
         for group in assign.groups:
             for seed, slot in zip(group.seeds, group.slots, strict=True):
                 self._world.oracle.started(seed, slot, is_evaluation=group.evaluation)
@@ -175,8 +181,18 @@ class SimulatedConnection:
             return  # the lease refuses it
         for group, data in parts:
             header, actions = layouts[group].unpack(data)
-            for seed, action in zip(self.seeds[group], actions.tolist(), strict=True):
-                self._world.oracle.check_action(seed, header.sequence, action)
+            num_resets, seeds, first = self._playing[group]
+            if header.sequence < first:
+                continue  # it comes a second time: the lease refuses it
+            if actions is None:
+                seeds = seeds_of_reset(self.seeds[group], num_resets + 1)
+                self._playing[group] = (num_resets + 1, seeds, header.sequence + 1)
+                self._world.oracle.num_checked["reset"] += len(seeds)
+                for seed, slot in zip(seeds, self._slots[group], strict=True):
+                    self._world.oracle.started(seed, slot, is_evaluation=True)
+                continue
+            for seed, action in zip(seeds, actions.tolist(), strict=True):
+                self._world.oracle.check_action(seed, header.sequence - first, action)
 
     def close_here(self) -> None:
         """The env server notices that the stream has ended."""

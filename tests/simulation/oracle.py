@@ -49,7 +49,7 @@ class Oracle:
         self._num_actions = num_actions
         self._started: dict[int, _Started] = {}
         self.broken: list[str] = []
-        self.num_checked = {"action": 0, "page": 0, "sequence": 0}
+        self.num_checked = {"action": 0, "reset": 0, "page": 0, "sequence": 0}
 
     def started(self, seed: int, slot: int, *, is_evaluation: bool) -> None:
         """An environment begins. No seed may ever be given twice, also not in another session."""

@@ -16,6 +16,7 @@ def test_nothing_is_mixed_up_on_the_device_either() -> None:
     assert found.seen["updates"] > 10
     assert found.seen["sessions"] > found.seeds
     assert min(found.seen[f"checked {what}"] for what in ("action", "page", "sequence")) > 400
+    assert found.seen["checked reset"] > 0  # by rounds of evaluation
 
 
 def test_the_on_policy_queue_trains_on_each_sequence_once() -> None:

@@ -50,14 +50,15 @@ class Lease {
       const number = message.readUInt32LE(start); // like all of these, throws where the end is
       const { envs = [], answered = 0 } = this.groups[number] ?? {};
       const isNext = message.readBigUInt64LE(start + 8) === BigInt(answered);
-      const isWhole = envs.length && message.readUInt32LE(start + 4) === envs.length;
+      const numActions = message.readUInt32LE(start + 4); // 0: a reset
+      const isWhole = envs.length && [0, envs.length].includes(numActions);
       if (!isNext || !isWhole) fail('actions of no step');
-      const size = padded(4 * envs.length * actionSize);
+      const size = padded(4 * numActions * actionSize);
       const numbers = [...Array(size / 4).keys()].map((i) => message.readInt32LE(start + 16 + 4 * i));
-      const actions = envs.map(() => numbers.splice(0, actionSize));
+      const actions = envs.slice(0, numActions).map(() => numbers.splice(0, actionSize));
       const isPadded = numbers.every((rest) => rest === 0);
       if (!isPadded || !actions.every(isAction)) fail('actions that are none');
-      envs.forEach((env, i) => env.step(actions[i]));
+      envs.forEach((env, i) => (numActions ? env.step(actions[i]) : env.reset()));
       this.groups[number].answered += 1;
       start += 16 + size;
       this.sendStep(number);
@@ -130,7 +131,7 @@ function connect(Learner, onEnd) {
   call.on('status', (end) => onEnd(end, isFinished, isRefused));
   const [host, numEnvs] = [os.hostname(), Number(options['num-envs'])];
   const sent = lease ? [{ lease: lease.key }] : [];
-  send({ hello: { major: 3, minor: 4, numEnvs, numGroups: 2, host, pid: process.pid, sent } });
+  send({ hello: { major: 3, minor: 5, numEnvs, numGroups: 2, host, pid: process.pid, sent } });
 }
 
 /** Streams, one after another, until training is over or the learner will never take this one. */

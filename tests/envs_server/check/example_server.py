@@ -140,7 +140,10 @@ class ExampleServer:
 
     def hello(self) -> Hello:
         """The first message."""
-        return Hello(major=contract.MAJOR, num_envs=self.num_envs, num_groups=2, host="h", pid=1)
+        major, minor = contract.MAJOR, contract.RESET_MINOR
+        return Hello(
+            major=major, minor=minor, num_envs=self.num_envs, num_groups=2, host="h", pid=1
+        )
 
     def handle(self, message: FromLearner) -> None:
         """Assign, or actions."""
@@ -156,7 +159,7 @@ class ExampleServer:
     def read(self, data: bytes) -> tuple[int, np.ndarray, int]:
         """The group and the actions with which a message begins, and where they end."""
         group, size, sequence = struct.unpack_from("<IIQ", data)
-        if group >= len(self.envs) or size != len(self.envs[group]):
+        if group >= len(self.envs) or size not in (0, len(self.envs[group])):
             raise OwnDefectError("no such group, or of another size")
         end = 16 + size * 4 + (size * 4 % 8)
         if len(data) < end or sequence != self.sent[group] - 1:
@@ -202,10 +205,17 @@ class ExampleServer:
         return [self.walk(seed) for seed in group.seeds]
 
     def step(self, group: int, actions: np.ndarray) -> None:
-        """Steps a group."""
-        for env, action in zip(self.envs[group], actions.tolist(), strict=True):
+        """Steps a group, or resets it."""
+        if not len(actions):
+            self.reset(group)
+        for env, action in zip(self.envs[group], actions.tolist(), strict=bool(len(actions))):
             env.step(action)
         self.send_step(group)
+
+    def reset(self, group: int) -> None:
+        """Begins all episodes of a group anew."""
+        for env in self.envs[group]:
+            env.reset()
 
     def send_step(self, group: int) -> None:
         """Sends the rows of a group as they are, each section padded to a multiple of 8 bytes."""

@@ -145,6 +145,7 @@ class Credulous(ExampleServer):
         (_broken("SameStepReset", walk=SameStepReset), "steps", "STEPS AND ACTIONS"),
         (OneAMessage, "several groups", "STEPS AND ACTIONS"),
         (AllThatIsOffered, "one environment", "STEPS AND ACTIONS"),
+        (_broken("NoReset", reset=lambda self, group: None), "resets", "STEPS AND ACTIONS"),
         (_broken("OneSeed", walk=OneSeed), "seeds", "seed ignored"),
         (_broken("OtherEachTime", walk=OtherEachTime), "seeds", "Group.seeds"),
         (Stubborn, "end after PERMISSION_DENIED", "HOW A STREAM ENDS"),

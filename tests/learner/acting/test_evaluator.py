@@ -76,6 +76,16 @@ def test_every_slot_plays_the_same_number_of_episodes_however_short_they_are() -
     assert _score(OLD, (1.0, 1.0, 10.0, 10.0)).mean == 5.5
 
 
+def test_a_group_is_reset_at_its_first_step_of_a_round_if_it_keeps_an_episode_waiting() -> None:
+    evaluation = Round(OLD, SLOTS, episodes=1)  # for slot 4
+    kinds = np.array([MID, MID], np.uint8)
+    assert evaluation.wants_reset(SLOTS, kinds)
+    assert not evaluation.wants_reset(SLOTS, np.array([FIRST, MID], np.uint8))
+    assert not evaluation.wants_reset(SLOTS, np.array([LAST, MID], np.uint8))
+    _observe(evaluation, [4, 6], MID, {})
+    assert not evaluation.wants_reset(SLOTS, kinds)  # what has begun meanwhile may count
+
+
 def test_an_episode_that_had_begun_before_the_round_does_not_count() -> None:
     evaluation = Round(OLD, SLOTS, episodes=2)
     for slot in (4, 6):

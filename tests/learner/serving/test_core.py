@@ -25,6 +25,7 @@ from learner.serving.leases import (
 )
 from learner.serving.ledger import ALWAYS, residues
 from seedrl.types import StepType, TimeStep
+from seedrl.wire.contract import RESET_MINOR
 
 K = 3  # steps of a page
 DEADLINE = 0.5
@@ -292,6 +293,29 @@ def test_a_first_row_in_an_episode_cuts_its_own_stream_and_no_other() -> None:
     assert batch.positions.tolist() == [1, 0]
     assert batch.streams.tolist() == group.streams.tolist()
     assert serving.ledger["discarded"] == 1
+
+
+def test_a_group_that_is_told_to_reset_owes_first_rows_which_cut_nothing() -> None:
+    serving = _serving(training=1, evaluation=2)
+    lease = _ready(serving, 3, 1, "host:7")
+    lease.minor = RESET_MINOR
+    (group,) = (group for group in lease.groups if group.role == "evaluation")
+    streams = group.streams.tolist()
+    _step(serving, group)
+    batch = serving.take(_lane(serving, "evaluation"))
+    assert serving.reset([group]) == [group]
+    serving.answered(batch)
+    with pytest.raises(ProtocolError, match=r"expected FIRST \(0\), got step type 1"):
+        _step(serving, group, MID)
+    first = _timestep(_types(group, FIRST))
+    assert serving.step(Pending(group, group.sequence, first, 0.0)) == (
+        _lane(serving, "evaluation"),
+        [],
+    )
+    assert group.streams.tolist() == streams
+    assert not serving.slots.take_cut(0)
+    lease.minor -= 1
+    assert serving.reset([group]) == []  # its env server would not know what to do
 
 
 # --- queues and rules ---

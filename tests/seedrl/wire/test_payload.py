@@ -27,7 +27,7 @@ from seedrl.wire.framing import (
     encode_from_env_server,
     receive_from_env_server,
 )
-from seedrl.wire.learner_payload import StepReader, pack_actions, sequence_of
+from seedrl.wire.learner_payload import StepReader, pack_actions, pack_reset, sequence_of
 from seedrl.wire.payload import (
     ActionLayout,
     StepHeader,
@@ -267,6 +267,17 @@ def test_actions_are_the_literal_ones_of_the_contract() -> None:
     header, actions = ActionLayout(DiscreteSpec(3), 3).unpack(data)
     assert header == StepHeader(group=1, num_envs=3, sequence=7)
     assert actions.dtype == np.int32 and actions.tolist() == [0, 2, 1]
+
+
+def test_a_reset_stands_in_the_place_of_actions_also_among_others() -> None:
+    layouts = [ActionLayout(DiscreteSpec(3), 3), ActionLayout(DiscreteSpec(3), 2)]
+    actions = pack_actions(0, 7, np.array([0, 2, 1], np.int32))
+    parts = dict(split(actions + pack_reset(1, 9), layouts))
+    assert bytes(parts[0]) == actions
+    assert layouts[1].unpack(parts[1]) == ((1, 0, 9), None)
+    assert [group for group, _ in split(pack_reset(1, 9) + actions, layouts)] == [1, 0]
+    with pytest.raises(WireError, match="for 0 in 24"):
+        layouts[1].unpack(pack_reset(1, 9) + bytes(8))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from seedrl.wire.framing import (
     receive_from_env_server,
     receive_from_learner,
 )
-from seedrl.wire.learner_payload import StepReader, pack_actions, sequence_of
+from seedrl.wire.learner_payload import StepReader, pack_actions, pack_reset, sequence_of
 from seedrl.wire.payload import ActionLayout, Buffer, split
 from seedrl.wire.seedrl_pb2 import (
     Assign,
@@ -110,7 +110,12 @@ def read_actions(data: bytes) -> bool:
     except WireError as error:
         assert_one_line(error)
         return False
-    packed = [pack_actions(header.group, header.sequence, actions) for header, actions in read]
+    packed = [
+        pack_reset(header.group, header.sequence)
+        if actions is None
+        else pack_actions(header.group, header.sequence, actions)
+        for header, actions in read
+    ]
     assert b"".join(packed) == data
     return True
 
@@ -133,6 +138,7 @@ _STEPS = tuple(_step_seed(group, is_last=is_last) for group in range(4) for is_l
 _ACTIONS = (
     pack_actions(0, 3, np.array([0, 1, 1], np.int32)),
     pack_actions(1, 2**40, np.array([[0.5, -1.0], [0.0, 1.0]], np.float32)),
+    pack_reset(1, 3) + pack_actions(0, 4, np.array([0, 1, 1], np.int32)),
 )
 _SENT = [Sent(lease=2**63)]
 _ASSIGN = Assign(

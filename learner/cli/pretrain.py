@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -15,11 +16,14 @@ from learner.cli.arguments import parse, require_at_least, require_positive
 from learner.processes.locks import lock
 from learner.processes.stop import stop_on_signals
 from learner.processes.tuning import require_jax
+from seedrl import config_io
 from seedrl.config import Config, EnvironmentConfig, acts_on_tokens, check
 from seedrl.config_io import path_for_children, to_json
 from seedrl.errors import ConfigError, in_one_line
 from seedrl.exit_codes import ExitCode
+from seedrl.fields import fields_of
 from seedrl.programs.flags import Mark
+from seedrl.run import leaves_of, words_of
 from seedrl.specs import EnvSpec, TokensSpec
 
 if TYPE_CHECKING:  # imports jax, for which a mistake in the command line does not wait
@@ -116,8 +120,20 @@ def run(argv: Sequence[str]) -> int:
         path = save(workdir, params, spec, to_json(config))
     if stop.is_set():
         print(f"stopped by {stop.by} after {done:,} of {options.steps:,} steps")
-    print(f"saved {path}; continue with: seedrl train {argv[0]} --init-from {workdir}")
+    words = train_words(argv[0], config, workdir, options.allow)
+    print(f"saved {path}; continue with: {shlex.join(words)}")
     return ExitCode.OK
+
+
+def train_words(
+    name: str, config: Config, workdir: Path, allow: Sequence[str] | None = None
+) -> list[str]:
+    """The command that starts a run from the checkpoint, with the fields that were typed."""
+    before = fields_of(config_io.load(name))
+    typed = {path: value for path, value in fields_of(config).items() if value != before.get(path)}
+    options = {**typed, **({"allow": allow} if allow else {}), "init-from": workdir}
+    words = [word for path, value in leaves_of(options) for word in words_of(path, value)]
+    return ["seedrl", "train", name, *words]
 
 
 def _dialogues(

@@ -12,8 +12,10 @@ import pytest
 from envs_server.envs import token_tasks
 from envs_server.solutions import dialogue
 from learner.acting.token_acting import training_seeds
+from learner.cli.arguments import parse
 from learner.cli.main import main
-from learner.cli.pretrain import _checked
+from learner.cli.pretrain import _checked, train_words
+from learner.cli.train import TrainOptions
 from learner.pretraining import pretrained, save
 from seedrl import config_io
 from seedrl.agents.check import build_agent
@@ -21,6 +23,7 @@ from seedrl.agents.grpo import GRPOConfig
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
+from seedrl.fields import with_fields
 from seedrl.networks import weights
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.group_queue import GroupQueueConfig
@@ -158,3 +161,13 @@ def test_the_configuration_of_smollm2_fits_its_environment() -> None:
     tokens = TokensSpec(49152, *sizes, end=2)
     build_agent(config.agent, EnvSpec(tokens.turn, tokens))
     assert config.agent.network.context == sum(sizes)
+
+
+def test_the_command_that_continues_has_the_fields_that_were_typed() -> None:
+    typed = {"environment.metrics": (), "agent.network.context": 17, "seed": 3}
+    config = with_fields(config_io.load("reverse_grpo"), typed)
+    words = train_words("reverse_grpo", config, Path("runs/warm"))
+    _, parsed = parse(TrainOptions, words[2:], prog="seedrl train")
+    assert parsed == config and words[-2:] == ["--init-from", "runs/warm"]
+    plain = train_words("reverse_grpo", config_io.load("reverse_grpo"), Path("w"))
+    assert plain == ["seedrl", "train", "reverse_grpo", "--init-from", "w"]

@@ -86,6 +86,9 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
             _require_flags(argv, _help(lambda: main.main(["experiment", "--help"])))
         case ["seedrl", "launch", *argv]:
             launch.read(argv)
+        case ["seedrl", "pretrain", _, *argv]:
+            text = _help(lambda: main.main(["pretrain", "reverse_grpo", "--help-all"]))
+            _require_flags(argv, text)
         case ["seedrl", name, *argv]:
             _require_flags(argv, _help(lambda: main.main([name, "--help"])))
         case ["python", "-m", module, *argv]:

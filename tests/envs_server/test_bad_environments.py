@@ -70,7 +70,7 @@ number = 3
 # step is longer.
 DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
     "old reset": ({"reset": lambda self: ZEROS}, FIRST + "restart: TypeError"),
-    "reset without info": ({"reset": lambda self, **_: ZEROS}, FIRST + "restart: ValueError"),
+    "reset without info": ({"reset": lambda self, **_: ZEROS}, FIRST + "restart: TypeError"),
     "old step": ({"step": lambda self, _: (ZEROS, 1.0, False, {})}, FIRST + "step: ValueError"),
     "array reward": ({"step": lambda self, _: (ZEROS, ZEROS, False, False, {})}, FIRST + "step: "),
     "shape": (

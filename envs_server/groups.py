@@ -169,6 +169,7 @@ class EnvGroup:
     def _begun(self, seeds: Sequence[int]) -> TimeStep:
         num_envs = len(seeds)
         observation = self._environment.reset(seeds)
+        self.metrics = self.metrics[:0]  # of the step before: no row of this one is LAST
         return TimeStep(
             np.full(num_envs, StepType.FIRST, np.uint8),
             np.zeros(num_envs, np.float32),

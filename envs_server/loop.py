@@ -68,13 +68,15 @@ class _Loop:
         self._build_one, self._failures = build_one, failures
         self._max_abs_reward, self._positions = max_abs_reward, positions
         self._num_restarts = 0
+        # Memory, and whether `info` has masks: decided at the very first reset.
+        self._is_allocated = False
         self._restarted: np.ndarray | None = None  # those of the newest step
         self._continued: np.ndarray | None = None  # likewise
         self.envs: list[Env] = []
         self.has_info_mask = False
 
     def reset(self, seeds: Sequence[int]) -> Tree:
-        num_envs, self._is_allocated = len(self.envs), False
+        num_envs = len(self.envs)
         self._reward = np.zeros(num_envs, np.float64)
         self._terminated, self._truncated = np.zeros((2, num_envs), np.bool_)
         self._is_over = [False] * num_envs

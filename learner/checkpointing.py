@@ -92,6 +92,7 @@ class Checkpointer:
                 return
             # Not for ever: the thread that would answer may die, and then the run is over.
             wait([answer], POLL_SECONDS)
+            self._metrics.write()  # an update may take minutes
         self._start(answer.result())
         self._saved = counts
 

@@ -316,8 +316,9 @@ class TrainLoop:
         """Reports and saves at their intervals until the run is over."""
         while not self._is_over():
             self.session.failed.wait(POLL_SECONDS)
-            self.progress.update()
+            # Before anything that may end this process: a round of evaluation is on record.
             self._reports.metrics.write()
+            self.progress.update()
             if not self._hosts.is_alone and self.session.num_updates:
                 leave_jax()  # not possible before the first update
             now = time.monotonic()
@@ -341,6 +342,7 @@ class TrainLoop:
         """
         ended = None
         try:
+            self._reports.metrics.write()  # stopping and saving may take long
             self.progress.update()
             ended = self._outcome()
             self._reports.end(ERROR if ended is None else ended.why)

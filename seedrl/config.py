@@ -96,7 +96,8 @@ class ServingConfig:
         one it is the size of the observations of all slots.
       ready_deadline_seconds: longest time that an env server may take to build its environments.
         Its slots are reserved meanwhile. At most 600.
-      step_deadline_seconds: an env server whose step is later than this is reported as hung. One in
+      step_deadline_seconds: an env server whose step is later than this is reported as hung; the
+        step of a group may be a reset of all its environments. One in
         Python also prints all stacks and ends with 1; with `seedrl train`, `--processes` or
         `--logs` it is restarted. 0 turns this off.
       token_file: file with the token of env servers (`--token-file` there). Required for any

@@ -54,13 +54,14 @@ class RunFolder:
 
     def record_config(self, config: Config) -> None:
         """Writes the resolved configuration: once it is known to fit what the folder holds."""
-        replace_file(self.path / run_files.CONFIG, f"{config_io.to_json(config)}\n")
         if self.is_begun_anew:
             # Now, and not at the first save: a session that is killed before it must not leave the
             # last attempt's to be resumed, nor its score, which might have as many updates.
             supersede(self.checkpoints)
             supersede(best_directory(self.path))
             (self.path / run_files.FINAL_SCORE).unlink(missing_ok=True)
+        # Last: where that is refused, the attempt before keeps its configuration.
+        replace_file(self.path / run_files.CONFIG, f"{config_io.to_json(config)}\n")
 
     def record_command(self, command: str) -> int:
         """Appends a command line to those before; returns the number of this session, from 1."""

@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 66ca383ad7f9ad064439189d459e14608639a2b68664c109cf0d8a07b30fc98b
+# seedrl/wire/seedrl.proto sha256 cfe77068f50ad01a8bcdeea697b309f0ce667f28c1e7c9a901b035c0f34064b2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -86,6 +86,23 @@ def test_a_reset_begins_all_episodes_anew_and_none_a_second_time(vectorization: 
     assert len({tuple(row) for row in begun + second + third}) == 6
 
 
+def test_a_reset_carries_no_metrics_of_the_episodes_that_ended_before_it() -> None:
+    wrapped = Recipe(
+        "CartPole-v1",
+        {"max_episode_steps": 1},
+        wrappers=(gymnasium.wrappers.RecordEpisodeStatistics,),
+    )
+    group = EnvGroup(0, build(wrapped, "sync", 2), [5, 6], ["episode.r"])
+    reader = StepReader(group.spec, 2, 1)
+    group.first()
+    actions = ActionsPayload(pack_actions(0, 0, np.zeros(2, np.int32)))
+    last = receive_from_env_server(group.step(actions).message)
+    assert reader.metrics(last).shape == (2, 1)
+    begun = receive_from_env_server(group.step(ActionsPayload(pack_reset(0, 1))).message)
+    assert reader.unpack(begun).step_type.tolist() == [StepType.FIRST] * 2
+    assert reader.metrics(begun).shape == (0, 1)
+
+
 def test_steps_are_numbered_and_actions_counted_from_the_spaces_start() -> None:
     recorder = Recorder(*(np.full(2, n, np.float32) for n in range(3)))
     group = EnvGroup(4, recorder.environment(), [1, 2])

@@ -117,6 +117,15 @@ def test_a_wrong_mask_is_the_failure_of_its_environment_alone(
     assert result.observation["action_mask"].all()
 
 
+def test_a_later_reset_without_a_mask_is_the_failure_of_its_environment_alone() -> None:
+    masks = iter([(_ALL, None), ()])
+    failures = Failures(2, 1)
+    loop = build_loop(lambda: Odd(next(masks, ())), 2, failures=failures)
+    loop.reset([1, 2])
+    observation = loop.reset([3, 4])
+    assert loop.has_info_mask() and observation["action_mask"].all()
+
+
 @pytest.mark.parametrize("where", ["reset", "last"])
 def test_a_mask_that_the_first_reset_had_not_is_a_failure(where: str) -> None:
     masks = (None, _ALL) if where == "last" else (None, None, _ALL)

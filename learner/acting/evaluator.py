@@ -153,8 +153,7 @@ class Round:
     def wants_reset(self, slots: np.ndarray, step_types: np.ndarray) -> bool:
         """Whether a group, whose rows come next, had better break off its episodes.
 
-        At its first step of the round only: none of its episodes counts yet, so none that does is
-        ever broken off.
+        At its first step of the round only: no action has been taken yet in an episode that counts.
         """
         if int(slots[0]) in self._streams:
             return False

@@ -169,7 +169,8 @@ class EvaluationConfig:
     """Measuring frozen parameters on the evaluation slots during training.
 
     A round freezes the parameters and plays `episodes`, assigned to the evaluation slots in advance
-    and evenly: short episodes are not over-represented.
+    and evenly: short episodes are not over-represented. Evaluation environments that are in the
+    middle of an episode when it starts are reset.
 
     A score belongs to the training environment step at which its parameters were made. Once all
     steps are taken, the last parameters are played in a last round, while training rests; a run of

@@ -213,7 +213,7 @@ class ExampleServer:
         self.send_step(group)
 
     def reset(self, group: int) -> None:
-        """Begins all episodes of a group anew."""
+        """Resets all environments of a group."""
         for env in self.envs[group]:
             env.reset()
 

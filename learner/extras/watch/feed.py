@@ -50,9 +50,7 @@ class Feed:
     def _read(self) -> dict[str, Any] | None:
         is_first, names = self._searched is None, self._search()
         views = {name: reader.poll() for name, reader in self._readers.items()}
-        if is_first:
-            views = {name: reader.snapshot() for name, reader in self._readers.items()}
-        elif names is None and not any(view.brief or view.detail for view in views.values()):
+        if names is None and not any(view.brief or view.detail for view in views.values()):
             return None
         if self._run is None or (is_first and self._run not in views):
             changed = {name: reader.changed for name, reader in self._readers.items()}

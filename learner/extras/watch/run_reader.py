@@ -51,6 +51,7 @@ class RunReader:
         self._config: Json = {}
         self._sample: Json = {}
         self._seen: dict[str, str] = {}
+        self._is_new = True  # until the first poll
         self._videos: list[Json] = []
 
     @property
@@ -63,7 +64,7 @@ class RunReader:
         return max(times)
 
     def poll(self) -> View:
-        """The news since the last poll."""
+        """The news since the last poll; at the first one everything."""
         brief: Json = {}
         detail: Json = {}
         lines, is_rewritten = self._metrics.read()
@@ -96,7 +97,9 @@ class RunReader:
             self._sample = detail["sample"] = sample
         if (videos := recorded(self.folder)) != self._videos:
             self._videos = detail["videos"] = videos
-        return self.snapshot() if is_rewritten or has_other_events else View(brief, detail)
+        is_whole = self._is_new or is_rewritten or has_other_events
+        self._is_new = False
+        return self.snapshot() if is_whole else View(brief, detail)
 
     def snapshot(self) -> View:
         """Everything that the polls so far have found."""

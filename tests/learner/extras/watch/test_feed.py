@@ -1,5 +1,6 @@
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -45,5 +46,21 @@ def test_a_page_gets_all_first_and_then_what_is_new(tmp_path: Path) -> None:
         SimulatedRun(tmp_path / "b").advance(5)
         curve = await until(messages, lambda found: found["runs"].get("b", {}).get("curve"))
         assert curve["env_steps"] == [60_000]
+
+    run(test())
+
+
+def test_a_run_that_was_removed_and_made_again_starts_anew_on_the_page(tmp_path: Path) -> None:
+    SimulatedRun(tmp_path / "a").advance(5)
+
+    async def test() -> None:
+        messages = Feed(tmp_path, "a").messages()
+        await anext(messages)
+        shutil.rmtree(tmp_path / "a")
+        await until(messages, lambda found: found.get("names") == [])
+        SimulatedRun(tmp_path / "a").advance(5)
+        detail = await until(messages, lambda found: found.get("detail"))
+        # Else the page would append to what it has.
+        assert detail["reset"] and detail["columns"]["env_steps"] == [60_000]
 
     run(test())

@@ -315,6 +315,9 @@ class TokenActing(Acting):
         slots, streams = batch.slots.tolist(), batch.streams.tolist()
         for place in np.flatnonzero(kinds != _FIRST).tolist():
             lane, row = self._rows[slots[place]]
+            if not lane.num_open(row):  # a wrapper, say, has ended an episode without an answer
+                kinds[place] = _FIRST
+                continue
             lane.reward(row, rewards[place])
             # Without room for an answer the episode ends: the environment might ask for ever.
             if kinds[place] != _LAST and not lane.ask(row, turn_ids(turns[place])):

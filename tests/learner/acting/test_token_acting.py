@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from envs_server.build import Recipe, build
 from envs_server.envs import token_tasks
 from envs_server.failures import Failures
 from envs_server.groups import EnvGroup
+from envs_server.tokens import TokenGym
 from learner.acting.evaluator import Evaluator, Score
 from learner.acting.loop import Totals
 from learner.acting.token_acting import (
@@ -157,6 +159,17 @@ class Fragile(token_tasks.Reverse):
         if Fragile.attempts % 5 == 0:
             raise RuntimeError("no question for now")
         return super().reset(seed)
+
+
+class Hasty(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Ends the episode at every step, also at the one that asks the question."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(TokenGym(token_tasks.reverse(**arguments)))
+
+    def step(self, action: Any) -> Any:
+        observation, reward, _, truncated, info = self.env.step(action)
+        return observation, reward, True, truncated, info
 
 
 class Peer:
@@ -377,6 +390,18 @@ def test_an_environment_that_is_built_again_asks_no_question_of_its_own(
         _assert_each_group_has_its_question(world)
         accounts = world.acting.accounts(at_rest=True)
         assert accounts["lost_tokens"] > 0 and residues(accounts, TOKENS) == []
+
+
+def test_an_episode_that_ends_without_an_answer_is_no_rollout(
+    network: DecoderConfig, tmp_path: Path
+) -> None:
+    with _world(network, tmp_path) as world:
+        Peer(world.hub, 8, Hasty)
+        for _ in range(100):
+            world.acting.run_once()
+            world.learn()
+        assert world.channel.learned_version > 5
+        _assert_each_group_has_its_question(world)
 
 
 def test_an_episode_ends_where_no_answer_has_room(network: DecoderConfig, tmp_path: Path) -> None:

@@ -336,9 +336,10 @@ def latest(
                 if sets_aside:
                     _logger.error("%s is now %s", damaged, _set_aside(damaged, "damaged"))
             return opened(path)
-        # A learner that is running may have deleted it since it was listed.
-        if path.is_dir():
-            problems.append((path, problem))
+        # A learner that is running may have deleted it since it was listed, for a newer one.
+        if not path.is_dir():
+            return latest(directory, parts, step=step, sets_aside=sets_aside)
+        problems.append((path, problem))
     if problems:
         raise CheckpointError(
             f"expected an intact checkpoint in {directory}, got {len(problems)} damaged; "

@@ -144,10 +144,13 @@ def checkpoints(argv: Sequence[str]) -> int:
     for path in [*_inside(directory / "best"), *_inside(directory)]:
         if not (match := checkpoints.NAME.fullmatch(path.name)):
             continue
+        problem = checkpoints.damage(path)
+        if not path.is_dir():  # a learner that is running has deleted it
+            continue
         kind = "best" if path.parent.name == "best" else "checkpoint"
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**20
         steps = ""
-        if problem := checkpoints.damage(path):  # records of a damaged one say nothing
+        if problem:  # records of a damaged one say nothing
             code = ExitCode.UNREADABLE_CHECKPOINT
         elif (taken := checkpoints.opened(path).meta.get("env_steps")) is not None:
             steps = f"{taken:,} environment steps, "

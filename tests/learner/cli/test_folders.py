@@ -1,6 +1,7 @@
 """`seedrl runs`, `checkpoints`, `digest` and `export` on folders that are given."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,6 +42,23 @@ def test_checkpoints_are_listed_and_verified(
     assert main(["checkpoints", str(tmp_path)]) == 74
     first, second = capsys.readouterr().out.splitlines()
     assert first.endswith("intact") and "update 2" in second and "meta.json" in second
+
+
+def test_checkpoints_that_a_learner_replaces_meanwhile_are_no_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    best, damage = checkpoints.best_directory(tmp_path), checkpoints.damage
+
+    def replaced_before(path: Path, parts: Collection[str] = ()) -> str | None:
+        if path.name < "000000000003":  # the next one deletes it
+            checkpoints.save(best, int(path.name) + 1, {}, {}, keep=1)
+        return damage(path, parts)
+
+    checkpoints.save(best, 1, {}, {}, keep=1)
+    monkeypatch.setattr(checkpoints, "damage", replaced_before)
+    assert main(["checkpoints", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == ""
+    assert checkpoints.choose(tmp_path, is_best=True).step == 3
 
 
 def test_a_checkpoint_is_digested_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

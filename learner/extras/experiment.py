@@ -36,6 +36,8 @@ _ITS_OWN = {"workdir": "--workdir", "seed": "seeds", "resume": "the same command
 _DONE = frozenset({ExitCode.OK, ExitCode.TARGET_MISSED})
 # What may grow: a run of fewer steps is trained on.
 _MAY_GROW = "--learning.total-steps"
+# A command that continues a run without other options, as a run's summary names it.
+_AS_IT_WAS = re.compile("seedrl resume (?!.* --(?!allow ))")
 
 
 # Words of `seedrl train` by run, without its folder. A run has the name of its folder: its
@@ -239,7 +241,8 @@ def command_of(folder: Path) -> str | None:
         lines = read_regular(folder / run_files.COMMANDS).decode(errors="replace").splitlines()
     except OSError:
         return None
-    return lines[-1] if lines else None
+    begun = [line for line in lines if not _AS_IT_WAS.match(line)]
+    return begun[-1] if begun else None
 
 
 def _words(command: str) -> list[str]:

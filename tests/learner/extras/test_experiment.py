@@ -196,9 +196,15 @@ def test_a_grid_becomes_folders_of_runs(tmp_path: Path, capfd: pytest.CaptureFix
     # The same again has nothing to do.
     assert main(["experiment", "my_grid.toml"]) == 0
     assert capfd.readouterr().out == out
-    (folder / names[0] / "command.txt").write_text("seedrl train cartpole_r2d2 --seed 4")
-    assert main(["experiment", "my_grid.toml"]) == 2
-    assert names[0] in capfd.readouterr().err
+    # A run that was continued by hand is the same, but with other options.
+    with (folder / names[0] / "command.txt").open("a") as commands:
+        commands.write(f"\nseedrl resume 'x y/{names[0]}' --allow a b\n")
+    assert main(["experiment", "my_grid.toml"]) == 0
+    assert capfd.readouterr().out == out
+    for other in ("resume x --agent.gamma 0.9", "train cartpole_r2d2 --seed 4"):
+        (folder / names[0] / "command.txt").write_text(f"seedrl {other}")
+        assert main(["experiment", "my_grid.toml"]) == 2
+        assert names[0] in capfd.readouterr().err
 
 
 def test_what_cannot_be_trained_is_refused_before_anything_begins(

@@ -90,7 +90,7 @@ def make(folder: Path, hosts: Sequence[str], valid: datetime.timedelta) -> None:
     try:
         key: Any = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
         issuer = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes()).subject
-    except (TypeError, ValueError) as error:
+    except (FileNotFoundError, TypeError, ValueError) as error:
         raise ConfigError(f"expected the PEM files of an authority in {folder}/ca.*") from error
     # An env server's certificate does not make anybody a learner.
     server, client = ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH

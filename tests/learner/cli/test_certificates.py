@@ -26,5 +26,9 @@ def test_it_makes_what_both_sides_need_and_keeps_its_secrets(
     assert main(["certificates", str(folder), "--days", "30"]) == 0
     kept = {name for name, content in made.items() if (folder / name).read_bytes() == content}
     assert kept == {"ca.pem", "ca.key", "token"}
+    # As after Ctrl-C at its very first file.
+    (folder / "ca.pem").unlink()
+    assert main(["certificates", str(folder)]) == 2
+    assert "ca.*" in capsys.readouterr().err
     (folder / "ca.key").write_text("none")
     assert main(["certificates", str(folder)]) == 2

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import logging
 import os
 import signal
@@ -46,6 +47,9 @@ def exit_code(command: Callable[[], int], *, prog: str) -> int:
     # A parent that ignores the ends of its children hands that down: no child could be waited for.
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # Where it lacks a character, such as a dash, `?` stands in its place.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     try:
         try:
             return command()

@@ -2,6 +2,7 @@
 
 import errno
 import importlib.util
+import io
 import os
 import signal
 import subprocess
@@ -86,6 +87,20 @@ def test_a_reader_that_goes_away_is_no_error(monkeypatch: pytest.MonkeyPatch) ->
         assert exit_code(command, prog="test") == 128 + signal.SIGPIPE
         # The interpreter's own flush at its end would complain otherwise.
         print("more of it", flush=True)
+
+
+def test_a_terminal_that_lacks_a_character_shows_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="latin-1"))
+
+    def command() -> int:
+        print("± 1 – 2")
+        return 0
+
+    assert exit_code(command, prog="test") == 0
+    assert shown.getvalue().decode("latin-1") == "± 1 ? 2\n"
 
 
 def test_a_missing_package_is_one_line(

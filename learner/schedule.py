@@ -289,6 +289,9 @@ class Session:
         The watchdog ends the process if one of them hangs: no other limit, or a long update would
         cost the last save. After a failure there is none, and they are waited for a moment only.
         """
+        # All are asked before one is waited for: none starts another piece of work meanwhile.
+        for worker in self._workers:
+            worker.stop(0.0)
         self._schedule.end_waits()
         for worker in self._workers:
             worker.stop(GRACE_SECONDS if self.failed.is_set() else None)

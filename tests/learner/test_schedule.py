@@ -168,6 +168,32 @@ def test_an_update_that_takes_long_is_waited_for_at_the_end_but_after_a_failure(
     may_end.set()
 
 
+def test_no_thread_starts_another_piece_of_work_while_another_one_is_waited_for(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could be an update: the end of a run has time for the one that is under way."""
+    may_act, may_learn, begun = threading.Event(), threading.Event(), threading.Semaphore(0)
+
+    def learn() -> None:
+        begun.release()
+        may_learn.wait(SECONDS)
+
+    monkeypatch.setattr(session._workers[0], "_body", lambda: may_act.wait(SECONDS))
+    monkeypatch.setattr(session.learning, "run_once", learn)
+    session.start()
+    assert begun.acquire(timeout=SECONDS)
+    end = threading.Thread(target=session.stop)
+    end.start()
+    wait_until(lambda: session.system.channel.is_closed)  # both are asked by then
+    may_learn.set()
+    learning = session._workers[1]._thread
+    wait_until(lambda: begun.acquire(blocking=False) or not learning.is_alive())
+    has_ended = not learning.is_alive()
+    may_act.set()
+    end.join(SECONDS)
+    assert has_ended
+
+
 @pytest.mark.parametrize(
     "session",
     [(1, 0, SLOTS), pytest.param((2, 1, SLOTS), marks=pytest.mark.gate)],

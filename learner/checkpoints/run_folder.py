@@ -65,13 +65,19 @@ class RunFolder:
 
     def record_command(self, command: str) -> int:
         """Appends a command line to those before; returns the number of this session, from 1."""
+        line = command.replace("\n", " ").encode() + b"\n"
         with run_files.open_to_append(self.path / run_files.COMMANDS) as file:
-            file.write(command.replace("\n", " ").encode() + b"\n")
+            file.seek(0)
+            number = len(lines := file.readlines()) + 1
+            # After half a line, which a full disk leaves, on a line of its own.
+            if lines and not lines[-1].endswith(b"\n"):
+                line = b"\n" + line
+            while line:  # a disk that has room for a part refuses the rest by an error
+                line = line[file.write(line) :]
             # Durable before the session starts: its number is in the seeds of its environments, and
             # no other session may have the same.
             os.fsync(file.fileno())
-            file.seek(0)
-            return len(file.readlines())
+            return number
 
     def close(self) -> None:
         if self._own is not None:

@@ -16,6 +16,7 @@ from seedrl.checkpoints import best_directory
 from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_io import from_json, to_json
 from seedrl.errors import AddressInUseError, CheckpointError
+from tests.learner.report.event_files import files_of_at_most
 
 CONFIG = to_json(Config(environment=EnvironmentConfig(id="Some-v0"), agent=R2D2Config()))
 META: dict[str, Any] = {
@@ -91,6 +92,18 @@ def test_another_attempt_keeps_nothing_of_the_one_before(tmp_path: Path) -> None
     (path / "meta.json").unlink()
     with pytest.raises(CheckpointError):
         folder.checkpoint("auto")
+    folder.close()
+
+
+def test_no_two_sessions_have_one_number_also_after_a_full_disk(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    numbers = [folder.record_command("seedrl train a")]
+    with files_of_at_most(20), pytest.raises(OSError):  # it is full in mid-line
+        folder.record_command("seedrl train b")
+    numbers += [folder.record_command(f"seedrl train {name}") for name in "cd"]
+    assert numbers == [1, 3, 4]
+    lines = (tmp_path / "command.txt").read_text().splitlines()
+    assert lines == ["seedrl train a", "seedr", "seedrl train c", "seedrl train d"]
     folder.close()
 
 

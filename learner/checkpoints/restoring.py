@@ -21,7 +21,7 @@ from seedrl.agents.check import build_agent
 from seedrl.checkpoints import best_directory, choose, saved_spec
 from seedrl.config import OWN_SERVING, Config
 from seedrl.config_io import changes, difference, to_json
-from seedrl.errors import CheckpointError, ConfigError
+from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.observations import spec_difference
 from seedrl.replay.buffer import ReplayState
 from seedrl.specs import BoxSpec, EnvSpec
@@ -75,7 +75,7 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
     differences = difference(checkpoint.meta["config"], to_json(config))
     # Before shapes: two classes may have arrays of the same ones.
     if classes := [line for line in differences if re.match(r"agent\.(\w+\.)*type: ", line)]:
-        raise _misfit(checkpoint, classes[:1])
+        raise _misfit(checkpoint, config, classes[:1])
     taken, steps = checkpoint.meta["env_steps"], config.learning.total_steps
     # A run that is over may be started again as it was: it ends as it has ended before.
     if steps <= taken and any(line.startswith("learning.total_steps:") for line in differences):
@@ -84,11 +84,17 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
             f"run in {checkpoint.path.parent.parent} has taken, got {steps:,}"
         )
     # A checkpoint holds the spec of its environment, from which the shapes follow.
+    state = _abstract_state(checkpoint, config)
+    with naming_fields(checkpoint, config, "agent"):
+        stored_arrays.require_fit(checkpoint.path, state._asdict())
+
+
+def _abstract_state(checkpoint: checkpoints.Checkpoint, config: Config) -> LearnerState:
+    # Shapes and dtypes only: of this configuration's agent in the checkpoint's environment.
     agent = build_agent(config.agent, saved_spec(checkpoint.meta["env_spec"]))
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     state: LearnerState = jax.eval_shape(functools.partial(initial_state, agent), key)
-    with naming_fields(checkpoint, config, "agent"):
-        stored_arrays.require_fit(checkpoint.path, state._asdict())
+    return state
 
 
 def changed_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[dict[str, Any]]:
@@ -172,17 +178,21 @@ def naming_fields(
         changed = difference(checkpoint.meta["config"], to_json(config))
         # What the user has changed explains more than the shapes of arrays.
         if fields := [line for line in changed if line.startswith(sections)]:
-            raise _misfit(checkpoint, fields) from error
+            raise _misfit(checkpoint, config, fields) from error
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(f"{checkpoint.path}: {error}; restore the config") from error
 
 
-def _misfit(checkpoint: checkpoints.Checkpoint, fields: list[str]) -> ConfigError:
-    run = checkpoint.path.parent.parent
+def _misfit(checkpoint: checkpoints.Checkpoint, config: Config, fields: list[str]) -> ConfigError:
+    run, with_params = checkpoint.path.parent.parent, ""
+    with contextlib.suppress(UserError):  # of an agent that does not take this environment
+        params = {"params": _abstract_state(checkpoint, config).params}
+        if not stored_arrays.tree_difference(checkpoint.path, params):
+            with_params = f", with `--init-from {run}` from its parameters"
     return ConfigError(
         f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; `seedrl resume {run}` "
-        f"takes the run's own, `--init-from {run}` starts a new run with its parameters"
+        f"takes the run's own, a new --workdir starts another run{with_params}"
     )
 
 

@@ -151,9 +151,8 @@ class Hub:
 
     def _refusal(self, difference: str) -> EndError:
         owner = "the one that the learner trains on" if self._has_spec else "the checkpoint's"
-        advice = (
-            "" if self._has_spec else "; restore the config, or start a new run with --init-from"
-        )
+        # No --init-from: it takes no parameters of an environment of other spaces.
+        advice = "" if self._has_spec else "; restore the config, or choose a new --workdir"
         return refusal(f"this environment differs from {owner}: {difference}{advice}")
 
     def fail(self, lease: Lease, reason: str) -> EndError:

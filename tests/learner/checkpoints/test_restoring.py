@@ -24,7 +24,9 @@ from learner.checkpoints.saver import Saver
 from learner.learning.learn_step import LearnerState, initial_state
 from learner.learning.loop import Snapshot
 from seedrl import checkpoints, stored_arrays
+from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
+from seedrl.agents.sac import SacConfig
 from seedrl.checkpoints import encode_spec
 from seedrl.config import Config
 from seedrl.config_io import load, to_json
@@ -120,7 +122,7 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
     with pytest.raises(ConfigError) as caught:
         require_fit(found, _small(16))
     text = str(caught.value)
-    assert "core_size: expected 8, got 16" in text and "--init-from" in text
+    assert "core_size: expected 8, got 16" in text and "--init-from" not in text
     wide = jax.eval_shape(functools.partial(initial_state, _small(16).agent.build(SPEC)), key)
     params = jax.eval_shape(init, key).params
     assert restore_params(found, params, config, SPEC)
@@ -132,6 +134,26 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
     with pytest.raises(ConfigError) as other:
         restore_params(found, wide.params, _small(16), SPEC)
     assert "core_size: expected 16, got 8" in str(other.value)
+
+
+def test_another_run_is_advised_to_take_the_parameters_only_if_it_can(tmp_path: Path) -> None:
+    """Of a class of the user's own, say, that has the same network."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class OwnConfig(R2D2Config):
+        pass
+
+    config = _small(8)
+    found = _fitting(config, 12, tmp_path)
+    for agent, fits in (
+        (OwnConfig(network=config.agent.network), True),
+        (PpoConfig(), False),
+        (SacConfig(), False),  # not for such actions: nothing can be compared
+    ):
+        with pytest.raises(ConfigError) as caught:
+            require_fit(found, dataclasses.replace(config, agent=agent))
+        assert "agent.type" in str(caught.value)
+        assert ("--init-from" in str(caught.value)) == fits
 
 
 @pytest.mark.parametrize(

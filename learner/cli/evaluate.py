@@ -66,6 +66,8 @@ class PlayOptions:
 
     def __post_init__(self) -> None:
         require_at_least(self, episodes=1, seed=0, max_episode_steps=1)
+        if self.seed is not None and self.seed >= 2**31:
+            raise ConfigError(f"--seed: expected 0 to {2**31 - 1}, got {self.seed}")
         if self.deterministic and self.stochastic:
             raise ConfigError("--deterministic and --stochastic: expected one of them, got both")
         if self.best and self.update is not None:

@@ -184,6 +184,8 @@ def export(argv: Sequence[str]) -> int:
     options = read(ExportOptions, argv, prog="seedrl export")
     if options.best and options.update is not None:
         raise ConfigError("--update and --best: expected one of them, got both")
+    if options.output and options.safetensors:
+        raise ConfigError("--output and --safetensors: expected one of them, got both")
     require_file("--output", options.output, force=options.force)
     if (folder := options.safetensors) is not None and folder.exists() and not options.force:
         raise ConfigError(f"--safetensors: {folder} is there already; --force replaces its files")

@@ -38,7 +38,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import HELP
-from seedrl.programs.flags import RUN, Flag, Mark
+from seedrl.programs.flags import RUN, Flag, Mark, flag_of
 from seedrl.programs.help import print_version_if_asked
 from seedrl.programs.outcome import exit_code
 
@@ -189,7 +189,8 @@ def resume(argv: Sequence[str]) -> int:
         # The session before had a socket and a token of its own, if the user named none.
         if Path(serving.bind).parent.name == f"seedrl-{os.getuid()}":
             changes["serving.bind"] = ""
-        if serving.token_file and not os.path.exists(serving.token_file):
+        is_typed = {"--token-file", "--serving.token-file"} & {*map(flag_of, argv)}
+        if not is_typed and not os.path.exists(serving.token_file):
             changes["serving.token_file"] = ""
         # The folder may be anybody's, and only its user opens a port to everybody.
         if "--serving.insecure" not in argv:

@@ -115,6 +115,8 @@ def test_a_run_is_resumed_by_its_own_config_and_its_name(
     assert resumed.config.serving.training_slots == 6
     assert resumed.config.serving.bind == "127.0.0.1:8686"
     assert Path(resumed.config.serving.token_file) != Path(begun.serving.token_file)
+    assert main(["resume", "w", "--token-file", "none"]) == 0
+    assert stage.calls[2].config.serving.token_file == "none"  # and the learner refuses it
     given = resumed.arguments
     assert (given["workdir"], given["resume"], given["name"]) == (Path("w"), "must", "mine")
     words = shlex.split(given["stop"].command)

@@ -58,7 +58,7 @@ def pretrained(
         _, params = published.read(weights, config.network)
     optimizer = optax.chain(
         optax.clip_by_global_norm(config.max_gradient_norm),
-        optax.adam(optax.linear_schedule(learning_rate, 0.0, steps), b2=config.adam_b2),
+        optax.adam(lambda update: learning_rate * (1 - update / float(steps)), b2=config.adam_b2),
     )
     state, random = jax.jit(optimizer.init)(params), np.random.default_rng(seed)
     gradient = jax.value_and_grad(functools.partial(completion_loss, config.network))

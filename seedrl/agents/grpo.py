@@ -36,7 +36,6 @@ from seedrl.fields import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
-    PositiveInt,
     Range,
     check_fields,
 )
@@ -68,9 +67,6 @@ class GRPOConfig:
       kl: weight of the divergence from the parameters before the first update; 0 keeps no copy of
         them.
       train_truncated: sequences that were cut by length are trained, too. DAPO masks them.
-      epochs: number of passes over each batch.
-      minibatches: parts of equal size of a batch, each a step of the optimizer; a divisor of its
-        number of sequences.
       learning_rate: learning rate of Adam.
       warmup_updates: optimizer steps over which the learning rate rises linearly to its value.
       adam_b2: decay of Adam's mean squared gradient.
@@ -89,8 +85,6 @@ class GRPOConfig:
     entropy: NonNegativeFloat = 0.0
     kl: NonNegativeFloat = 0.0
     train_truncated: bool = False
-    epochs: PositiveInt = 1
-    minibatches: PositiveInt = 1
     learning_rate: PositiveFloat = 1e-3
     warmup_updates: NonNegativeInt = 0
     adam_b2: Decay = 0.99
@@ -117,13 +111,6 @@ class GRPOConfig:
         """The agent of a spec of token ids. Raises ConfigError for one that does not fit."""
         sizes = sizes_of(self.network, spec)
 
-        # The learner's batches are `[T, B]`.
-        def preprocess_batch(
-            state: AgentState, sequence: Sequence, weights: Array
-        ) -> tuple[Sequence, Array]:
-            part = prepared(self, state, batch_of(sequence))
-            return Sequence(jax.tree.map(jnp.transpose, part), ()), weights
-
         def update_from(
             state: AgentState,
             sequence: Sequence,
@@ -132,7 +119,7 @@ class GRPOConfig:
             mean: Callable[[Tree], Tree],
         ) -> tuple[AgentState, UpdateOutput]:
             del weights, key  # all count alike, and nothing is drawn
-            return update(self, state, jax.tree.map(jnp.transpose, sequence.steps), mean)
+            return update(self, state, batch_of(sequence), mean)
 
         return Agent(
             window=self.window,
@@ -144,18 +131,12 @@ class GRPOConfig:
             evaluation_exploration=0.0,
             init_state=step_of(self).init_state,
             update=update_from,
-            epochs=self.epochs,
-            minibatches=self.minibatches,
-            preprocess_batch=preprocess_batch,
             stored_carry=no_carry,
         )
 
 
 class Prepared(NamedTuple):
-    """What all minibatches are taken from: rows of sequences.
-
-    Of tokens `[B, T - 1]`, each predicted from those before it.
-    """
+    """What the loss takes: of tokens `[B, T - 1]`, each predicted from those before it."""
 
     ids: Array  # `[B, T] int32`
     log_mu: Array
@@ -164,12 +145,10 @@ class Prepared(NamedTuple):
     targets: Array | tuple[()]  # of the value, `()` without
     is_trained: Array
     is_current: Array  # sampled by the policy with the parameters before this update
-    updates: Array  # `[B, 1] int32`, the version of these parameters
-    shares: dict[str, Array]  # `[B, 1] float32`, of which the means are metrics
 
 
 def prepared(config: GRPOConfig, state: AgentState, batch: TokenBatch) -> Prepared:
-    """A batch with all that its minibatches need of whole groups, and of the first parameters.
+    """A batch with what follows from whole groups and from the first parameters.
 
     Only tokens of the policy are trained, and without a value head only those of groups whose
     returns differ.
@@ -201,11 +180,6 @@ def prepared(config: GRPOConfig, state: AgentState, batch: TokenBatch) -> Prepar
         params = state.params if config.network.lora_rank else state.target
         logits = decoder.unroll(network, params, batch.ids[:, :-1])
         log_reference = tokens.log_probs(logits, batch.ids[:, 1:], config.temperature)
-    shares = {
-        "groups_with_spread": spread,
-        "return_mean": batch.returns,
-        "truncated_fraction": batch.truncated,
-    }
     return Prepared(
         ids=batch.ids,
         log_mu=batch.log_mu[:, 1:],
@@ -215,21 +189,17 @@ def prepared(config: GRPOConfig, state: AgentState, batch: TokenBatch) -> Prepar
         is_trained=is_trained,
         # Of whole rollouts: where the cache is older, so is what a token was sampled from.
         is_current=is_policy & (batch.versions[:, :1] == state.updates),
-        updates=jnp.full((len(batch.returns), 1), state.updates),
-        shares={name: jnp.float32(share)[:, None] for name, share in shares.items()},
     )
 
 
 def update(
     config: GRPOConfig,
     state: AgentState,
-    part: Prepared,
+    batch: TokenBatch,
     mean: Callable[[Tree], Tree] = lambda tree: tree,
 ) -> tuple[AgentState, UpdateOutput]:
-    """Learns from a minibatch; see `Agent.update`. One without trained tokens is only counted."""
-    # Parameters are those that acted in the first minibatch only.
-    is_first = part.updates == state.updates
-    part = part._replace(is_current=part.is_current & is_first)
+    """Learns from a batch; see `Agent.update`. One without trained tokens is only counted."""
+    part = prepared(config, state, batch)
     gradient_update: Any = step_of(config)
     new, output = gradient_update(state, part, (), (), mean)
     # Without a gradient Adam would still go on in its former direction.
@@ -238,9 +208,10 @@ def update(
     new = new._replace(updates=state.updates + 1)
     metrics = {
         **output.metrics,
-        **{name: jnp.mean(share) for name, share in part.shares.items()},
-        # Of all minibatches of an epoch together, of which the learner takes the mean.
-        "trained_tokens": jnp.sum(part.is_trained, dtype=jnp.float32) * config.minibatches,
+        "groups_with_spread": jnp.mean(tokens.has_spread(batch.returns.reshape(-1, config.group))),
+        "return_mean": jnp.mean(batch.returns),
+        "truncated_fraction": jnp.mean(batch.truncated),
+        "trained_tokens": jnp.sum(part.is_trained, dtype=jnp.float32),
     }
     return new, output._replace(metrics=metrics)
 

@@ -8,16 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learner.learning.learn_step import run_epochs
 from seedrl.agents import grpo
-from seedrl.agents.agent import UpdateOutput
 from seedrl.agents.grpo import GRPOConfig
 from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY, TokenBatch
 from seedrl.errors import ConfigError
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.rl import tokens
-from seedrl.types import Sequence
 from tests.seedrl.networks.decoder_oracle import float64, log_softmax, outputs, random_params
 
 NETWORK = DecoderConfig(vocabulary=7, layers=1, width=8, heads=2, kv_heads=1, ffn=6, context=8)
@@ -43,12 +40,7 @@ log_policy_of = jax.jit(
 )
 
 
-def plain_update(config: GRPOConfig, state: Any, batch: TokenBatch) -> tuple[Any, UpdateOutput]:
-    """Of one minibatch."""
-    return grpo.update(config, state, grpo.prepared(config, state, batch))
-
-
-update = jax.jit(plain_update, static_argnums=0)
+update = jax.jit(grpo.update, static_argnums=0)
 
 
 def batch_of(config: GRPOConfig, params: Any, *, noise: float) -> TokenBatch:
@@ -220,6 +212,13 @@ def test_what_is_not_finite_is_shown_and_nothing_to_learn_leaves_the_state(name:
     if name == "nothing":
         state = state._replace(updates=state.updates + 1)
         jax.tree.map(np.testing.assert_array_equal, new, state)
+        assert np.isnan(output.metrics["mismatch_kl"])  # of older parameters
+        # Compared with the parameters that acted also if nothing is trained.
+        versions = np.full_like(batch.versions, int(state.updates))
+        batch = batch._replace(returns=returns, versions=versions)
+        _, (metrics, *_) = update(CONFIG, state, batch)
+        assert np.isnan(metrics["entropy"]) and metrics["trained_tokens"] == 0
+        assert np.isfinite(metrics["mismatch_kl"])
 
 
 def test_at_the_parameters_that_acted_every_ratio_is_one() -> None:
@@ -270,42 +269,6 @@ def test_an_update_of_lora_changes_lora_only() -> None:
     assert all(leaf.size != frozen for leaf in moments)
 
 
-@pytest.mark.gate  # epochs and minibatches: tests/learner/learning/test_learn_step.py
-def test_minibatches_have_what_follows_from_whole_groups() -> None:
-    config = dataclasses.replace(CONFIG, kl=0.0, minibatches=3, epochs=2)
-    state = started(config)
-    batch = batch_of(config, state.params, noise=0.0)
-    batch = batch._replace(log_mu=batch.log_mu + np.float32(0.1))
-    part = prepared(config, state, batch)
-
-    # As the learner runs them: columns of `[T, B]`, shuffled.
-    @jax.jit
-    def learned(state: Any, part: grpo.Prepared) -> Any:
-        rows = jax.tree.map(jnp.transpose, part)
-
-        def step(state: Any, drawn: Sequence, *_: Any) -> Any:
-            return grpo.update(config, state, jax.tree.map(jnp.transpose, drawn.steps))
-
-        sequence = Sequence(rows, ())
-        key = jax.random.PRNGKey(0)
-        return run_epochs(step, state, sequence, jnp.ones(B), key, epochs=2, minibatches=3)
-
-    new, (metrics, *_) = learned(state, part)
-    assert int(new.optimizer[1][0].count) == 6
-    # Of later minibatches the parameters are others.
-    assert float(metrics["mismatch_max"]) == pytest.approx(0.1, abs=1e-5)
-    assert float(metrics["mismatch_kl"]) == pytest.approx(np.exp(-0.1) - 0.9, abs=1e-5)
-    assert float(metrics["trained_tokens"]) == pytest.approx(part.is_trained.sum())
-    assert float(metrics["groups_with_spread"]) == pytest.approx(2 / 3)
-    # Also if nothing is trained, so that the parameters stay.
-    _, (untrained, *_) = learned(state, part._replace(is_trained=part.is_trained & False))
-    assert float(untrained["mismatch_kl"]) == pytest.approx(np.exp(-0.1) - 0.9, abs=1e-5)
-    assert np.isnan(untrained["entropy"]) and untrained["trained_tokens"] == 0
-    # Tokens of older parameters are compared with none.
-    _, (lagging, *_) = learned(state, part._replace(is_current=part.is_current & False))
-    assert np.isnan(lagging["mismatch_kl"]) and np.isfinite(lagging["entropy"])
-
-
 def test_it_learns_to_copy() -> None:
     """One token is asked and one answered: within 60 updates nine of ten answers are right."""
     config = GRPOConfig(network=NETWORK, group=8, learning_rate=0.03, max_gradient_norm=1.0)
@@ -324,7 +287,7 @@ def test_it_learns_to_copy() -> None:
             returns=(answers == asked).astype(jnp.float32),
             truncated=jnp.zeros(len(asked), bool),
         )
-        state, (metrics, *_) = plain_update(config, state, batch)
+        state, (metrics, *_) = grpo.update(config, state, batch)
         return state, (metrics["return_mean"], metrics["mismatch_max"])
 
     @jax.jit

@@ -74,19 +74,12 @@ def _hash(text: str) -> int:
 
 
 class GroupPlan(NamedTuple):
-    """How rollouts form groups and updates.
+    """How rollouts form groups and updates."""
 
-    Attributes:
-      run_seed: of questions.
-      group: rollouts of a group, G.
-      groups_per_update: of one update.
-      max_lag_updates: see `GroupQueueConfig`.
-    """
-
-    run_seed: int
-    group: int
+    run_seed: int  # of questions
+    group: int  # rollouts of a group, G
     groups_per_update: int
-    max_lag_updates: int
+    max_lag_updates: int  # see `GroupQueueConfig`
 
 
 class Groups:

@@ -75,11 +75,11 @@ EXTRA_OF = {
     "ale_py": "atari",
     "cryptography": "certificates",
     **{name: name for name in ("minatar", "minigrid", "mujoco", "popgym", "ray", "wandb")},
+    **{name: name for name in ("safetensors", "tokenizers")},
     **dict.fromkeys(("imageio_ffmpeg", "pygame"), "video"),
     **dict.fromkeys(("starlette", "uvicorn"), "watch"),
     "reasoning_gym": "reasoning",
     "skyrl_gym": "skyrl",
-    "tokenizers": "tokenizers",
 }
 
 

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from seedrl.errors import ConfigError, in_one_line
+from seedrl.hints import require_extra
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.types import Tree
@@ -41,7 +42,6 @@ _IN_BLOCKS = {
     "up/kernel": ("ffn_up", "mlp.up_proj"),
     "down/kernel": ("ffn_down", "mlp.down_proj"),
 }
-_DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
 class _File(NamedTuple):
@@ -96,25 +96,20 @@ def write(folder: str | Path, config: DecoderConfig, params: Tree, end: int | No
     """Writes `model.safetensors` (float32) and `config.json`, as Hugging Face's Llama reads them.
 
     `end` is the id that ends a completion. `model.safetensors` appears whole or not at all. Raises
-    OSError.
+    OSError, or ConfigError if the package safetensors is missing.
     """
+    require_extra("safetensors")
+    from safetensors.numpy import save_file
+
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {}
     for path, layer, name in _names(config, is_gguf=False):
         array = _merged(config, params, path, layer)
-        tensors[f"{name}.weight"] = array.T if path.endswith("kernel") else array
-    place, header = 0, {}
-    for name, array in tensors.items():
-        offsets = [place, place := place + array.nbytes]
-        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": offsets}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
+        array = array.T if path.endswith("kernel") else array
+        tensors[f"{name}.weight"] = np.ascontiguousarray(array)
     new = folder / ".model.safetensors.new"
-    with new.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for array in tensors.values():
-            file.write(np.ascontiguousarray(array, "<f4").data)
+    save_file(tensors, new)
     settings = {
         **{theirs: getattr(config, ours) for ours, theirs in _SETTINGS.items()},
         **_FIXED_SETTINGS,
@@ -131,11 +126,14 @@ def write(folder: str | Path, config: DecoderConfig, params: Tree, end: int | No
 def write_tokenizer(source: str | Path, target: str | Path) -> None:
     """Writes the tokenizer in SmolLM2's GGUF file as `tokenizer.json`, for `tokenizers`.
 
-    `source` is "smollm2" or such a file. Raises ConfigError for another tokenizer, OSError.
+    `source` is "smollm2" or such a file. Raises ConfigError for another tokenizer or a missing
+    package, OSError.
     """
     path = smollm2_file() if source == SMOLLM2 else Path(source)
     _package_folder("gguf")
+    require_extra("tokenizers")
     import gguf
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     reader = gguf.GGUFReader(path)
     names = ("model", "pre", "tokens", "token_type", "merges")
@@ -144,22 +142,14 @@ def write_tokenizer(source: str | Path, target: str | Path) -> None:
     if (kind, splits) != ("gpt2", "smollm"):
         raise ConfigError(f"{path}: expected SmolLM2's tokenizer, got {kind} {splits}")
     ids = {word: number for number, word in enumerate(words)}
-    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    special = [
-        {"id": number, "content": word, "special": True, **plain}
-        for word, number in ids.items()
-        if types[number] == gguf.TokenType.CONTROL
-    ]
-    digits = {"type": "Digits", "individual_digits": True}
-    words_as_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-    content = {
-        "version": "1.0",
-        "added_tokens": special,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [digits, words_as_bytes]},
-        "decoder": words_as_bytes,
-        "model": {"type": "BPE", "vocab": ids, "merges": [pair.split(" ") for pair in merges]},
-    }
-    Path(target).write_text(json.dumps(content))
+    tokenizer = Tokenizer(models.BPE(ids, [tuple(pair.split(" ")) for pair in merges]))
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    words_as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words_as_bytes])
+    tokenizer.decoder = decoders.ByteLevel()
+    special = [word for word, number in ids.items() if types[number] == gguf.TokenType.CONTROL]
+    tokenizer.add_special_tokens([AddedToken(word, normalized=False) for word in special])
+    Path(target).write_text(tokenizer.to_str())
 
 
 # Fields of DecoderConfig -> names in Hugging Face's config.json.
@@ -225,32 +215,21 @@ def _of_folder(folder: Path) -> _File:
 
 
 def _of_safetensors(path: Path) -> dict[str, Callable[[], np.ndarray]]:
-    # A length of 8 bytes, a header in JSON, then the numbers. From anybody: mapped, sliced within.
-    data = np.memmap(path, np.uint8, "r")
-    start = 8 + int.from_bytes(data[:8].tobytes(), "little")
-    header = json.loads(data[8:start].tobytes())
+    require_extra("safetensors")
+    from safetensors import SafetensorError, safe_open
 
-    def numbers_of(entry: Mapping[str, Any]) -> np.ndarray:
-        first, last = entry["data_offsets"]
-        numbers = data[start + first : start + last].view(_DTYPES[entry["dtype"]])
-        numbers = numbers.reshape(entry["shape"])
-        if entry["dtype"] == "BF16":  # the upper half of a float32
-            return (numbers.astype(np.uint32) << 16).view(np.float32)
-        return numbers.astype(np.float32)
+    try:
+        file = safe_open(path, framework="np")
+    except SafetensorError as error:
+        raise ConfigError(f"{path.name}: {in_one_line(error)}") from error
 
-    header.pop("__metadata__", None)
-    # As the format says, they fill the file without a gap: else it is damaged, or not whole.
-    place = 0
-    for first, last in sorted(entry["data_offsets"] for entry in header.values()):
-        if first != place:
-            raise ConfigError(f"{path.name}: expected a tensor at offset {place}, got {first}")
-        place = last
-    if start + place != len(data):
-        raise ConfigError(f"{path.name}: expected {start + place} bytes, got {len(data)}")
-    return {
-        name.removesuffix(".weight"): functools.partial(numbers_of, entry)
-        for name, entry in header.items()
-    }
+    def numbers_of(name: str) -> np.ndarray:
+        if (dtype := file.get_slice(name).get_dtype()) not in ("F32", "F16", "BF16"):
+            raise ConfigError(f"{path.name}: {name}: expected floats, got {dtype}")
+        return file.get_tensor(name).astype(np.float32)
+
+    names = file.keys()
+    return {name.removesuffix(".weight"): functools.partial(numbers_of, name) for name in names}
 
 
 def _of_gguf(path: Path) -> _File:

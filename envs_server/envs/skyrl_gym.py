@@ -5,8 +5,7 @@ line is an object with `prompt`, a list of messages with `role` and `content`, a
 values that the environment takes, such as `reward_spec` with the right answer. Every tenth question
 is held out, for evaluation. With a text `solution` in it `seedrl pretrain` learns that.
 
-`sums()` asks for sums of two numbers, without a file. A factory of your own calls `SkyRLGym` with a
-function from a seed to such an object.
+A factory of your own calls `SkyRLGym` with a function from a seed to such an object.
 """
 
 import functools
@@ -139,18 +138,3 @@ def _read(data: str) -> list[dict[str, Any]]:
     if len(rows) < 2 or not all(isinstance(row, dict) for row in rows):
         raise ValueError(f"data: expected at least 2 JSON objects, one a line, in {data}")
     return rows
-
-
-def sums(*, env: str = "gsm8k_multi_turn", below: int = 100, **arguments: Any) -> SkyRLGym:
-    """Asks for sums of two numbers less than `below`; `gsm8k` and `gsm8k_multi_turn` fit."""
-
-    def question(seed: int) -> dict[str, Any]:
-        one, other = np.random.default_rng(seed).integers(below, size=2).tolist()
-        return {
-            "prompt": [{"role": "user", "content": f"{one}+{other}=?"}],
-            "reward_spec": {"ground_truth": str(one + other)},
-            "max_turns": 3,
-            "solution": f"#### {one + other}",
-        }
-
-    return SkyRLGym(env, question, **arguments)

@@ -10,7 +10,6 @@ to whichever others, the same parameters sample the same tokens.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -33,85 +32,85 @@ _READERS = 8
 _TICKS = 8
 
 
-class LanePrograms(NamedTuple):
-    """Jitted programs over the rows of a cache, which they consume.
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+def _read_chunks(network: DecoderConfig, cache: KVCache, params: Tree, ints: Array) -> KVCache:
+    """Reads chunks of turns. Consumes the cache.
 
-    Attributes:
-      prefill: `(cache, params, ints [3 + C, R])`: each column is a row, the place of its next
-        token, how many of C ids it reads, and these. Rows out of range are padding. The cache.
-      decode: `(cache, params, key, ints [5 + K, S], temperature [S], most)`: of each slot the place
-        of the next token that is read, the number of tokens that are known, whether it ticks, the
-        rollout, the place that no token reaches, and the known ones of K ids from that place on.
-        The cache, the number of ticks, up to `most`, at most K, and `[2, K, S] int32`: the ids
-        sampled at each tick, or -1, and the bits of their log mu.
+    `ints [3 + C, R]`: each column is a row, the place of its next token, how many of C ids it
+    reads, and these. Rows out of range are padding.
     """
+    rows, starts, counts = ints[:3]
+    part = KVCache(cache.keys[:, rows], cache.values[:, rows], starts)
+    part, _ = decoder.prefill(network, params, part, ints[3:].T, counts)
+    # Only what is new is written back.
+    places = starts[:, None] + jnp.arange(len(ints) - 3, dtype=jnp.int32)[None]
+    own = jnp.arange(len(rows), dtype=jnp.int32)[:, None]
+    keys, values = (
+        old.at[:, rows[:, None], places].set(new[:, own, places], mode="drop")
+        for old, new in zip(cache[:2], part[:2], strict=True)
+    )
+    return KVCache(keys, values, cache.lengths)
 
-    prefill: Callable[..., KVCache]
-    decode: Callable[..., tuple[KVCache, Array, Array]]
 
+@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
+def _tick(
+    network: DecoderConfig,
+    end: int,
+    cache: KVCache,
+    params: Tree,
+    key: Array,
+    ints: Array,
+    temperature: Array,
+    most: Array,
+) -> tuple[KVCache, Array, Array]:
+    """Ticks until a row has ended. Consumes the cache.
 
-@functools.cache
-def lane_programs(network: DecoderConfig, end: int) -> LanePrograms:
-    """The programs of a network, whose completions end with the id `end`."""
+    Args:
+      end: the id that ends a completion.
+      ints: `[5 + K, S] int32`, of each slot the place of the next token that is read, the number of
+        tokens that are known, whether it ticks, the rollout, the place that no token reaches, and
+        the known ones of K ids from that place on.
+      temperature: `[S] float32`.
+      most: ticks, at most K.
 
-    def prefill(cache: KVCache, params: Tree, ints: Array) -> KVCache:
-        rows, starts, counts = ints[:3]
-        part = KVCache(cache.keys[:, rows], cache.values[:, rows], starts)
-        part, _ = decoder.prefill(network, params, part, ints[3:].T, counts)
-        # Only what is new is written back.
-        places = starts[:, None] + jnp.arange(len(ints) - 3, dtype=jnp.int32)[None]
-        own = jnp.arange(len(rows), dtype=jnp.int32)[:, None]
-        keys, values = (
-            old.at[:, rows[:, None], places].set(new[:, own, places], mode="drop")
-            for old, new in zip(cache[:2], part[:2], strict=True)
+    Returns the cache, the number of ticks, and `[2, K, S] int32`: the ids sampled at each tick, or
+    -1, and the bits of their log mu.
+    """
+    starts, known, ticks, rollouts, limits = ints[:5]
+    ahead, live = ints[5:], ticks > 0
+
+    def goes_on(loop: tuple[Tree, ...]) -> Array:
+        _, tick, _, is_open, _ = loop
+        return (tick < most) & jnp.all(is_open == live)
+
+    def one_tick(loop: tuple[Tree, ...]) -> tuple[Tree, ...]:
+        cache, tick, last, is_open, found = loop
+        places = starts + tick
+        ids = jnp.where(places < known, ahead[tick], last)
+        cache, logits = decoder.decode(
+            network, params, cache._replace(lengths=places), ids, is_open
         )
-        return KVCache(keys, values, cache.lengths)
+        sampled, log_mu = _drawn(key, rollouts, places + 1, logits, temperature)
+        samples = is_open & (places + 1 >= known)
+        bits = jax.lax.bitcast_convert_type(log_mu, jnp.int32)
+        found = found.at[:, tick].set(jnp.stack([jnp.where(samples, sampled, -1), bits]))
+        has_ended = samples & ((sampled == end) | (places + 2 >= limits))
+        return cache, tick + 1, sampled, is_open & ~has_ended, found
 
-    def decode(
-        cache: KVCache, params: Tree, key: Array, ints: Array, temperature: Array, most: Array
-    ) -> tuple[KVCache, Array, Array]:
-        starts, known, ticks, rollouts, limits = ints[:5]
-        ahead, live = ints[5:], ticks > 0
-
-        def goes_on(loop: tuple[Tree, ...]) -> Array:
-            _, tick, _, is_open, _ = loop
-            return (tick < most) & jnp.all(is_open == live)
-
-        def one_tick(loop: tuple[Tree, ...]) -> tuple[Tree, ...]:
-            cache, tick, last, is_open, found = loop
-            places = starts + tick
-            ids = jnp.where(places < known, ahead[tick], last)
-            cache, logits = decoder.decode(
-                network, params, cache._replace(lengths=places), ids, is_open
-            )
-            sampled, log_mu = _drawn(key, rollouts, places + 1, logits, temperature)
-            samples = is_open & (places + 1 >= known)
-            bits = jax.lax.bitcast_convert_type(log_mu, jnp.int32)
-            found = found.at[:, tick].set(jnp.stack([jnp.where(samples, sampled, -1), bits]))
-            has_ended = samples & ((sampled == end) | (places + 2 >= limits))
-            return cache, tick + 1, sampled, is_open & ~has_ended, found
-
-        # One array of results: one copy to the host.
-        found = jnp.full((2, *ahead.shape), -1, jnp.int32)
-        loop = (cache, jnp.int32(0), starts, live, found)
-        cache, tick, _, _, found = jax.lax.while_loop(goes_on, one_tick, loop)
-        return cache, tick, found
-
-    return LanePrograms(jax.jit(prefill, donate_argnums=0), jax.jit(decode, donate_argnums=0))
+    # One array of results: one copy to the host.
+    found = jnp.full((2, *ahead.shape), -1, jnp.int32)
+    loop = (cache, jnp.int32(0), starts, live, found)
+    cache, tick, _, _, found = jax.lax.while_loop(goes_on, one_tick, loop)
+    return cache, tick, found
 
 
 def _drawn(
     key: Array, rollouts: Array, places: Array, logits: Array, temperature: Array
 ) -> tuple[Array, Array]:
-    def draw(
-        rollout: Array, place: Array, logits: Array, temperature: Array
-    ) -> tuple[Array, Array]:
-        own = jax.random.fold_in(jax.random.fold_in(key, rollout), place)
-        ids, log_mu = tokens.sample(own, logits[None], temperature[None])
-        return ids[0], log_mu[0]
-
-    ids, log_mu = jax.vmap(draw)(rollouts, places, logits, temperature)
-    return ids, log_mu
+    own = jax.vmap(functools.partial(jax.random.fold_in, key))(rollouts)
+    keys = jax.vmap(jax.random.fold_in)(own, places)
+    ids, log_mu = jax.vmap(tokens.sample)(keys, logits[:, None], temperature[:, None])
+    return ids[:, 0], log_mu[:, 0]
 
 
 class Rollout(NamedTuple):
@@ -151,8 +150,7 @@ class TokenLane:
         device: jax.Device,
     ):
         """`temperature [S] float32` of each row. Consumes the key."""
-        self._programs = lane_programs(network, sizes.end)
-        self._sizes, self._context = sizes, network.context
+        self._network, self._sizes, self._context = network, sizes, network.context
         num_rows = len(temperature)
         # A row may owe a token that it has sampled, and a turn.
         self._has_chunks = sizes.longest_turn + 1 > _CHUNK // 2
@@ -169,7 +167,7 @@ class TokenLane:
         self.is_live = np.zeros(num_rows, np.bool_)
         self.num_sampled = self.version = self.num_ticks = 0
         # Of the ticks on the device: their number, their results, and the rows that take those.
-        self._found: tuple[Array, Array]
+        self._found: list[Array]
         self._in_flight = np.zeros(num_rows, np.bool_)
 
     def begin(self, row: int, rollout: int) -> None:
@@ -204,14 +202,8 @@ class TokenLane:
     def rollout(self, row: int) -> Rollout:
         """The row's transcript."""
         own = slice(int(self._lengths[row]))
-        return Rollout(
-            ids=self._ids[row, own].copy(),
-            sources=self._sources[row, own].copy(),
-            log_mu=self._log_mu[row, own].copy(),
-            versions=self._versions[row, own].copy(),
-            rewards=self._rewards[row, own].copy(),
-            is_cut=bool(self._is_cut[row]),
-        )
+        kept = self._ids, self._sources, self._log_mu, self._versions, self._rewards
+        return Rollout._make([*(each[row, own].copy() for each in kept), self._is_cut[row].item()])
 
     def num_open(self, row: int) -> int:
         """Tokens that the row's rollout has sampled so far."""
@@ -237,10 +229,8 @@ class TokenLane:
         ahead = self._ids[np.arange(len(self._ids)), places]
         own = np.stack([self._fed, self._lengths, self.is_live, self._rollouts, self._limits])
         ints = np.concatenate([own, ahead], dtype=np.int32)
-        self._cache, *found = self._programs.decode(
-            self._cache, params, self._key, ints, self._temperature, np.int32(most)
-        )
-        self._found = found[0], found[1]
+        arguments = self._cache, params, self._key, ints, self._temperature, np.int32(most)
+        self._cache, *self._found = _tick(self._network, self._sizes.end, *arguments)
 
     @property
     def is_done(self) -> bool:
@@ -272,7 +262,7 @@ class TokenLane:
         own = ints[:, : len(rows)]
         own[:3] = rows, starts, counts
         own[3:] = self._ids[rows[:, None], np.minimum(places, self._context - 1)].T
-        self._cache = self._programs.prefill(self._cache, params, ints)
+        self._cache = _read_chunks(self._network, self._cache, params, ints)
         self._read(rows[:, None], places, np.arange(_CHUNK) < counts[:, None])
         self._fed[rows] += counts
 
@@ -303,5 +293,5 @@ class TokenLane:
         if self._has_chunks:
             ints = np.full((3 + _CHUNK, _READERS), num_rows, np.int32)
             ints[1:] = 0
-            self._cache = self._programs.prefill(self._cache, params, ints)
+            self._cache = _read_chunks(self._network, self._cache, params, ints)
         self._decode(params, 1)

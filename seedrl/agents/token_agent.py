@@ -45,14 +45,6 @@ class TokenExtras(NamedTuple):
     log_mu: Array  # `[...] float32`, of a token of the policy when it was sampled, else 0
 
 
-class TokenCarry(NamedTuple):
-    """The memory of `answer` between two turns, leaves `[B, ...]`: a `KVCache` by rows."""
-
-    keys: Array  # `[B, layers, context, kv_heads, head_dim]`
-    values: Array
-    lengths: Array  # `[B] int32`, tokens in the cache
-
-
 def batch_of(sequence: Sequence) -> TokenBatch:
     """The rollouts of a sequence `[T, B]`, as the update takes them."""
     steps = sequence.steps
@@ -87,21 +79,22 @@ def sizes_of(network: DecoderConfig, spec: EnvSpec) -> TokensSpec:
     return sizes
 
 
-def initial_carry(network: DecoderConfig, batch_size: int) -> TokenCarry:
-    """Nothing has been read."""
-    return _by_row(decoder.empty_cache(network, batch_size))
+def initial_carry(network: DecoderConfig, batch_size: int) -> KVCache:
+    """The memory of `answer` between two turns: nothing has been read. Leaves are `[B, ...]`."""
+    return _turned(decoder.empty_cache(network, batch_size))
 
 
-def _by_row(cache: KVCache) -> TokenCarry:
+def _turned(cache: KVCache) -> KVCache:
+    # Layers before rows, or rows before layers.
     keys, values = (jnp.swapaxes(leaf, 0, 1) for leaf in cache[:2])
-    return TokenCarry(keys, values, cache.lengths)
+    return KVCache(keys, values, cache.lengths)
 
 
 def answer(
     network: DecoderConfig,
     sizes: TokensSpec,
     params: Tree,
-    carry: TokenCarry,
+    carry: KVCache,
     timestep: TimeStep,
     temperature: Array,
     key: Array,
@@ -115,8 +108,7 @@ def answer(
     lengths = jnp.where(timestep.step_type == StepType.FIRST, 0, carry.lengths)
     # A turn that leaves no room for an answer gets none.
     counts = jnp.where(lengths + rows[:, 1] < network.context, rows[:, 1], 0)
-    keys, values = (jnp.swapaxes(leaf, 0, 1) for leaf in carry[:2])
-    cache = KVCache(keys, values, lengths)
+    cache = _turned(carry)._replace(lengths=lengths)
     cache, logits = decoder.prefill(network, params, cache, rows[:, 2:], counts)
 
     def goes_on(loop: tuple[Array, ...]) -> Array:
@@ -139,4 +131,4 @@ def answer(
     loop = (cache, logits, counts > 0, empty, number, jnp.int32(0))
     cache, _, _, ids, sampled, _ = jax.lax.while_loop(goes_on, one_token, loop)
     action = jnp.concatenate([jnp.zeros((batch, 1), jnp.int32), sampled[:, None], ids], axis=1)
-    return ActOutput(action, _by_row(cache), ())
+    return ActOutput(action, _turned(cache), ())

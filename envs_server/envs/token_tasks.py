@@ -54,7 +54,7 @@ class _Question(TokenEnv):
         self.longest_turn = longest_question
         # Room for one token too many, and for the end.
         self.longest_completion = longest_answer + 2
-        self._answer = ""
+        self._answer, self._is_held_out = "", False
 
     def ask(self, random: np.random.Generator) -> tuple[str, str]:
         raise NotImplementedError
@@ -63,6 +63,7 @@ class _Question(TokenEnv):
         return answer == self._answer
 
     def reset(self, seed: int) -> np.ndarray:
+        self._is_held_out = seed >= FIRST_HELD_OUT_SEED
         question, self._answer = self.ask(np.random.default_rng(seed))
         return self.tokens.encode(question)
 
@@ -114,24 +115,17 @@ class Addition(_Question):
             raise ValueError(f"digits: expected at least 1, got {digits}")
         super().__init__(f"{_DIGITS}+=", longest_question=2 * digits + 2, longest_answer=digits + 1)
         self._digits, self._least_first = digits, least_first
-        self._asks_held_out = False
-
-    def reset(self, seed: int) -> np.ndarray:
-        self._asks_held_out = seed >= FIRST_HELD_OUT_SEED
-        return super().reset(seed)
 
     def ask(self, random: np.random.Generator) -> tuple[str, str]:
         while True:
             one, other = random.integers(10**self._digits, size=2).tolist()
-            if _is_held_out(one, other) == self._asks_held_out:
+            if _is_held_out(one, other) == self._is_held_out:
                 break
-        if not self._least_first:
-            return f"{one}+{other}=", str(one + other)
-        width = self._digits
-        return (
-            f"{one:0{width}}"[::-1] + "+" + f"{other:0{width}}"[::-1] + "=",
-            f"{one + other:0{width + 1}}"[::-1],
-        )
+        texts = [str(number) for number in (one, other, one + other)]
+        if self._least_first:
+            widths = (self._digits, self._digits, self._digits + 1)
+            texts = [text.zfill(width)[::-1] for text, width in zip(texts, widths, strict=True)]
+        return f"{texts[0]}+{texts[1]}=", texts[2]
 
 
 def _is_held_out(one: int, other: int) -> bool:

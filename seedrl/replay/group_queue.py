@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import NonNegativeInt
@@ -27,9 +27,6 @@ class GroupQueueConfig:
     """
 
     max_lag_updates: NonNegativeInt = 2
-
-    # Not a field: see `QueueConfig`.
-    hands_out_rounds: ClassVar[bool] = False
 
     def steps_of_page(self, window: WindowSpec) -> int:
         return window.length  # a rollout is one page

@@ -1,53 +1,37 @@
-"""Dialogues with the environment's own solutions, for `seedrl pretrain`.
+"""Dialogues with the environment's own solutions, for `seedrl pretrain`."""
 
-`python -m envs_server.solutions` reads JSON from stdin: `id`, `arguments` and `wrappers` as in a
-configuration, `seeds`, a list, and `longest`. It prints the spec (`vocabulary`, `longest_turn`,
-`longest_completion`, `end`), then a line for each seed: a JSON list of turns and completions
-alternately, each a list of ids. A dialogue of more than `longest` ids stops there.
-"""
-
-import dataclasses
-import json
-import sys
 from collections.abc import Sequence
-from typing import TextIO
 
 import numpy as np
 
 from envs_server.build import build_one, read_recipe
-from envs_server.check.environment import own_stdout
 from envs_server.failures import BuildError, one_line
 from envs_server.tokens import TokenGym
-from seedrl.exit_codes import ExitCode
-from seedrl.programs.outcome import exit_code, leave
+from seedrl.specs import TokensSpec
 from seedrl.token_env import TokenEnv
 from seedrl.wire.seedrl_pb2 import Environment
 
 
-def main() -> int:
-    """Prints all dialogues."""
-    with own_stdout() as stdout:
-        _print(stdout)
-    return ExitCode.OK
+def played(
+    environment: Environment, seeds: Sequence[int], longest: int
+) -> tuple[TokensSpec, list[list[list[int]]]]:
+    """The environment's tokens, and a dialogue for each seed. Raises BuildError.
 
-
-def _print(stdout: TextIO) -> None:
-    asked = json.load(sys.stdin)
-    seeds, longest = asked.pop("seeds"), asked.pop("longest")
-    # All factories are allowed: the command line chooses the environment itself. Wrappers see rows
-    # and rewards, which solutions do not depend on.
-    built = build_one(read_recipe(Environment(**asked), ("*",))).unwrapped
+    All code that `environment` names is allowed: the command line chooses it itself.
+    """
+    # Wrappers see rows and rewards, which solutions do not depend on.
+    built = build_one(read_recipe(environment, ("*",))).unwrapped
     if not isinstance(built, TokenGym):
-        raise BuildError(f"expected an environment of token ids (TokenEnv) as {asked['id']}")
-    print(json.dumps(dataclasses.asdict(built.tokens)), file=stdout)
+        raise BuildError(f"expected an environment of token ids (TokenEnv) as {environment.id}")
+    dialogues = []
     for seed in seeds:
         try:
-            played = dialogue(built.env, seed, longest)
+            dialogues.append(dialogue(built.env, seed, longest))
         except Exception as error:  # of the environment
             raise BuildError(
-                f"{asked['id']}, question of seed {seed}: {one_line(error)}"
+                f"{environment.id}, question of seed {seed}: {one_line(error)}"
             ) from error
-        print(json.dumps(played), file=stdout)
+    return built.tokens, dialogues
 
 
 def dialogue(env: TokenEnv, seed: int, longest: int) -> list[list[int]]:
@@ -62,7 +46,3 @@ def dialogue(env: TokenEnv, seed: int, longest: int) -> list[list[int]]:
         found += [np.asarray(turn).tolist(), solution.tolist()]
         turn, _ = env.step(solution)
     return found
-
-
-if __name__ == "__main__":
-    leave(exit_code(main, prog="python -m envs_server.solutions"))

@@ -4,7 +4,6 @@ import json
 import math
 import os
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from learner.processes.locks import lock
 from learner.processes.stop import stop_on_signals
 from learner.processes.tuning import require_jax
 from seedrl import config_io
-from seedrl.config import Config, EnvironmentConfig, acts_on_tokens, check
+from seedrl.config import Config, acts_on_tokens, check
 from seedrl.config_io import path_for_children, to_json
 from seedrl.errors import ConfigError, in_one_line
 from seedrl.exit_codes import ExitCode
@@ -139,13 +138,18 @@ def train_words(
 def _dialogues(
     config: Config, options: PretrainOptions
 ) -> tuple[TokensSpec, list[list[list[int]]]]:
-    # The environment knows the spec, whether or not its solutions are learned.
+    # The environment is built in this process, as `seedrl record` does; it knows the spec, whether
+    # or not its solutions are learned.
+    from envs_server.solutions import played
     from learner.acting.token_acting import training_seeds
+    from seedrl.wire.seedrl_pb2 import Environment
 
     number = min(options.steps * options.batch, _MOST_DIALOGUES) if not options.dialogues else 0
-    seeds = training_seeds(config.seed, number)
-    first, *lines = _played(config.environment, seeds, longest=config.agent.network.context)
-    tokens, source = TokensSpec(**json.loads(first)), "solutions of the environment"
+    seeds, own = training_seeds(config.seed, number), config.environment
+    sys.path.extend(path_for_children().split(os.pathsep))
+    environment = Environment(id=own.id, arguments=own.arguments, wrappers=own.wrappers)
+    tokens, dialogues = played(environment, seeds, config.agent.network.context)
+    lines, source = list(map(json.dumps, dialogues)), "solutions of the environment"
     if options.dialogues is not None:
         source = f"--dialogues: {options.dialogues}"
         try:
@@ -154,13 +158,13 @@ def _dialogues(
             raise ConfigError(f"{source}: cannot read it: {in_one_line(error)}") from error
     if options.steps and not lines:
         raise ConfigError(f"{source}: expected at least one dialogue, got none")
-    dialogues = []
+    checked = []
     for place, line in enumerate(lines, 1):
         try:
-            dialogues.append(_checked(line, tokens))
+            checked.append(_checked(line, tokens))
         except ValueError as error:
             raise ConfigError(f"{source}, line {place}: {error}, got {line!r:.80}") from error
-    return tokens, dialogues
+    return tokens, checked
 
 
 def _checked(line: str, tokens: TokensSpec) -> list[list[int]]:
@@ -186,30 +190,6 @@ def _checked(line: str, tokens: TokensSpec) -> list[list[int]]:
         if tokens.end in completion[:-1] or not (is_cut or completion[-1] == tokens.end):
             raise ValueError(f"expected completions that end with {tokens.end}, their only one")
     return list(dialogue)
-
-
-def _played(environment: EnvironmentConfig, seeds: Sequence[int], *, longest: int) -> list[str]:
-    asked = {
-        "id": environment.id,
-        "arguments": environment.arguments,
-        "wrappers": environment.wrappers,
-        "seeds": list(seeds),
-        "longest": longest,
-    }
-    # A process of its own: the learner builds no environment.
-    words = [sys.executable, "-P", "-m", "envs_server.solutions"]
-    played = subprocess.run(
-        words,
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path_for_children()},
-        check=False,
-    )
-    if played.returncode:
-        last = (played.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise ConfigError(f"cannot play solutions: {last.rpartition('error: ')[2]}")
-    return played.stdout.splitlines()
 
 
 def _packed(

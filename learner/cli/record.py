@@ -1,7 +1,7 @@
 """`seedrl record RUN`: videos of episodes that a run's policy plays.
 
-The environment is stepped in this process, by the env server's own code: the one place where a
-program of the learner builds an environment (see the import contracts in pyproject.toml).
+The environment is stepped in this process, by the env server's own code, as in `seedrl pretrain`
+only (see the import contracts in pyproject.toml).
 """
 
 import contextlib

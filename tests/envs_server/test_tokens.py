@@ -1,8 +1,6 @@
 """Token environments, stepped as any other."""
 
-import io
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -11,12 +9,13 @@ import seedrl
 from envs_server.build import Recipe, build, build_one
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures
 from envs_server.groups import EnvGroup
-from envs_server.solutions import _print
+from envs_server.solutions import played
 from envs_server.tokens import TokenGym
 from seedrl.specs import FIRST_HELD_OUT_SEED, EnvSpec
 from seedrl.token_env import text_vocabulary
 from seedrl.turns import completion_row, turn_ids
 from seedrl.types import NEXT, StepType
+from seedrl.wire.seedrl_pb2 import Environment
 
 
 class Counting(seedrl.TokenEnv):
@@ -191,28 +190,23 @@ class Solved(Counting):
         return self._answer
 
 
-def _solutions(
-    monkeypatch: pytest.MonkeyPatch, answer: list[int] | None, *wrappers: str
-) -> list[str]:
-    asked = {"id": f"{__name__}:Solved", "arguments": json.dumps({"answer": answer})}
-    asked |= {"seeds": [3], "longest": 5, "wrappers": wrappers}  # type: ignore[dict-item]
-    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(asked)))
-    _print(out := io.StringIO())
-    return out.getvalue().splitlines()
+def _solutions(answer: list[int] | None, *wrappers: str) -> list[list[list[int]]]:
+    arguments = json.dumps({"answer": answer})
+    asked = Environment(id=f"{__name__}:Solved", arguments=arguments, wrappers=wrappers)
+    tokens, dialogues = played(asked, [3], 5)
+    assert tokens == Counting().spec
+    return dialogues
 
 
-def test_solutions_of_an_environment_that_never_ends_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, line = _solutions(monkeypatch, [1, 256])
-    assert json.loads(line) == [[3], [1, 256], [4], [1, 256]]
+def test_solutions_of_an_environment_that_never_ends_stop() -> None:
+    assert _solutions([1, 256]) == [[[3], [1, 256], [4], [1, 256]]]
 
 
-def test_solutions_do_not_depend_on_wrappers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_solutions_do_not_depend_on_wrappers() -> None:
     wrapper = "gymnasium.wrappers:RecordEpisodeStatistics"
-    assert _solutions(monkeypatch, [1, 256], wrapper) == _solutions(monkeypatch, [1, 256])
+    assert _solutions([1, 256], wrapper) == _solutions([1, 256])
 
 
-def test_an_environment_that_fails_with_a_solution_is_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_environment_that_fails_with_a_solution_is_named() -> None:
     with pytest.raises(BuildError, match="Solved, question of seed 3: LookupError: no answer is"):
-        _solutions(monkeypatch, None)
+        _solutions(None)

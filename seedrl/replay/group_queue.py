@@ -1,12 +1,12 @@
 """The queue of a token policy: whole groups of rollouts, in order, each trained once."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seedrl.agents.window import WindowSpec
 from seedrl.fields import NonNegativeInt
+from seedrl.replay.queue import queue_of
 from seedrl.types import Array, Page, StoredStep
 
 if TYPE_CHECKING:  # imports numpy, which reading a configuration does not wait for
@@ -42,27 +42,11 @@ class GroupQueueConfig:
         initial_priorities: Callable[[StoredStep], Array],
         scale: "Scale",
     ) -> "Experience":
-        import numpy as np
-
-        from seedrl.replay.buffer import queue_memory
-        from seedrl.replay.experience import Experience
-        from seedrl.replay.index import QueueIndex, tree_bytes
-        from seedrl.replay.rate_limiter import QueueLimiter
+        from seedrl.replay.index import tree_bytes
 
         del window, initial_priorities
-        batch = scale.batch_per_device
         # What may be asked before the update that takes it, and a batch that arrives meanwhile.
-        capacity = (self.max_lag_updates + 2) * batch
+        capacity = (self.max_lag_updates + 2) * scale.batch_per_device
         advice = "lower it, or learning.batch_sequences"
         scale.require_memory("replay.max_lag_updates", capacity * tree_bytes(page), advice)
-        return Experience(
-            memory=queue_memory(capacity),
-            index=functools.partial(QueueIndex, capacity_sequences=capacity, batch=batch),
-            limiter=QueueLimiter(
-                batch_per_device=batch,
-                num_devices=scale.num_devices,
-                ahead_updates=self.max_lag_updates + 1,
-            ),
-            example_draw=np.zeros(batch, np.int32),
-            accounts=QueueIndex.accounts,
-        )
+        return queue_of(scale, capacity, self.max_lag_updates + 1)

@@ -63,12 +63,7 @@ class QueueConfig:
         initial_priorities: Callable[[StoredStep], Array],
         scale: "Scale",
     ) -> "Experience":
-        import numpy as np
-
-        from seedrl.replay.buffer import queue_memory
-        from seedrl.replay.experience import Experience
-        from seedrl.replay.index import QueueIndex, by_turns, stale_pages, tree_bytes
-        from seedrl.replay.rate_limiter import QueueLimiter
+        from seedrl.replay.index import stale_pages, tree_bytes
 
         del window, initial_priorities  # a page is a sequence, and all count alike
         # Each host fills and empties a queue of its own.
@@ -82,22 +77,8 @@ class QueueConfig:
         capacity = self.capacity_sequences(scale)
         advice = "lower it, learning.batch_sequences or serving.training_slots"
         scale.require_memory("replay.ahead_updates", capacity * tree_bytes(page), advice)
-        return Experience(
-            memory=queue_memory(capacity),
-            index=functools.partial(
-                QueueIndex, capacity_sequences=capacity, batch=scale.batch_per_device
-            ),
-            limiter=QueueLimiter(
-                batch_per_device=scale.batch_per_device,
-                num_devices=scale.num_devices,
-                ahead_updates=self.ahead_updates,
-                in_rounds=scale.in_rounds,
-            ),
-            example_draw=np.zeros(scale.batch_per_device, np.int32),
-            shard_of=by_turns,
-            accounts=QueueIndex.accounts,
-            stale=functools.partial(stale_pages, batch=batch, max_lag=max_lag),
-        )
+        stale = functools.partial(stale_pages, batch=batch, max_lag=max_lag)
+        return queue_of(scale, capacity, self.ahead_updates)._replace(stale=stale)
 
     def lag_bound(
         self, *, training_slots: int, batch_sequences: int, publish_every_updates: int
@@ -119,3 +100,33 @@ class QueueConfig:
         # What the limiter allows, what all slots may complete in the batch that it allows last, and
         # again as much, so that there is room for whatever arrives at once.
         return self.ahead_updates * scale.batch_per_device + 2 * scale.training_slots
+
+
+def queue_of(scale: "Scale", capacity: int, ahead_updates: int) -> "Experience":
+    """A queue that drops nothing.
+
+    Args:
+      capacity: sequences that each device has room for.
+      ahead_updates: see `QueueConfig`.
+    """
+    import numpy as np
+
+    from seedrl.replay.buffer import queue_memory
+    from seedrl.replay.experience import Experience
+    from seedrl.replay.index import QueueIndex, by_turns
+    from seedrl.replay.rate_limiter import QueueLimiter
+
+    batch = scale.batch_per_device
+    return Experience(
+        memory=queue_memory(capacity),
+        index=functools.partial(QueueIndex, capacity_sequences=capacity, batch=batch),
+        limiter=QueueLimiter(
+            batch_per_device=batch,
+            num_devices=scale.num_devices,
+            ahead_updates=ahead_updates,
+            in_rounds=scale.in_rounds,
+        ),
+        example_draw=np.zeros(batch, np.int32),
+        shard_of=by_turns,
+        accounts=QueueIndex.accounts,
+    )

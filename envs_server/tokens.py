@@ -41,7 +41,7 @@ class TokenGym(gymnasium.Env[np.ndarray, np.ndarray]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Asks a question of its own choice, or with `options["completion"]` as `step` does."""
         super().reset(seed=seed)
-        if options and (seed_asked := read_completion(options["completion"]).seed) is not None:
+        if options and (seed_asked := read_completion(options["completion"])[1]) is not None:
             return self._ask(seed_asked, seed_asked), {}
         # Training names its questions; a player that does not, as `seedrl evaluate`, gets others.
         return self._ask(int(self.np_random.integers(FIRST_HELD_OUT_SEED, MOST_SEED))), {}

@@ -8,18 +8,10 @@ Imports numpy only.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from seedrl.specs import TokensSpec
-
-
-class Completion(NamedTuple):
-    """What a policy answers to a turn: `ids [n] int32`, the seed of a question, or both."""
-
-    ids: np.ndarray | None
-    seed: int | None = None
 
 
 def turn_row(
@@ -63,10 +55,10 @@ def _row(longest: int, first: int, ids: Sequence[int] | np.ndarray) -> np.ndarra
     return row
 
 
-def read_completion(row: np.ndarray) -> Completion:
-    """The content of a completion's row; its ids are a view."""
+def read_completion(row: np.ndarray) -> tuple[np.ndarray | None, int | None]:
+    """What a policy answers to a turn: `ids [n] int32`, a view, the seed of a question, or both."""
     seed = int(row[0]) - 1 if row[0] else None
-    return Completion(None if row[0] and not row[1] else row[2 : 2 + row[1]], seed)
+    return None if row[0] and not row[1] else row[2 : 2 + row[1]], seed
 
 
 def illegal_turns(spec: TokensSpec, rows: np.ndarray) -> np.ndarray:

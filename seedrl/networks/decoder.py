@@ -218,7 +218,7 @@ class _Block(nn.Module):
         batch = hidden.shape[:2]
         # As GPT-2: what all blocks add together is as large as for one.
         small = 1 / (2 * config.layers)
-        seen = self._norm("attention_norm")(hidden)
+        seen = nn.RMSNorm(epsilon=config.norm_eps, name="attention_norm")(hidden)
         query = _Linear(config.width, config, name="query")(seen)
         key = _Linear(kv_size, config, name="key")(seen).reshape(*batch, config.kv_heads, dim)
         new = _Linear(kv_size, config, name="value")(seen).reshape(*batch, config.kv_heads, dim)
@@ -226,14 +226,11 @@ class _Block(nn.Module):
         query, key, new = (x.astype(config.dtype) for x in (query, _rotated(key, angles), new))
         mixed = _attention(config, query, key, new, cached, is_past).reshape(*batch, config.width)
         hidden += _Linear(config.width, config, small, name="output")(mixed)
-        seen = self._norm("ffn_norm")(hidden)
+        seen = nn.RMSNorm(epsilon=config.norm_eps, name="ffn_norm")(hidden)
         gate = _Linear(config.ffn, config, name="gate")(seen)
         up = _Linear(config.ffn, config, name="up")(seen)
         hidden += _Linear(config.width, config, small, name="down")(jax.nn.silu(gate) * up)
         return hidden, (key, new)
-
-    def _norm(self, name: str) -> nn.Module:
-        return nn.RMSNorm(epsilon=self.config.norm_eps, name=name)
 
 
 class _Decoder(nn.Module):

@@ -70,8 +70,8 @@ class MeasuredRun(NamedTuple):
         The last point is the final score, if that is of the same parameters.
         """
         curve = [played for played in self.rounds if not played.score.is_confirmation]
-        last = self.rounds[-1]
-        if last.score.is_confirmation:
+        last = self.rounds[-1] if self.rounds else None
+        if last is not None and last.score.is_confirmation:
             # It scores the parameters afresh that the round before has chosen: that round's score
             # is the higher for having been chosen.
             steps = last.score.env_steps
@@ -116,23 +116,26 @@ def measure(folder: Path) -> MeasuredRun:
             f"expected the directory of a run with its {run_files.CONFIG}, got {folder}, whose run "
             "has not trained yet; leave it out"
         ) from None
-    rounds = played_rounds(folder / run_files.METRICS)
-    # Without a score a run shows nothing, however long it has trained.
-    if not rounds:
+    rounds, kept = played_rounds(folder / run_files.METRICS), read_final_score(folder)
+    # Fresh episodes come first: the last round may have been chosen for its score.
+    if kept is not None:
+        final = kept.mean
+        origin = f"{kept.episodes} fresh {'exploring' if kept.exploration else 'greedy'}"
+    elif rounds:
+        last = rounds[-1].score
+        final = last.mean_return
+        origin = f"{'confirmation' if last.is_confirmation else 'last round'} of {last.episodes}"
+    else:  # without a score a run shows nothing, however long it has trained
         raise ConfigError(
             f"{folder}: expected a round of evaluation in its {run_files.METRICS}, found none; "
-            "train it on, or leave it out"
+            f"train it on, score it (seedrl evaluate {folder} --deterministic --save), or leave "
+            "it out"
         )
-    last, kept = rounds[-1].score, read_final_score(folder)
-    origin = f"{'confirmation' if last.is_confirmation else 'last round'} of {last.episodes}"
-    if kept is not None:
-        origin = f"{kept.episodes} fresh {'exploring' if kept.exploration else 'greedy'}"
     return MeasuredRun(
         record=read_run(folder),
         config=config,
         rounds=tuple(rounds),
-        # Fresh episodes come first: the last round may have been chosen for its score.
-        final=last.mean_return if kept is None else kept.mean,
+        final=final,
         final_origin=f"{origin} episodes",
     )
 
@@ -413,7 +416,8 @@ def png(comparison: Comparison) -> bytes:
                 _draw(axes, comparison, task, position)
             over_steps.set(xlabel="training environment steps", ylabel="mean return", title=task)
             over_seconds.set(xlabel="seconds since the start of the run, when the score was known")
-            over_steps.legend(fontsize="small")
+            if over_steps.lines:
+                over_steps.legend(fontsize="small")
 
     return picture((13, 4.8 * len(tasks)), draw)
 
@@ -433,12 +437,15 @@ def _draw(
         curves = [
             np.transpose(sorted((position(each), each.score.mean_return) for each in run.curve))
             for run in runs
+            if run.curve
         ]
+        if not curves:
+            continue
         # To the end of the longest curve: a shorter one keeps its last score there.
         points = np.linspace(0.0, max(curve[0, -1] for curve in curves), 60)
         middle = interquartile_mean([np.interp(points, *curve) for curve in curves], axis=0)
         # The statistic of the table, at each point of the axis.
-        axes.plot(points, middle, label=f"{letter}  {numbers.name} ({len(runs)})", **color)
+        axes.plot(points, middle, label=f"{letter}  {numbers.name} ({len(curves)})", **color)
         for curve in curves:
             axes.plot(*curve, lw=0.6, alpha=0.4, **color)
         if numbers.threshold is not None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.extras.comparison import group, measure
+from learner.extras.comparison import Group, compare, group, lines, measure, png
 from seedrl.errors import ConfigError
 from tests.learner.extras.run_folders import write_run
 
@@ -28,6 +28,12 @@ def test_a_final_score_is_of_fresh_episodes_if_there_are_any(tmp_path: Path) -> 
     assert (confirmed.final, confirmed.final_origin) == (28.0, "confirmation of 100 episodes")
     last = measure(write_run(tmp_path / "c", [10.0, 30.0, 20.0]))
     assert (last.final, last.final_origin) == (20.0, "last round of 20 episodes")
+    # A run without evaluation slots has no other score.
+    only = measure(write_run(tmp_path / "d", [], final=25.0))
+    assert (only.final, only.curve, only.reached(1.0)) == (25.0, [], None)
+    pictured = compare([Group("a", (only,)), Group("b", (last,))], [], None)
+    assert png(pictured).startswith(b"\x89PNG") and len(list(lines(pictured))) == 5
+    assert png(compare([Group("a", (only,))], [], None)).startswith(b"\x89PNG")
 
 
 def test_a_return_is_reached_by_the_first_round_or_where_the_run_asked_for_it_is_confirmed(

@@ -34,9 +34,10 @@ from learner.acting.token_acting import (
     training_seeds,
 )
 from learner.acting.token_lane import Rollout
+from learner.evaluate import _actor, _Player
 from learner.report.metrics import Metrics
 from learner.runtime.channel import ActorLearnerChannel, RateLimiter, VersionedParams
-from learner.serving.batching import Pending, free_running
+from learner.serving.batching import Pending, free_running, lock_step
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import Lease, SlotTable
@@ -211,7 +212,7 @@ class Peer:
     def _note(self, index: int, actions: np.ndarray) -> None:
         if self.lease.groups[index].role == "evaluation":
             for seed, number, *ids in actions.tolist():  # groups of one
-                self._asked[index] = seed or self._asked[index]
+                self._asked[index] = seed or self._asked.get(index, 0)
                 if number:
                     self.answers[self._asked[index]].append(tuple(ids[:number]))
 
@@ -422,6 +423,23 @@ def test_an_episode_ends_where_no_answer_has_room(network: DecoderConfig, tmp_pa
             assert batch.returns.tolist() == (0.25 * (ends.sum(axis=1) + is_full)).tolist()
         accounts = {**world.hub.ledger(), **world.acting.accounts(at_rest=True)}
         assert accounts["lost_tokens"] == 0 and residues(accounts, TOKENS) == []
+
+
+def test_an_evaluation_ends_an_episode_where_training_does(network: DecoderConfig) -> None:
+    sizes = token_tasks.reverse(**_TASK).spec
+    spec = EnvSpec(sizes.turn, sizes)
+    slots = SlotTable(training=0, evaluation=3, seed=3)
+    hub = Hub(Serving(slots, page_steps=1, rule=lock_step()), EnvironmentConfig(id="Some-v0"))
+    Peer(hub, 3, Endless)
+    agent = GRPOConfig(network=network, group=2).build(spec)
+    frozen = VersionedParams(jax.jit(agent.init)(jax.random.key(0)), 0)
+    actor = _actor(agent, spec, 3, exploration=1.0, seed=0)
+    player = _Player(hub, actor, frozen, lambda: None, 100, action=sizes)
+    episodes = player.play(9).episodes
+    assert len(episodes) == 9 and not any(each.is_cut for each in episodes)
+    # Each answer was paid. The context has room for few of them, after a question of 2 or 3 tokens.
+    assert all(each.episode_return == 0.25 * each.length for each in episodes)
+    assert 1 <= min(each.length for each in episodes) <= max(each.length for each in episodes) <= 3
 
 
 def test_without_lag_groups_do_not_depend_on_who_plays_them(

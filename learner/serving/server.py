@@ -8,6 +8,7 @@ watch, looks at deadlines. None of them holds a lock while it waits.
 import contextlib
 import functools
 import logging
+import math
 import queue
 import selectors
 import threading
@@ -39,6 +40,9 @@ HELLO_SECONDS = 2.0
 _SPARE_CALLS = 64
 # The limit of a message as long as no spec is known.
 _UNKNOWN_BYTES = 4 * 2**20
+# An env server that was refused or lost its connection has connected again by then: it pauses for
+# a second at most.
+_RETURN_SECONDS = 2.0
 # For the headers of several groups in one message, and the tag and length before them.
 _SPARE_BYTES = 1.25
 
@@ -68,6 +72,7 @@ class Service:
         self._links = LinkReader()
         # Of all calls that are open: each call's thread adds and removes its own.
         self._calls: dict[Connection, grpc.ServicerContext] = {}
+        self._last_end = -math.inf  # of a call; each call's thread sets it
         self._lock = contextlib.ExitStack()  # on the address
         self._stopping = threading.Event()
         self._watch = Worker("watch", self._look)
@@ -125,8 +130,14 @@ class Service:
         return self.address
 
     def finish(self, reason: str, *, grace_seconds: float = 2.0) -> None:
-        """Tells every env server that training is over, and stops serving."""
+        """Tells every env server that training is over, and stops serving.
+
+        Also those that are not connected just now, because all slots are leased, for example.
+        """
         self._finish_reason = reason
+        if time.monotonic() - self._last_end < _RETURN_SECONDS:
+            self.hub.close(None)  # the others need not wait
+            self._stopping.wait(_RETURN_SECONDS)
         self._stop(None, grace_seconds)
 
     def stop(self, *, grace_seconds: float = 1.0) -> None:
@@ -148,6 +159,9 @@ class Service:
         self, requests: Iterator[learner_end.Received], context: grpc.ServicerContext
     ) -> Iterator[learner_end.Answer]:
         """One call, in a thread of the pool."""
+        if self._finish_reason is not None:
+            yield _finish(self._finish_reason)
+            return
         outbox: queue.SimpleQueue[learner_end.Answer | Exception | None] = queue.SimpleQueue()
         connection = Connection(
             self.hub,
@@ -171,10 +185,10 @@ class Service:
                 assert not isinstance(item, Exception), item
                 yield item
             if self._finish_reason is not None:
-                finish = seedrl_pb2.Finish(reason=self._finish_reason)
-                yield seedrl_pb2.FromLearner(finish=finish)
+                yield _finish(self._finish_reason)
         finally:
             connection.end()
+            self._last_end = time.monotonic()
             # Last: until then the watch can cancel a call whose peer does not read.
             del self._calls[connection]
 
@@ -201,6 +215,10 @@ class Service:
             else:
                 late = f"expected {what} within {limit:g} seconds"
                 connection.close(EndError(grpc.StatusCode.UNAVAILABLE, late))
+
+
+def _finish(reason: str) -> seedrl_pb2.FromLearner:
+    return seedrl_pb2.FromLearner(finish=seedrl_pb2.Finish(reason=reason))
 
 
 def message_limit(

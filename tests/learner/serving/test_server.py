@@ -140,6 +140,26 @@ def test_every_env_server_hears_that_training_is_over(service: Service) -> None:
             assert client.end()[0] == grpc.StatusCode.OK
 
 
+def test_an_env_server_without_a_slot_is_told_that_training_is_over(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_RETURN_SECONDS", SECONDS)
+    with Client(service.address) as one:
+        one.shake_hands(num_envs=6)
+        with Client(service.address) as spare:
+            spare.send(hello())
+            assert spare.end()[0] == grpc.StatusCode.RESOURCE_EXHAUSTED
+        finish = threading.Thread(target=service.finish, args=("it is over",))
+        finish.start()
+        assert one.receive().finish.reason == "it is over"  # it does not wait for the spare
+        with Client(service.address) as spare:
+            spare.send(hello())
+            assert spare.receive().finish.reason == "it is over"
+            assert spare.end()[0] == grpc.StatusCode.OK
+        service._stopping.set()
+        finish.join(SECONDS)
+
+
 # --- dialogues that break a rule ---
 
 Script = Sequence[Any]  # messages to send; READ for Assign; functions that are called

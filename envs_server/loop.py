@@ -20,6 +20,7 @@ from seedrl.types import Tree
 from seedrl.wire.payload import StepLayout, ValueFaultError, check_rewards
 
 Env = gymnasium.Env[Any, Any]
+_NOTHING = object()  # in place of what an environment returns
 
 
 def build_loop(
@@ -99,12 +100,13 @@ class _Loop:
         # Steps all, resets those whose episode is over, and builds again those that fail.
         self._restarted = self._continued = None
         for row, env in enumerate(self.envs):
+            result: Any = _NOTHING
             try:
                 if self._is_over[row]:
                     # Only of tokens the action that answers the end of an episode has a meaning.
                     own: Any = {"options": {"completion": actions[row]}} if self._is_tokens else {}
-                    observation, info = env.reset(**own)
-                    result: Any = (observation, 0.0, False, False, info)
+                    observation, info = returned("reset", env.reset(**own))
+                    result = (observation, 0.0, False, False, info)
                 else:
                     result = env.step(actions[row])
                 observation, reward, terminated, truncated, info = result
@@ -123,7 +125,8 @@ class _Loop:
             # All: SystemExit and KeyboardInterrupt of an environment are no wish to stop, which
             # arrives as a signal (`envs_server.stop`).
             except BaseException as error:
-                self._restart(row, "reset" if self._is_over[row] else "step", error)
+                where = "reset" if self._is_over[row] else "step"
+                self._restart(row, where, _explained(error, result))
         self._settle("step")
         self._is_over = (self._terminated | self._truncated).tolist()
         return VectorStep(
@@ -243,6 +246,22 @@ def _has_mask(info: Any) -> bool:
     return isinstance(info, dict) and dict.__contains__(info, ACTION_MASK)
 
 
+def _explained(error: BaseException, result: Any) -> BaseException:
+    # The error in words that name what the environment has returned, if it came of that; `result`
+    # is _NOTHING if none was. Only now: a look at every result would slow each step down.
+    if result is _NOTHING or not isinstance(error, TypeError | ValueError):
+        return error
+    try:
+        reward = returned("step", result)[1]
+    except TypeError as better:
+        return better
+    try:
+        np.zeros(1)[0] = reward
+    except (TypeError, ValueError):
+        return TypeError(f"expected a number as reward, got {type(reward).__name__}")
+    return error
+
+
 def _writer(path: str, spec: Tree, num_envs: int) -> tuple[Tree, Callable[[int, Any], None]]:
     """Memory for observations `[E, *shape]`, and a function that writes one row of it.
 
@@ -255,7 +274,14 @@ def _writer(path: str, spec: Tree, num_envs: int) -> tuple[Tree, Callable[[int, 
 
         def write_parts(row: int, value: Any) -> None:
             for key, (_, write_part) in parts.items():
-                write_part(row, value[key])
+                try:
+                    part = value[key]
+                except (LookupError, TypeError) as error:
+                    got = (
+                        f"the keys {[*value]}" if isinstance(value, dict) else type(value).__name__
+                    )
+                    raise ValueFaultError(f"expected {path}.{key}, got {got!s:.80}", row) from error
+                write_part(row, part)
 
         leaves = {key: leaf for key, (leaf, _) in parts.items()}
         return (leaves if is_dict else tuple(leaves.values())), write_parts
@@ -274,12 +300,16 @@ def _fitted(
     row: int, value: Any, path: str, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> np.ndarray:
     """`value` in the dtype that its space declares, if that changes none of its numbers."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+        with np.errstate(all="ignore"):
+            cast = array.astype(dtype)
+    except (TypeError, ValueError) as error:
+        text = f"expected numbers of shape {shape} as {path}, got {value!r:.80}"
+        raise ValueFaultError(text, row) from error
     if array.shape != shape:
         text = f"expected shape {shape} of {path}, got {array.shape}"
         raise ValueFaultError(text, row)
-    with np.errstate(all="ignore"):
-        cast = array.astype(dtype)
     # Rounding is no change: only what becomes infinite, or another whole number.
     fits = np.isfinite(cast) == np.isfinite(array) if dtype.kind == "f" else cast == array
     if not np.all(fits):

@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from envs_server.failures import BuildError
+from envs_server.failures import BuildError, returned
 from envs_server.groups import VectorEnvironment, VectorStep
 from envs_server.spaces import env_spec
 from seedrl.specs import ACTION_MASK, EnvSpec
@@ -91,12 +91,12 @@ def build_vector(
     def reset(seeds: Sequence[int]) -> Tree:
         # A vector of gymnasium's draws all its environments' numbers from one generator.
         seed: Any = np.asarray(seeds, np.int64) if is_atari else seeds[0]
-        observation, info = env.reset(seed=seed)
+        observation, info = returned("reset", env.reset(seed=seed))
         _require_no_mask(spec, info)
         return checked(observation)
 
     def step(actions: np.ndarray) -> VectorStep:
-        observation, reward, terminated, truncated, info = env.step(actions)
+        observation, reward, terminated, truncated, info = returned("step", env.step(actions))
         check_rewards(np.asarray(reward), max_abs_reward)
         own = functools.partial(info_of, info)
         return VectorStep(checked(observation, terminated), reward, terminated, truncated, own)

@@ -71,7 +71,7 @@ number = 3
 DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
     "old reset": ({"reset": lambda self: ZEROS}, FIRST + "restart: TypeError"),
     "reset without info": ({"reset": lambda self, **_: ZEROS}, FIRST + "restart: TypeError"),
-    "old step": ({"step": lambda self, _: (ZEROS, 1.0, False, {})}, FIRST + "step: ValueError"),
+    "old step": ({"step": lambda self, _: (ZEROS, 1.0, False, {})}, FIRST + "step: TypeError"),
     "array reward": ({"step": lambda self, _: (ZEROS, ZEROS, False, False, {})}, FIRST + "step: "),
     "shape": (
         {"step": lambda self, _: (np.zeros(5), 1.0, False, False, {})},

@@ -19,6 +19,7 @@ from learner.processes.tuning import require_jax
 from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
+from seedrl.run_files import CONFIG as CONFIG_FILE
 
 if TYPE_CHECKING:  # imports jax
     from learner.extras.balance import Curve
@@ -87,7 +88,9 @@ def run(argv: Sequence[str]) -> int:
     require_jax(starts=False)
     asked = (options.environments, options.step_ms, options.accelerator)
     if any(each is not None for each in asked):
-        print(*_predicted(options, config, Path(argv[0])), sep="\n")
+        folder = Path(argv[0])
+        folder = folder.parent if folder.name == CONFIG_FILE else folder
+        print(*_predicted(options, config, folder), sep="\n")
         return ExitCode.OK
     return _measure(options, config, argv[0])
 

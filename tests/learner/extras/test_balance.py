@@ -85,8 +85,9 @@ def test_a_run_predicts_for_others_without_being_run(
             "800 environments in 100 env servers: 8,000 steps/s, predicted",
         ),
     ):
-        assert main(["balance", str(run), *words.split()]) == 0
-        assert capsys.readouterr().out.splitlines()[0] == first
+        for place in (run, run / "config.json"):
+            assert main(["balance", str(place), *words.split()]) == 0
+            assert capsys.readouterr().out.splitlines()[0] == first
     with pytest.raises(ConfigError, match="--environments"):
         costs_of_run(tmp_path)
     for words in ("--step-ms inf", "--accelerator 1e300", f"--environments {10**400}"):

@@ -26,6 +26,7 @@ from seedrl.hints import did_you_mean, missing_extra, own_place
 # Fields of earlier versions, and their names of today.
 RENAMED = {
     "agent.earlier_rows": "agent.earlier_steps",
+    "agent.epochs": "a field of PPO only: GRPO learns from a batch once (delete the field)",
     "agent.learning_rate_decay_updates": "agent.learning_rate_decay_steps (environment steps)",
     "agent.network.dueling": "gone: Q-networks are dueling (delete the field)",
     "agent.entropy_cost_end": "gone: the cost falls to 0 (delete the field)",
@@ -33,6 +34,7 @@ RENAMED = {
     "agent.optimizer_epsilon": "agent.adam_epsilon",
     "agent.rmsprop_decay": "gone: Ape-X learns by Adam (delete the field)",
     "agent.piece_rows": "agent.chunk_steps",
+    "agent.minibatches": "a field of PPO only: GRPO learns from a batch at once (delete the field)",
     "agent.priority_mix": "agent.priority_eta",
     "agent.target_rate": "agent.tau",
     "agent.trace_lambda": "agent.gae_lambda (PPO), agent.vtrace_lambda (IMPALA)",

@@ -284,6 +284,7 @@ def test_a_stream_without_hello_or_without_ready_ends_in_time(
             code, details = _play(silent, [])
         assert code is grpc.StatusCode.UNAVAILABLE and "hello" in details
         wait_until_free(service, 6)
+        service._config = dataclasses.replace(service._config, ready_deadline_seconds=SECONDS)
         with Client(service.address).shake_hands() as ready_in_time:
             ready_in_time.step(0, FIRST)
             assert service.hub.wait_for_spec(SECONDS) == SPEC

@@ -207,7 +207,7 @@ def _settings(config: Config, env: Reverse) -> dict[str, Any]:
         "epsilon": agent.clip_low,
         "epsilon_high": agent.clip_high,
         "beta": agent.kl,
-        "num_iterations": agent.epochs,
+        "num_iterations": 1,
         "mask_truncated_completions": not agent.train_truncated,
         "learning_rate": agent.learning_rate,
         "lr_scheduler_type": "constant_with_warmup",

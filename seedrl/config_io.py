@@ -278,6 +278,8 @@ def allow(*allowed: str | Path) -> None:
     admit names of environments' factories and of classes, `package.module:name`.
     """
     for each in allowed:
+        if not str(each):  # would be the current folder, which may be the run's
+            raise ConfigError("--allow: expected directories or names of code, got ''")
         path = Path(each).resolve()
         if path.exists():
             import_from(path if path.is_dir() else path.parent)

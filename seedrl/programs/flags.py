@@ -199,6 +199,9 @@ def _of_kind(kind: Any, text: str) -> Any:
         if not number.is_integer():  # nor are inf and nan
             raise ValueError
         return int(number)
-    if kind not in _NAMES or (kind is float and not math.isfinite(float(text))):
+    # "" would be the current folder: a variable of a shell that is not set.
+    if kind not in _NAMES or (kind is Path and not text):
+        raise ValueError
+    if kind is float and not math.isfinite(float(text)):
         raise ValueError
     return kind(text)

@@ -170,7 +170,8 @@ class _Player:
         self._hub, self._actor, self._frozen, self._check = hub, actor, frozen, check
         self._most_steps = max_episode_steps
         self._tokens = action if isinstance(action, TokensSpec) else None
-        self._seed, self._num_asked = seed, 0  # questions that were asked for
+        # Of each slot, and not of all: so the same whichever slot comes first.
+        self._seed, self._num_asked = seed, np.zeros(actor.num_slots, np.int64)
         self._episodes = EpisodeTracker(actor.num_slots)
 
     def play(self, episodes: int) -> Score:
@@ -209,7 +210,7 @@ class _Player:
         if self._tokens is not None:  # an episode starts with a question that was asked for
             step_type[timestep.observation[:num_rows, 0] > 0] = StepType.FIRST
         actions = np.array(self._actor.act(batch, staged, self._frozen))  # a copy
-        full = self._ask_where_full(actions, step_type)
+        full = self._ask_where_full(batch, actions, step_type)
         self._hub.answer(batch, actions)
         ended = self._episodes.observe(batch.slots, step_type, reward)
         ended += batch.slots[full].tolist()
@@ -220,15 +221,19 @@ class _Player:
             episodes[slot] = self._episodes.episode(slot)._replace(is_cut=True)
         round_.observe(batch.slots, batch.streams, step_type, episodes)
 
-    def _ask_where_full(self, actions: np.ndarray, step_type: np.ndarray) -> np.ndarray:
+    def _ask_where_full(
+        self, batch: Batch, actions: np.ndarray, step_type: np.ndarray
+    ) -> np.ndarray:
         # The rows in which a token policy had no room for an answer. Their episodes end, as in
         # training, and their actions ask for other questions.
         if self._tokens is None:
             return np.zeros(0, np.int64)
         rows = np.flatnonzero((actions[:, 1] == 0) & (step_type == StepType.MID))
         for row in rows.tolist():
-            self._num_asked += 1
-            seed = held_out_seed(self._seed, self._num_asked)
+            slot = batch.slots[row]
+            self._num_asked[slot] += 1
+            episode = int(self._num_asked[slot] * len(self._num_asked) + slot)
+            seed = held_out_seed(self._seed, episode)
             actions[row] = completion_row(self._tokens, (), seed)
         return rows
 

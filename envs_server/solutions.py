@@ -27,7 +27,7 @@ def played(
     for seed in seeds:
         try:
             dialogues.append(dialogue(built.env, seed, longest))
-        except Exception as error:  # of the environment
+        except (Exception, SystemExit) as error:  # of the environment
             raise BuildError(
                 f"{environment.id}, question of seed {seed}: {one_line(error)}"
             ) from error

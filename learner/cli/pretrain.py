@@ -147,6 +147,8 @@ def _dialogues(
     number = min(options.steps * options.batch, _MOST_DIALOGUES) if not options.dialogues else 0
     seeds, own = training_seeds(config.seed, number), config.environment
     sys.path.extend(path_for_children().split(os.pathsep))
+    if number:
+        print(f"plays {number:,} solutions of {own.id}", flush=True)
     environment = Environment(id=own.id, arguments=own.arguments, wrappers=own.wrappers)
     tokens, dialogues = played(environment, seeds, config.agent.network.context)
     lines, source = list(map(json.dumps, dialogues)), "solutions of the environment"

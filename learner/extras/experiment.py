@@ -238,10 +238,11 @@ def check_same(folder: Path, planned: Sequence[str]) -> None:
 def command_of(folder: Path) -> str | None:
     """What the run was last started with; None if it has not begun."""
     try:
-        lines = read_regular(folder / run_files.COMMANDS).decode(errors="replace").splitlines()
+        text = read_regular(folder / run_files.COMMANDS).decode(errors="replace")
     except OSError:
         return None
-    begun = [line for line in lines if not _AS_IT_WAS.match(line)]
+    # Without its end the last line is of a start that a full disk has refused.
+    begun = [line for line in text.split("\n")[:-1] if not _AS_IT_WAS.match(line)]
     return begun[-1] if begun else None
 
 

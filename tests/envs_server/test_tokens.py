@@ -187,6 +187,8 @@ class Solved(Counting):
     def solution(self) -> list[int]:
         if self._answer is None:
             raise LookupError("no answer is known")
+        if not self._answer:
+            raise SystemExit(3)
         return self._answer
 
 
@@ -210,3 +212,5 @@ def test_solutions_do_not_depend_on_wrappers() -> None:
 def test_an_environment_that_fails_with_a_solution_is_named() -> None:
     with pytest.raises(BuildError, match="Solved, question of seed 3: LookupError: no answer is"):
         _solutions(None)
+    with pytest.raises(BuildError, match="Solved, question of seed 3: SystemExit: 3"):
+        _solutions([])

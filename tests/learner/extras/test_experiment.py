@@ -100,7 +100,7 @@ if words[0] == "evaluate":
     (folder / "final_score.json").write_text(json.dumps(score))
     sys.exit(0)
 folder.mkdir(exist_ok=True)
-(folder / "command.txt").write_text(shlex.join(["seedrl", *words]))
+(folder / "command.txt").write_text(shlex.join(["seedrl", *words]) + "\\n")
 print("trained", flush=True)
 act = words[1]
 if act == "fails":
@@ -198,11 +198,12 @@ def test_a_grid_becomes_folders_of_runs(tmp_path: Path, capfd: pytest.CaptureFix
     assert capfd.readouterr().out == out
     # A run that was continued by hand is the same, but with other options.
     with (folder / names[0] / "command.txt").open("a") as commands:
-        commands.write(f"\nseedrl resume 'x y/{names[0]}' --allow a b\n")
+        # The last line is of a start that a full disk has refused.
+        commands.write(f"seedrl resume 'x y/{names[0]}' --allow a b\nseedrl train x 'y")
     assert main(["experiment", "my_grid.toml"]) == 0
     assert capfd.readouterr().out == out
     for other in ("resume x --agent.gamma 0.9", "train cartpole_r2d2 --seed 4"):
-        (folder / names[0] / "command.txt").write_text(f"seedrl {other}")
+        (folder / names[0] / "command.txt").write_text(f"seedrl {other}\n")
         assert main(["experiment", "my_grid.toml"]) == 2
         assert names[0] in capfd.readouterr().err
 

@@ -221,8 +221,9 @@ def _become(request: Mapping[str, Any], files: list[int]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["variables"])
-    for output in (sys.stdout, sys.stderr):
-        output.reconfigure(line_buffering=output.isatty() or output is sys.stderr)
+    # Those of before would remember whether the forker's own files can be sought in.
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
     # As `python -m` makes it: the current folder first.
     sys.path[0] = os.getcwd()
     module, *sys.argv[1:] = request["words"]

@@ -1,20 +1,26 @@
-"""The return of whole Atari games whose episodes are lives (the extra `atari`).
+"""The return of whole Atari games where an episode is a life (the extra `atari`).
 
 With ALE's argument `{"life_loss_info": true}` an episode ends with a life and the game goes on, so
-that an agent learns to keep its lives. The return of an episode is then that of a life. The wrapper
-`envs_server.envs.atari_lives:game_return` adds that of the game to `info`, for
-`environment.metrics`.
+that an agent learns to keep its lives. The return of an episode is then the return of one life.
 
 Source: "Human-level control through deep reinforcement learning" (Mnih et al. 2015), Methods.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium.vector import VectorEnv, VectorWrapper
 
 
-class _GameReturn(VectorWrapper):
+class GameReturn(VectorWrapper):
+    """Adds the return of a whole game to `info`, as `game_return`, on the game's last step.
+
+    For `environment.wrappers`, with `game_return` in `environment.metrics`; `env` is a vector of
+    ALE's games.
+    """
+
+    takes_vectors: ClassVar[bool] = True  # see `envs_server.native.build_vector`
+
     def __init__(self, env: VectorEnv[Any, Any, Any]) -> None:
         super().__init__(env)
         self._returns = np.zeros(self.num_envs)
@@ -31,11 +37,3 @@ class _GameReturn(VectorWrapper):
         info |= {"game_return": self._returns.copy(), "_game_return": is_over}
         self._returns[is_over] = 0
         return observation, reward, terminated, truncated, info
-
-
-def game_return(env: VectorEnv[Any, Any, Any]) -> VectorEnv[Any, Any, Any]:
-    """`env`, a vector of ALE's games, with `info["game_return"]` on the last step of a game."""
-    return _GameReturn(env)
-
-
-game_return.takes_vectors = True  # type: ignore[attr-defined]  # read by envs_server.native

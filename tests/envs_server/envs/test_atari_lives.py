@@ -1,4 +1,4 @@
-"""Episodes are lives, and the return of a game is that of the same game in one episode."""
+"""The reported return of a game of several episodes, one for each life, is that of one episode."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ pytest.importorskip("ale_py")
 
 
 def test_the_return_of_a_game_is_that_of_the_same_game_in_one_episode() -> None:
-    from envs_server.envs.atari_lives import game_return
+    from envs_server.envs.atari_lives import GameReturn
 
     def played(*wrappers: object, **arguments: bool) -> tuple[list[tuple[int, int, float]], int]:
         # Step, environment and return of all games that end, and the number of all ends.
@@ -39,7 +39,7 @@ def test_the_return_of_a_game_is_that_of_the_same_game_in_one_episode() -> None:
         return games, num_ends
 
     expected, num_games = played()
-    found, num_lives = played(game_return, life_loss_info=True)
+    found, num_lives = played(GameReturn, life_loss_info=True)
     assert found == expected and any(each[2] > 0 for each in expected)
     # Five lives each, and those of the two games under way.
     assert num_games >= 4 and 0 <= num_lives - 5 * num_games <= 2 * 4

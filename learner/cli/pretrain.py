@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from learner.cli.arguments import parse, require_at_least, require_positive
 from learner.processes.locks import lock
@@ -150,31 +150,36 @@ def _dialogues(
     if number:
         print(f"plays {number:,} solutions of {own.id}", flush=True)
     environment = Environment(id=own.id, arguments=own.arguments, wrappers=own.wrappers)
-    tokens, dialogues = played(environment, seeds, config.agent.network.context)
-    lines, source = list(map(json.dumps, dialogues)), "solutions of the environment"
+    found: list[Any]
+    tokens, found = played(environment, seeds, config.agent.network.context)
+    source = "solutions of the environment"
     if options.dialogues is not None:
         source = f"--dialogues: {options.dialogues}"
         try:
-            lines = options.dialogues.read_text().splitlines()
+            found = [*map(_parsed, options.dialogues.read_text().splitlines())]
         except (OSError, ValueError) as error:
             raise ConfigError(f"{source}: cannot read it: {in_one_line(error)}") from error
-    if options.steps and not lines:
+    if options.steps and not found:
         raise ConfigError(f"{source}: expected at least one dialogue, got none")
     checked = []
-    for place, line in enumerate(lines, 1):
+    for place, dialogue in enumerate(found, 1):
         try:
-            checked.append(_checked(line, tokens))
+            checked.append(_checked(dialogue, tokens))
         except ValueError as error:
-            raise ConfigError(f"{source}, line {place}: {error}, got {line!r:.80}") from error
+            raise ConfigError(f"{source}, line {place}: {error}, got {dialogue!r:.80}") from error
     return tokens, checked
 
 
-def _checked(line: str, tokens: TokensSpec) -> list[list[int]]:
-    """A dialogue that the environment and the policy could have. Raises ValueError for another."""
+def _parsed(line: str) -> Any:
+    """What a line of JSON holds; a text if it is none, which is no dialogue."""
     try:
-        dialogue = json.loads(line)
-    except (ValueError, RecursionError):  # no JSON
-        dialogue = None
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+
+
+def _checked(dialogue: Any, tokens: TokensSpec) -> list[list[int]]:
+    """A dialogue that the environment and the policy could have. Raises ValueError for another."""
     is_right = isinstance(dialogue, list) and len(dialogue) >= 2 and len(dialogue) % 2 == 0
     is_right = is_right and all(isinstance(ids, list) and ids for ids in dialogue)
     ids = [each for part in dialogue for each in part] if is_right else [-1]

@@ -14,7 +14,7 @@ from envs_server.solutions import dialogue
 from learner.acting.token_acting import training_seeds
 from learner.cli.arguments import parse
 from learner.cli.main import main
-from learner.cli.pretrain import _checked, train_words
+from learner.cli.pretrain import _checked, _parsed, train_words
 from learner.cli.train import TrainOptions
 from learner.pretraining import pretrained, save
 from seedrl import config_io
@@ -130,14 +130,14 @@ def test_parameters_that_are_not_finite_are_refused() -> None:
 )
 def test_a_dialogue_that_cannot_be_had_is_not_learned(line: str, named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        _checked(line, TOKENS)
+        _checked(_parsed(line), TOKENS)
 
 
 @pytest.mark.parametrize(
     "line", ["[[1, 2, 6], [0, 6]]", "[[1], [0, 1, 2]]", "[[6], [6], [1], [6]]"]
 )
 def test_a_completion_ends_with_the_end_or_is_cut(line: str) -> None:
-    assert _checked(line, TOKENS) == json.loads(line)
+    assert _checked(_parsed(line), TOKENS) == json.loads(line)
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ class ExitCode(enum.IntEnum):
         environment that is refused or cannot be built, or an environment variable with which jax
         cannot start. Or `learning.max_skipped_updates` updates in a row were not finite; the run is
         saved.
-      FAULTS: `seedrl check-env` or `check-env-server`: a rule is broken; `seedrl check-agent`: a
-        task was not learned; `seedrl experiment`: some of its runs have failed, the others are
-        done; `seedrl record`: fewer videos than requested were written.
+      FAULTS: `seedrl check-env` or `check-env-server`: a rule is broken; `seedrl experiment`: some
+        of its runs have failed, the others are done; `seedrl record`: fewer videos than requested
+        were written.
       INTERNAL: a defect of seedrl, with a traceback; or the parameters of a run's hosts differed
         when they were to be saved.
       UNREADABLE_CHECKPOINT: a checkpoint is missing or damaged, or a disk or directory cannot be

@@ -225,7 +225,6 @@ USAGE: dict[str, str] = {
     "seedrl bounds cartpole_r2d2 --seconds 0": "--seconds",
     "seedrl bounds cartpole_r2d2 --serving.training-slots 0": "serving.training_slots",
     "seedrl bench nosuch": "nosuch",
-    "seedrl check-agent default_ppo --probes nothing": "--probes",
     "seedrl bench --rounds 0": "--rounds",
     "seedrl bench --seconds 0": "--seconds",
     "seedrl bench --output nosuch/bench.json": "--output",

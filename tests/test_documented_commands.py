@@ -101,6 +101,8 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
             assert all(list((ROOT / "configs" / "jobs").glob(f"{name}*")) for name in named), argv
         case ["python", "-c", code, *_]:
             compile(code, file, "exec")
+        case ["python", script, *_]:
+            assert [*(ROOT / "docs" / "examples").rglob(script)]
         case ["node", script, *argv]:
             _require_flags(argv, (ROOT / file).with_name(script).read_text())
         case ["npm", "install", *_]:

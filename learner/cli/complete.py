@@ -17,7 +17,6 @@ _TAKE_CONFIG = (
     "train",
     "pretrain",
     "configs",
-    "check-agent",
     "balance",
     "tune",
     "bounds",

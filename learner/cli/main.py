@@ -41,7 +41,6 @@ GROUPS = {
     },
     "Check your own code and this machine": {
         "check-env": "check your own environment before training",
-        "check-agent": "check your own agent on tiny tasks",
         "check-env-server": "check an env server in any language against the contract",
         "balance": "predict how many env servers a run needs, then measure it",
         "tune": "find env servers, groups and batches that are fast on this machine",

@@ -1,12 +1,18 @@
-"""What the tasks of `check-agent` pay is what its thresholds assume, by exact values."""
+"""docs/examples/check_agent: what its tasks pay is what its targets assume, by exact values."""
+
+import os
+import runpy
+from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from envs_server.envs.probes import TASKS, Probe
-from learner.cli.check_agent import PROBES
+FOLDER = Path(__file__).parents[1] / "docs" / "examples" / "check_agent"
+PROGRAM, PROBES = (runpy.run_path(str(FOLDER / f"{name}.py")) for name in ("check", "probes"))
+TARGETS, TASKS, Probe = PROGRAM["TARGETS"], PROBES["TASKS"], PROBES["Probe"]
 
 BEST = {"truncation": 0.5, "small_rewards": 0.01, "large_rewards": 100.0}
 # The choice of each state that is best, or None for any.
@@ -27,7 +33,7 @@ POLICY = {
 }
 
 
-def mean_return(env: Probe, policy: list[int], *, continuous: bool) -> float:
+def mean_return(env: Any, policy: list[int], *, continuous: bool) -> float:
     env.reset(seed=1)
     returns = []
     for _ in range(40):
@@ -52,9 +58,9 @@ def test_the_best_policy_is_above_the_threshold_and_the_others_below(
     env = Probe(name=name, continuous=continuous)
     best = mean_return(env, POLICY[name], continuous=continuous)
     assert best == pytest.approx(BEST.get(name, 1.0))
-    assert best > PROBES[name]
+    assert best > TARGETS[name]
     opposite = [0 if action else len(env._task.rewards[0]) - 1 for action in POLICY[name]]
-    assert mean_return(env, opposite, continuous=continuous) < 0.7 * PROBES[name]
+    assert mean_return(env, opposite, continuous=continuous) < 0.7 * TARGETS[name]
 
 
 def test_nothing_but_the_mask_tells_which_actions_are_legal() -> None:
@@ -67,7 +73,7 @@ def test_nothing_but_the_mask_tells_which_actions_are_legal() -> None:
 
 def test_who_does_not_bootstrap_at_a_truncation_never_invests() -> None:
     assert mean_return(Probe(name="truncation"), [0, 0], continuous=False) == pytest.approx(0.3)
-    assert PROBES["truncation"] > 0.3
+    assert TARGETS["truncation"] > 0.3
 
 
 @pytest.mark.parametrize("continuous", [False, True])
@@ -78,4 +84,21 @@ def test_each_is_an_environment_as_gymnasium_expects(name: str, continuous: bool
     # But one, whose episodes go on where the one before was cut, whatever the seed.
     if name != "truncation":
         check_env(env, skip_render_check=True)
-    assert set(TASKS) == set(PROBES)
+    assert set(TASKS) == set(TARGETS)
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("rate", [5e-4, 1e-12])
+def test_an_agent_passes_that_learns(
+    rate: float, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(FOLDER)
+    monkeypatch.syspath_prepend(os.getcwd())  # as of a script in that directory
+    # A small network, few environments and small batches: half of the processor time.
+    small: dict[str, Any] = {"learning_rate": rate}
+    small["network"] = {"torso_sizes": (32,), "head_sizes": (32,)}
+    code = PROGRAM["main"]("default_apex", "one_step", env_servers=1, agent=small)
+    discrete, continuous = capfd.readouterr().out.splitlines()
+    assert code == (rate < 1e-6)
+    assert discrete.startswith(f"one_step, discrete: {'failed' if code else 'passed'}")
+    assert "Discrete actions" in continuous  # an agent that cannot take a task has not failed

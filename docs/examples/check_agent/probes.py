@@ -1,4 +1,4 @@
-"""Tiny tasks, each of which one kind of mistake in an agent fails: `seedrl check-agent` runs them.
+"""Tiny tasks, each of which one kind of mistake in an agent fails: `check.py` trains on them.
 
 Each is a Markov decision process with a table: a few actions and states, and an observation for
 each state. A continuous twin takes one number: the action's part of [-1, 1].

@@ -237,8 +237,8 @@ class LoggingConfig:
       learning_curve: draw learning_curve.png at the end of a run, which takes about a second.
       wandb: Weights & Biases project that also gets the metrics. Needs the extra `wandb`; None for
         none.
-      health_bind: `host:port` of /healthz (probes) and /metrics (Prometheus), over HTTP without a
-        password: use 127.0.0.1, or a port that a network policy protects. Empty for none.
+      health_bind: `host:port` of /metrics (Prometheus, probes), over HTTP without a password: use
+        127.0.0.1, or a port that a network policy protects. Empty for none.
     """
 
     interval_seconds: PositiveFloat = 5.0

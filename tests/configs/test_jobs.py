@@ -67,12 +67,12 @@ def test_a_file_fits_its_schema(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("jobset")])
-def test_a_probe_lets_a_learner_save(name: str) -> None:
+def test_a_probe_lets_a_learner_restore(name: str) -> None:
     (jobset,) = (each for each in documents(name) if each["kind"] == "JobSet")
     (job,) = (each for each in jobset["spec"]["replicatedJobs"] if each["name"] == "learner")
     (container,) = job["template"]["spec"]["template"]["spec"]["containers"]
     probe = container["livenessProbe"]
-    # While it saves the last time, the learner answers 503.
+    # While it reads its checkpoint, the learner does not answer.
     assert probe["periodSeconds"] * probe["failureThreshold"] >= LoggingConfig().grace_seconds
 
 

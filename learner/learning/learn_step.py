@@ -190,6 +190,10 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         sequence, weights, indices = memory.sample(stored, draw, sample_key, largest)
         # Only sequences of an empty shard have no weight at all.
         over = over_devices(jnp.any(weights > 0), AXIS)
+        # A mean over devices gives each the same part. One with fewer sequences than others, as in
+        # a round without some environments, would count each of its own for more.
+        number = jnp.sum(weights > 0, dtype=jnp.float32)
+        weights *= number / jnp.maximum(over.mean(number), 1.0)
 
         def update(
             state: AgentState, sequence: Sequence, weights: Array, key: Array

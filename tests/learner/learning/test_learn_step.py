@@ -27,9 +27,9 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.networks.config import QNetworkConfig
-from seedrl.replay.buffer import Replay, Sample, prioritized_memory
+from seedrl.replay.buffer import Replay, Sample, prioritized_memory, queue_memory
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
-from seedrl.types import Array, Sequence, StepType, StoredStep, TimeStep, Tree
+from seedrl.types import Array, Page, Sequence, StepType, StoredStep, TimeStep, Tree
 
 B = 8
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
@@ -246,6 +246,22 @@ def test_devices_of_empty_shards_count_for_nothing() -> None:
     )
     assert metrics["skipped_updates"] == 0.0 and state.updates == 1
     assert (after.priorities[1:3] == -1.0).all() and after.priorities[[0, 3]].min() >= 0.0
+
+
+def test_a_sequence_counts_as_much_on_a_device_that_holds_fewer() -> None:
+    programs = build_learn_programs(TOY, queue_memory(2), batch_per_device=2)
+    mapped = map_programs(programs, jax.local_devices()[:2])
+    sequence = _sequence(TOY)
+    sequence.steps.timestep.reward[:] = 0.0
+    sequence.steps.timestep.reward[0, :4] = [1.0, 2.0, 6.0, np.nan]
+    # Two on the first device; one on the second, which repeats it to fill its batch.
+    steps = jax.tree.map(
+        lambda leaf: np.swapaxes(leaf, 0, 1)[:4].reshape(2, 2, len(leaf), *leaf.shape[2:]),
+        sequence.steps,
+    )
+    draw = np.array([[0, 1], [0, -1]], np.int32)
+    _, _, numbers = mapped.learn(_toy(2).state, Page(steps, ()), draw, np.float32(0))
+    assert fetched(numbers)["loss"] == pytest.approx(4.0 * (1 + 2 + 6) / 3 + 2.0)
 
 
 def test_an_update_that_is_not_finite_is_skipped_and_counted(r2d2: Setting) -> None:

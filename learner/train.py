@@ -302,6 +302,8 @@ class TrainLoop:
             compiling_since=reports.live.compiling_since,
         )
         reports.live.progress = self.progress
+        if self.progress.last is not None:
+            session.evaluator.resume(self.progress.last)
         self._last_round = LastRound(
             session, config.evaluation.final_seconds, reports.events, newest=self.progress.last
         )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learner.report.status import EvaluationStatus
 from learner.runtime.channel import VersionedParams
 from learner.serving.core import Batch
 from learner.serving.leases import Group
@@ -221,6 +222,21 @@ class Evaluator:
         self.is_confirming = False  # the parameters of a nomination are being played again
         self.confirmed: Score | None = None  # over fresh episodes, once it has reached the target
 
+    def resume(self, newest: EvaluationStatus) -> None:
+        """Continues after the newest round of earlier sessions; before the acting thread starts.
+
+        The next one is due as if the run had not been interrupted: however often it is, patience
+        counts the same rounds. One that reached the target is played again at once, because its
+        confirmation was broken off.
+        """
+        target = self._config.target_return
+        if target is None or newest.mean_return < target:
+            self._next_step = self._step_after(newest.env_steps)
+
+    def _step_after(self, env_steps: int) -> int:
+        # By steps, so that a curve has the same points on a slow machine and on a fast one.
+        return (env_steps // self._interval_steps + 1) * self._interval_steps
+
     def _play(self, round_: Round | None) -> None:
         # Acting reads `is_running` at every batch: a plain attribute, no property.
         self._round, self.is_running = round_, round_ is not None
@@ -263,11 +279,9 @@ class Evaluator:
             if not np.array_equal(self._round.slots, live_slots):
                 self._round.change(live_slots)
         elif len(live_slots) and latest.version != self.played_version:
-            # By steps, so that a curve has the same points on a slow machine and on a fast one.
             is_due = now >= self._next_start and latest.env_steps >= self._next_step
             if is_due or is_last:
-                steps = self._interval_steps
-                self._next_step = (latest.env_steps // steps + 1) * steps
+                self._next_step = self._step_after(latest.env_steps)
                 self._play(Round(latest, live_slots, self._episodes))
                 # Last: the main thread ends the run if these were played and no round is running.
                 self.played_version = latest.version

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from learner.acting.evaluator import Episode, Evaluator, Round, Score, pass_at
+from learner.report.status import EvaluationStatus
 from learner.runtime.channel import VersionedParams
 from seedrl.config import EvaluationConfig
 from seedrl.types import StepType
@@ -111,6 +112,22 @@ def test_rounds_follow_each_other_at_the_interval_with_the_newest_parameters() -
     evaluator.poll(117.0, NEW, SLOTS)
     assert evaluator.is_running
     assert evaluator.frozen is NEW
+
+
+@pytest.mark.parametrize(
+    ("mean_return", "due"), [(9.0, 300), (10.0, 250)], ids=["below", "nominated"]
+)
+def test_a_resumed_run_plays_its_next_round_where_it_would_have_without_a_break(
+    mean_return: float, due: int
+) -> None:
+    evaluator = Evaluator(EvaluationConfig(target_return=10.0), 0.0, interval_steps=100)
+    counts = {"episodes": 2, "env_steps": 210, "ended_env_steps": 240, "updates": 21}
+    evaluator.resume(EvaluationStatus(mean_return=mean_return, **counts))
+    for steps in range(250, due, 10):
+        evaluator.poll(0.0, VersionedParams("later", steps // 10, steps), SLOTS)
+        assert not evaluator.is_running
+    evaluator.poll(0.0, VersionedParams("due", due // 10, due), SLOTS)
+    assert evaluator.is_running
 
 
 def test_parameters_that_no_update_has_changed_are_not_played_again() -> None:

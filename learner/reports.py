@@ -87,7 +87,10 @@ class ProgressReporter:
         self.is_compiling = True
         self._has_updated = False
         self._unseen = set(config.environment.metrics)  # that no training episode has had
-        self._signs = LearningSigns(fields_of(config))
+        # A resumed session has not seen the first episodes, with which a sign compares: all returns
+        # of a run that has learned its task may be alike.
+        is_resumed = session.acting.training_steps > 0
+        self._signs = None if is_resumed else LearningSigns(fields_of(config))
         # Of each loss, its count in the last event, and when the next event may be.
         self._warned: dict[str, tuple[int, float]] = {}
         # Counts of updates as they were when the last finite one was seen.
@@ -171,7 +174,7 @@ class ProgressReporter:
             )
 
     def look_at_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Reports signs that the run is not learning, and metrics that episodes lack.
+        """Reports metrics that episodes lack, and signs that a new run is not learning.
 
         `metrics`: of the last interval.
         """
@@ -187,7 +190,7 @@ class ProgressReporter:
                 is_problem=True,
                 names=names,
             )
-        for name, text in self._signs.look(metrics).items():
+        for name, text in self._signs.look(metrics).items() if self._signs else ():
             text = f"is not learning: {text}"
             self._listener.report("learning", text, is_problem=True, sign=name)
 

@@ -22,6 +22,7 @@ class Watched:
         target: float | None = 0.95,
         earlier: Sequence[EvaluationStatus] = (),
         patience_rounds: int = 0,
+        steps: int = 100,
     ) -> None:
         self.now = 0.0
         self.heard = Heard()
@@ -30,7 +31,7 @@ class Watched:
         self.session: Any = SimpleNamespace(
             is_compiling=True,
             failed=SimpleNamespace(is_set=lambda: self.has_failed),
-            acting=SimpleNamespace(training_steps=100, rounds=collections.deque()),
+            acting=SimpleNamespace(training_steps=steps, rounds=collections.deque()),
             learning=self.learning,
         )
         config = load("cartpole_r2d2")
@@ -151,6 +152,19 @@ def test_metrics_that_no_episode_reports_are_named_once(watched: Watched) -> Non
     (event,) = found[2]
     assert event.is_problem and event.fields == {"names": ["level", "sucess"]}
     assert found[:2] == [[], []] and found[3] == []
+
+
+def test_a_resumed_run_whose_episodes_are_all_the_best_there_are_is_not_reported() -> None:
+    solved = dict.fromkeys(("return/training", "return/training_min", "return/training_max"), 500.0)
+    values = {"env_steps": 50_000.0, "updates": 200.0, "episodes/training": 500.0} | solved
+    values |= {"episode/success": 1.0, "episode/sucess": 1.0, "episode/level": 1.0}
+    found = []
+    for steps in (0, 40_000):  # of earlier sessions, which have seen other returns
+        watched = Watched(steps=steps)
+        for _ in range(10):
+            watched.reporter.look_at_metrics(values)
+        found.append([event.fields for event in watched.heard.take()])
+    assert found == [[{"sign": "no_reward"}], []]
 
 
 def test_environments_whose_episodes_do_not_end_are_reported_at_each_doubling(

@@ -148,7 +148,8 @@ def _loss(
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,
-        "entropy": entropy,
+        # Of the loss LAST dilutes it: with short episodes by half.
+        "entropy": mean_of(policy.entropy(), corrected.is_trained),
         "value_mean": jnp.mean(output.value),
         **_metrics(config, log_ratios, corrected),
     }

@@ -105,6 +105,11 @@ def test_the_loss_agrees_with_the_loop(start: int) -> None:
     assert all(np.isfinite(value) for value in output.metrics.values())
     assert float(output.metrics["behaviour_kl"]) > 0.1
     assert 0 < float(output.metrics["ratio_clipped_fraction"]) < 1
+    # That of the policy, whatever part of the time steps is trained.
+    log_policy = log_softmax(outputs_at(CONFIG, start)[0])[: CONFIG.unroll]
+    entropies = -np.sum(np.exp(log_policy) * log_policy, axis=-1)
+    is_trained = sequence.steps.timestep.step_type[: CONFIG.unroll] != LAST
+    np.testing.assert_allclose(output.metrics["entropy"], entropies[is_trained].mean(), rtol=1e-4)
     assert output.priorities == ()
 
 

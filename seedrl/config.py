@@ -150,7 +150,7 @@ class LearningConfig:
         programs are slower with it, because all threads then share one arena of malloc.
       max_skipped_updates: an update whose loss, gradient, step or running statistics are not finite
         is skipped, and its sequences get the lowest priority; after this many in a row the run is
-        saved and ends with exit code 2. After a tenth of it a line is logged.
+        saved and ends with exit code 2.
     """
 
     batch_sequences: PositiveInt = 32

@@ -206,13 +206,12 @@ def _leaves(path: str, tree: Any) -> Iterator[tuple[str, Any]]:
 def _document(text: Any) -> tuple[list[str], Any]:
     # The trusted folders of the process that saved it, and the tree.
     try:
-        document = json.loads(text)
+        document = run_files.object_of(text)
         folders, tree = document["import_from"], document["config"]
         if not all(isinstance(folder, str) for folder in folders):
             raise ValueError
-        run_files.require_few_levels([tree])
         return list(folders), tree
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         raise ConfigError(f"expected a saved config in JSON, got {text!r:.80}") from None
 
 

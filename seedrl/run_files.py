@@ -93,20 +93,24 @@ def read_regular(path: Path, *, most_bytes: int = _MOST_BYTES) -> bytes:
 
 
 def read_object(path: Path, *, most_bytes: int = _MOST_BYTES) -> dict[str, Any]:
-    """The JSON object in a regular file. Raises OSError, ValueError, also for NaN and infinity."""
+    """The JSON object in a regular file. Raises OSError, and ValueError as `object_of` does."""
+    return object_of(read_regular(path, most_bytes=most_bytes))
+
+
+def object_of(text: str | bytes) -> dict[str, Any]:
+    """The JSON object that `text` is. Raises ValueError, also for NaN and infinity."""
     try:
-        text = read_regular(path, most_bytes=most_bytes)
         value = json.loads(text, parse_constant=_refused, parse_float=_finite)
     except RecursionError:
         raise ValueError("expected JSON of fewer levels") from None
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, got {type(value).__name__}")
-    require_few_levels(value)
+    _require_few_levels(value)
     return value
 
 
-def require_few_levels(value: Any) -> None:
-    """Raises ValueError for parsed JSON that a recursive function could not go through."""
+def _require_few_levels(value: Any) -> None:
+    # A recursive function could not go through more.
     level = [value]
     for _ in range(_MOST_LEVELS):
         inside = (each.values() if isinstance(each, dict) else each for each in level)

@@ -10,7 +10,7 @@ from io import SEEK_END
 from pathlib import Path
 from typing import Any
 
-from seedrl.run_files import open_regular, open_to_append, require_few_levels
+from seedrl.run_files import object_of, open_regular, open_to_append
 
 # No line that a run writes is as long: a longer one is skipped.
 LONGEST_LINE_BYTES = 2**20
@@ -132,15 +132,7 @@ def number(fields: Mapping[str, Any], name: str) -> float | None:
 
 
 def parsed(line: bytes) -> dict[str, Any]:
-    """The object of a line; empty if it holds none, null for what is not finite."""
-    with contextlib.suppress(ValueError, RecursionError):
-        value = json.loads(line, parse_constant=lambda name: None, parse_float=_finite)
-        if isinstance(value, dict):
-            require_few_levels(value)
-            return value
+    """The object of a line; empty if it holds none that this program would write."""
+    with contextlib.suppress(ValueError):
+        return object_of(line)
     return {}
-
-
-def _finite(text: str) -> float | None:
-    value = float(text)  # infinite for 1e999
-    return value if math.isfinite(value) else None

@@ -190,13 +190,9 @@ class Child:
             self._waiter.join()
 
     def _wait(self) -> None:
-        if hasattr(os, "waitid"):
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-            # Before it is reaped, while the group's number is still its own.
-            self.send(signal.SIGKILL, to_group=True)
-        else:  # macOS before Python 3.13
-            # Without the lock, which `send` needs while the process runs.
-            self._process.wait()
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        # Before it is reaped, while the group's number is still its own.
+        self.send(signal.SIGKILL, to_group=True)
         with self._lock:
             code = self._process.wait()
             self._is_reaped = True

@@ -103,16 +103,6 @@ def test_what_a_child_has_started_is_killed_with_it(tmp_path: Path, ends_itself:
     child.send(signal.SIGTERM)  # nothing of that number is ours any more
 
 
-def test_a_child_can_be_ended_where_there_is_no_waitid(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "waitid", raising=False)  # as on macOS before Python 3.13
-    child = Child(python("import signal; signal.pause()"), {})
-    ending = threading.Thread(target=child.end, args=(SECONDS,), daemon=True)
-    ending.start()
-    ending.join(SECONDS)
-    assert child.has_ended(0.0)
-
-
-@_LINUX
 def test_no_child_outlives_a_killed_parent(tmp_path: Path) -> None:
     os.mkfifo(alive := tmp_path / "alive")
     code = f"import signal; f = open({str(alive)!r}, 'w'); f.write('up'); f.flush(); signal.pause()"

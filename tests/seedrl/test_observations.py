@@ -1,7 +1,5 @@
 """What networks make of an observation: each row of the table, and what cannot be told."""
 
-from typing import Any
-
 import pytest
 
 from seedrl.errors import ConfigError
@@ -56,26 +54,6 @@ def test_rows_and_columns_are_told_by_sizes_whatever_the_dtype(
 
 def _categories(shape: tuple[int, ...], last: float) -> ArraySpec:
     return ArraySpec(shape, "int64", (0.0,), (last,), is_categorical=True)
-
-
-@pytest.mark.parametrize(
-    ("observation", "line"),
-    [
-        (
-            {"picture": ArraySpec((84, 84, 3), "uint8"), "position": ArraySpec((4,), "float32")},
-            "picture: picture 84 x 84 x 3, convolved, 4 frames; position: 4 numbers, dense",
-        ),
-        ((_categories((), 7.0),), "0: one of 8, one-hot"),
-        (_categories((), 4095.0), "one of 4096, one-hot"),
-        (_categories((2,), 2.0), "2 categories, one-hot"),
-        (
-            {"action_mask": ArraySpec((2,), "bool"), "observation": _categories((), 7.0)},
-            "one of 8, one-hot; action mask of 2",
-        ),
-    ],
-)
-def test_an_observation_is_one_line(observation: Any, line: str) -> None:
-    assert describe(EnvSpec(observation, DiscreteSpec(2))) == f"observation: {line}"
 
 
 @pytest.mark.parametrize("leaf", [_categories((), 4096.0), _categories((7, 7, 3), 255.0)])

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.cli.arguments import flags_of_fields, parse
-from learner.cli.train import LearnerOptions, TrainOptions
+from learner.cli.arguments import parse
 from seedrl import config_io
 from seedrl.config_io import difference, to_json
 from seedrl.errors import ConfigError
@@ -61,38 +60,6 @@ def test_a_factory_of_the_current_folder_is_found_from_another_one(
     (tmp_path / "mine.py").touch()
     _, config = parse(Options, words, prog="test")
     assert config_io.to_allow(config_io.to_json(config)) == [str(tmp_path)]
-
-
-def _help(options: type, words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    with pytest.raises(SystemExit) as end:
-        parse(options, words.split(), prog="test")
-    assert end.value.code == 0
-    return capsys.readouterr().out.splitlines()
-
-
-@pytest.mark.parametrize("columns", ["80", "200"])
-def test_help_of_train_fits_60_lines(
-    columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    assert 30 < len(_help(TrainOptions, "--help", capsys)) <= 60
-    assert len(_help(TrainOptions, "cartpole_r2d2 --help", capsys)) <= 70
-
-
-@pytest.mark.parametrize(
-    "name", [f"default_{agent}" for agent in ("r2d2", "apex", "impala", "ppo", "sac")]
-)
-def test_the_whole_help_has_each_field_with_its_meaning_and_value(
-    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "5000")
-    config = config_io.load(name)
-    lines = _help(LearnerOptions, f"{name} --help-all", capsys)
-    shown = {line.split()[0]: line for line in lines if line.startswith("  --")}
-    fields = flags_of_fields(config)
-    assert fields.keys() <= shown.keys() and "--process-count" in shown
-    assert [name for name, flag in fields.items() if not flag.meaning] == []
-    assert shown["--agent.gamma"].endswith(f"(default: {config.agent.gamma})")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 from learner.report.balance import (
     Costs,
     accelerated,
-    advice,
     capacities,
     costs_of,
     gain,
@@ -117,13 +116,6 @@ def test_costs_are_shares_over_the_rate() -> None:
     assert costs_of(idle, cores=8) is None  # not learned yet
     costs = costs_of({**idle, "updates_per_second": 0.5}, cores=8)
     assert costs is not None and costs.learning == pytest.approx(0.02 / 800)
-
-
-def test_advice_counts_env_servers_and_says_what_binds_then() -> None:
-    more = advice(EXAMPLE, 4, replay_ratio=4.0)
-    assert "9 instead of 4 give +122%" in more and "then learning binds" in more
-    assert "9 of 16 env servers" in advice(EXAMPLE, 16)
-    assert "the cores" in advice(EXAMPLE._replace(learning=0.0002, learning_cpu=0.0002), 100)
 
 
 class Fleet(NamedTuple):

@@ -21,8 +21,6 @@ from learner.report.terminal import (
     Progress,
     Summary,
     resume_command,
-    rows,
-    summary_rows,
 )
 
 METRICS = {
@@ -80,21 +78,6 @@ STATUS = Status(
         env_server("v", state="left"),
     ),
 )
-
-
-def test_the_panel_shows_pace_returns_env_servers_and_the_bottleneck() -> None:
-    assert dict(rows(STATUS)) == {
-        "progress": "12,345 of 50,000 steps (25%)   700/s   0:00:55 left",
-        "return": "training 0.953   evaluation 0.700   best 1.000 at 9,000 steps   target 0.95",
-        "env servers": "2 with 132 environments   32 of 32 train   100 of 100 evaluate   "
-        "4 waited for   2 hung   2 disabled   3 failures",
-        "updates": "90   5.0/s",
-        "now": "learning binds: acting waits 25% of the time",
-        "acting time": "████████▓▓▓▓▓▒▒▒▒░░░   █ environment 40%   ▓ waits 25%   ▒ act 20%   "
-        "░ rest 15%",
-        "pace": "ratio 4.00   of 4   lag 1.2 updates",
-        "learning": "loss 0.0123",
-    }
 
 
 def console(*, terminal: bool) -> Console:
@@ -161,27 +144,6 @@ SUMMARY = Summary(
 def with_(status: dict[str, Any], **changes: Any) -> Summary:
     changed = dataclasses.replace(SUMMARY.status, **status)
     return SUMMARY._replace(status=changed, **changes)
-
-
-def rows_of(summary: Summary) -> dict[str, str]:
-    return dict(summary_rows(summary))
-
-
-def test_the_summary_has_the_reason_the_scores_and_the_commands_to_continue_with() -> None:
-    assert rows_of(SUMMARY) == {
-        "ended": "all 50,000 steps taken, target 0.95 not reached (exit code 1: the target was "
-        "not confirmed)",
-        "last evaluation": "0.700 over 20 episodes, at 12,000 environment steps",
-        "best evaluation": "1.000 over 20 episodes, at 9,000 environment steps",
-        "environment steps": "50,004 of 50,000, 678/s in the last interval",
-        "updates": "4,321, replay ratio 4.00, 2.5 updates of policy lag",
-        "balance": "learning binds: acting waits 25% of the time; measure it: seedrl bounds "
-        "/my/run",
-        "wall time": "0:01:23",
-        "run directory": "/my/run",
-        "evaluate it": "seedrl evaluate /my/run",
-        "resume it": "seedrl resume /my/run --learning.total-steps 100000",
-    }
 
 
 def test_a_run_fails_when_its_target_is_not_reached_in_all_its_steps() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from learner.report.balance import costs_of
-from learner.report.verdict import Conditions, sentence, verdict
+from learner.report.verdict import Conditions, verdict
 
 # 10 env servers of 5 ms a step could do 2,000 steps/s; learning does 800 of them.
 LEARNING_BINDS = {
@@ -117,32 +117,3 @@ def test_other_programs_are_a_cause_if_the_run_waits_for_cores() -> None:
     assert found({**LEARNING_BINDS, **device})[0] == "high replay ratio"
     # Ours wait for each other.
     assert found({**LEARNING_BINDS, **busy, "other_cpu_seconds_per_second": 0.0})[0] != cause
-
-
-def said(changes: dict[str, float], cores: int = 8) -> str:
-    metrics = {**LEARNING_BINDS, **changes}
-    costs = costs_of(metrics, cores=cores)
-    assert costs is not None
-    return sentence(metrics, costs, verdict(metrics, costs, Conditions()))
-
-
-def test_the_sentence_names_the_side_its_cause_and_what_changes_bring() -> None:
-    assert said({}) == (
-        "learning binds (high replay ratio): acting waits 62% of the time; "
-        "one more env server: +0%; replay ratio 2 instead of 4: +100%"
-    )
-    assert said({**SAMPLING_BINDS, "env_own_step_ms": 1.0}) == (
-        "acting binds (slow network): learning waits 90% of the time, and acting spends 75% of "
-        "it on environment; twice the environments of each env server: +67%; "
-        "one more env server: +50%; replay ratio 2 instead of 4: +0%"
-    )
-    assert said(SAMPLING_BINDS).startswith("acting binds (slow environments or network): ")
-    own = said({**SAMPLING_BINDS, "env_own_step_ms": 5.0})
-    assert own.startswith("acting binds (slow environments): ")
-    full = said({**SAMPLING_BINDS, "learner_cpu_seconds_per_second": 1.9}, cores=2)
-    assert "all 2 cores are busy; one more env server: +" in full
-    # Of an on-policy queue; and what is not measured is left out.
-    assert "ratio" not in said({"replay_ratio_target": 0.0})
-    few = {"acting_waits_share": 0.0, "learning_waits_share": 0.04}
-    assert sentence(few, None) == "neither side waits"
-    assert sentence({}, None) == ""

@@ -9,7 +9,6 @@ import pytest
 from seedrl.errors import ConfigError
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import POSITIONAL, Mark
-from seedrl.programs.help import print_version_if_asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,20 +99,3 @@ def test_a_mistake_is_one_line_that_says_where_to_look(words: str, named: str) -
         read(Options, words.split(), prog="test")
     line = str(caught.value)
     assert named in line and line.endswith(" (see test --help)") and "\n" not in line
-
-
-def test_help_explains_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        read(Options, ["--help"], prog="test")
-    assert not end.value.code
-    out = capsys.readouterr().out
-    assert "usage: test" in out and "--max-size" in out and "some number" in out
-
-
-def test_the_version_names_the_wire_too(capsys: pytest.CaptureFixture[str]) -> None:
-    print_version_if_asked(["x", "--version"])
-    with pytest.raises(SystemExit) as end:
-        print_version_if_asked(["--version"])
-    assert end.value.code == 0
-    out = capsys.readouterr().out
-    assert out.startswith("seedrl ") and ", wire 3." in out and out.count("\n") == 1

@@ -24,6 +24,7 @@ from seedrl.wire.seedrl_pb2 import Environment, Finish, FromLearner
 from tests.patience import SECONDS
 
 
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
 @pytest.mark.parametrize("code", [grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INTERNAL])
 def test_it_gives_up_only_when_the_learner_will_never_want_it(
     learner: Any,
@@ -107,6 +108,7 @@ def moody(monkeypatch: pytest.MonkeyPatch) -> Environment:
     return Environment(id="Moody-v0", failures_per_hour=3)
 
 
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
 @pytest.mark.parametrize("where", ["reset", "step"])
 def test_one_of_three_that_always_fails_is_left_out_and_the_others_go_on(
     learner: Any, moody: Environment, where: str, monkeypatch: pytest.MonkeyPatch

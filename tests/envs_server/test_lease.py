@@ -129,6 +129,7 @@ def _refusals(learner: Any, assign: Assign) -> list[str]:
     return refusals
 
 
+@pytest.mark.parametrize("learner", ["stream"], indirect=True)
 def test_steps_that_the_learner_would_not_take_are_refused_before_ready(learner: Any) -> None:
     assign = learner.assign([1]).assign
     # 16 + 8 + 8 + 8 + 16 bytes, 8 more if the row is LAST, and two of tag and length.

@@ -1,3 +1,4 @@
+import functools
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,6 +35,7 @@ _CONFIG = Config(
 )
 
 
+@functools.cache
 def _agent() -> Agent:
     return _CONFIG.agent.build(_SPEC)
 
@@ -198,34 +200,35 @@ def test_an_observation_that_does_not_fit_is_refused(
     assert field in _refused(lambda: loaded(observation, loaded.initial_carry()))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "number"),
-    [
-        ("int64", 2**40),
-        ("uint64", 2**33),
-        ("int8", 300),
-        ("uint8", np.uint16(256)),
-        ("float16", np.float32(1e5)),
-        ("float64", -1e300),
-    ],
-)
-def test_a_number_that_the_dtype_or_32_bits_cannot_hold_is_refused(dtype: str, number: Any) -> None:
-    spec = EnvSpec({"cell": ArraySpec((), dtype)}, DiscreteSpec(2))
+# Of each dtype a number that it, or 32 bits, cannot hold.
+_TOO_LARGE: dict[str, Any] = {
+    "int64": 2**40,
+    "uint64": np.uint64(2**33),
+    "int8": 300,
+    "uint8": np.uint16(256),
+    "float16": np.float32(1e5),
+    "float64": -1e300,
+}
+
+
+def test_a_number_that_the_dtype_or_32_bits_cannot_hold_is_refused() -> None:
+    spec = EnvSpec({dtype: ArraySpec((), dtype) for dtype in _TOO_LARGE}, DiscreteSpec(2))
 
     def act(params: Any, carry: Any, timestep: TimeStep, exploration: Any, key: Any) -> ActOutput:
         return ActOutput(jnp.zeros(len(exploration), jnp.int32), carry, ())
 
     agent = _agent()._replace(act=act, initial_carry=lambda size: ())
     played = policy.Policy(agent, (), spec, step=1, seed=0, epsilon=0.0)
-    kind = np.uint64 if dtype == "uint64" else None
-    assert played({"cell": np.asarray(7, dtype)}, played.initial_carry())[0] == 0
-    bad = np.asarray(number, kind)
-    text = _refused(lambda: played({"cell": bad}, played.initial_carry()))
-    assert "observation.cell" in text
-    # One of a batch too.
-    cells = np.asarray([np.zeros_like(bad), bad])
-    batch = lambda: played.act_batch({"cell": cells}, played.initial_carry(2))  # noqa: E731
-    assert "observation.cell" in _refused(batch)
+    sound = {dtype: np.asarray(7, dtype) for dtype in _TOO_LARGE}
+    assert played(sound, played.initial_carry())[0] == 0
+    for dtype, number in _TOO_LARGE.items():
+        bad = {**sound, dtype: np.asarray(number)}
+        text = _refused(lambda bad=bad: played(bad, played.initial_carry()))
+        assert f"observation.{dtype}" in text
+        # One of a batch too.
+        rows = {name: np.stack([sound[name], bad[name]]) for name in sound}
+        text = _refused(lambda rows=rows: played.act_batch(rows, played.initial_carry(2)))
+        assert f"observation.{dtype}" in text
 
 
 def test_a_reward_that_is_not_finite_and_a_carry_that_is_none_are_refused(

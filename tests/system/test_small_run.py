@@ -464,9 +464,9 @@ def _within(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-# Every twentieth kind each time, all of them as a gate: one kind takes a second.
+# Every thirtieth kind each time, all of them as a gate: one kind takes a second.
 _CASES = [
-    pytest.param(kind, id=name, marks=[pytest.mark.gate] * (number % 20 > 0))
+    pytest.param(kind, id=name, marks=[pytest.mark.gate] * (number % 30 > 0))
     for number, (name, kind) in enumerate(KINDS.items())
 ]
 

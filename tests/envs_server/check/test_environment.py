@@ -79,18 +79,6 @@ def test_a_mistake_is_named_by_its_rule_alone(factory: Callable[..., Any]) -> No
     assert {error.rule for error in findings.errors} == {example_envs.ERRORS[factory]}
 
 
-@pytest.mark.parametrize(
-    ("factory", "text"),
-    [
-        (example_envs.OldReset, "expected reset to return (observation, info), got ndarray"),
-        (example_envs.OldStep, "truncated, info), got 4 values"),
-    ],
-)
-def test_the_interface_of_old_gym_is_named(factory: Callable[..., Any], text: str) -> None:
-    findings, _ = _check(_recipe(factory))
-    assert text in findings.errors[0].text
-
-
 def test_a_wrong_array_of_a_nested_observation_is_named() -> None:
     findings, _ = _check(_recipe(example_envs.DictWalkInCentimetres))
     named = {error.text.split(": ", 1)[1].partition("expected")[0] for error in findings.errors}
@@ -105,12 +93,8 @@ def test_a_fault_that_may_be_intended_is_a_note(factory: Callable[..., Any]) -> 
 
 
 # In a process of its own: `Chatty` prints past Python, and leaves a thread that is no daemon.
-@pytest.mark.parametrize(
-    ("name", "code", "prints"),
-    [("NanReward", ExitCode.FAULTS, ""), ("Chatty", ExitCode.OK, "by C")],
-)
-def test_the_report_is_all_that_is_on_stdout(name: str, code: ExitCode, prints: str) -> None:
-    words = ["check-env", f"example_envs:{name}", *_FEW]
+def test_the_report_is_all_that_is_on_stdout() -> None:
+    words = ["check-env", "example_envs:Chatty", *_FEW]
     done = subprocess.run(
         [sys.executable, "-m", "learner.cli.main", *words],
         cwd=Path(__file__).parent,
@@ -119,9 +103,9 @@ def test_the_report_is_all_that_is_on_stdout(name: str, code: ExitCode, prints: 
         text=True,
         timeout=SECONDS,
     )
-    assert done.returncode == code
-    assert f"{words[1]} {'passes' if code == ExitCode.OK else 'breaks'}" in done.stdout
-    assert "by C" not in done.stdout and prints in done.stderr
+    assert done.returncode == ExitCode.OK
+    assert f"{words[1]} passes" in done.stdout
+    assert "by C" not in done.stdout and "by C" in done.stderr
 
 
 def test_stepping_by_itself_ends_and_keeps_its_stdout() -> None:

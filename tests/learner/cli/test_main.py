@@ -46,13 +46,12 @@ def test_a_signal_ends_a_run_that_reads_its_config_in_words_and_leaves_nothing(
     assert set(os.listdir(tmp_path)) <= {"my_config.py", "__pycache__"}  # the config's bytecode
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
-def test_a_signal_ends_a_measurement_and_leaves_nothing(tmp_path: Path, name: str) -> None:
+def test_a_signal_ends_a_measurement_and_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "my_config.py"
     path.write_text(
         "import os, signal, tempfile\n"
         f"with tempfile.TemporaryDirectory(dir={str(tmp_path)!r}):\n"
-        f"    os.kill(os.getpid(), signal.{name})\n    signal.pause()\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n    signal.pause()\n"
     )
     assert run("-m", "learner.cli.main", "bounds", str(path)) == (143, "", "")
     assert set(os.listdir(tmp_path)) <= {"my_config.py", "__pycache__"}

@@ -322,9 +322,9 @@ def _toy(num_devices: int) -> Setting:
     return _setting(TOY, num_devices)
 
 
-@pytest.fixture(params=[1, 2])
-def toy(request: pytest.FixtureRequest) -> Setting:
-    return _toy(request.param)
+@pytest.fixture
+def toy() -> Setting:
+    return _toy(2)
 
 
 def test_an_update_is_told_the_environment_steps_and_its_state_keeps_none() -> None:
@@ -453,7 +453,7 @@ def test_every_update_draws_anew_and_from_the_state_alone(toy: Setting) -> None:
             state, _, metrics = _learn(toy, state, toy.memory(_sequence(TOY)))
             found.append(metrics["draw"])
             # Each device draws by itself: the mean of two is not the larger one.
-            assert (metrics["draw"] == metrics["draw_max"]) == (toy.num_devices == 1)
+            assert metrics["draw"] != metrics["draw_max"]
         return found
 
     first = draws(toy.state)

@@ -10,14 +10,17 @@ from tests.learner.serving.scripted_env_server import Client, served
 
 
 @pytest.fixture(params=["stream", "link"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Everything holds whichever way messages take."""
-    monkeypatch.setattr(Client, "offers_link", request.param == "link")
+    way: str = request.param
+    monkeypatch.setattr(Client, "offers_link", way == "link")
+    return way
 
 
-@pytest.fixture(params=["unix", "tcp"])
-def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
-    with served(f"unix:{tmp_path}/socket" if request.param == "unix" else "127.0.0.1:0") as service:
+@pytest.fixture
+def service(way: str, tmp_path: Path) -> Iterator[Service]:
+    """On a port where all messages take gRPC."""
+    with served("127.0.0.1:0" if way == "stream" else f"unix:{tmp_path}/socket") as service:
         yield service
 
 

@@ -39,7 +39,6 @@ from tests.learner.serving.scripted_env_server import (
 )
 from tests.patience import wait_until
 
-pytestmark = pytest.mark.usefixtures("way")
 INVALID, FAILED = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION
 _OTHER = EnvSpec({"a": ArraySpec((3,), "float32"), "c": ArraySpec((), "int8")}, DiscreteSpec(4))
 
@@ -228,6 +227,7 @@ _DIALOGUES: dict[str, tuple[Script, grpc.StatusCode, Sequence[str]]] = {
 }
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("case", _DIALOGUES)
 def test_an_env_server_that_breaks_a_rule_harms_itself_only(
     unix_service: Service, case: str
@@ -248,6 +248,7 @@ def test_an_env_server_that_breaks_a_rule_harms_itself_only(
         assert next_batch(service).slots.tolist() == list(good.groups[0].slots)
 
 
+@pytest.mark.usefixtures("way")
 def test_another_environment_is_refused_field_by_field(unix_service: Service) -> None:
     service = unix_service
     with Client(service.address) as first, Client(service.address) as second:
@@ -308,10 +309,10 @@ _UNREAD = [memoryview(bytes(1_000_000))] * 24
 
 @pytest.mark.parametrize("breaks_a_rule", [False, True])
 def test_a_peer_that_does_not_read_is_cut_off(
-    service: Service, monkeypatch: pytest.MonkeyPatch, breaks_a_rule: bool
+    unix_service: Service, monkeypatch: pytest.MonkeyPatch, breaks_a_rule: bool
 ) -> None:
+    service = unix_service
     monkeypatch.setattr(server, "GRACE_SECONDS", 0.01)
-    monkeypatch.setattr(Client, "offers_link", False)
     with Client(service.address, 2 * SECONDS).shake_hands() as stalled:
         (lease,) = service.hub._serving.slots.leases.values()
         connection = lease.holder
@@ -353,6 +354,7 @@ def _step_on(service: Service, client: Client, num_steps: int) -> None:
         client.receive()
 
 
+@pytest.mark.usefixtures("way")
 def test_who_guesses_a_lease_ends_nobody(unix_service: Service) -> None:
     service = unix_service
     with Client(service.address) as victim, Client(service.address) as attacker:

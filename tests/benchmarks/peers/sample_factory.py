@@ -60,18 +60,18 @@ class _Task(NamedTuple):
 def run(pace: Pace, venvs: Path) -> Iterator[Result]:
     """Steps a second of R2D2 on CartPole twice, then Pong; of IMPALA and PPO on both."""
     interpreter = virtual_environment.python("sample_factory", venvs)
-    _copy_pong(interpreter)
+    copy_game(interpreter, "pong")
     for task in _tasks():
         yield from apart(task.workload.config, _results, task, interpreter, pace)
 
 
-def _copy_pong(interpreter: Path) -> None:
-    # Its ale-py comes without games; ours has them.
+def copy_game(interpreter: Path, game: str) -> None:
+    """Copies a game of ours to their ale-py, which comes without any."""
     question = "import importlib.util; print(importlib.util.find_spec('ale_py').origin)"
     found = subprocess.run(
         [interpreter, "-c", question], capture_output=True, text=True, check=True
     ).stdout
-    source = importlib.resources.files("ale_py") / "roms" / "pong.bin"
+    source = importlib.resources.files("ale_py") / "roms" / f"{game}.bin"
     with importlib.resources.as_file(source) as rom:
         shutil.copyfile(rom, Path(found.strip()).parent / "roms" / rom.name)
 

@@ -1,4 +1,4 @@
-"""The reported return of a game of several episodes, one for each life, is that of one episode."""
+"""Atari games in which an episode is a life."""
 
 import numpy as np
 import pytest
@@ -43,3 +43,56 @@ def test_the_return_of_a_game_is_that_of_the_same_game_in_one_episode() -> None:
     assert found == expected and any(each[2] > 0 for each in expected)
     # Five lives each, and those of the two games under way.
     assert num_games >= 4 and 0 <= num_lives - 5 * num_games <= 2 * 4
+
+
+def test_with_fire_at_each_reset_a_player_who_never_presses_it_loses_every_life() -> None:
+    from envs_server.envs.atari_lives import FireReset
+
+    def lives_lost(*wrappers: object) -> int:
+        vector = build_vector(
+            "atari",
+            "ALE/Breakout-v5",
+            {"life_loss_info": True, "use_fire_reset": True},
+            wrappers,
+            None,
+            None,
+            num_envs=1,
+            max_abs_reward=EnvironmentConfig.max_abs_reward,
+        )
+        vector.reset([3])
+        lost = sum(int(vector.step(np.zeros(1, np.int64)).terminated[0]) for _ in range(400))
+        vector.close()
+        return lost
+
+    assert lives_lost() == 1  # the second life waits for ever
+    assert lives_lost(FireReset) > 5  # and a second game
+
+
+def test_a_clipped_reward_is_its_sign_and_the_return_of_a_game_has_its_points() -> None:
+    from envs_server.envs.atari_lives import ClipReward, GameReturn
+
+    def played(*wrappers: object) -> tuple[list[float], list[float]]:
+        # Rewards, and returns of games.
+        vector = build_vector(
+            "atari",
+            "ALE/MsPacman-v5",
+            {"life_loss_info": True},
+            (GameReturn, *wrappers),
+            None,
+            None,
+            num_envs=1,
+            max_abs_reward=EnvironmentConfig.max_abs_reward,
+        )
+        vector.reset([3])
+        random, rewards, games = np.random.default_rng(0), [], []
+        for _ in range(1000):
+            result = vector.step(random.integers(9, size=1))
+            rewards.append(float(result.reward[0]))
+            games += [result.info(0)["game_return"]] if "game_return" in result.info(0) else []
+        vector.close()
+        return rewards, games
+
+    raw, games = played()
+    clipped, same_games = played(ClipReward)
+    assert clipped == np.sign(raw).tolist() and max(raw) >= 10
+    assert same_games == games and games

@@ -1,9 +1,8 @@
 """PPO on Breakout in 42 x 42 frames, an episode for each life, on one or two CPU cores.
 
 The paper's settings for Atari, and two that the usual programs add: FIRE is pressed at the start of
-a life, and values are learned in stds of returns (`normalize_rewards`), which grow tenfold during a
-run. After 300,000 steps three runs had returns of 7.1, 8.9 and 9.9 per game; two without FIRE 5.9
-and 6.1, one without normalized rewards 5.5 after 367,000 (docs/learning.md).
+each further life, and values are learned in stds of returns (`normalize_rewards`), which grow
+tenfold during a run. docs/learning.md has what was tried beside them.
 """
 
 from seedrl.agents.ppo import PpoConfig
@@ -17,10 +16,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(
             id="ALE/Breakout-v5",
-            arguments=(
-                '{"img_height": 42, "img_width": 42, "life_loss_info": true, '
-                '"use_fire_reset": true}'
-            ),
+            arguments='{"img_height": 42, "img_width": 42, "life_loss_info": true}',
             wrappers=tuple(f"{lives}:{each}" for each in ("GameReturn", "FireReset", "ClipReward")),
             metrics=("game_return",),
             vectorization="atari",
@@ -35,10 +31,10 @@ def config() -> Config:
             normalize_images=True,
             normalize_rewards=True,
             learning_rate=2.5e-4,
-            learning_rate_decay_steps=3_200_000,
+            learning_rate_decay_steps=3_000_000,
         ),
         serving=ServingConfig(training_slots=16, evaluation_slots=8),
         replay=QueueConfig(ahead_updates=1),
-        learning=LearningConfig(batch_sequences=8, total_steps=3_200_000, keep_freed_memory=True),
-        evaluation=EvaluationConfig(interval_steps=400_000, episodes=40, actions="stochastic"),
+        learning=LearningConfig(batch_sequences=8, total_steps=3_000_000, keep_freed_memory=True),
+        evaluation=EvaluationConfig(interval_steps=500_000, episodes=40, actions="stochastic"),
     )

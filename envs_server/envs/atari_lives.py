@@ -44,8 +44,9 @@ class GameReturn(VectorWrapper):
 class FireReset(VectorWrapper):
     """Presses FIRE at the start of every life but a game's first, where play waits for it.
 
-    For games whose action 1 is FIRE, such as Breakout. ALE's argument `{"use_fire_reset": true}`
-    does the same for a game's first life. The agent's action is ignored at that step anyway.
+    For games whose action 1 is FIRE, such as Breakout. The agent's action is ignored at that step
+    anyway. At a game's start the agent presses it, or ALE with `{"use_fire_reset": true}`, after
+    which up to `noop_max` frames pass before the agent acts.
 
     Source: `FireResetEnv` of OpenAI's baselines, which the usual Atari settings contain.
     """

@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,16 +85,16 @@ def _both(
     flags = (*_FLAGS, f"--train_for_env_steps={steps}", f"--seed={seed}", f"--train_dir={folder}")
     ours = [sys.executable, "-m", "learner.cli.main", "train", _CONFIG, "--seed", str(seed)]
     ours += ["--learning.max-seconds", str(seconds), "--workdir", str(folder / "ours")]
-    theirs = [str(interpreter), str(program), str(seconds), str(output), *flags]
+    theirs = [str(interpreter), str(program), str(output), *flags]
     environment = {key: text for key, text in os.environ.items() if key != "PYTHONPATH"}
     cores = sorted(os.sched_getaffinity(0))
-    with contextlib.ExitStack() as stack:
-        started = [
-            stack.enter_context(_on_core(ours, cores[0], dict(os.environ))),
-            stack.enter_context(_on_core(theirs, cores[-1], environment | _ENVIRONMENT)),
-        ]
-        for process in started:
-            process.wait(seconds + _PATIENCE_SECONDS)
+    with (
+        _on_core(theirs, cores[-1], environment | _ENVIRONMENT),
+        _on_core(ours, cores[0], dict(os.environ)) as process,
+    ):
+        started = time.monotonic()
+        process.wait(seconds + _PATIENCE_SECONDS)
+        time.sleep(max(0.0, seconds - (time.monotonic() - started)))
     lines = map(json.loads, (folder / "ours" / "metrics.jsonl").read_text().splitlines())
     own = [
         [line["elapsed_seconds"], line["episode/game_return"]]

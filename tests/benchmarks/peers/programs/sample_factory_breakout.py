@@ -1,15 +1,13 @@
-"""Breakout as Sample Factory's asynchronous PPO learns it: `SECONDS FILE FLAGS`.
+"""Breakout as Sample Factory's asynchronous PPO learns it: `FILE FLAGS`.
 
-Trains for that many seconds with these flags of Sample Factory, and writes a line every ten
-seconds: seconds since the start, environment steps that went through learning, and the mean return
+Trains with these flags of Sample Factory until it is killed, and writes a line every ten seconds:
+seconds since the start, environment steps that went through learning, and the mean return
 of the last 100 whole games. Frames are of 42 x 42 pixels; all else is what Sample Factory's own
 example of Atari does: an episode is a life, FIRE is pressed at its start, and rewards are clipped.
 """
 
 import functools
 import json
-import os
-import signal
 import statistics
 import sys
 import threading
@@ -34,25 +32,24 @@ gymnasium.wrappers.ResizeObservation = lambda env, shape: _resize(env, (42, 42))
 
 
 def main() -> int:
-    seconds, path, *flags = sys.argv[1:]
+    path, *flags = sys.argv[1:]
     register_env("atari_breakout", atari_utils.make_atari_env)
     parser, partial = parse_sf_args(flags)
     atari_override_defaults(partial.env, parser)
     _, runner = make_runner(parse_full_cfg(parser, flags))
     runner.init()
-    write = functools.partial(_write, runner, float(seconds), Path(path))
+    write = functools.partial(_write, runner, Path(path))
     threading.Thread(target=write, daemon=True).start()
     return runner.run()
 
 
-def _write(runner: Any, seconds: float, path: Path) -> None:
+def _write(runner: Any, path: Path) -> None:
     with path.open("w") as file:
-        while (passed := time.monotonic() - _START) < seconds:
-            time.sleep(min(_INTERVAL_SECONDS, seconds - passed))
+        while True:
+            time.sleep(_INTERVAL_SECONDS)
             steps = int(runner.total_env_steps_since_resume or 0)
             point = {"seconds": round(time.monotonic() - _START, 1), "steps": steps}
             print(json.dumps(point | {"return": _mean_return(runner)}), file=file, flush=True)
-    os.kill(os.getpid(), signal.SIGINT)  # it saves, and ends
 
 
 def _mean_return(runner: Any) -> float | None:

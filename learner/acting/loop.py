@@ -86,24 +86,25 @@ def metrics_by_slot(batch: Batch) -> dict[int, tuple[float, ...]]:
     }
 
 
-def seconds_owed(steps: Iterable[Pending]) -> tuple[float, list[float]]:
-    """Time that env servers took for these steps, in the order of arrival: all together, and own.
+def seconds_owed(steps: Iterable[Pending]) -> tuple[list[float], list[float]]:
+    """Time that env servers took for one environment, of each of these steps in order of arrival.
 
     Each from its actions, or from the arrival of the step before it, to its own arrival: an env
     server steps one group after another. It includes the ways there and back. It does not if the
-    actions were sent no later than those of the step before it: of such a step, the second result
-    has the seconds for each environment.
+    actions were sent no later than those of the step before it: the second result has such steps
+    only.
     """
-    total, own = 0.0, []
+    each: list[float] = []
+    own: list[float] = []
     for item in steps:
         lease, answered = item.group.lease, item.group.answered_seconds
         seconds = max(0.0, item.arrival - max(answered, lease.last_arrival))
+        each.append(seconds / len(item.group.slots))
         if answered <= lease.last_answered:
-            own.append(seconds / len(item.group.slots))
-        total += seconds
+            own.append(each[-1])
         lease.last_arrival = max(item.arrival, lease.last_arrival)
         lease.last_answered = answered
-    return total, own
+    return each, own
 
 
 class Acting:
@@ -210,9 +211,11 @@ class Acting:
         frozen = self._params if is_training else self.evaluator.frozen
         measured = self._tally.measured
         if is_training:
-            seconds, own = seconds_owed(batch.pending)
-            measured["env_step_ms"].append(1e3 * seconds / len(batch.slots))
-            measured["env_own_step_ms"].extend(1e3 * each for each in own)
+            # Of each step, not of a batch: a mean of means would count those of small batches for
+            # more, and with them slow env servers.
+            each, own = seconds_owed(batch.pending)
+            measured["env_step_ms"].extend(1e3 * seconds for seconds in each)
+            measured["env_own_step_ms"].extend(1e3 * seconds for seconds in own)
             self._tally.counted["late_batches"] += batch.is_late
         start = self.laps.lap("acting_other")
         staged = self._actor.stage(batch)

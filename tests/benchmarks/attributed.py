@@ -89,7 +89,7 @@ def measured(name: str, step_ms: int, options: "AttributedOptions") -> dict[str,
             return interval.steps / interval.seconds
 
         def run_without() -> float:
-            with mock.patch.object(loop, "seconds_owed", lambda steps: (0.0, [])):
+            with mock.patch.object(loop, "seconds_owed", lambda steps: ([], [])):
                 return run([Off(Tally(), time.monotonic) for _ in sides])
 
         counted = [Counted(Tally(), time.monotonic) for _ in sides]

@@ -208,11 +208,24 @@ def test_an_env_server_owes_one_step_after_another(world: World) -> None:
         return Pending(group, 0, nothing, at)
 
     # 2 s for the one, and from its arrival on 3 s for the other, asked for at the same time.
-    assert seconds_owed([arrived(first, 10.0, 12.0), arrived(second, 10.0, 15.0)]) == (5.0, [3.0])
+    assert seconds_owed([arrived(first, 10.0, 12.0), arrived(second, 10.0, 15.0)]) == ([2, 3], [3])
     # From 15 on, though it was answered at 14; then it rested until 20.
-    assert seconds_owed([arrived(first, 14.0, 18.0), arrived(second, 20.0, 20.5)]) == (3.5, [])
+    assert seconds_owed([arrived(first, 14.0, 18.0), arrived(second, 20.0, 20.5)]) == ([3, 0.5], [])
     # Of another role, acted on later.
-    assert seconds_owed([arrived(first, 19.0, 20.25)]) == (0.0, [0.0])
+    assert seconds_owed([arrived(first, 19.0, 20.25)]) == ([0], [0])
+
+
+def test_the_time_of_a_step_is_a_mean_over_steps_whatever_their_batches(world: World) -> None:
+    training, clock = world.lease.groups[:2], 100.0
+    for sequence, seconds in enumerate(([1.0, 1.0], [4.0])):
+        for group, own in zip(training, seconds, strict=False):
+            group.answered_seconds, clock = clock, clock + own
+            kind = np.array([MID if sequence else FIRST], np.uint8)
+            numbers = np.zeros(1, np.float32), np.ones(1, np.float32), np.zeros(1, np.int32)
+            world.hub.deliver([Pending(group, sequence, TimeStep(kind, *numbers), clock)])
+        world.acting.run_once()
+    values = world.acting._metrics.flush(env_steps=0, updates=0)
+    assert values["env_step_ms"] == pytest.approx(2000.0)
 
 
 def test_a_full_page_is_sent_once_with_its_stream_and_the_versions_that_acted(

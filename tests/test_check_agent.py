@@ -88,17 +88,17 @@ def test_each_is_an_environment_as_gymnasium_expects(name: str, continuous: bool
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize("rate", [5e-4, 1e-12])
+@pytest.mark.parametrize(("task", "rate"), [("one_step", 5e-4), ("sparse_reward", 1e-12)])
 def test_an_agent_passes_that_learns(
-    rate: float, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    task: str, rate: float, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(FOLDER)
     monkeypatch.syspath_prepend(os.getcwd())  # as of a script in that directory
     # A small network, few environments and small batches: half of the processor time.
     small: dict[str, Any] = {"learning_rate": rate}
     small["network"] = {"torso_sizes": (32,), "head_sizes": (32,)}
-    code = PROGRAM["main"]("default_apex", "one_step", env_servers=1, agent=small)
+    code = PROGRAM["main"]("default_apex", task, env_servers=1, agent=small)
     discrete, continuous = capfd.readouterr().out.splitlines()
     assert code == (rate < 1e-6)
-    assert discrete.startswith(f"one_step, discrete: {'failed' if code else 'passed'}")
+    assert discrete.startswith(f"{task}, discrete: {'failed' if code else 'passed'}")
     assert "Discrete actions" in continuous  # an agent that cannot take a task has not failed

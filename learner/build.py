@@ -33,7 +33,7 @@ from learner.learning.device_mapping import (
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import Learning
 from learner.learning.page_routing import ShardedReplay
-from learner.multihost.agreement import AgreedLimiter, Hosts, alone
+from learner.multihost.agreement import PAUSE_SECONDS, AgreedLimiter, Hosts, alone
 from learner.multihost.joining import devices_of, require_as_many
 from learner.multihost.topology import ALONE, Topology
 from learner.report.env_servers import EnvServerRegistry
@@ -333,8 +333,7 @@ def build(
         metrics=metrics,
         publish_every_updates=config.learning.publish_every_updates,
         lag_updates=config.learning.lag_updates,
-        # In one thread learning must not wait for acting, which would wait for it.
-        poll_seconds=POLL_SECONDS if config.learning.schedule == "asynchronous" else 0.0,
+        poll_seconds=_learning_waits(config, hosts),
     )
     acting[0].follow(learning)
     _gauge_constants(config, metrics)
@@ -356,6 +355,13 @@ def build(
         hosts=hosts,
         taken=taken or dropped,
     )
+
+
+def _learning_waits(config: Config, hosts: Hosts) -> float:
+    # Longest wait of learning for what acting sends.
+    if config.learning.schedule != "asynchronous":
+        return 0.0  # in one thread acting would wait for learning
+    return POLL_SECONDS if hosts.is_alone else PAUSE_SECONDS
 
 
 def _learner_state(

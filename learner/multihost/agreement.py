@@ -19,7 +19,7 @@ from seedrl.replay.rate_limiter import Limiter
 
 # How long a host waits for experience of its own before it votes without. The others, which may
 # have some, wait for its vote; a round of votes costs a few tenths of a millisecond.
-_PAUSE_SECONDS = 0.005
+PAUSE_SECONDS = 0.005
 
 
 class Vote(NamedTuple):
@@ -177,7 +177,7 @@ class AgreedLimiter(RateLimiter):
                 self._changed.wait(timeout_seconds)
                 return False
             if timeout_seconds and not self._expects_update():
-                self._changed.wait(min(timeout_seconds, _PAUSE_SECONDS))
+                self._changed.wait(min(timeout_seconds, PAUSE_SECONDS))
         decision = self._vote(is_able=True)
         with self._changed:
             return (

@@ -1,5 +1,6 @@
 """What a session takes from a checkpoint, and what it refuses."""
 
+import contextlib
 import dataclasses
 import functools
 from pathlib import Path
@@ -16,6 +17,8 @@ from learner.build import (
     _exploration,
     _learner_state,
     _replay,
+    build,
+    build_hub,
     plan_geometry,
     resumed_key,
     scale,
@@ -26,6 +29,9 @@ from learner.learning import learn_step
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import Snapshot
 from learner.learning.page_routing import ShardedReplay
+from learner.multihost.agreement import PAUSE_SECONDS, Agenda, Hosts
+from learner.report.metrics import Metrics
+from learner.runtime.channel import PageQueue
 from seedrl import checkpoints
 from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
@@ -35,6 +41,7 @@ from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from tests.learner.multihost.linked import linked
 from tests.seedrl.random_parameters import random_parameters
 
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(2))
@@ -159,6 +166,20 @@ def test_a_run_begins_with_the_parameters_of_another_and_nothing_else_of_it(
     assert "--init-from-partial" in str(caught.value)
     assert "agent.network.core_size: expected 8, got 4" in str(caught.value)
     assert "learning_rate" not in str(caught.value)
+
+
+def test_a_host_does_not_wait_for_pages_while_others_wait_for_its_vote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(PageQueue, "get", lambda self, timeout: waits.append(timeout))
+    geometry = plan_geometry(CONFIG)
+    hub = build_hub(CONFIG, geometry, session_number=1)
+    with contextlib.closing(Metrics(tmp_path)) as metrics, linked(2) as peers:
+        hosts = Hosts(peers[0], Agenda())
+        system = build(CONFIG, geometry, hub=hub, spec=SPEC, metrics=metrics, hosts=hosts)
+        system.learning.run_without_update()
+    assert waits == [PAUSE_SECONDS]
 
 
 def test_only_layers_that_fit_are_taken_of_another_network(tmp_path: Path) -> None:

@@ -42,8 +42,6 @@ from tests.patience import SECONDS
 from tests.system.processes import ROOT
 
 _SECRET = "secret-of-the-user"
-_SECONDS = 20  # of one command; the slowest takes two
-_PROGRAM_SECONDS = 300  # of all commands, on a machine with much other work; alone ten
 _MOST_MEMORY = 2**30
 # Python runs it first in each program: a line for each time that the user's secret is opened.
 _HOOK = """
@@ -495,7 +493,7 @@ def test_a_hostile_folder_is_data(
         ["digest", str(folder)],
         ["export", str(folder)],
     ):
-        with _within(_SECONDS):
+        with _within(SECONDS):
             assert main(words) in (0, 2, 74), words
     for read in (
         _resume,
@@ -503,7 +501,7 @@ def test_a_hostile_folder_is_data(
         lambda path: config_of(PlayOptions(workdir=path, episodes=1)),
         lambda path: checkpoints.choose(path, parts=checkpoints.PARAMS),
     ):
-        with _within(_SECONDS), contextlib.suppress(UserError):
+        with _within(SECONDS), contextlib.suppress(UserError):
             read(folder)
     shown = capsys.readouterr()
     assert "\x1b" not in shown.out
@@ -545,7 +543,7 @@ def test_programs_that_play_or_train_a_hostile_folder_take_it_as_data(
         start_new_session=True,
     )
     try:
-        shown, _ = program.communicate(timeout=_PROGRAM_SECONDS)
+        shown, _ = program.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(program.pid, signal.SIGKILL)
         raise

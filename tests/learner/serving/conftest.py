@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from learner.serving import server
 from learner.serving.server import Service
 from tests.learner.serving.scripted_env_server import Client, served
+from tests.patience import SECONDS
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine Hello may come later than a learner waits for it."""
+    monkeypatch.setattr(server, "HELLO_SECONDS", SECONDS)
 
 
 @pytest.fixture(params=["stream", "link"])

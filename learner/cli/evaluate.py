@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import RUN
-from seedrl.run_files import EVALUATION_LOGS
+from seedrl.run_files import EVALUATION_LOGS, make_folder
 
 if TYPE_CHECKING:  # imports jax
     from learner.evaluate import Evaluation
@@ -126,9 +127,8 @@ def run(argv: Sequence[str]) -> int:
         )
         check(config)
         planned = _just_enough(planned, config, options.episodes)
-        # Beside those of training, which may be under way.
-        logs = options.workdir / EVALUATION_LOGS
-        evaluation = _play(env_servers.command(planned, config, logs=logs), config, options)
+        words = env_servers.command(planned, config, logs=logs_of(options.workdir))
+        evaluation = _play(words, config, options)
     print(_text(evaluation, as_json=options.json))  # first: a full disk does not lose it
     if evaluation.cut:  # on stderr, because the result may be read by a program
         print(f"{PROG}: {_cut_text(evaluation, options)}", file=sys.stderr)
@@ -139,6 +139,18 @@ def run(argv: Sequence[str]) -> int:
         played = FinalScore(mean, episodes, evaluation.step, evaluation.exploration)
         write_final_score(options.workdir, played)
     return ExitCode.OK
+
+
+def logs_of(workdir: Path) -> Path:
+    """The folder for logs of env servers: in the run, or a temporary one if it is read-only."""
+    logs = workdir / EVALUATION_LOGS  # beside those of training, which may be under way
+    try:
+        make_folder(logs)
+    except OSError as error:
+        logs = Path(tempfile.mkdtemp(prefix="seedrl-evaluation-"))
+        where = f"cannot write in {workdir} ({error.strerror})"
+        print(f"{PROG}: {where}: logs of env servers are in {logs}", file=sys.stderr)
+    return logs
 
 
 def _play(words: Sequence[str], config: Config, options: EvaluateOptions) -> "Evaluation":

@@ -301,8 +301,8 @@ def _updates(summary: Summary) -> str:
     if not updates:
         # Untrained parameters may have reached the target.
         hint = (
-            ". hint: the run ended while it was compiling, or before it had enough time steps "
-            "(replay.min_steps); run it longer"
+            ". hint: the run ended while it was compiling, or before it had enough time steps; run "
+            "it longer"
         )
         return f"none{hint * (summary.confirmed_updates is None)}"
     lag = f"{metrics.get('policy_lag_updates', 0.0):.1f} updates of policy lag"

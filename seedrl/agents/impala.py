@@ -148,7 +148,7 @@ def _loss(
     metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,
-        # Of the loss LAST dilutes it: with short episodes by half.
+        # Not the one in the loss, which is smaller by the share of LAST.
         "entropy": mean_of(policy.entropy(), corrected.is_trained),
         "value_mean": jnp.mean(output.value),
         **_metrics(config, log_ratios, corrected),

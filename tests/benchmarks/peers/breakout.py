@@ -66,11 +66,13 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
             for seed, both in enumerate(curves)
             for name, curve in zip(("ours", "theirs"), both, strict=True)
             for end in np.arange(_INTERVAL_SECONDS, pace.seconds, _INTERVAL_SECONDS).tolist()
+            if curve[0][0] <= end  # a game has ended
         },
     )
 
 
 def _mean(curve: list[list[float]], end: float) -> float:
+    end = min(end, curve[-1][0])  # a run that has taken all its steps keeps its last return
     return statistics.fmean(points for at, points in curve if end - _INTERVAL_SECONDS < at <= end)
 
 
@@ -93,7 +95,8 @@ def _both(
         _on_core(ours, cores[0], dict(os.environ)) as process,
     ):
         started = time.monotonic()
-        process.wait(seconds + _PATIENCE_SECONDS)
+        if code := process.wait(seconds + _PATIENCE_SECONDS):
+            raise RuntimeError(f"{' '.join(ours)} ended with {code}")
         time.sleep(max(0.0, seconds - (time.monotonic() - started)))
     lines = map(json.loads, (folder / "ours" / "metrics.jsonl").read_text().splitlines())
     own = [

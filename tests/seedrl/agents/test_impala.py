@@ -105,7 +105,7 @@ def test_the_loss_agrees_with_the_loop(start: int) -> None:
     assert all(np.isfinite(value) for value in output.metrics.values())
     assert float(output.metrics["behaviour_kl"]) > 0.1
     assert 0 < float(output.metrics["ratio_clipped_fraction"]) < 1
-    # That of the policy, whatever part of the time steps is trained.
+    # The mean over trained time steps: LAST is no part of it.
     log_policy = log_softmax(outputs_at(CONFIG, start)[0])[: CONFIG.unroll]
     entropies = -np.sum(np.exp(log_policy) * log_policy, axis=-1)
     is_trained = sequence.steps.timestep.step_type[: CONFIG.unroll] != LAST

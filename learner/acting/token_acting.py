@@ -24,7 +24,7 @@ import numpy as np
 
 from learner.acting.kind import ActingKind
 from learner.acting.loop import Acting
-from learner.acting.token_lane import Rollout, TokenLane
+from learner.acting.token_lane import TokenLane
 from learner.learning.loop import Learning
 from learner.runtime.channel import FilledPages, VersionedParams
 from learner.serving.batching import Pending, free_running
@@ -32,7 +32,7 @@ from learner.serving.core import Batch
 from learner.serving.leases import Role, SlotRange
 from learner.serving.ledger import TOKENS
 from seedrl.agents.grpo import GRPOConfig
-from seedrl.agents.token_agent import POLICY, TokenExtras
+from seedrl.agents.token_agent import POLICY, padding
 from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.networks import decoder
@@ -93,7 +93,7 @@ class Groups:
         self._plan, self._size = plan, plan.group
         self._next = first_group * plan.group
         self._returned: list[int] = []  # numbers whose rollout was lost, a heap
-        self._finished: dict[int, dict[int, Rollout]] = {}  # by group and number
+        self._finished: dict[int, dict[int, StoredStep]] = {}  # by group and number
         self._next_group = first_group  # the first that was not sent
 
     def take(self, *, waiting: int, learned: int, acting: int) -> int | None:
@@ -120,24 +120,30 @@ class Groups:
         for number in numbers:
             heapq.heappush(self._returned, number)
 
-    def finished(self, number: int, rollout: Rollout) -> None:
-        """Takes a rollout."""
+    def finished(self, number: int, rollout: StoredStep) -> None:
+        """Takes a rollout, see `TokenLane.rollout`."""
         self._finished.setdefault(number // self._size, {})[number] = rollout
 
-    def pop(self) -> list[Rollout] | None:
-        """The next group in order, once it is whole."""
+    def pop(self) -> StoredStep | None:
+        """The next group in order, leaves `[G, context]`, once it is whole."""
         found = self._finished.get(self._next_group, {})
         if len(found) < self._size:
             return None
         del self._finished[self._next_group]
         self._next_group += 1
-        return [found[number] for number in sorted(found)]
+        rollouts = [found[number] for number in sorted(found)]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *rollouts)
 
     @property
     def num_waiting_tokens(self) -> int:
         """Sampled tokens of rollouts that wait for others of their group."""
         groups = self._finished.values()
-        return sum(rollout.num_sampled for group in groups for rollout in group.values())
+        return sum(num_sampled(rollout) for group in groups for rollout in group.values())
+
+
+def num_sampled(rollout: StoredStep) -> int:
+    """Tokens of the policy."""
+    return int(np.count_nonzero(rollout.extras.source == POLICY))
 
 
 class TokenActor:
@@ -194,10 +200,10 @@ class TokenActing(Acting):
     Owned by its thread, as `Acting` is; of that it keeps evaluation, episodes and the ledger.
     """
 
-    def __init__(self, *, actor: TokenActor, plan: GroupPlan, context: int, **others: Any):
-        """Args are those of `Acting`, and `context`, the length of a stored rollout."""
+    def __init__(self, *, actor: TokenActor, plan: GroupPlan, **others: Any):
+        """Args are those of `Acting`."""
         super().__init__(actor=actor, **others)  # type: ignore[arg-type]
-        self._lanes, self._sizes, self._context = actor.lanes, actor.sizes, context
+        self._lanes, self._sizes = actor.lanes, actor.sizes
         self._slots, self._rows = actor.slots, actor.rows
         self._plan, self._groups = plan, Groups(plan)
         self._asked: dict[int, tuple[_Step, int]] = {}  # by slot: its step, and the row in it
@@ -213,7 +219,7 @@ class TokenActing(Acting):
         self._round: tuple[int, bool] | None = None  # of evaluation
         self._next_held_out = 0  # the number of its next rollout
         # The group that was sent last, and the newest parameters then.
-        self._newest: tuple[list[Rollout], int] | None = None
+        self._newest: tuple[StoredStep, int] | None = None
         # Sampled tokens of each rollout that was sent, in the order in which they are trained.
         self._sent: deque[int] = deque()
         self._num_trained = self._num_lost = self._num_taken = 0
@@ -465,16 +471,13 @@ class TokenActing(Acting):
 
     def _send_groups(self) -> None:
         while (group := self._groups.pop()) is not None:
-            pages = pages_of(group, self._context)
-            versions = [int(rollout.versions[0]) for rollout in group]
-            for rollout in group:
-                sampled = rollout.sources == POLICY
-                lags = rollout.versions[sampled] - rollout.versions[0]
-                self._tally.measured["cache_lag_updates"].append(float(lags.mean()))
-            self._sent.extend(rollout.num_sampled for rollout in group)
-            self._channel.limiter.acted(0, len(group))
-            numbers = list(range(len(group)))
-            self._send(FilledPages(pages, numbers, numbers, (), versions))
+            is_policy, first = group.extras.source == POLICY, group.version[:, :1]
+            lags = np.average(group.version - first, axis=1, weights=is_policy)
+            self._tally.measured["cache_lag_updates"].extend(lags.tolist())
+            self._sent.extend(is_policy.sum(axis=1).tolist())
+            self._channel.limiter.acted(0, len(first))
+            numbers = list(range(len(first)))
+            self._send(FilledPages(Page(group, ()), numbers, numbers, (), first[:, 0].tolist()))
             self._newest = group, self._channel.learned_version
 
     def take_sample(self) -> dict[str, Any] | None:
@@ -483,21 +486,24 @@ class TokenActing(Acting):
         if newest is None:
             return None
         group, version = newest
-        first = slice(_MOST_TOKENS)
-        rollouts = [
-            {
-                "ids": rollout.ids[first].tolist(),
-                "is_policy": (rollout.sources[first] == POLICY).tolist(),
-                "log_mu": rollout.log_mu[first].astype(np.float64).round(4).tolist(),
-                "lags": (version - rollout.versions[first]).tolist(),
-                "reward": float(rollout.rewards.sum()),
-                "num_tokens": len(rollout.ids),
-                "is_cut": rollout.is_cut,
-            }
-            for rollout in group[:_MOST_ROLLOUTS]
-        ]
+        sizes = np.count_nonzero(group.extras.source, axis=1)  # PADDING is 0
+        rollouts = []
+        for row, size in enumerate(sizes[:_MOST_ROLLOUTS].tolist()):
+            own = row, slice(min(size, _MOST_TOKENS))
+            log_mu = group.extras.log_mu[own].astype(np.float64)
+            rollouts.append(
+                {
+                    "ids": group.action[own].tolist(),
+                    "is_policy": (group.extras.source[own] == POLICY).tolist(),
+                    "log_mu": log_mu.round(4).tolist(),
+                    "lags": (version - group.version[own]).tolist(),
+                    "reward": float(group.timestep.reward[row].sum()),
+                    "num_tokens": size,
+                    "is_cut": bool(group.timestep.discount[row].all()),
+                }
+            )
         texts = {"alphabet": self._sizes.alphabet, "end": self._sizes.end}
-        return {"version": version, "group": len(group), **texts, "rollouts": rollouts}
+        return {"version": version, "group": len(sizes), **texts, "rollouts": rollouts}
 
     # The ledger of tokens.
 
@@ -599,37 +605,10 @@ def on_tokens(config: Config) -> ActingKind:
         check=functools.partial(_check, config),
         # A rollout has as many turns as it has: each row counts by itself.
         page_steps=1,
-        page=lambda _, __: page_shapes(agent.network.context),
+        page=lambda _, __: jax.eval_shape(lambda: Page(padding(agent.network.context), ())),
         page_rows=lambda _: (agent.group,),
         rules=(_RULE, _RULE),
         at_rest=TOKENS,
         actor=lambda _, spec, __, **own: TokenActor(agent, spec, **own),
-        acting=functools.partial(TokenActing, plan=plan, context=agent.network.context),
-    )
-
-
-def pages_of(group: Sequence[Rollout], context: int) -> Page:
-    """Rollouts as they are stored, leaves `[G, context]`; see `seedrl.agents.token_agent`."""
-    shape = len(group), context
-    step_type, discount = np.full(shape, StepType.MID, np.uint8), np.ones(shape, np.float32)
-    ids, version = np.zeros((2, *shape), np.int32)
-    reward, log_mu = np.zeros((2, *shape), np.float32)
-    source = np.zeros(shape, np.uint8)
-    for row, rollout in enumerate(group):
-        size = len(rollout.ids)
-        own = row, slice(size)
-        step_type[row, 0], step_type[row, size - 1 :] = StepType.FIRST, StepType.LAST
-        discount[row, size - 1] = rollout.is_cut
-        ids[own], reward[own] = rollout.ids, rollout.rewards
-        source[own], log_mu[own] = rollout.sources, rollout.log_mu
-        # Padding is as old as the last token, so that it shows no lag of its own.
-        version[own], version[row, size:] = rollout.versions, rollout.versions[-1]
-    timestep = TimeStep(step_type, reward, discount, ())
-    return Page(StoredStep(timestep, ids, version, TokenExtras(source, log_mu)), ())
-
-
-def page_shapes(context: int) -> Page:
-    """A page of one rollout, leaves `[context]`, as `jax.ShapeDtypeStruct`."""
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), pages_of((), context)
+        acting=functools.partial(TokenActing, plan=plan),
     )

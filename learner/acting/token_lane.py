@@ -10,18 +10,18 @@ to whichever others, the same parameters sample the same tokens.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from seedrl.agents.token_agent import ENVIRONMENT, POLICY
+from seedrl.agents.token_agent import ENVIRONMENT, POLICY, padding
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig, KVCache
 from seedrl.rl import tokens
 from seedrl.specs import TokensSpec
-from seedrl.types import Array, Tree
+from seedrl.types import Array, StepType, StoredStep, Tree
 
 # Tokens of a chunk. A row reads one if it owes more than half of it, else token by token: ticks
 # happen anyway, and with few rows in it a chunk costs as much as many ticks.
@@ -33,23 +33,17 @@ _TICKS = 8
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _read_chunks(network: DecoderConfig, cache: KVCache, params: Tree, ints: Array) -> KVCache:
+def _read_chunks(
+    network: DecoderConfig, cache: KVCache, params: Tree, lengths: Array, ints: Array
+) -> KVCache:
     """Reads chunks of turns. Consumes the cache.
 
-    `ints [3 + C, R]`: each column is a row, the place of its next token, how many of C ids it
-    reads, and these. Rows out of range are padding.
+    Args:
+      lengths: `[S] int32`, tokens of each row that the cache has.
+      ints: `[2 + C, R] int32`: each column is a row, how many of C ids it reads, and these.
     """
-    rows, starts, counts = ints[:3]
-    part = KVCache(cache.keys[:, rows], cache.values[:, rows], starts)
-    part, _ = decoder.prefill(network, params, part, ints[3:].T, counts)
-    # Only what is new is written back.
-    places = starts[:, None] + jnp.arange(len(ints) - 3, dtype=jnp.int32)[None]
-    own = jnp.arange(len(rows), dtype=jnp.int32)[:, None]
-    keys, values = (
-        old.at[:, rows[:, None], places].set(new[:, own, places], mode="drop")
-        for old, new in zip(cache[:2], part[:2], strict=True)
-    )
-    return KVCache(keys, values, cache.lengths)
+    cache = cache._replace(lengths=lengths)
+    return decoder.prefill(network, params, cache, ints[2:].T, ints[1], rows=ints[0])[0]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
@@ -113,22 +107,6 @@ def _drawn(
     return ids[:, 0], log_mu[:, 0]
 
 
-class Rollout(NamedTuple):
-    """A dialogue so far, or a whole one: its tokens, `[n]`. Copies, on the host."""
-
-    ids: np.ndarray  # int32
-    sources: np.ndarray  # uint8
-    log_mu: np.ndarray  # float32
-    versions: np.ndarray  # int32
-    rewards: np.ndarray  # float32, on the token that earned it
-    is_cut: bool  # a length limit cut a completion, or left no room for a turn
-
-    @property
-    def num_sampled(self) -> int:
-        """Tokens of the policy."""
-        return int(np.count_nonzero(self.sources == POLICY))
-
-
 class TokenLane:
     """The rows of some slots and their transcripts. Owned by its acting thread.
 
@@ -157,10 +135,11 @@ class TokenLane:
         self._cache = jax.device_put(decoder.empty_cache(network, num_rows), device)
         self._key = jax.device_put(key, device)
         self._temperature = jax.device_put(np.asarray(temperature, np.float32), device)
-        self._ids = np.zeros((num_rows, self._context), np.int32)
-        self._sources = np.zeros((num_rows, self._context), np.uint8)
-        self._log_mu, self._rewards = np.zeros((2, num_rows, self._context), np.float32)
-        self._versions = np.zeros((num_rows, self._context), np.int32)
+        # The transcripts as they are stored, `[S, context]`, and what is written of them, by name.
+        self._steps = padding(num_rows, self._context)
+        self._ids, self._versions = self._steps.action, self._steps.version
+        self._sources, self._log_mu = self._steps.extras
+        self._rewards = self._steps.timestep.reward
         self._lengths, self._fed, self._starts, self._limits = np.zeros((4, num_rows), np.int32)
         self._rollouts = np.zeros(num_rows, np.int32)
         self._is_cut = np.zeros(num_rows, np.bool_)
@@ -173,7 +152,9 @@ class TokenLane:
     def begin(self, row: int, rollout: int) -> None:
         """Forgets the row's transcript; `rollout` decides the random numbers of the next one."""
         self._lengths[row] = self._fed[row] = self._starts[row] = 0
-        self._rollouts[row], self._rewards[row] = rollout % 2**31, 0
+        for leaf in (self._ids, self._versions, self._sources, self._log_mu, self._rewards):
+            leaf[row] = 0
+        self._rollouts[row] = rollout % 2**31
         self._is_cut[row] = self.is_live[row] = self._in_flight[row] = False
 
     def ask(self, row: int, ids: np.ndarray) -> bool:
@@ -184,7 +165,6 @@ class TokenLane:
             self._is_cut[row] = True
             return False
         self._ids[row, start:stop], self._sources[row, start:stop] = ids, ENVIRONMENT
-        self._log_mu[row, start:stop] = 0
         self._lengths[row] = self._starts[row] = stop
         self._limits[row] = min(stop + self._sizes.longest_completion, self._context)
         self.is_live[row] = True
@@ -199,16 +179,20 @@ class TokenLane:
         """The ids of the last answer, `[n] int32`: a view."""
         return self._ids[row, self._starts[row] : self._lengths[row]]
 
-    def rollout(self, row: int) -> Rollout:
-        """The row's transcript."""
-        own = slice(int(self._lengths[row]))
-        kept = self._ids, self._sources, self._log_mu, self._versions, self._rewards
-        return Rollout._make([*(each[row, own].copy() for each in kept), self._is_cut[row].item()])
+    def rollout(self, row: int) -> StoredStep:
+        """The row's transcript, leaves `[context]`, as `token_agent` describes it: a copy."""
+        steps: StoredStep = jax.tree.map(lambda leaf: leaf[row].copy(), self._steps)
+        last = self._lengths[row] - 1
+        steps.timestep.step_type[0] = StepType.FIRST
+        steps.timestep.step_type[last:] = StepType.LAST
+        steps.timestep.discount[last] = self._is_cut[row]
+        # Padding is as old as the last token, so that it shows no lag of its own.
+        steps.version[last:] = steps.version[last]
+        return steps
 
     def num_open(self, row: int) -> int:
         """Tokens that the row's rollout has sampled so far."""
-        own = slice(int(self._lengths[row]))
-        return int(np.count_nonzero(self._sources[row, own] == POLICY))
+        return int(np.count_nonzero(self._sources[row] == POLICY))
 
     def start(self, params: Tree, version: int) -> None:
         """Starts ticks on the device, at each of which every live row reads or samples a token.
@@ -256,13 +240,13 @@ class TokenLane:
         starts = self._fed[rows]
         # The last token of a turn is left to `decode`, which samples the next one.
         counts = np.minimum(self._lengths[rows] - 1 - starts, _CHUNK)
-        ints = np.zeros((3 + _CHUNK, _READERS), np.int32)
-        ints[0] = len(self._lengths)  # out of range
+        ints = np.zeros((2 + _CHUNK, _READERS), np.int32)  # others read nothing
         places = starts[:, None] + np.arange(_CHUNK)
         own = ints[:, : len(rows)]
-        own[:3] = rows, starts, counts
-        own[3:] = self._ids[rows[:, None], np.minimum(places, self._context - 1)].T
-        self._cache = _read_chunks(self._network, self._cache, params, ints)
+        own[:2] = rows, counts
+        own[2:] = self._ids[rows[:, None], np.minimum(places, self._context - 1)].T
+        lengths = self._fed.copy()  # the device may read it later
+        self._cache = _read_chunks(self._network, self._cache, params, lengths, ints)
         self._read(rows[:, None], places, np.arange(_CHUNK) < counts[:, None])
         self._fed[rows] += counts
 
@@ -289,9 +273,6 @@ class TokenLane:
 
     def warm_up(self, params: Tree) -> None:
         """Compiles every program, by running it on padding."""
-        num_rows = len(self._lengths)
         if self._has_chunks:
-            ints = np.full((3 + _CHUNK, _READERS), num_rows, np.int32)
-            ints[1:] = 0
-            self._cache = _read_chunks(self._network, self._cache, params, ints)
+            self._prefill(params, np.zeros(0, np.intp))
         self._decode(params, 1)

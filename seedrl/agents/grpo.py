@@ -19,14 +19,7 @@ import optax
 
 from seedrl.agents.agent import Agent, AgentState, UpdateOutput, no_carry
 from seedrl.agents.gradient_update import GradientUpdate, LossOutput, copied
-from seedrl.agents.token_agent import (
-    POLICY,
-    TokenBatch,
-    answer,
-    batch_of,
-    initial_carry,
-    sizes_of,
-)
+from seedrl.agents.token_agent import POLICY, answer, initial_carry, sizes_of
 from seedrl.agents.window import WindowSpec
 from seedrl.errors import ConfigError
 from seedrl.fields import (
@@ -45,7 +38,7 @@ from seedrl.rl import tokens
 from seedrl.rl.distributions import Categorical
 from seedrl.rl.surrogate import divergence, mean_of, normalized
 from seedrl.specs import EnvSpec
-from seedrl.types import Array, Sequence, Tree
+from seedrl.types import Array, Sequence, StoredStep, Tree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +112,7 @@ class GRPOConfig:
             mean: Callable[[Tree], Tree],
         ) -> tuple[AgentState, UpdateOutput]:
             del weights, key  # all count alike, and nothing is drawn
-            return update(self, state, batch_of(sequence), mean)
+            return update(self, state, jax.tree.map(jnp.transpose, sequence.steps), mean)
 
         return Agent(
             window=self.window,
@@ -138,6 +131,8 @@ class GRPOConfig:
 class Prepared(NamedTuple):
     """What the loss takes: of tokens `[B, T - 1]`, each predicted from those before it."""
 
+    returns: Array  # `[B] float32`, not for the loss, as the next
+    truncated: Array  # `[B] bool`, cut by length
     ids: Array  # `[B, T] int32`
     log_mu: Array
     log_reference: Array | tuple[()]
@@ -147,27 +142,30 @@ class Prepared(NamedTuple):
     is_current: Array  # sampled by the policy with the parameters before this update
 
 
-def prepared(config: GRPOConfig, state: AgentState, batch: TokenBatch) -> Prepared:
+def prepared(config: GRPOConfig, state: AgentState, steps: StoredStep) -> Prepared:
     """A batch with what follows from whole groups and from the first parameters.
 
-    Only tokens of the policy are trained, and without a value head only those of groups whose
-    returns differ.
+    `steps` are rollouts, leaves `[B, T]`: a group's follow each other, and whatever follows a
+    rollout's end is no token of the policy. Only tokens of the policy are trained, and without a
+    value head only those of groups whose returns differ.
     """
-    chex.assert_rank([batch.ids, batch.returns], [2, 1])
-    chex.assert_equal_shape([batch.ids, batch.sources, batch.log_mu, batch.versions])
-    chex.assert_equal_shape([batch.ids[:, 0], batch.returns, batch.truncated])
-    chex.assert_is_divisible(len(batch.returns), config.group)
-    groups = batch.returns.reshape(-1, config.group)
+    ids, (source, log_mu) = steps.action, steps.extras
+    chex.assert_rank(ids, 2)
+    chex.assert_equal_shape([ids, source, log_mu, steps.version, steps.timestep.reward])
+    chex.assert_is_divisible(len(ids), config.group)
+    returns = jnp.sum(steps.timestep.reward, axis=1)
+    truncated = jnp.all(steps.timestep.discount == 1, axis=1)
+    groups = returns.reshape(-1, config.group)
     # The logits after token t are the policy of token t + 1.
-    is_policy = batch.sources[:, 1:] == POLICY
-    counts = jnp.ones_like(batch.truncated) if config.train_truncated else ~batch.truncated
+    is_policy = source[:, 1:] == POLICY
+    counts = jnp.ones_like(truncated) if config.train_truncated else ~truncated
     spread = jnp.repeat(tokens.has_spread(groups), config.group)
     targets: Array | tuple[()] = ()
     if config.advantage == "gae":
         is_trained = is_policy & counts[:, None]
-        _, values = decoder.unroll(config.network, state.params, batch.ids[:, :-1], value=True)
+        _, values = decoder.unroll(config.network, state.params, ids[:, :-1], value=True)
         advantages, targets = tokens.token_gae(
-            values, is_policy, batch.returns, gae_lambda=config.gae_lambda
+            values, is_policy, returns, gae_lambda=config.gae_lambda
         )
         advantages = normalized(advantages, is_trained)
     else:
@@ -178,28 +176,30 @@ def prepared(config: GRPOConfig, state: AgentState, batch: TokenBatch) -> Prepar
     if config.kl:
         network = dataclasses.replace(config.network, lora_rank=0)
         params = state.params if config.network.lora_rank else state.target
-        logits = decoder.unroll(network, params, batch.ids[:, :-1])
-        log_reference = tokens.log_probs(logits, batch.ids[:, 1:], config.temperature)
+        logits = decoder.unroll(network, params, ids[:, :-1])
+        log_reference = tokens.log_probs(logits, ids[:, 1:], config.temperature)
     return Prepared(
-        ids=batch.ids,
-        log_mu=batch.log_mu[:, 1:],
+        returns=returns,
+        truncated=truncated,
+        ids=ids,
+        log_mu=log_mu[:, 1:],
         log_reference=log_reference,
         advantages=advantages,
         targets=targets,
         is_trained=is_trained,
         # Of whole rollouts: where the cache is older, so is what a token was sampled from.
-        is_current=is_policy & (batch.versions[:, :1] == state.updates),
+        is_current=is_policy & (steps.version[:, :1] == state.updates),
     )
 
 
 def update(
     config: GRPOConfig,
     state: AgentState,
-    batch: TokenBatch,
+    steps: StoredStep,
     mean: Callable[[Tree], Tree] = lambda tree: tree,
 ) -> tuple[AgentState, UpdateOutput]:
-    """Learns from a batch; see `Agent.update`. One without trained tokens is only counted."""
-    part = prepared(config, state, batch)
+    """Learns from `prepared`'s `steps`; see `Agent.update`. Without trained tokens it counts."""
+    part = prepared(config, state, steps)
     gradient_update: Any = step_of(config)
     new, output = gradient_update(state, part, (), (), mean)
     # Without a gradient Adam would still go on in its former direction.
@@ -208,9 +208,9 @@ def update(
     new = new._replace(updates=state.updates + 1)
     metrics = {
         **output.metrics,
-        "groups_with_spread": jnp.mean(tokens.has_spread(batch.returns.reshape(-1, config.group))),
-        "return_mean": jnp.mean(batch.returns),
-        "truncated_fraction": jnp.mean(batch.truncated),
+        "groups_with_spread": jnp.mean(tokens.has_spread(part.returns.reshape(-1, config.group))),
+        "return_mean": jnp.mean(part.returns),
+        "truncated_fraction": jnp.mean(part.truncated),
         "trained_tokens": jnp.sum(part.is_trained, dtype=jnp.float32),
     }
     return new, output._replace(metrics=metrics)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from seedrl.agents.agent import ActOutput
 from seedrl.errors import ConfigError
@@ -21,41 +22,26 @@ from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig, KVCache
 from seedrl.rl import tokens
 from seedrl.specs import EnvSpec, TokensSpec
-from seedrl.types import Array, Sequence, StepType, TimeStep, Tree
+from seedrl.types import Array, StepType, StoredStep, TimeStep, Tree
 
-# `TokenBatch.sources`: padding is never trained, and neither are tokens of the environment.
+# `TokenExtras.source`: padding is never trained, and neither are tokens of the environment.
 PADDING, ENVIRONMENT, POLICY = range(3)
-
-
-class TokenBatch(NamedTuple):
-    """B sequences of up to T tokens, in whole groups: a group's sequences follow each other."""
-
-    ids: Array  # `[B, T] int32`; after the end of a sequence any id of the vocabulary
-    sources: Array  # `[B, T] int32`: PADDING, ENVIRONMENT or POLICY
-    log_mu: Array  # `[B, T] float32`: log-probability of POLICY tokens when they were sampled
-    versions: Array  # `[B, T] int32`: updates of the parameters that sampled or prefilled a token
-    returns: Array  # `[B] float32`: sum of rewards
-    truncated: Array  # `[B] bool`: cut by length
 
 
 class TokenExtras(NamedTuple):
     """What is stored of a token, next to its id."""
 
-    source: Array  # `[...] uint8`, as `TokenBatch.sources`
+    source: Array  # `[...] uint8`: PADDING, ENVIRONMENT or POLICY
     log_mu: Array  # `[...] float32`, of a token of the policy when it was sampled, else 0
 
 
-def batch_of(sequence: Sequence) -> TokenBatch:
-    """The rollouts of a sequence `[T, B]`, as the update takes them."""
-    steps = sequence.steps
-    return TokenBatch(
-        ids=steps.action.T,
-        sources=steps.extras.source.T.astype(jnp.int32),
-        log_mu=steps.extras.log_mu.T,
-        versions=steps.version.T,
-        returns=jnp.sum(steps.timestep.reward, axis=0),
-        truncated=jnp.all(steps.timestep.discount == 1, axis=0),
-    )
+def padding(*shape: int) -> StoredStep:
+    """Sequences without a token, leaves `shape`: numpy arrays."""
+    ids, versions = np.zeros((2, *shape), np.int32)
+    rewards, log_mu = np.zeros((2, *shape), np.float32)
+    kinds, discounts = np.full(shape, StepType.MID, np.uint8), np.ones(shape, np.float32)
+    extras = TokenExtras(np.full(shape, PADDING, np.uint8), log_mu)
+    return StoredStep(TimeStep(kinds, rewards, discounts, ()), ids, versions, extras)
 
 
 def sizes_of(network: DecoderConfig, spec: EnvSpec) -> TokensSpec:

@@ -109,7 +109,12 @@ def empty_cache(config: DecoderConfig, slots: int) -> KVCache:
 
 
 def prefill(
-    config: DecoderConfig, params: Tree, cache: KVCache, ids: Array, counts: Array
+    config: DecoderConfig,
+    params: Tree,
+    cache: KVCache,
+    ids: Array,
+    counts: Array,
+    rows: Array | None = None,
 ) -> tuple[KVCache, Array]:
     """Appends the first `counts[i]` of `ids[i]` to row i; the logits after the last of them.
 
@@ -117,24 +122,30 @@ def prefill(
       ids: `[slots, chunk] int32`.
       counts: `[slots] int32`, 0 to chunk. A row with 0 is unchanged, and its logits mean nothing.
         A row never exceeds `config.context`: the caller sees to it, what is beyond is not stored.
+      rows: `[R] int32`, if not all are read: then `ids` and `counts` are of these. Each occurs once
+        with a count above 0.
 
     Returns the cache, and `[slots, vocabulary] float32`.
     """
     chex.assert_rank([ids, counts], [2, 1])
     chex.assert_type([ids, counts, cache.lengths], jnp.int32)
+    part = cache
+    if rows is None:
+        rows = jnp.arange(ids.shape[0], dtype=jnp.int32)
+    else:
+        part = KVCache(cache.keys[:, rows], cache.values[:, rows], cache.lengths[rows])
     offsets = jnp.arange(ids.shape[1], dtype=jnp.int32)[None]
-    positions = cache.lengths[:, None] + offsets
+    positions = part.lengths[:, None] + offsets
     last = jnp.maximum(counts - 1, 0)
-    logits, added = _Decoder(config).apply({"params": params}, ids, positions, cache, last)
+    logits, added = _Decoder(config).apply({"params": params}, ids, positions, part, last)
     # Of what is not appended the place is out of range, and dropped.
     places = jnp.where(offsets < counts[:, None], positions, config.context)
-    rows = jnp.arange(ids.shape[0], dtype=jnp.int32)[:, None]
     # Once for all layers, after them: in the scan over layers the whole cache would be copied.
     keys, values = (
-        old.at[:, rows, places].set(new, mode="drop")
+        old.at[:, rows[:, None], places].set(new, mode="drop")
         for old, new in zip(cache[:2], added, strict=True)
     )
-    return KVCache(keys, values, cache.lengths + counts), logits
+    return KVCache(keys, values, cache.lengths.at[rows].add(counts)), logits
 
 
 def decode(

@@ -28,12 +28,9 @@ from learner.acting.token_acting import (
     TokenActing,
     TokenActor,
     held_out_seed,
-    page_shapes,
-    pages_of,
     question_seed,
     training_seeds,
 )
-from learner.acting.token_lane import Rollout
 from learner.evaluate import _actor, _Player
 from learner.report.metrics import Metrics
 from learner.runtime.channel import ActorLearnerChannel, RateLimiter, VersionedParams
@@ -43,32 +40,17 @@ from learner.serving.hub import Hub
 from learner.serving.leases import Lease, SlotTable
 from learner.serving.ledger import TOKENS, residues
 from seedrl.agents.grpo import GRPOConfig
-from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY, batch_of
+from seedrl.agents.token_agent import ENVIRONMENT, POLICY, padding
 from seedrl.config import EnvironmentConfig, EvaluationConfig
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.rate_limiter import QueueLimiter
 from seedrl.specs import MOST_SEED, EnvSpec
-from seedrl.types import NEXT, Sequence, StepType
+from seedrl.types import NEXT, StepType
 from seedrl.wire.contract import MINOR, NEXT_MINOR
 from seedrl.wire.framing import receive_from_env_server
 from seedrl.wire.learner_payload import StepReader, sequence_of
 from seedrl.wire.seedrl_pb2 import Hello
-
-
-def _rollout(version: int = 0, *, sampled: int = 2, is_cut: bool = False) -> Rollout:
-    size = 1 + sampled
-    sources = np.array([ENVIRONMENT] + [POLICY] * sampled, np.uint8)
-    rewards = np.zeros(size, np.float32)
-    rewards[-1] = 0.25
-    return Rollout(
-        np.arange(1, size + 1, dtype=np.int32),
-        sources,
-        -0.5 * (sources == POLICY).astype(np.float32),
-        np.full(size, version, np.int32),
-        rewards,
-        is_cut,
-    )
 
 
 @pytest.mark.parametrize(("max_lag", "publish_every"), [(0, 1), (1, 2), (2, 1), (3, 3)])
@@ -79,7 +61,7 @@ def test_the_lag_is_never_above_its_bound_and_nothing_waits_for_ever(
     random = np.random.default_rng(max_lag)
     plan = GroupPlan(run_seed=0, group=2, groups_per_update=3, max_lag_updates=max_lag)
     groups, playing = Groups(plan), dict[int, int]()
-    queue: list[Rollout] = []
+    queue: list[int] = []  # versions
     learned = published = 0
     in_flight = False
     largest = updates = 0
@@ -96,12 +78,13 @@ def test_the_lag_is_never_above_its_bound_and_nothing_waits_for_ever(
                     del playing[number]
                     groups.lost(number)
                     continue
-                groups.finished(number, _rollout(playing.pop(number)))
+                rollout = padding(1)._replace(version=np.array([playing.pop(number)]))
+                groups.finished(number, rollout)
                 while (group := groups.pop()) is not None:
-                    queue += group
+                    queue += group.version[:, 0].tolist()
             case 2 if not in_flight and len(queue) >= 6:
                 batch, queue = queue[:6], queue[6:]
-                largest = max(largest, *(learned - int(each.versions[0]) for each in batch))
+                largest = max(largest, *(learned - version for version in batch))
                 learned, in_flight, updates = learned + 1, True, updates + 1
             case 3 if in_flight:
                 in_flight = False
@@ -117,25 +100,6 @@ def test_questions_of_evaluation_are_held_out() -> None:
     assert len(training) == 4000 and len(held_out) == 2000
     assert max(training) < min(held_out) <= max(held_out) <= MOST_SEED
     assert question_seed(1, 7) == question_seed(1, 7) != question_seed(2, 7)
-
-
-def test_a_rollout_comes_back_from_its_page() -> None:
-    rollouts = [_rollout(3), _rollout(4, sampled=4, is_cut=True)]
-    pages = pages_of(rollouts, 6)
-    expected = [((2, *each.shape), each.dtype) for each in jax.tree.leaves(page_shapes(6))]
-    assert [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(pages)] == expected
-    batch = batch_of(Sequence(jax.tree.map(np.transpose, pages.steps), ()))
-    assert np.asarray(batch.returns).tolist() == [0.25, 0.25]
-    assert np.asarray(batch.truncated).tolist() == [False, True]
-    for row, rollout in enumerate(rollouts):
-        size = len(rollout.ids)
-        assert np.asarray(batch.ids)[row, :size].tolist() == rollout.ids.tolist()
-        assert np.asarray(batch.sources)[row].tolist() == [
-            *rollout.sources.tolist(),
-            *[PADDING] * (6 - size),
-        ]
-        assert np.asarray(batch.log_mu)[row, :size].tolist() == rollout.log_mu.tolist()
-        assert set(np.asarray(batch.versions)[row].tolist()) == {3 + row}
 
 
 _TASK = {"longest": 2, "shortest": 1, "letters": 2}
@@ -287,7 +251,6 @@ def _world(
     acting = TokenActing(
         actor=actor,
         plan=plan,
-        context=_CONTEXT,
         hub=hub,
         channel=channel,
         evaluator=Evaluator(EvaluationConfig(**evaluation), 0.0),
@@ -301,12 +264,22 @@ def _world(
         metrics.close()
 
 
-def _assert_each_group_has_its_question(world: World) -> None:
+def _assert_each_group_is_right(world: World) -> None:
     for number, (pages, _) in enumerate(world.taken):
         asked = pages.steps.extras.source == ENVIRONMENT
         questions = {tuple(ids[own]) for ids, own in zip(pages.steps.action, asked, strict=True)}
         env = token_tasks.reverse(**_TASK)
         assert questions == {tuple(env.reset(question_seed(_PLAN.run_seed, number)))}
+        # An answer that ends by itself ends the episode, one that was cut does not.
+        for ids, source, discounts in zip(
+            pages.steps.action,
+            pages.steps.extras.source,
+            pages.steps.timestep.discount,
+            strict=True,
+        ):
+            last = np.flatnonzero(source == POLICY)[-1]
+            is_end = np.arange(_CONTEXT) == last
+            assert discounts.tolist() == np.where(is_end, ids[last] != env.tokens.end, 1).tolist()
 
 
 @pytest.mark.parametrize("minor", [NEXT_MINOR - 1, NEXT_MINOR])
@@ -331,7 +304,7 @@ def test_env_servers_come_and_go_and_every_token_is_accounted_for(
         assert 0 <= max(taken) <= _PLAN.max_lag_updates
         assert world.channel.learned_version > 8
         assert (peers[0].kinds["training", NEXT] > 0) == (minor == NEXT_MINOR)
-        _assert_each_group_has_its_question(world)
+        _assert_each_group_is_right(world)
         accounts = {**world.hub.ledger(), **world.acting.accounts(at_rest=True)}
         assert residues(accounts, TOKENS) == []
         for account in ("generated_tokens", "trained_tokens", "lost_tokens"):
@@ -375,7 +348,7 @@ def test_an_answer_asks_the_next_question(network: DecoderConfig, tmp_path: Path
         assert peer.kinds["evaluation", NEXT] == 0 < peer.kinds["evaluation", StepType.LAST]
         while world.learn() >= 0:
             pass
-        _assert_each_group_has_its_question(world)
+        _assert_each_group_is_right(world)
         assert residues(world.acting.accounts(at_rest=True), TOKENS) == []
 
 
@@ -388,7 +361,7 @@ def test_an_environment_that_is_built_again_asks_no_question_of_its_own(
             world.acting.run_once()
             world.learn()
         assert world.channel.learned_version > 10 and peer.kinds["training", NEXT] > 10
-        _assert_each_group_has_its_question(world)
+        _assert_each_group_is_right(world)
         accounts = world.acting.accounts(at_rest=True)
         assert accounts["lost_tokens"] > 0 and residues(accounts, TOKENS) == []
 
@@ -402,7 +375,7 @@ def test_an_episode_that_ends_without_an_answer_is_no_rollout(
             world.acting.run_once()
             world.learn()
         assert world.channel.learned_version > 5
-        _assert_each_group_has_its_question(world)
+        _assert_each_group_is_right(world)
 
 
 def test_an_episode_ends_where_no_answer_has_room(network: DecoderConfig, tmp_path: Path) -> None:
@@ -414,13 +387,13 @@ def test_an_episode_ends_where_no_answer_has_room(network: DecoderConfig, tmp_pa
         assert world.channel.learned_version > 5 and len(world.acting.rounds) > 2
         for pages, _ in world.taken:
             steps = pages.steps
-            batch = batch_of(Sequence(jax.tree.map(np.transpose, steps), ()))
-            assert batch.truncated.all()
+            assert steps.timestep.discount.all()  # cut by length
             # Each answer was paid once, on its last token; the last one fills the context, or
             # leaves no room for the next turn.
             ends = (steps.extras.source[:, :-1] == POLICY) & (steps.extras.source[:, 1:] != POLICY)
             is_full = steps.extras.source[:, -1] == POLICY
-            assert batch.returns.tolist() == (0.25 * (ends.sum(axis=1) + is_full)).tolist()
+            returns = steps.timestep.reward.sum(axis=1)
+            assert returns.tolist() == (0.25 * (ends.sum(axis=1) + is_full)).tolist()
         accounts = {**world.hub.ledger(), **world.acting.accounts(at_rest=True)}
         assert accounts["lost_tokens"] == 0 and residues(accounts, TOKENS) == []
 

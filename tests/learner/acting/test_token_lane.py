@@ -1,5 +1,6 @@
 """Rows of a cache: the tokens of a bare loop, whatever happens in the rows next to them."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import jax
@@ -7,13 +8,13 @@ import numpy as np
 import pytest
 
 from learner.acting import token_lane
-from learner.acting.token_lane import Rollout, TokenLane
-from seedrl.agents.token_agent import ENVIRONMENT, POLICY
+from learner.acting.token_lane import TokenLane
+from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.rl import tokens
 from seedrl.specs import TokensSpec
-from seedrl.types import Tree
+from seedrl.types import StepType, StoredStep, Tree
 
 _NETWORK = DecoderConfig(vocabulary=11, layers=1, width=16, heads=2, kv_heads=1, ffn=24, context=40)
 _SIZES = TokensSpec(vocabulary=11, longest_turn=19, longest_completion=7, end=10)
@@ -34,6 +35,14 @@ def params() -> Tree:
     # A policy that is far from uniform.
     params = jax.jit(decoder.init, static_argnums=0)(_NETWORK, jax.random.PRNGKey(0))
     return {**params, "embedding": 30 * params["embedding"]}
+
+
+def _size(rollout: StoredStep) -> int:
+    return int(np.count_nonzero(rollout.extras.source != PADDING))
+
+
+def _num_sampled(rollouts: Iterable[StoredStep]) -> int:
+    return sum(np.count_nonzero(each.extras.source == POLICY) for each in rollouts)
 
 
 def _lane(temperature: float = 1.0) -> TokenLane:
@@ -80,7 +89,7 @@ def _dialogues(number: int, seed: int = 0) -> list[_Dialogue]:
 
 def _played_in_lane(
     lane: TokenLane, dialogues: list[_Dialogue], params: Tree
-) -> dict[int, Rollout]:
+) -> dict[int, StoredStep]:
     """Plays all dialogues, each in the row that is free first."""
     waiting, played = list(dialogues), {}
     playing: dict[int, tuple[_Dialogue, int]] = {}
@@ -127,9 +136,10 @@ def test_a_lane_samples_the_tokens_of_a_bare_loop(params: Tree, temperature: flo
     for dialogue in dialogues:
         ids, sources = _bare(dialogue, params, temperature)
         rollout = played[dialogue.rollout]
-        assert rollout.ids.tolist() == ids
-        assert rollout.sources.tolist() == sources
-    assert lane.num_sampled == sum(each.num_sampled for each in played.values())
+        rest = [PADDING] * (_NETWORK.context - len(ids))
+        assert rollout.action[: len(ids)].tolist() == ids
+        assert rollout.extras.source.tolist() == sources + rest
+    assert lane.num_sampled == _num_sampled(played.values())
 
 
 def test_what_is_stored_is_the_distribution_that_was_sampled(params: Tree) -> None:
@@ -138,17 +148,14 @@ def test_what_is_stored_is_the_distribution_that_was_sampled(params: Tree) -> No
     played = _played_in_lane(_lane(0.8), dialogues, params)
     largest = 0.0
     for rollout in played.values():
-        ids = np.zeros((1, _NETWORK.context), np.int32)
-        ids[0, : len(rollout.ids)] = rollout.ids
-        log_pi = tokens.log_probs(_unroll(params, ids)[:, :-1], ids[:, 1:], 0.8)[
-            0, : len(ids[0]) - 1
-        ]
-        is_policy = rollout.sources == POLICY
-        assert not is_policy[0] and np.all(rollout.log_mu[~is_policy] == 0)
-        found = np.asarray(log_pi)[: len(rollout.ids) - 1][is_policy[1:]]
-        largest = max(largest, float(np.abs(found - rollout.log_mu[is_policy]).max()))
+        ids, (source, log_mu) = rollout.action[None], rollout.extras
+        log_pi = tokens.log_probs(_unroll(params, ids)[:, :-1], ids[:, 1:], 0.8)[0]
+        is_policy = source == POLICY
+        assert not is_policy[0] and np.all(log_mu[~is_policy] == 0)
+        found = np.asarray(log_pi)[is_policy[1:]]
+        largest = max(largest, float(np.abs(found - log_mu[is_policy]).max()))
     assert largest <= 1e-5
-    assert sum(each.num_sampled for each in played.values()) > 200
+    assert _num_sampled(played.values()) > 200
 
 
 def test_a_limit_cuts_and_the_next_rollout_starts_clean(params: Tree) -> None:
@@ -163,15 +170,20 @@ def test_a_limit_cuts_and_the_next_rollout_starts_clean(params: Tree) -> None:
         pass
     assert not lane.ask(0, np.zeros(10, np.int32))
     rollout = lane.rollout(0)
-    assert rollout.is_cut and len(rollout.ids) <= _NETWORK.context
-    assert rollout.versions[0] == 0 and rollout.versions[-1] == 1
+    kinds, _, discounts, _ = rollout.timestep
+    last = _size(rollout) - 1
+    assert kinds.tolist() == [StepType.FIRST, *[StepType.MID] * (last - 1)] + [StepType.LAST] * (
+        _NETWORK.context - last
+    )
+    assert discounts.all()  # it was cut
+    assert rollout.version[0] == 0 and set(rollout.version[last:].tolist()) == {1}
     again, fresh = lane, _lane()
     for each in (again, fresh):
         each.begin(0, 9)
         each.ask(0, np.array([1, 2], np.int32))
         while not _tick(each, params, 2):
             pass
-    assert again.rollout(0).ids.tolist() == fresh.rollout(0).ids.tolist()
+    jax.tree.map(np.testing.assert_array_equal, again.rollout(0), fresh.rollout(0))
 
 
 def test_rewards_are_on_the_token_that_earned_them(params: Tree) -> None:
@@ -182,9 +194,9 @@ def test_rewards_are_on_the_token_that_earned_them(params: Tree) -> None:
         lane.ask(0, np.array([3], np.int32))
         while not _tick(lane, params, 0):
             pass
-        ends.append(len(lane.rollout(0).ids) - 1)
+        ends.append(_size(lane.rollout(0)) - 1)
         lane.reward(0, reward)
-    rewards = lane.rollout(0).rewards
+    rewards = lane.rollout(0).timestep.reward
     assert rewards[ends].tolist() == [0.5, 2.0] and rewards.sum() == 2.5
 
 
@@ -204,7 +216,7 @@ def test_a_row_that_begins_anew_during_a_tick_takes_nothing_from_it(params: Tree
         pass
     while not _tick(alone, params, 0):
         pass
-    assert lane.rollout(1).ids.tolist() == alone.rollout(0).ids.tolist()
+    assert lane.rollout(1).action.tolist() == alone.rollout(0).action.tolist()
 
 
 @pytest.mark.parametrize(

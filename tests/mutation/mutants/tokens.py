@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "positions_of_a_chunk_from_zero",
         _DECODER,
-        "positions = cache.lengths[:, None] + offsets",
+        "positions = part.lengths[:, None] + offsets",
         "positions = jnp.broadcast_to(offsets, ids.shape)",
         "Every turn is rotated as if it were the first.",
     ),
@@ -73,15 +73,15 @@ MUTANTS = (
     Mutant(
         "tokens_of_the_environment_are_trained",
         _GRPO,
-        "is_policy = batch.sources[:, 1:] == POLICY",
-        "is_policy = batch.sources[:, 1:] != PADDING",
+        "is_policy = source[:, 1:] == POLICY",
+        "is_policy = source[:, 1:] != PADDING",
         "The policy learns to write what the environment wrote.",
     ),
     Mutant(
         "loss_mask_one_token_early",
         _GRPO,
-        "is_policy = batch.sources[:, 1:] == POLICY",
-        "is_policy = batch.sources[:, :-1] == POLICY",
+        "is_policy = source[:, 1:] == POLICY",
+        "is_policy = source[:, :-1] == POLICY",
         "The mask is of the token that was read, not of the one that was predicted.",
     ),
     Mutant(

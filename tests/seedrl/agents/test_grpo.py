@@ -1,7 +1,8 @@
 """GRPO: loss and gradient against float64 numpy, what has none, what changes the state."""
 
 import dataclasses
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +11,12 @@ import pytest
 
 from seedrl.agents import grpo
 from seedrl.agents.grpo import GRPOConfig
-from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY, TokenBatch
+from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY, TokenExtras, padding
 from seedrl.errors import ConfigError
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.rl import tokens
+from seedrl.types import StoredStep
 from tests.seedrl.networks.decoder_oracle import float64, log_softmax, outputs, random_params
 
 NETWORK = DecoderConfig(vocabulary=7, layers=1, width=8, heads=2, kv_heads=1, ffn=6, context=8)
@@ -31,7 +33,6 @@ CONFIG = GRPOConfig(
     max_gradient_norm=1e9,
 )
 B, T = 9, 8
-prepared = jax.jit(grpo.prepared, static_argnums=0)
 log_policy_of = jax.jit(
     lambda network, params, ids: tokens.log_probs(
         decoder.unroll(network, params, ids[:, :-1]), ids[:, 1:], CONFIG.temperature
@@ -40,7 +41,38 @@ log_policy_of = jax.jit(
 )
 
 
-update = jax.jit(grpo.update, static_argnums=0)
+class TokenBatch(NamedTuple):
+    """B sequences of T tokens, apart from the form in which they are stored."""
+
+    ids: Any  # `[B, T] int32`
+    sources: Any
+    log_mu: Any
+    versions: Any
+    returns: Any  # `[B] float32`
+    truncated: Any  # `[B] bool`
+
+    @property
+    def steps(self) -> StoredStep:
+        """As they are stored, with all reward on the last token."""
+        first = padding(*self.ids.shape)
+        rewards = jnp.asarray(first.timestep.reward).at[:, -1].set(self.returns)
+        discounts = jnp.asarray(first.timestep.discount).at[:, -1].set(self.truncated)
+        return first._replace(
+            timestep=first.timestep._replace(reward=rewards, discount=discounts),
+            action=self.ids,
+            version=self.versions,
+            extras=TokenExtras(self.sources, self.log_mu),
+        )
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def prepared(config: GRPOConfig, state: Any, batch: TokenBatch) -> grpo.Prepared:
+    return grpo.prepared(config, state, batch.steps)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def update(config: GRPOConfig, state: Any, batch: TokenBatch) -> Any:
+    return grpo.update(config, state, batch.steps)
 
 
 def batch_of(config: GRPOConfig, params: Any, *, noise: float) -> TokenBatch:
@@ -287,7 +319,7 @@ def test_it_learns_to_copy() -> None:
             returns=(answers == asked).astype(jnp.float32),
             truncated=jnp.zeros(len(asked), bool),
         )
-        state, (metrics, *_) = grpo.update(config, state, batch)
+        state, (metrics, *_) = update(config, state, batch)
         return state, (metrics["return_mean"], metrics["mismatch_max"])
 
     @jax.jit

@@ -1,6 +1,7 @@
 """Pretraining: from published weights, and with LoRA."""
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,16 @@ from envs_server.solutions import dialogue
 from learner.acting.token_acting import training_seeds
 from learner.cli.arguments import parse
 from learner.cli.main import main
-from learner.cli.pretrain import _checked, _parsed, train_words
+from learner.cli.pretrain import train_words
 from learner.cli.train import TrainOptions
-from learner.pretraining import pretrained, save
+from learner.pretraining import (
+    Dialogues,
+    _parsed,
+    first_params,
+    packed,
+    save,
+    updates,
+)
 from seedrl import config_io
 from seedrl.agents.check import build_agent
 from seedrl.agents.grpo import GRPOConfig
@@ -34,26 +42,19 @@ from tests.seedrl.networks.decoder_oracle import random_params
 
 NETWORK = DecoderConfig(vocabulary=7, layers=1, width=8, heads=2, kv_heads=1, ffn=6, context=8)
 TOKENS = TokensSpec(vocabulary=7, longest_turn=3, longest_completion=3, end=6)
+SPEC = EnvSpec(TOKENS.turn, TOKENS)
 IDS = np.random.default_rng(0).integers(0, 7, (5, 8), np.int32)
+DIALOGUES = Dialogues(IDS, np.ones((5, 8), bool))
 
 
 def after(source: Path, *, most: int = 30, steps: int = 30, **changes: Any) -> Any:
     config = GRPOConfig(network=dataclasses.replace(NETWORK, **changes))
-    return pretrained(
-        config,
-        EnvSpec(TOKENS.turn, TOKENS),
-        IDS,
-        np.ones((5, 8), bool),
-        steps=steps,
-        batch=4,
-        learning_rate=0.01,
-        seed=0,
-        weights=str(source),
-        goes_on=lambda number, loss: number < most,
-    )
+    params = first_params(config, SPEC, str(source), 0)
+    learned = updates(config, params, DIALOGUES, steps=steps, batch=4, learning_rate=0.01, seed=0)
+    return next(itertools.islice(learned, most - 1, None))[1]
 
 
-def test_it_starts_from_published_weights_trains_lora_only_and_stops_when_asked(
+def test_it_starts_from_published_weights_and_trains_lora_only(
     tmp_path: Path,
 ) -> None:
     params = random_params(NETWORK)
@@ -80,7 +81,7 @@ def test_a_run_s_network_is_exported_with_lora_merged(
         replay=GroupQueueConfig(),
     )
     params = random_params(network)
-    save(tmp_path, params, EnvSpec(TOKENS.turn, TOKENS), to_json(config))
+    save(tmp_path, params, SPEC, to_json(config))
     words = ["export", str(tmp_path), "--safetensors", str(tmp_path / "out")]
     assert main(words) == 0
     found_config, found = weights.read(tmp_path / "out")
@@ -94,18 +95,12 @@ def test_a_run_s_network_is_exported_with_lora_merged(
     assert main([*words, "--force"]) == 0
 
 
-def test_parameters_that_are_not_finite_are_refused() -> None:
+def test_parameters_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    params = random_params(NETWORK)
+    params["norm"]["scale"][2] = np.inf
     with pytest.raises(ConfigError, match="--step-size"):
-        pretrained(
-            GRPOConfig(network=NETWORK),
-            EnvSpec(TOKENS.turn, TOKENS),
-            IDS,
-            np.ones((5, 8), bool),
-            steps=5,
-            batch=4,
-            learning_rate=1e30,
-            seed=0,
-        )
+        save(tmp_path / "warm", params, SPEC, "")
+    assert not (tmp_path / "warm").exists()
 
 
 @pytest.mark.parametrize(
@@ -126,18 +121,23 @@ def test_parameters_that_are_not_finite_are_refused() -> None:
         "[[1], [6], [1], [1, 1, 1, 6]]": "at most 3 ids of a completion, 4 came",
         "[[1], [0, 1]]": "that end with 6",
         "[[1], [0, 6, 6]]": "that end with 6",
+        "[[1], [6], [1, 2], [0, 6], [1, 2], [6]]": "agent.network.context ids, 8, 9 came",
     }.items(),
 )
 def test_a_dialogue_that_cannot_be_had_is_not_learned(line: str, named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        _checked(_parsed(line), TOKENS)
+        packed(_parsed(line), TOKENS, 8)
 
 
 @pytest.mark.parametrize(
     "line", ["[[1, 2, 6], [0, 6]]", "[[1], [0, 1, 2]]", "[[6], [6], [1], [6]]"]
 )
 def test_a_completion_ends_with_the_end_or_is_cut(line: str) -> None:
-    assert _checked(_parsed(line), TOKENS) == json.loads(line)
+    dialogue = json.loads(line)
+    ids, is_policy = packed(dialogue, TOKENS, 8)
+    size = sum(map(len, dialogue))
+    assert ids.tolist() == [*itertools.chain(*dialogue), *[0] * (8 - size)]
+    assert ids[is_policy > 0].tolist() == [*itertools.chain(*dialogue[1::2])]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from learner.acting.act_step import example_page
 from learner.acting.actor import Actor, build_actor
 from learner.acting.evaluator import Round, Score, evaluation_exploration
 from learner.acting.loop import EpisodeTracker, metrics_by_slot
-from learner.acting.token_acting import held_out_seed
+from learner.acting.token_groups import held_out_seed
 from learner.runtime.channel import VersionedParams
 from learner.runtime.worker import Deaths
 from learner.serving.batching import lock_step

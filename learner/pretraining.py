@@ -17,7 +17,7 @@ import numpy as np
 import optax
 
 from envs_server.solutions import played
-from learner.acting.token_acting import training_seeds
+from learner.acting.token_groups import training_seeds
 from seedrl import checkpoints, run_files
 from seedrl.agents.check import build_agent
 from seedrl.agents.grpo import GRPOConfig

@@ -1,29 +1,28 @@
 """The acting thread of token policies: turns in, completions out, whole groups on to learning.
 
-Rollouts are numbered. Number n belongs to group n // G, and each group has one question, whose seed
-follows from the run's seed and the group's number. When an environment is ready for an episode, it
-gets the next number, whichever env server it is of; a number that is lost with its env server goes
-to the next one that is ready. Groups are sent to learning in order. An answer names the next number
-in advance, for an episode that ends with it: then a rollout of one turn takes a message each way.
-
-Learning takes groups in that order, so the update that will train a group is known when its
-question is asked: it is asked only if that update is within `max_lag_updates` of the parameters
-that act. Nothing is ever too old to be trained.
+A step that arrives is not answered at once: its rows read their turns and sample, in a `TokenLane`,
+and it is answered when the completions of all its rows have ended. An environment that is ready for
+an episode gets the next rollout of `Groups`. An answer names the next one in advance, in case it
+ends its episode: then a rollout of one turn takes a message each way.
 """
 
 import functools
-import hashlib
-import heapq
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from learner.acting.kind import ActingKind
 from learner.acting.loop import Acting
+from learner.acting.token_groups import (
+    GroupPlan,
+    Groups,
+    held_out_seed,
+    question_seed,
+)
 from learner.acting.token_lane import TokenLane
 from learner.learning.loop import Learning
 from learner.runtime.channel import FilledPages, VersionedParams
@@ -38,7 +37,7 @@ from seedrl.errors import ConfigError
 from seedrl.networks import decoder
 from seedrl.replay.group_queue import GroupQueueConfig
 from seedrl.replay.index import tree_bytes
-from seedrl.specs import FIRST_HELD_OUT_SEED, MOST_SEED, EnvSpec, TokensSpec
+from seedrl.specs import EnvSpec, TokensSpec
 from seedrl.turns import completion_row, turn_ids
 from seedrl.types import NEXT, Array, Page, StepType, StoredStep, TimeStep
 from seedrl.wire.contract import NEXT_MINOR
@@ -51,99 +50,6 @@ _MIDDLE = 0.4
 _CONFIRMING = 2**20  # the first held-out question of confirmations; rounds have fewer
 # Rollouts of a group, and tokens of each, that the dashboard shows.
 _MOST_ROLLOUTS, _MOST_TOKENS = 16, 512
-
-
-def question_seed(run_seed: int, group: int) -> int:
-    """The seed of a training group's question."""
-    return _hash(f"{run_seed}/group/{group}") % FIRST_HELD_OUT_SEED
-
-
-def held_out_seed(run_seed: int, episode: int) -> int:
-    """The seed of an evaluation episode's question, which no training group has."""
-    number = _hash(f"{run_seed}/held out/{episode}")
-    return FIRST_HELD_OUT_SEED + number % (MOST_SEED + 1 - FIRST_HELD_OUT_SEED)
-
-
-def training_seeds(run_seed: int, number: int) -> list[int]:
-    """Seeds of questions for pretraining, none of which is held out."""
-    return [_hash(f"{run_seed}/solution/{index}") % FIRST_HELD_OUT_SEED for index in range(number)]
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
-
-
-class GroupPlan(NamedTuple):
-    """How rollouts form groups and updates."""
-
-    run_seed: int  # of questions
-    group: int  # rollouts of a group, G
-    groups_per_update: int
-    max_lag_updates: int  # see `GroupQueueConfig`
-
-
-class Groups:
-    """The rollouts that are asked, and those that wait for the others of their group.
-
-    Owned by the acting thread.
-    """
-
-    def __init__(self, plan: GroupPlan, first_group: int = 0):
-        """`first_group`: the number of the first that is asked."""
-        self._plan, self._size = plan, plan.group
-        self._next = first_group * plan.group
-        self._returned: list[int] = []  # numbers whose rollout was lost, a heap
-        self._finished: dict[int, dict[int, StoredStep]] = {}  # by group and number
-        self._next_group = first_group  # the first that was not sent
-
-    def take(self, *, waiting: int, learned: int, acting: int) -> int | None:
-        """The next number to play; None if an answer could be trained too late.
-
-        Args:
-          waiting: groups that were sent and that no update has taken.
-          learned, acting: versions of the newest parameters, and of those that act.
-        """
-        # The group at place p behind those that wait is trained by version
-        # learned + (waiting + p) // groups_per_update, or an earlier one if updates are skipped.
-        updates = self._plan.max_lag_updates - (learned - acting) + 1
-        ahead_groups = updates * self._plan.groups_per_update - waiting
-        end = (self._next_group + ahead_groups) * self._size
-        if self._returned and self._returned[0] < end:
-            return heapq.heappop(self._returned)
-        if self._next >= end:
-            return None
-        self._next += 1
-        return self._next - 1
-
-    def lost(self, *numbers: int) -> None:
-        """The rollouts of these numbers will not be finished: others are played instead."""
-        for number in numbers:
-            heapq.heappush(self._returned, number)
-
-    def finished(self, number: int, rollout: StoredStep) -> None:
-        """Takes a rollout, see `TokenLane.rollout`."""
-        self._finished.setdefault(number // self._size, {})[number] = rollout
-
-    def pop(self) -> StoredStep | None:
-        """The next group in order, leaves `[G, context]`, once it is whole."""
-        found = self._finished.get(self._next_group, {})
-        if len(found) < self._size:
-            return None
-        del self._finished[self._next_group]
-        self._next_group += 1
-        rollouts = [found[number] for number in sorted(found)]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *rollouts)
-
-    @property
-    def num_waiting_tokens(self) -> int:
-        """Sampled tokens of rollouts that wait for others of their group."""
-        groups = self._finished.values()
-        return sum(num_sampled(rollout) for group in groups for rollout in group.values())
-
-
-def num_sampled(rollout: StoredStep) -> int:
-    """Tokens of the policy."""
-    return int(np.count_nonzero(rollout.extras.source == POLICY))
 
 
 class TokenActor:
@@ -185,15 +91,6 @@ class TokenActor:
         """Nothing: see `warm_up_largest`."""
 
 
-class _Step:
-    # A group's step on the wire, which is answered when all of its rows have an answer.
-
-    def __init__(self, pending: Pending, role: Role, sizes: TokensSpec):
-        self.pending, self.role = pending, role
-        self.missing = len(pending.group.slots)
-        self.actions = np.zeros((self.missing, len(sizes.largest)), np.int32)
-
-
 class TokenActing(Acting):
     """`Acting` on tokens: a step is answered when its completion has ended, not at once.
 
@@ -206,14 +103,16 @@ class TokenActing(Acting):
         self._lanes, self._sizes = actor.lanes, actor.sizes
         self._slots, self._rows = actor.slots, actor.rows
         self._plan, self._groups = plan, Groups(plan)
-        self._asked: dict[int, tuple[_Step, int]] = {}  # by slot: its step, and the row in it
+        # By slot: its step, until the slot has an answer; and that, until the step is answered.
+        self._asked: dict[int, Pending] = {}
+        self._actions = np.zeros((actor.end_slot, len(self._sizes.largest)), np.int32)
         self._streams: dict[int, int] = {}  # of each slot that plays
         # Of the rollout that each slot plays, or is asked to, and of the one that it plays next, if
         # its episode ends with the answer that was sent. Evaluation has numbers of its own.
         self._numbers = defaultdict[int, list[int]](list)
         # Slots that wait for a question.
         self._ready: dict[Role, deque[int]] = {role: deque() for role in actor.lanes}
-        self._answered: list[_Step] = []
+        self._answered: list[Pending] = []
         # Seconds of a tick in the last calls. The shortest counts: one may have waited for a core.
         self._ticks = deque([0.0], maxlen=3)
         self._round: tuple[int, bool] | None = None  # of evaluation
@@ -324,9 +223,8 @@ class TokenActing(Acting):
         self._look_at_round()
         if batch.role == "training" or self.evaluator.is_running:
             self._account(batch, TimeStep(kinds, rewards, (), ()), num_pages=0)
-        steps = [_Step(item, batch.role, self._sizes) for item in batch.pending]
-        asked = [(step, row) for step in steps for row in range(step.missing)]
-        self._asked.update(zip(slots, asked, strict=True))
+        for item in batch.pending:
+            self._asked |= dict.fromkeys(item.group.slots.tolist(), item)
         self._streams.update(zip(slots, streams, strict=True))
         for slot, kind, turn in zip(slots, kinds.tolist(), turns, strict=True):
             self._take_row(slot, kind, turn, batch.role)
@@ -401,8 +299,7 @@ class TokenActing(Acting):
     def _next_seed(self, slot: int) -> int | None:
         # Of the question that this training slot is asked if its episode ends with the answer that
         # it is given now. It is asked from now on, as far as `max_lag_updates` is concerned.
-        step, _ = self._asked[slot]
-        if self._ready["training"] or step.pending.group.lease.minor < NEXT_MINOR:
+        if self._ready["training"] or self._asked[slot].group.lease.minor < NEXT_MINOR:
             return None
         if (number := self._take_number()) is None:
             return None
@@ -414,10 +311,10 @@ class TokenActing(Acting):
         self._reply(slot, completion_row(self._sizes, (), self._seed_of(role, number)))
 
     def _reply(self, slot: int, action: np.ndarray) -> None:
-        step, row = self._asked.pop(slot)
-        step.actions[row] = action
-        step.missing -= 1
-        if not step.missing:
+        self._actions[slot] = action
+        step = self._asked.pop(slot)
+        # A group's step is answered when all of its rows have an answer.
+        if self._asked.keys().isdisjoint(step.group.slots.tolist()):
             self._answered.append(step)
 
     def _send_answers(self) -> None:
@@ -426,9 +323,9 @@ class TokenActing(Acting):
         self.laps.lap("acting_other")
         answered, self._answered = self._answered, []
         for role in self._lanes:
-            own = [each for each in answered if each.role == role]
-            if own:
-                self._hub.answer(*_joined(own))
+            if own := [step for step in answered if step.group.role == role]:
+                batch = _joined(own)
+                self._hub.answer(batch, self._actions[batch.slots])
         self.laps.lap("acting_wire")
 
     def _drop(self, slot: int) -> None:
@@ -528,21 +425,19 @@ class TokenActing(Acting):
         }
 
 
-def _joined(answered: Sequence[_Step]) -> tuple[Batch, np.ndarray]:
+def _joined(steps: list[Pending]) -> Batch:
     # One batch of several steps, in the order of their rows.
-    pending = [each.pending for each in answered]
-    slots = [item.group.slots for item in pending]
-    joined = Batch(
-        pending=pending,
+    slots = [step.group.slots for step in steps]
+    return Batch(
+        pending=steps,
         slots=np.concatenate(slots),
-        streams=np.concatenate([item.group.streams for item in pending]),
+        streams=np.concatenate([step.group.streams for step in steps]),
         positions=np.zeros(sum(map(len, slots)), np.int32),
-        role=answered[0].role,
-        oldest_arrival=pending[0].arrival,
+        role=steps[0].group.role,
+        oldest_arrival=steps[0].arrival,
         number=0,
         rows=_RULE.rows(slots),
     )
-    return joined, np.concatenate([each.actions for each in answered])
 
 
 def _check(

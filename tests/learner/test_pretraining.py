@@ -12,7 +12,7 @@ import pytest
 
 from envs_server.envs import token_tasks
 from envs_server.solutions import dialogue
-from learner.acting.token_acting import training_seeds
+from learner.acting.token_groups import training_seeds
 from learner.cli.arguments import parse
 from learner.cli.main import main
 from learner.cli.pretrain import train_words

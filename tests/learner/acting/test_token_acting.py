@@ -22,11 +22,10 @@ from envs_server.groups import EnvGroup
 from envs_server.tokens import TokenGym
 from learner.acting.evaluator import Evaluator, Score
 from learner.acting.loop import Totals
-from learner.acting.token_acting import (
+from learner.acting.token_acting import TokenActing, TokenActor
+from learner.acting.token_groups import (
     GroupPlan,
     Groups,
-    TokenActing,
-    TokenActor,
     held_out_seed,
     question_seed,
     training_seeds,

@@ -63,7 +63,7 @@ def _own_variables() -> list[str]:
 
 
 def tune_process(*, keeps_freed_memory: bool) -> None:
-    """Sets up the allocator, thread switching, XLA's flags and the cache of compiled programs.
+    """Sets up the allocator, threads, XLA's flags and the cache of compiled programs.
 
     Raises ConfigError for a variable of the environment with which jax cannot start.
     """
@@ -76,6 +76,9 @@ def tune_process(*, keeps_freed_memory: bool) -> None:
     # A thread that waits for the interpreter asks for it after half a millisecond. The default of
     # 5 ms would be most of a step's latency whenever two threads have something to do.
     sys.setswitchinterval(0.0005)
+    # On CPUs a program runs in the thread that calls it, which would wait for it anyway: another
+    # thread of jax's costs two switches for every batch, as long as a small network takes.
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
     compile_quick_convolutions()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl" / "jax"
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # the user decides first

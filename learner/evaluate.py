@@ -11,7 +11,6 @@ from learner.acting.act_step import example_page
 from learner.acting.actor import Actor, build_actor
 from learner.acting.evaluator import Round, Score, evaluation_exploration
 from learner.acting.loop import EpisodeTracker, metrics_by_slot
-from learner.acting.token_groups import held_out_seed
 from learner.runtime.channel import VersionedParams
 from learner.runtime.worker import Deaths
 from learner.serving.batching import lock_step
@@ -26,7 +25,6 @@ from seedrl.checkpoints import Checkpoint, saved_spec, updates_of_params
 from seedrl.config import MOST_EPISODE_STEPS, Actions, Config
 from seedrl.specs import ActionSpec, EnvSpec, TokensSpec
 from seedrl.timing import POLL_SECONDS
-from seedrl.turns import completion_row
 from seedrl.types import StepType
 
 
@@ -99,9 +97,7 @@ def evaluate(
             raise_failure()
             deaths.raise_first()
 
-        player = _Player(
-            hub, actor, frozen, check, max_episode_steps, action=spec.action, seed=seed
-        )
+        player = _Player(hub, actor, frozen, check, max_episode_steps, action=spec.action)
         score = player.play(episodes)
         # A slot's second lease gives other seeds.
         leased_again = int(np.count_nonzero(slots.epochs > 1))
@@ -165,13 +161,10 @@ class _Player:
         max_episode_steps: int = MOST_EPISODE_STEPS,
         *,
         action: ActionSpec | None = None,
-        seed: int = 0,
     ):
         self._hub, self._actor, self._frozen, self._check = hub, actor, frozen, check
         self._most_steps = max_episode_steps
-        self._tokens = action if isinstance(action, TokensSpec) else None
-        # Of each slot, and not of all: so the same whichever slot comes first.
-        self._seed, self._num_asked = seed, np.zeros(actor.num_slots, np.int64)
+        self._is_tokens = isinstance(action, TokensSpec)
         self._episodes = EpisodeTracker(actor.num_slots)
 
     def play(self, episodes: int) -> Score:
@@ -207,35 +200,19 @@ class _Player:
         timestep, num_rows = staged.rows.timestep, len(batch.slots)
         # Of the rows that are not padding.
         step_type, reward = (leaf[:num_rows] for leaf in timestep[:2])
-        if self._tokens is not None:  # an episode starts with a question that was asked for
+        if self._is_tokens:  # an episode starts with a question that was asked for
             step_type[timestep.observation[:num_rows, 0] > 0] = StepType.FIRST
-        actions = np.array(self._actor.act(batch, staged, self._frozen))  # a copy
-        full = self._ask_where_full(batch, actions, step_type)
+        actions = self._actor.act(batch, staged, self._frozen)
         self._hub.answer(batch, actions)
         ended = self._episodes.observe(batch.slots, step_type, reward)
-        ended += batch.slots[full].tolist()
+        if self._is_tokens:  # it ends where the policy asks for another question, as in training
+            ended += batch.slots[actions[:num_rows, 0] > 0].tolist()
         metrics = metrics_by_slot(batch)
         episodes = {slot: self._episodes.episode(slot, metrics.get(slot, ())) for slot in ended}
         is_cut = self._episodes.lengths[batch.slots] == self._most_steps
         for slot in set(batch.slots[is_cut].tolist()).difference(ended):
             episodes[slot] = self._episodes.episode(slot)._replace(is_cut=True)
         round_.observe(batch.slots, batch.streams, step_type, episodes)
-
-    def _ask_where_full(
-        self, batch: Batch, actions: np.ndarray, step_type: np.ndarray
-    ) -> np.ndarray:
-        # The rows in which a token policy had no room for an answer. Their episodes end, as in
-        # training, and their actions ask for other questions.
-        if self._tokens is None:
-            return np.zeros(0, np.int64)
-        rows = np.flatnonzero((actions[:, 1] == 0) & (step_type == StepType.MID))
-        for row in rows.tolist():
-            slot = batch.slots[row]
-            self._num_asked[slot] += 1
-            episode = int(self._num_asked[slot] * len(self._num_asked) + slot)
-            seed = held_out_seed(self._seed, episode)
-            actions[row] = completion_row(self._tokens, (), seed)
-        return rows
 
     def _is_stuck(self, round_: Round) -> bool:
         # All that still have episodes to play are in one that was cut short long ago.

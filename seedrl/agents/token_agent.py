@@ -21,7 +21,7 @@ from seedrl.errors import ConfigError
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig, KVCache
 from seedrl.rl import tokens
-from seedrl.specs import EnvSpec, TokensSpec
+from seedrl.specs import FIRST_HELD_OUT_SEED, MOST_SEED, EnvSpec, TokensSpec
 from seedrl.types import Array, StepType, StoredStep, TimeStep, Tree
 
 # `TokenExtras.source`: padding is never trained, and neither are tokens of the environment.
@@ -87,13 +87,16 @@ def answer(
 ) -> ActOutput:
     """See `Agent.act`: reads the turns `[B, 2 + longest_turn]`, samples until every row has ended.
 
-    `temperature [B] float32`, 0 for the likeliest tokens.
+    A row whose context has no room for an answer asks for a question instead, which training never
+    asks. `temperature [B] float32`, 0 for the likeliest tokens.
     """
     longest = sizes.longest_completion
     rows = timestep.observation.astype(jnp.int32)
-    lengths = jnp.where(timestep.step_type == StepType.FIRST, 0, carry.lengths)
-    # A turn that leaves no room for an answer gets none.
-    counts = jnp.where(lengths + rows[:, 1] < network.context, rows[:, 1], 0)
+    # A question that was asked for starts an episode, as FIRST does.
+    is_new = (timestep.step_type == StepType.FIRST) | (rows[:, 0] > 0)
+    lengths = jnp.where(is_new, 0, carry.lengths)
+    is_full = (rows[:, 1] > 0) & (lengths + rows[:, 1] >= network.context)
+    counts = jnp.where(is_full, 0, rows[:, 1])
     cache = _turned(carry)._replace(lengths=lengths)
     cache, logits = decoder.prefill(network, params, cache, rows[:, 2:], counts)
 
@@ -116,5 +119,8 @@ def answer(
     number = jnp.zeros(batch, jnp.int32)
     loop = (cache, logits, counts > 0, empty, number, jnp.int32(0))
     cache, _, _, ids, sampled, _ = jax.lax.while_loop(goes_on, one_token, loop)
-    action = jnp.concatenate([jnp.zeros((batch, 1), jnp.int32), sampled[:, None], ids], axis=1)
+    new_key = jax.random.fold_in(key, longest)
+    seeds = jax.random.randint(new_key, (batch,), FIRST_HELD_OUT_SEED, MOST_SEED)
+    asked = jnp.where(is_full, seeds + 1, 0)
+    action = jnp.concatenate([asked[:, None], sampled[:, None], ids], axis=1)
     return ActOutput(action, _turned(cache), ())

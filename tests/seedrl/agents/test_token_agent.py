@@ -16,7 +16,7 @@ from seedrl.errors import ConfigError
 from seedrl.fields import with_fields
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.queue import QueueConfig
-from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec, TokensSpec
+from seedrl.specs import FIRST_HELD_OUT_SEED, ArraySpec, DiscreteSpec, EnvSpec, TokensSpec
 from seedrl.turns import read_completion, turn_row
 from seedrl.types import StepType, TimeStep
 
@@ -29,7 +29,7 @@ _CONFIG = GRPOConfig(
 
 @pytest.mark.gate  # the lane: tests/learner/acting/test_token_lane.py
 def test_the_loop_of_the_agent_answers_as_a_lane_does() -> None:
-    # Greedily, over turns and a new episode; without room the answer is empty.
+    # Greedily, over turns and a new episode; without room for an answer it asks.
     agent, random = build_agent(_CONFIG, _SPEC), np.random.default_rng(0)
     params = jax.jit(agent.init)(jax.random.PRNGKey(0))
     params = {**params, "embedding": 30 * params["embedding"]}
@@ -41,8 +41,10 @@ def test_the_loop_of_the_agent_answers_as_a_lane_does() -> None:
     for turn in range(8):
         kind = StepType.FIRST if turn % 5 == 0 else StepType.MID
         asked = [random.integers(6, size=random.integers(1, 5)) for _ in range(3)]
-        rows = jnp.asarray(np.stack([turn_row(_SIZES, ids) for ids in asked]))
-        kinds, ones = jnp.full(3, kind, jnp.uint8), jnp.ones(3)
+        # The second episode begins with a question that was asked for, which is MID.
+        seed = 7 if turn == 5 else None
+        rows = jnp.asarray(np.stack([turn_row(_SIZES, ids, seed) for ids in asked]))
+        kinds, ones = jnp.full(3, StepType.MID if turn == 5 else kind, jnp.uint8), jnp.ones(3)
         step = TimeStep(kinds, 0 * ones, ones, rows)
         output = act(params, carry, step, jnp.zeros(3), jax.random.PRNGKey(turn))
         carry, expected = output.carry, {}
@@ -54,10 +56,11 @@ def test_the_loop_of_the_agent_answers_as_a_lane_does() -> None:
         while lane.is_live.any():
             lane.start(params, 0)
             expected |= {row: lane.completion(row).tolist() for row in lane.finish()}
-        answers = map(read_completion, np.asarray(output.action))
-        assert [[] if ids is None else ids.tolist() for ids, _ in answers] == [
-            expected[row] for row in range(3)
-        ]
+        for row, action in enumerate(np.asarray(output.action)):
+            answer, seed = read_completion(action)
+            assert ([] if answer is None else answer.tolist()) == expected[row]
+            # It asks for a question that training never asks.
+            assert (seed or 0) >= FIRST_HELD_OUT_SEED if answer is None else seed is None
     assert num_empty
 
 

@@ -63,7 +63,7 @@ def page_rows(num_training: int, rungs: int) -> tuple[int, ...]:
 
 
 class BatchShapes:
-    """Copies the steps of a batch into arrays of the next larger compiled shape."""
+    """Copies the steps of a batch into arrays of the next larger compiled shape. One thread's."""
 
     def __init__(self, spec: EnvSpec, *, num_training: int, num_evaluation: int, rungs: int = 3):
         # S, one past the last slot: rows of it read garbage and write nothing.
@@ -77,23 +77,32 @@ class BatchShapes:
         self.page_rows = page_rows(num_training, rungs)
         self.has_mask = spec.has_mask
         self._layout = RowLayout(example_timestep(spec))
+        # Memory for batches, by number of rows, with the leaves of the time step in it. It is used
+        # again: `Actor.act` waits until the device has read it, which on CPUs it does in place.
+        self._memory: dict[int, tuple[Staged, list[np.ndarray]]] = {}
 
     def stage(self, batch: Batch, own_slots: np.ndarray) -> Staged:
-        """Copies its steps; `own_slots`: `[B] int32`, what the programs call the batch's slots."""
+        """Copies its steps into memory that the next batch of as many rows overwrites.
+
+        `own_slots`: `[B] int32`, what the programs call the batch's slots.
+        """
         num_rows = len(batch.slots)
-        staged = self.padding(self._fit(self.ready_rows, num_rows))
+        fitting = self._fit(self.ready_rows, num_rows)
+        if fitting not in self._memory:
+            staged = self.padding(fitting)
+            self._memory[fitting] = staged, jax.tree.leaves(staged.rows.timestep)
+        staged, targets = self._memory[fitting]
         rows = staged.rows
         rows.slot[:num_rows] = own_slots
+        rows.slot[num_rows:] = self.padding_slot
         rows.position[:num_rows] = batch.positions
-        targets = jax.tree.leaves(rows.timestep)
         for item, where in zip(batch.pending, batch.rows, strict=True):
             for target, source in zip(targets, jax.tree.leaves(item.timestep), strict=True):
                 target[where] = source
         return staged
 
     def padding(self, num_rows: int) -> Staged:
-        """An empty batch; zeros are FIRST rows."""
-        # New arrays at every call: on CPUs the device may still read the last ones in place.
+        """An empty batch, in memory of its own; zeros are FIRST rows."""
         staged = Staged(*self._layout.zeros(num_rows))
         staged.rows.slot[:] = self.padding_slot
         return staged
@@ -171,7 +180,7 @@ class Actor:
         self._shapes.ready_rows = self._shapes.act_rows
 
     def stage(self, batch: Batch) -> Staged:
-        """Copies the steps of a batch of its slots together, for `act`."""
+        """Copies the steps of a batch of its slots together, for `act`, until the next batch."""
         return self._shapes.stage(batch, self._own[batch.slots])
 
     def act(

@@ -209,3 +209,7 @@ def test_rows_lie_where_the_rule_has_them_and_the_rest_is_padding(is_lock_step: 
     assert timestep.observation.tolist() == [*expected, 0, 0, 0]
     assert timestep.step_type.tolist() == [StepType.MID] * 5 + [StepType.FIRST] * 3
     assert shapes.pad_page_slots(np.array([7, 3, 5])).tolist() == [7, 3, 5, 0, 0, 0, 0, 0]
+    # What is left of the batch before is padding.
+    shapes.ready_rows = (8,)
+    fewer = Batch([other], *[np.array([1, 2, 4])] * 3, "training", 0.0, 1, [slice(3)])
+    assert shapes.stage(fewer, fewer.slots).rows.slot.tolist() == [1, 2, 4, *[11] * 5]

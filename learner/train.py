@@ -43,7 +43,7 @@ from learner.multihost.joining import (
 from learner.multihost.topology import ALONE, Topology
 from learner.processes.env_servers import Fleets
 from learner.processes.stop import StopRequest
-from learner.processes.tuning import start_devices, tune_process
+from learner.processes.tuning import start_devices, tune_for
 from learner.report.status import ERROR, EvaluationStatus
 from learner.report.terminal import Summary
 from learner.reports import ProgressReporter, Reports, open_reports
@@ -98,7 +98,7 @@ def train(
     # The address too: a public one needs a token.
     check(config := with_address(config, folder_path))
     stop = stop or StopRequest()
-    tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
+    tune_for(config)
     with contextlib.ExitStack() as stack:
         # 1. The other hosts, the folder, and what to start from.
         try:

@@ -126,9 +126,9 @@ def _measure(options: BalanceOptions, config: Config, name: str) -> int:
 
     from learner.extras import balance
     from learner.extras.bench.measuring import Pace
-    from learner.processes.tuning import tune_process
+    from learner.processes.tuning import tune_for
 
-    tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
+    tune_for(config)
     pace = Pace(options.rounds, options.seconds)
     with Console(stderr=True).status("") as status:
         curves = [

@@ -50,9 +50,9 @@ def run(argv: Sequence[str]) -> int:
 
     from learner.extras.bench.bounds import measure, rates
     from learner.extras.bench.measuring import Pace
-    from learner.processes.tuning import tune_process
+    from learner.processes.tuning import tune_for
 
-    tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
+    tune_for(config)
     with Console(stderr=True).status(f"{argv[0]}: acting, learning, and both in turn"):
         intervals, update_steps = measure(config, Pace(options.rounds, options.seconds))
     print(text(rates(intervals, update_steps), update_steps))

@@ -67,9 +67,9 @@ def run(argv: Sequence[str]) -> int:
     # After the checks: what they import takes seconds.
     from learner.extras.bench.measuring import Pace
     from learner.extras.tune import setting_of, tune
-    from learner.processes.tuning import tune_process
+    from learner.processes.tuning import tune_for
 
-    tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
+    tune_for(config)
     best, gain = setting_of(config), 1.0
     print(f"{'as it is':<16}{_text(best)}", flush=True)
     for move in tune(

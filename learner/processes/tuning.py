@@ -7,6 +7,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from seedrl.config import Config, acts_on_tokens
 from seedrl.errors import ConfigError, in_one_line
 from seedrl.hints import require_extra
 
@@ -62,8 +63,18 @@ def _own_variables() -> list[str]:
     return [name for name in names if (name, os.environ[name]) != ("JAX_PLATFORMS", "cpu")]
 
 
-def tune_process(*, keeps_freed_memory: bool) -> None:
+def tune_for(config: Config) -> None:
+    """Sets up the process for a learner of `config`; see `tune_process`."""
+    tune_process(
+        keeps_freed_memory=config.learning.keep_freed_memory,
+        dispatches_ahead=acts_on_tokens(config),  # which takes turns while the device computes
+    )
+
+
+def tune_process(*, keeps_freed_memory: bool, dispatches_ahead: bool = False) -> None:
     """Sets up the allocator, threads, XLA's flags and the cache of compiled programs.
+
+    `dispatches_ahead`: a thread does something else while a CPU runs the program that it called.
 
     Raises ConfigError for a variable of the environment with which jax cannot start.
     """
@@ -76,9 +87,9 @@ def tune_process(*, keeps_freed_memory: bool) -> None:
     # A thread that waits for the interpreter asks for it after half a millisecond. The default of
     # 5 ms would be most of a step's latency whenever two threads have something to do.
     sys.setswitchinterval(0.0005)
-    # On CPUs a program runs in the thread that calls it, which would wait for it anyway: another
-    # thread of jax's costs two switches for every batch, as long as a small network takes.
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
+    # Else, on CPUs, a program runs in the thread that calls it, which would wait for it anyway:
+    # another thread of jax's costs two switches for every batch, as long as a small network takes.
+    jax.config.update("jax_cpu_enable_async_dispatch", dispatches_ahead)
     compile_quick_convolutions()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl" / "jax"
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # the user decides first

@@ -15,7 +15,7 @@ from typing import Any
 from learner.extras.bench.bounds import measure, rates
 from learner.extras.bench.measuring import Pace, machine, ratios, serial, spread
 from learner.extras.bench.system import Interval
-from learner.processes.tuning import tune_process
+from learner.processes.tuning import tune_for
 from seedrl import config_io
 
 _TOLERANCE = 0.05  # of the bounds
@@ -51,7 +51,7 @@ def compared(intervals: Mapping[str, Sequence[Interval]], *, update_steps: float
 
 def main(name: str, seconds: str = "3", rounds: str = "3") -> None:
     config = config_io.load(name)
-    tune_process(keeps_freed_memory=config.learning.keep_freed_memory)
+    tune_for(config)
     intervals, update_steps = measure(config, Pace(int(rounds), float(seconds)))
     found = compared(intervals, update_steps=update_steps)
     print(json.dumps({"config": name, "machine": machine(), **found}))

@@ -15,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from learner.processes.tuning import tune_process
+from learner.processes.tuning import tune_for
 from learner.report.stages import num_cores
 from seedrl.config import Config
 
@@ -131,7 +131,7 @@ def apart(
     """Results of `measure(*args, **kwargs)`, a module's function, in a process of its own."""
     # Tuned as a learner of `config` is: what memory a process keeps cannot change once it has
     # threads.
-    tune = functools.partial(tune_process, keeps_freed_memory=config.learning.keep_freed_memory)
+    tune = functools.partial(tune_for, config)
     # Not forked: jax has threads here.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, initializer=tune) as pool:

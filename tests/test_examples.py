@@ -17,6 +17,7 @@ import pytest
 from envs_server.check.server import Options, Process, check
 from learner.cli.main import main
 from seedrl import config_io
+from seedrl.agents.check import build_agent
 from seedrl.networks.network import NetworkInput
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from tests import started
@@ -33,10 +34,14 @@ _SHORT = (
 )
 
 
-@pytest.mark.parametrize("name", ["own_environment", "own_network", "own_agent"])
+def test_the_agent_of_an_example_fits_its_environment() -> None:
+    build_agent(config_io.load(EXAMPLES / "own_environment" / "config.py").agent, _SPEC)
+
+
+@pytest.mark.parametrize("name", ["own_network", "own_agent"])
 def test_the_agent_of_an_example_has_q_values_for_every_row(name: str) -> None:
     agent = config_io.load(EXAMPLES / name / "config.py").agent
-    agent.build(_SPEC)
+    build_agent(agent, _SPEC)
     network = agent.network.build(_SPEC)
     inputs = NetworkInput(
         observation=jnp.ones((_ROWS, _STREAMS, 5)),

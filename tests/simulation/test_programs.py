@@ -5,6 +5,8 @@ Even seeds choose among actions, odd ones take real numbers: each is compiled fo
 Many more seeds of both: `python -m tests.simulation --programs 500`.
 """
 
+import pytest
+
 from tests.simulation.program_learner import ProgramLearner
 from tests.simulation.queue_learner import QueueLearner
 from tests.simulation.sweep import CALM_SECONDS, sweep
@@ -19,6 +21,7 @@ def test_nothing_is_mixed_up_on_the_device_either() -> None:
     assert found.seen["checked reset"] > 0  # by rounds of evaluation
 
 
+@pytest.mark.gate  # real agents: tests/learner/learning/test_learning_on_policy.py
 def test_the_on_policy_queue_trains_on_each_sequence_once() -> None:
     found = sweep(range(1, 10, 2), QueueLearner, calm_seconds=CALM_SECONDS)
     assert found.broken == {}

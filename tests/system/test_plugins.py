@@ -50,6 +50,8 @@ REINFORCE = """agent=ReinforceConfig(),
         learning=LearningConfig(batch_sequences=8, num_devices=1, total_steps=200_000),"""
 
 
+# A whole run of this agent: test_hosts.py. The end by a confirmed target: tests/learner/test_end_of_run.py.
+@pytest.mark.gate
 def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(
     programs: Programs, tmp_path: Path
 ) -> None:
@@ -71,7 +73,7 @@ def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(
     assert (found.config, found.state, found.best) == ("corridor", "finished", 1.0)
 
 
-@pytest.mark.gate  # each unroll once: tests/simulation/test_programs.py
+@pytest.mark.gate  # each unroll once: tests/learner/learning/test_learning_on_policy.py
 def test_an_on_policy_agent_with_a_queue_of_its_own_trains_on_each_unroll_once(
     programs: Programs, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ def test_the_return_of_a_game_is_that_of_the_same_game_in_one_episode() -> None:
         )
         vector.reset([3, 4])
         random, returns, games, num_ends = np.random.default_rng(0), np.zeros(2), [], 0
-        for step in range(500):
+        for step in range(330):
             result = vector.step(random.integers(4, size=2))
             returns += result.reward
             for env in np.flatnonzero(result.terminated | result.truncated).tolist():
@@ -60,7 +60,7 @@ def test_with_fire_at_each_reset_a_player_who_never_presses_it_loses_every_life(
             max_abs_reward=EnvironmentConfig.max_abs_reward,
         )
         vector.reset([3])
-        lost = sum(int(vector.step(np.zeros(1, np.int64)).terminated[0]) for _ in range(400))
+        lost = sum(int(vector.step(np.zeros(1, np.int64)).terminated[0]) for _ in range(200))
         vector.close()
         return lost
 
@@ -85,7 +85,7 @@ def test_a_clipped_reward_is_its_sign_and_the_return_of_a_game_has_its_points() 
         )
         vector.reset([3])
         random, rewards, games = np.random.default_rng(0), [], []
-        for _ in range(1000):
+        for _ in range(460):
             result = vector.step(random.integers(9, size=1))
             rewards.append(float(result.reward[0]))
             games += [result.info(0)["game_return"]] if "game_return" in result.info(0) else []

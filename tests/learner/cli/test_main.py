@@ -98,7 +98,12 @@ def test_help_and_mistakes_import_neither_jax_nor_numpy() -> None:
         ("seedrl ", {"train", "check-env"}, {"pong_ppo"}),
         ("seedrl ch", {"check-env", "checkpoints"}, {"train"}),
         ("seedrl train pong", {"pong_ppo", "pong_r2d2"}, {"atari_r2d2"}),
-        ("seedrl train pong_ppo --agent.", {"--agent.gae-lambda"}, {"--seed", "--agent.burn-in"}),
+        pytest.param(
+            "seedrl train pong_ppo --agent.",
+            {"--agent.gae-lambda"},
+            {"--seed", "--agent.burn-in"},
+            marks=pytest.mark.gate,  # options of another command: below
+        ),
         ("seedrl check-env CartPole-v1 --", {"--num-envs"}, {"--seeds"}),
         ("seedrl evaluate ru", set(), {"runs", "evaluate"}),  # a path: the shell's own
         ("seedrl complete --", set(), {"--help"}),  # would complete itself without end

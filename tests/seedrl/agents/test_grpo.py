@@ -301,6 +301,7 @@ def test_an_update_of_lora_changes_lora_only() -> None:
     assert all(leaf.size != frozen for leaf in moments)
 
 
+@pytest.mark.gate  # loss and gradient: above; a whole run: tests/system/test_tokens.py
 def test_it_learns_to_copy() -> None:
     """One token is asked and one answered: within 60 updates nine of ten answers are right."""
     config = GRPOConfig(network=NETWORK, group=8, learning_rate=0.03, max_gradient_norm=1.0)

@@ -18,6 +18,7 @@ from seedrl.agents.r2d2 import R2D2Config
 from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
+from tests.gated import all_but
 
 SPEC = EnvSpec(ArraySpec((3,), "float32"), DiscreteSpec(3))
 B, UPDATES = 16, 60
@@ -32,7 +33,8 @@ AGENTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", AGENTS)
+# One that learns values and one that learns a policy: each agent's gradient is compared in its own file.
+@pytest.mark.parametrize("name", all_but(["R2D2", "PPO"], AGENTS))
 def test_an_agent_learns_to_do_what_it_is_shown(name: str) -> None:
     agent = AGENTS[name].build(SPEC)
     exploration = np.asarray(agent.exploration(B), np.float32)

@@ -1,10 +1,10 @@
 """Every command in README.md and docs: its configuration is valid, and its flags exist."""
 
 import contextlib
+import functools
 import io
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -83,18 +83,17 @@ def _understand(file: str, command: list[str], folder: Path) -> None:
         case ["seedrl", "experiment", grid, *argv]:
             write_files(ROOT / "docs" / "experiments.md", folder)
             checked_runs(folder / grid)
-            _require_flags(argv, _help(lambda: main.main(["experiment", "--help"])))
+            _require_flags(argv, _help("experiment", "--help"))
         case ["seedrl", "launch", *argv]:
             launch.read(argv)
         case ["seedrl", "pretrain", _, *argv]:
-            text = _help(lambda: main.main(["pretrain", "reverse_grpo", "--help-all"]))
-            _require_flags(argv, text)
+            _require_flags(argv, _help("pretrain", "reverse_grpo", "--help-all"))
         case ["seedrl", name, *argv]:
-            _require_flags(argv, _help(lambda: main.main([name, "--help"])))
+            _require_flags(argv, _help(name, "--help"))
         case ["python", "-m", module, *argv]:
             source = Path(ROOT, *module.split("."))
             source = source / "__main__.py" if source.is_dir() else source.with_suffix(".py")
-            _require_flags(argv, source.read_text() + _help(lambda: main.main(["bench", "--help"])))
+            _require_flags(argv, source.read_text() + _help("bench", "--help"))
         case [engine, *argv] if engine in ENGINES:
             # The files that it takes are copies of the examples.
             named = [Path(word).stem for word in argv if re.search(r"^[^:]+\.(yaml|sbatch)$", word)]
@@ -138,10 +137,11 @@ def _found(file: str, argv: list[str], own_files: Path) -> list[str]:
     return [str(next(place for place in places if place.is_file())), *argv[1:]]
 
 
-def _help(show: Callable[[], object]) -> str:
+@functools.cache
+def _help(*words: str) -> str:
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
-        show()
+        main.main(list(words))
     return text.getvalue()
 
 

@@ -50,7 +50,7 @@ REINFORCE = """agent=ReinforceConfig(),
         learning=LearningConfig(batch_sequences=8, num_devices=1, total_steps=200_000),"""
 
 
-# A whole run of this agent: test_hosts.py. The end by a confirmed target: tests/learner/test_end_of_run.py.
+# A whole run of this agent: test_hosts.py. The confirmed target: learner/test_end_of_run.py.
 @pytest.mark.gate
 def test_an_agent_and_an_environment_of_another_package_train_to_the_optimum(
     programs: Programs, tmp_path: Path

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -41,7 +42,6 @@ from learner.serving.ledger import TOKENS, residues
 from seedrl.agents.grpo import GRPOConfig
 from seedrl.agents.token_agent import ENVIRONMENT, POLICY, padding
 from seedrl.config import EnvironmentConfig, EvaluationConfig
-from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.rate_limiter import QueueLimiter
 from seedrl.specs import MOST_SEED, EnvSpec
@@ -50,6 +50,7 @@ from seedrl.wire.contract import MINOR, NEXT_MINOR
 from seedrl.wire.framing import receive_from_env_server
 from seedrl.wire.learner_payload import StepReader, sequence_of
 from seedrl.wire.seedrl_pb2 import Hello
+from tests.seedrl.networks.decoder_oracle import random_params
 
 
 @pytest.mark.parametrize(("max_lag", "publish_every"), [(0, 1), (1, 2), (2, 1), (3, 3)])
@@ -235,7 +236,7 @@ def _world(
     evaluation = {"interval_steps": 1, "episodes": 3, **(evaluation or {})}
     slots = SlotTable(training=6, evaluation=2, seed=3)
     hub = Hub(Serving(slots, page_steps=1, rule=free_running(0.0)), EnvironmentConfig(id="Some-v0"))
-    params = jax.jit(decoder.init, static_argnums=0)(network, jax.random.PRNGKey(0))
+    params = jax.tree.map(jnp.asarray, random_params(network))
     limiter = QueueLimiter(batch_per_device=4, num_devices=1, ahead_updates=2)
     first = [VersionedParams(params, 0, 0)]
     channel = ActorLearnerChannel(RateLimiter(limiter), first, hub.wake)
@@ -356,7 +357,7 @@ def test_an_environment_that_is_built_again_asks_no_question_of_its_own(
 ) -> None:
     with _world(network, tmp_path) as world:
         peer = Peer(world.hub, 8, Fragile)
-        for _ in range(200):
+        for _ in range(100):
             world.acting.run_once()
             world.learn()
         assert world.channel.learned_version > 10 and peer.kinds["training", NEXT] > 10
@@ -380,7 +381,7 @@ def test_an_episode_that_ends_without_an_answer_is_no_rollout(
 def test_an_episode_ends_where_no_answer_has_room(network: DecoderConfig, tmp_path: Path) -> None:
     with _world(network, tmp_path) as world:
         Peer(world.hub, 8, Endless)
-        for _ in range(300):
+        for _ in range(150):
             world.acting.run_once()
             world.learn()
         assert world.channel.learned_version > 5 and len(world.acting.rounds) > 2
@@ -397,6 +398,7 @@ def test_an_episode_ends_where_no_answer_has_room(network: DecoderConfig, tmp_pa
         assert accounts["lost_tokens"] == 0 and residues(accounts, TOKENS) == []
 
 
+@pytest.mark.gate  # training's end: above; the loop that evaluates: tests/learner/test_evaluate.py
 def test_an_evaluation_ends_an_episode_where_training_does(network: DecoderConfig) -> None:
     sizes = token_tasks.reverse(**_TASK).spec
     spec = EnvSpec(sizes.turn, sizes)

@@ -14,6 +14,7 @@ from seedrl.agents.apex import ApexConfig
 from seedrl.networks.config import QNetworkConfig
 from seedrl.rl.priorities import importance_weights, sampling_weight_of
 from seedrl.types import Sequence, StepType, StoredStep, TimeStep
+from tests.gated import all_but
 from tests.seedrl.agents import actor_critics
 from tests.seedrl.agents.table_network import ACTIONS, SPEC, STATES, TableConfig
 from tests.seedrl.random_parameters import random_parameters
@@ -166,7 +167,7 @@ def errors_of(
     return errors
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", all_but(["three steps", "behind two rows"], CONFIGS))
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_loss_gradient_and_priorities_are_those_of_the_paper(

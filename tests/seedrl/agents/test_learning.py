@@ -33,7 +33,7 @@ AGENTS: dict[str, Any] = {
 }
 
 
-# One that learns values and one that learns a policy: each agent's gradient is compared in its own file.
+# Values and a policy are learned; each agent's gradient is compared in its own file.
 @pytest.mark.parametrize("name", all_but(["R2D2", "PPO"], AGENTS))
 def test_an_agent_learns_to_do_what_it_is_shown(name: str) -> None:
     agent = AGENTS[name].build(SPEC)

@@ -35,8 +35,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def params() -> Tree:
     # A policy that is far from uniform.
-    params = random_params(_NETWORK)
-    return jax.tree.map(jnp.asarray, {**params, "embedding": 2 * params["embedding"]})
+    return jax.tree.map(jnp.asarray, random_params(_NETWORK))
 
 
 def _size(rollout: StoredStep) -> int:
@@ -222,7 +221,7 @@ def test_a_row_that_begins_anew_during_a_tick_takes_nothing_from_it(params: Tree
 
 
 @pytest.mark.parametrize(
-    ("first_rollout", "sampled", "num_left"), [(0, [9, 18, 21], 0), (18, [9], 2)]
+    ("first_rollout", "sampled", "num_left"), [(0, [9, 18, 21], 0), (7, [9], 2)]
 )
 def test_rows_that_are_all_live_tick_several_times_a_call(
     params: Tree, first_rollout: int, sampled: list[int], num_left: int

@@ -28,7 +28,10 @@ RELEASE_VENV := .venv-release
 RELEASE_LOCK := requirements-release.lock
 RELEASE_STAMP := $(RELEASE_VENV)/.installed
 MKDOCS := NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs
-PIP := -m pip install --quiet --disable-pip-version-check
+# Of what is installed Python compiles what it imports, and keeps it whatever the environment says: some
+# hundred processes import the same modules.
+PIP := -m pip install --quiet --disable-pip-version-check --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help train test proofs tools mutants chaos check format docs docs-serve release wheels lock proto
@@ -65,9 +68,8 @@ $(VENV): $(STAMP)
 train: $(STAMP) ## Train R2D2 on CartPole until it scores 475 (ARGS="..." are passed on)
 	$(BIN)/seedrl train cartpole_r2d2 $(ARGS)
 
-# Bytecode is kept whatever the environment says: some hundred processes import the same modules.
 test: $(STAMP) ## Run the tests of each change (ARGS="-k name" are passed on)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Hours. With ARGS only the tests marked `gate` of these folders or files, and no program.
 proofs: $(STAMP) ## Before a release: what `make test` leaves out (ARGS="tests/system" for a part)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from seedrl.errors import ConfigError, in_one_line
 from seedrl.hints import require_extra
@@ -103,9 +104,9 @@ def write(folder: str | Path, config: DecoderConfig, params: Tree, end: int | No
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {}
+    tensors, flat = {}, flatten_dict(params, sep="/")
     for path, layer, name in _names(config, is_gguf=False):
-        array = _merged(config, params, path, layer)
+        array = _merged(config, flat, path, layer)
         array = array.T if path.endswith("kernel") else array
         tensors[f"{name}.weight"] = np.ascontiguousarray(array)
     new = folder / ".model.safetensors.new"
@@ -273,11 +274,10 @@ def _names(config: DecoderConfig, *, is_gguf: bool) -> Iterator[tuple[str, int |
 
 def _params_of(config: DecoderConfig, file: _File) -> Tree:
     shapes = jax.eval_shape(lambda key: decoder.init(config, key), jax.random.key(0))
-    params = jax.tree.map_with_path(_new, shapes)
+    params = flatten_dict(jax.tree.map_with_path(_new, shapes), sep="/")
     left = set(file.tensors)
     for path, layer, name in _names(config, is_gguf=file.is_gguf):
-        array = _leaf(params, path)
-        array = array if layer is None else array[layer]
+        array = params[path] if layer is None else params[path][layer]
         is_kernel = path.endswith("kernel")
         shape = array.shape[::-1] if is_kernel else array.shape
         numbers = file.tensors[name]() if name in file.tensors else None
@@ -295,7 +295,7 @@ def _params_of(config: DecoderConfig, file: _File) -> Tree:
     if left:
         names = ", ".join(sorted(left)[:3])
         raise ConfigError(f"expected a plain Llama model, got {len(left)} other tensors: {names}")
-    return params
+    return unflatten_dict(params, sep="/")
 
 
 def _new(path: tuple[Any, ...], leaf: jax.ShapeDtypeStruct) -> np.ndarray:
@@ -306,18 +306,13 @@ def _new(path: tuple[Any, ...], leaf: jax.ShapeDtypeStruct) -> np.ndarray:
     return (random.normal(size=leaf.shape) / math.sqrt(leaf.shape[1])).astype(np.float32)
 
 
-def _leaf(params: Tree, path: str) -> Any:
-    for name in path.split("/"):
-        params = params[name]
-    return params
+def _merged(
+    config: DecoderConfig, params: dict[str, Any], path: str, layer: int | None
+) -> np.ndarray:
+    def own(path: str) -> np.ndarray:
+        return np.asarray(params[path] if layer is None else params[path][layer], np.float32)
 
-
-def _merged(config: DecoderConfig, params: Tree, path: str, layer: int | None) -> np.ndarray:
-    if layer is None:
-        return np.asarray(_leaf(params, path), np.float32)
-    array = np.asarray(_leaf(params, path)[layer], np.float32)
-    if config.lora_rank and path.endswith("kernel"):
-        below = _leaf(params, path.removesuffix("/kernel"))
-        down, up = (np.asarray(below[name][layer], np.float32) for name in ("lora_a", "lora_b"))
-        array = array + (config.lora_alpha / config.lora_rank) * (down @ up)
-    return array
+    if not (config.lora_rank and path.endswith("/kernel")):
+        return own(path)
+    down, up = (own(path.removesuffix("kernel") + name) for name in ("lora_a", "lora_b"))
+    return own(path) + (config.lora_alpha / config.lora_rank) * (down @ up)

@@ -247,7 +247,10 @@ class Acting:
         metrics = self._metrics_of(batch) if self._hub.environment.metrics else {}
         episodes = {slot: self._episodes.episode(slot, metrics.get(slot, ())) for slot in ended}
         for episode in episodes.values():
-            self._tally.episodes.append((batch.role, episode.episode_return, episode.length))
+            self._tally.counted[f"episodes/{batch.role}"] += 1
+            if batch.role == "training":  # a round of evaluation is a line of its own
+                self._tally.measured["return/training"].append(episode.episode_return)
+                self._tally.measured["length/training"].append(episode.length)
         # LAST -> FIRST rows are not environment steps: nothing was done in them.
         steps = int(np.count_nonzero(step_type != _FIRST))
         if batch.role == "evaluation":

@@ -18,7 +18,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -29,8 +29,6 @@ from learner.report.json_lines import JsonLines, replace_file
 from learner.report.metric_table import METRICS as TABLE
 from learner.report.metric_table import PERCENTILES, group
 from seedrl.run_files import METRICS, WANDB_ID, make_folder, read_regular
-
-Role = Literal["training", "evaluation"]
 
 _KINDS = {metric.name: metric.kind for metric in TABLE}
 _NUM_RANKED = 8192  # values of which percentiles are
@@ -45,21 +43,19 @@ _logger = logging.getLogger(__name__)
 class Tally:
     """What one thread counts and measures at each batch: plain containers, so that it is cheap."""
 
-    # Only that thread adds; at each report the main thread takes what is new (`Metrics.collect`).
+    # Only that thread adds; at each report the main thread takes the values and reads the sums.
 
     def __init__(self) -> None:
-        # By name as `Metrics.count` takes them; each only grows.
+        # By name in the table; each only grows, and its total and rate are reported.
         self.counted: dict[str, float] = defaultdict(float)
         # Values by name; of more than fits, the last ones.
         self.measured: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=_NUM_HELD))
         # Seconds by side and stage, `acting_act` say (see `learner.report.stages`).
         self.spent: dict[str, float] = defaultdict(float)
-        # Role, sum of rewards and length of each that has ended.
-        self.episodes: deque[tuple[Role, float, int]] = deque()
 
 
 class Metrics:
-    """Collects from any thread; `write`, `flush` and `close` are called by one.
+    """Collects from any thread; `totals`, `write`, `flush` and `close` are called by one.
 
     So no other thread waits for the disk.
     """
@@ -81,22 +77,22 @@ class Metrics:
         # because the run did not resume from there. `mirrors` are closed with the files.
         workdir.mkdir(parents=True, exist_ok=True)
         self._clock = clock
-        counted = dict(totals or {})
-        self._started = clock() - counted.pop(_ELAPSED, 0.0)
+        self._earlier = dict(totals or {})
+        self._started = clock() - self._earlier.pop(_ELAPSED, 0.0)
+        # When the last interval ended, and the sums of all tallies then.
         self._flushed = clock()
-        self._lock = threading.Lock()
-        self._totals: dict[str, float] = defaultdict(float, counted)
-        self._counts: dict[str, float] = defaultdict(float)
+        self._counted: Mapping[str, float] = {}
+        self._spent: Mapping[str, float] = {}
         self._gauges: dict[str, float] = {}
-        self._spent: dict[str, float] = defaultdict(float)
-        self._values: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=_NUM_HELD))
-        # Each with what was taken of it before.
-        self._tallies: list[tuple[Tally, Tally]] = []
-        # Environment steps with values that belong to them, however much later they are known.
-        self._points: list[tuple[int, dict[str, float]]] = []
-        self._lines = JsonLines(workdir / METRICS)
-        # Lines that wait to be written. Any thread appends, which is atomic.
+        self._tallies: list[Tally] = []
+        # Of the threads that count too rarely to have one of their own; under the lock.
+        self._shared = self.tally()
+        self._lock = threading.Lock()
+        # What any thread appends, which is atomic, and the one that flushes takes from the front:
+        # lines, and environment steps with values that belong to them, however late.
         self._records: deque[dict[str, Any]] = deque()
+        self._points: deque[tuple[int, dict[str, float]]] = deque()
+        self._lines = JsonLines(workdir / METRICS)
         self._writers: list[EventFile | WeightsAndBiases] = [
             EventFile(workdir / "tb", purge_step=purge_step),
             *mirrors,
@@ -104,57 +100,36 @@ class Metrics:
 
     def tally(self) -> Tally:
         """A tally that one thread fills; cheaper for it than calls of this object."""
-        tally = Tally()
-        self._tallies.append((tally, Tally()))
+        self._tallies.append(tally := Tally())
         return tally
-
-    def collect(self) -> None:
-        """Takes what is new in all tallies. For the thread that flushes, which does it too."""
-        with self._lock:
-            for tally, taken in self._tallies:
-                for name, amount in _growth(tally.counted, taken.counted):
-                    self._counts[name] += amount
-                for stage, seconds in _growth(tally.spent, taken.spent):
-                    self._spent[stage] += seconds
-                # Copied at once: the tally's thread may add a name meanwhile, and values at the
-                # end, of which this takes as many as there are now from the front.
-                for name, values in list(tally.measured.items()):
-                    for _ in range(len(values)):
-                        self._values[name].append(values.popleft())
-                for _ in range(len(tally.episodes)):
-                    role, episode_return, length = tally.episodes.popleft()
-                    self._totals[f"episodes/{role}"] += 1
-                    if role == "training":  # a round of evaluation is a line of its own
-                        self._values["return/training"].append(episode_return)
-                        self._values["length/training"].append(length)
 
     def count(self, name: str, amount: float = 1) -> None:
         """Adds to a count, of which total and rate are reported."""
         with self._lock:
-            self._counts[name] += amount
+            self._shared.counted[name] += amount
 
     def gauge(self, name: str, value: float) -> None:
         """Sets a value; the last one is reported until there is a new one."""
-        with self._lock:
-            self._gauges[name] = value
+        self._gauges[name] = float(value)
 
     def point(self, env_steps: int, values: Mapping[str, float]) -> None:
         """Values for charts at a step of their own, which may be earlier than the present one."""
-        with self._lock:
-            self._points.append((env_steps, dict(values)))
+        self._points.append((env_steps, dict(values)))
+
+    def record(self, kind: str, **fields: Any) -> None:
+        """Takes an event, such as a saved checkpoint, as a line of its own; see `write`."""
+        times = {"time_seconds": time.time(), _ELAPSED: self._clock() - self._started}
+        self._records.append({**times, "kind": kind, **fields})
 
     def flush(self, *, env_steps: int, updates: int) -> dict[str, float]:
         """Writes the metrics of the interval since the last flush, and returns them."""
         # Both counts are of the whole run; `env_steps` is the x axis in TensorBoard.
-        self.collect()
-        with self._lock:
-            now = self._clock()
-            values = self._take(now - self._flushed)
-            self._flushed = now
-            points, self._points = self._points, []
+        now = self._clock()
+        values = self._take(now - self._flushed)
+        self._flushed = now
         values |= {"env_steps": float(env_steps), "updates": float(updates)}
         values[_ELAPSED] = now - self._started
-        self._take_line({"kind": "metrics", **values}, now)
+        self.record("metrics", **values)
         self.write()
         # TensorBoard groups tags by what precedes the slash.
         finite = {
@@ -162,25 +137,17 @@ class Metrics:
             for name, value in values.items()
             if math.isfinite(value)
         }
-        # Without the lock: none of them may keep the threads that count waiting.
+        # In the order of their steps: points belong to steps that are past.
+        points = [self._points.popleft() for _ in range(len(self._points))]
         for writer in self._writers:
-            # In the order of their steps: points belong to steps that are past.
             for step, scalars in [*points, (env_steps, finite)]:
                 writer.add(scalars, step)
         return values
 
     def totals(self) -> dict[str, float]:
         """Total of every count in the whole run, by its name, and its time."""
-        self.collect()
-        with self._lock:
-            counted = dict(self._totals)
-            for name, amount in self._counts.items():
-                counted[name] = counted.get(name, 0.0) + amount
+        counted = _sum([self._earlier, *(tally.counted for tally in self._tallies)])
         return {**counted, _ELAPSED: self._clock() - self._started}
-
-    def record(self, kind: str, **fields: Any) -> None:
-        """Takes an event, such as a saved checkpoint, as a line of its own; see `write`."""
-        self._take_line({"kind": kind, **fields}, self._clock())
 
     def write(self) -> None:
         """Writes what was recorded. For the thread that flushes, which does it too."""
@@ -194,26 +161,37 @@ class Metrics:
             writer.close()
         self._lines.close()
 
-    def _take(self, interval: float) -> dict[str, float]:
-        values = {name: float(value) for name, value in self._gauges.items()}
-        for name, amount in self._counts.items():
-            self._totals[name] += amount
-            values[f"{name}_per_second"] = amount / interval if interval > 0 else math.nan
-            self._counts[name] = 0.0
-        values |= self._totals
-        for stage, seconds in self._spent.items():
+    def _take(self, seconds: float) -> dict[str, float]:
+        values = self._gauges | self._earlier
+        counted = _sum(tally.counted for tally in self._tallies)
+        for name, total in counted.items():
+            values[name] = self._earlier.get(name, 0.0) + total
+            if _KINDS.get(name) != "gauge":
+                amount = total - self._counted.get(name, 0.0)
+                values[f"{name}_per_second"] = amount / seconds if seconds > 0 else math.nan
+        spent = _sum(tally.spent for tally in self._tallies)
+        for stage, total in spent.items():
             # A stage counts where it ends, which may be an interval later than most of it.
-            share = seconds / interval if interval > 0 else 0.0
+            share = (total - self._spent.get(stage, 0.0)) / seconds if seconds > 0 else 0.0
             values[f"{stage}_share"] = min(1.0, max(0.0, share))
-            self._spent[stage] = 0.0
-        for name, measured in self._values.items():
-            values |= _summarized(name, list(measured))
-        self._values.clear()
+        self._counted, self._spent = counted, spent
+        measured = defaultdict[str, list[float]](list)
+        for tally in self._tallies:
+            # Copied at once: the tally's thread may add a name meanwhile, and values at the end,
+            # of which this takes as many as there are now from the front.
+            for name, new in list(tally.measured.items()):
+                measured[name] += [new.popleft() for _ in range(len(new))]
+        for name, found in measured.items():
+            values |= _summarized(name, found) if found else {}
         return values
 
-    def _take_line(self, fields: dict[str, Any], now: float) -> None:
-        times = {"time_seconds": time.time(), _ELAPSED: now - self._started}
-        self._records.append({**times, **fields})
+
+def _sum(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    total = defaultdict[str, float](float)
+    for part in parts:
+        for name, amount in list(part.items()):  # copied at once: its thread may add a name
+            total[name] += amount
+    return dict(total)
 
 
 def _summarized(name: str, values: list[float]) -> Iterator[tuple[str, float]]:
@@ -228,13 +206,6 @@ def _summarized(name: str, values: list[float]) -> Iterator[tuple[str, float]]:
         found = np.percentile(array, PERCENTILES) if is_finite else [math.nan] * 3
         for rank, value in zip(PERCENTILES, found, strict=True):
             yield f"{name}_p{rank}", float(value)
-
-
-def _growth(sums: dict[str, float], taken: dict[str, float]) -> Iterable[tuple[str, float]]:
-    # Copied at once: the tally's thread may add a name meanwhile.
-    for name, amount in list(sums.items()):
-        yield name, amount - taken[name]
-        taken[name] = amount
 
 
 # Where scalars go besides `metrics.jsonl`: each is used by one thread, and never blocks it.

@@ -21,7 +21,7 @@ import numpy as np
 
 from learner.build import build, plan_geometry
 from learner.learning.learn_step import LearnerState
-from learner.report.metrics import Metrics
+from learner.report.metrics import Metrics, Tally
 from learner.schedule import Session
 from learner.serving.batching import free_running
 from learner.serving.core import Batch, Serving
@@ -61,9 +61,13 @@ class RecordingMetrics(Metrics):
     """Metrics that also keep every single value that was observed, by name, in order."""
 
     def __init__(self, workdir: Path) -> None:
-        super().__init__(workdir)
         self.observed: dict[str, list[float]] = defaultdict(list)
-        self._values = _Recorded(self.observed)
+        super().__init__(workdir)
+
+    def tally(self) -> Tally:
+        made = super().tally()
+        made.measured = _Recorded(self.observed)
+        return made
 
 
 class _Recorded(defaultdict[str, deque[float]]):
@@ -312,7 +316,6 @@ class LearnerRun:
         session.raise_failure()
         session.learning.finish_update()
         snapshot = session.learning.snapshot(with_replay=True)
-        self.metrics.collect()
         shards = [
             jax.tree.map(lambda leaf, shard=shard: leaf[shard], snapshot.replay)
             for shard in range(len(self.geometry.devices))

@@ -340,10 +340,10 @@ def test_an_answer_asks_the_next_question(network: DecoderConfig, tmp_path: Path
         # After a first question each rollout costs a message each way.
         kinds = {kind: peer.kinds["training", kind] for kind in (*StepType, NEXT)}
         assert kinds.pop(NEXT) > 100 and kinds == {0: 6, 1: 6, 2: 0}
-        episodes = [each for each in world.acting._tally.episodes if each[0] == "training"]
         # Nothing of an episode is counted in the next one.
-        assert {length for _, _, length in episodes} == {1}
-        assert max(each for _, each, _ in episodes) <= 1
+        measured = world.acting._tally.measured
+        assert set(measured["length/training"]) == {1}
+        assert max(measured["return/training"]) <= 1
         # Evaluation asks as it did: each of its rounds has its own questions.
         assert peer.kinds["evaluation", NEXT] == 0 < peer.kinds["evaluation", StepType.LAST]
         while world.learn() >= 0:

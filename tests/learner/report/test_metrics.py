@@ -35,7 +35,9 @@ def test_what_a_thread_tallies_is_taken_once_at_each_report(tmp_path: Path) -> N
     for value in (1.0, 2.0, 6.0):
         tally.measured["queue_wait_ms"].append(value)
     for value, length in ((10.0, 100), (20.0, 200)):
-        tally.episodes.append(("training", value, length))
+        tally.counted["episodes/training"] += 1
+        tally.measured["return/training"].append(value)
+        tally.measured["length/training"].append(length)
     tally.measured["loss"].append(1.0)
     clock.now += 2.0
     first = metrics.flush(env_steps=0, updates=0)
@@ -51,6 +53,7 @@ def test_what_a_thread_tallies_is_taken_once_at_each_report(tmp_path: Path) -> N
     second = metrics.flush(env_steps=0, updates=0)
     assert (second["frames"], second["frames_per_second"]) == (12.0, 2.0)
     assert (second["acting_waits_share"], second["episodes/training"]) == (0.0, 2.0)
+    assert "episodes/training_per_second" not in second  # the table calls it a gauge
     assert "queue_wait_ms" not in second and "return/training" not in second
     metrics.close()
 
@@ -114,7 +117,7 @@ def test_nothing_is_lost_between_threads(tmp_path: Path) -> None:
         for _ in range(2000):
             metrics.count("frames")
             tally.measured["x"].append(1.0)
-            tally.episodes.append(("training", 1.0, 1))
+            tally.counted["updates"] += 1
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -126,5 +129,5 @@ def test_nothing_is_lost_between_threads(tmp_path: Path) -> None:
     values = metrics.flush(env_steps=0, updates=0)
     metrics.close()
     assert values["frames"] == 8000.0
-    assert values["episodes/training"] == 8000.0
+    assert metrics.totals()["updates"] == 8000.0
     assert all(line["kind"] == "metrics" for line in _lines(tmp_path))

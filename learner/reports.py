@@ -8,9 +8,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from learner.build import StartFrom
 from learner.checkpoints.restoring import changed_fields, other_experience
@@ -50,6 +50,9 @@ from seedrl.observations import describe
 from seedrl.run_files import ROLLOUTS
 from seedrl.timing import WARNING_SECONDS
 
+if TYPE_CHECKING:
+    from learner.report.health import Health  # a run without `logging.health_bind` imports none
+
 _CLOSE_SECONDS = 60.0
 # If no episode of this many had a metric, its name is probably misspelt.
 _EPISODES_WITHOUT = 20
@@ -65,6 +68,7 @@ class ProgressReporter:
     """Turns what a session's counters show into events. Used by the main thread."""
 
     # The acting and the learning thread only raise the counters; nothing here is called by them.
+    # The status thread reads the public attributes.
 
     def __init__(
         self,
@@ -73,17 +77,15 @@ class ProgressReporter:
         listener: EventSink,
         clock: Callable[[], float] = time.monotonic,
         earlier: Iterable[EvaluationStatus] = (),
-        *,
-        compiling_since: float | None = None,
     ):
-        """Starts with a session that is compiling, since now if `compiling_since` is None."""
+        """Starts with a session that is compiling."""
         # `earlier`: rounds of all sessions before this one, see `run_records.played_rounds`.
         self._target = config.evaluation.target_return
         self._max_skipped = config.learning.max_skipped_updates
-        self._session = session
+        self.session = session
         self._listener = listener
         self._clock = clock
-        self._compiling_since = clock() if compiling_since is None else compiling_since
+        self._compiling_since = clock()
         self.is_compiling = True
         self._has_updated = False
         self._unseen = set(config.environment.metrics)  # that no training episode has had
@@ -99,17 +101,27 @@ class ProgressReporter:
         self._unended: dict[Role, int] = {"training": _STEPS_WITHOUT, "evaluation": _STEPS_WITHOUT}
         # Rounds below the target are reported no more often than metrics; `metrics.jsonl` has all.
         self._round_seconds, self._next_round = config.logging.interval_seconds, -math.inf
-        # Rounds of evaluation of the run.
-        self.last: EvaluationStatus | None = None
-        self.best: EvaluationStatus | None = None
         self._patience = config.evaluation.patience_rounds
-        self._rounds: list[EvaluationStatus] = []
-        for played in earlier:
-            self._keep(played)
+        self.rounds = list(earlier)  # of evaluation, in the whole run
+
+    @property
+    def last(self) -> EvaluationStatus | None:
+        """The newest round of evaluation."""
+        return self.rounds[-1] if self.rounds else None
+
+    @property
+    def best(self) -> EvaluationStatus | None:
+        """The round with the highest mean return, the first of equal ones."""
+        return max(self.rounds, key=lambda played: played.mean_return, default=None)
+
+    @property
+    def has_stalled(self) -> bool:
+        """True after `evaluation.patience_rounds` rounds without a new best."""
+        return 0 < self._patience <= rounds_since_best(self.rounds)
 
     def update(self) -> None:
         """Reports what has changed since the last call."""
-        session, learning = self._session, self._session.learning
+        session, learning = self.session, self.session.learning
         # A compilation that has failed ends too; the session fails with its error.
         if self.is_compiling and not session.is_compiling and not session.failed.is_set():
             self.is_compiling = False
@@ -125,7 +137,7 @@ class ProgressReporter:
             self._take(session.acting.rounds.popleft())
 
     def _look_at_losses(self) -> None:
-        learning = self._session.learning
+        learning = self.session.learning
         if self.skipped_in_a_row < self._max_skipped:  # beyond it the run ends, whatever follows
             # Applied first: a finite update may come between the two.
             applied, skipped = learning.num_applied, learning.num_skipped
@@ -133,33 +145,32 @@ class ProgressReporter:
                 self._applied, self._skipped = applied, skipped
             self.skipped_in_a_row = skipped - self._skipped
         self._warn(
+            "skipped",
             learning.num_skipped,
-            "skipped {number:,} updates with a non-finite loss, gradient, optimizer step or "
-            f"running moment ({self.skipped_in_a_row:,} in a row; the run ends with "
-            f"{self._max_skipped:,}, learning.max_skipped_updates). Their sequences now have the "
-            "lowest priority. hint: check for very large rewards or observations",
+            "updates with a non-finite loss, gradient, optimizer step or running moment "
+            f"({self.skipped_in_a_row:,} in a row; the run ends with {self._max_skipped:,}, "
+            "learning.max_skipped_updates). Their sequences now have the lowest priority. hint: "
+            "check for very large rewards or observations",
         )
         self._warn(
+            "dropped",
             learning.num_stale,
-            "dropped {number:,} sequences whose policy lag would exceed replay.max_lag_updates. "
-            "hint: check whether an env server hangs, or is much slower than the others",
+            "sequences whose policy lag would exceed replay.max_lag_updates. hint: check whether "
+            "an env server hangs, or is much slower than the others",
         )
 
-    def _warn(self, count: int, text: str) -> None:
-        kind = text.partition(" ")[0]  # "skipped", "dropped"
-        before, next_warning = self._warned.get(kind, (0, -math.inf))
-        now = self._clock()
-        if count == before or now < next_warning:
-            return
-        self._warned[kind] = (count, now + WARNING_SECONDS)
-        number = count - before
-        text = text.format(number=number)
-        self._listener.report("learning", text, is_problem=True, number=number)
+    def _warn(self, verb: str, count: int, text: str) -> None:
+        before, next_warning = self._warned.get(verb, (0, -math.inf))
+        now, number = self._clock(), count - before
+        if number and now >= next_warning:
+            self._warned[verb] = (count, now + WARNING_SECONDS)
+            text = f"{verb} {number:,} {text}"
+            self._listener.report("learning", text, is_problem=True, number=number)
 
     def look_at_episodes(self) -> None:
         """Reports environments whose episodes do not end: no return is ever known of them."""
         for role, limit in self._unended.items():
-            steps = self._session.acting.unended_steps(role)
+            steps = self.session.acting.unended_steps(role)
             if steps < limit:
                 continue
             self._unended[role] = 2 * steps
@@ -195,7 +206,7 @@ class ProgressReporter:
             self._listener.report("learning", text, is_problem=True, sign=name)
 
     def _take(self, played: EvaluationStatus) -> None:
-        self._keep(played)
+        self.rounds.append(played)
         score_text = f"{score(played.mean_return)} over {played.episodes} episodes"
         text = (
             f"evaluation: {score_text}, by the parameters of update {played.updates:,} "
@@ -216,30 +227,15 @@ class ProgressReporter:
             return
         else:
             self._next_round = self._clock() + self._round_seconds
-        self._listener.report(
-            "evaluation",
-            text,
-            **vars(played),
-            outcome=outcome,
-        )
-
-    @property
-    def has_stalled(self) -> bool:
-        """True after `evaluation.patience_rounds` rounds without a new best."""
-        return 0 < self._patience <= rounds_since_best(self._rounds)
-
-    def _keep(self, played: EvaluationStatus) -> None:
-        self._rounds.append(played)
-        self.last = played
-        if self.best is None or played.mean_return > self.best.mean_return:
-            self.best = played
+        self._listener.report("evaluation", text, **vars(played), outcome=outcome)
 
 
-class StatusWriter:
-    """Writes `status.json` once a second, and events as soon as they happen. Owns a thread."""
+class Reports:
+    """The terminal, numbers over time, events, and `status.json` once a second. Owns a thread."""
 
-    # The main thread sets the public attributes, each by one assignment, and closes this; the
-    # thread only reads them. An error here is logged, and never ends the run.
+    # The main thread calls the public methods and sets the public attributes, each by one
+    # assignment; the thread only reads them, and shows events as soon as they happen. An error in
+    # it is logged, and never ends the run.
 
     def __init__(
         self,
@@ -247,56 +243,51 @@ class StatusWriter:
         name: str,
         workdir: Path,
         *,
-        events: Events,
         metrics: Metrics,
-        shows: Sequence[Callable[[Status], None]],
+        events: Events,
+        terminal: Progress,
+        health: "Health | None" = None,
     ):
-        """Starts the thread. `metrics` gets the gauges of slots, and `shows` every status."""
+        """Starts the thread. Whoever gives `metrics`, `events` and so on closes them after it."""
         self._config, self.name, self._workdir = config, name, workdir
-        self._events, self._metrics, self._shows = events, metrics, shows
+        self.metrics, self.events, self.terminal = metrics, events, terminal
+        self._shows = [terminal.look] if health is None else [terminal.look, health.look]
         self._began = time.time()
         self._state_and_since: tuple[State, float] = ("starting", self._began)
-        # Set by the main thread, once they exist.
+        # Set once they exist.
         self.hub: Hub | None = None
-        self.session: Session | None = None
-        self.progress: ProgressReporter | None = None
-        self.metrics: dict[str, float] = {}  # last value of each
         self.address = ""  # where the run serves
-        self.compiling_since: float | None = None  # in monotonic seconds
+        self.progress: ProgressReporter | None = None
+        self.values: dict[str, float] = {}  # last value of each metric
+        self.reason = ""  # why the run has ended; from then on it only has to be saved
         # The thread's own.
         self._env_servers = EnvServers()
         self._processor_time = ProcessorTime()
         self._balance: tuple[str, Verdict | None] = ("", None)
-        self.conditions = Conditions()  # as of the last look; others read it
-        # Steps/s of each env server for one environment, over the last looks.
-        self._paces: dict[str, float] = {}
-        self._ending: tuple[State, str] | None = None
+        self.conditions = Conditions()  # as of the last look; the main thread reads it
         # When, and the environment steps and updates then.
         self._before: tuple[float, int, int] | None = None
         self._steps = StandStill(events, events.count_steps(), time.monotonic())
         self._is_over = threading.Event()
+        self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
         self._thread.start()
-
-    def stopping(self, reason: str) -> None:
-        """The run has ended; it only has to be saved."""
-        self._ending = ("stopping", reason)
 
     def close(self) -> None:
         self._is_over.set()
         # Else the thread would sleep until the next second.
-        self._events.wake()
+        self.events.wake()
         self._thread.join()
         # The thread has ended: the last look is this one, at a run that is over.
-        self._ending = ("finished", self._ending[1] if self._ending is not None else ERROR)
+        self._has_ended, self.reason = True, self.reason or ERROR
         _guarded(self._look)
-        _guarded(self._events.flush)
+        _guarded(self.events.flush)
 
     def _run(self) -> None:
         next_look = 0.0
         while not self._is_over.is_set():
-            self._events.wait(max(0.0, next_look - time.monotonic()))
-            _guarded(self._events.flush)
+            self.events.wait(max(0.0, next_look - time.monotonic()))
+            _guarded(self.events.flush)
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + INTERVAL_SECONDS
                 _guarded(self._look)
@@ -306,21 +297,22 @@ class StatusWriter:
             self._env_servers = self.hub.env_servers()
             self._gauges(self._env_servers)
         status = self.now()
-        if self.address and self._ending is None:
+        if self.address and not self.reason:
             now = time.monotonic()
             # That compiling or the last round takes long is no news.
             if status.state == "compiling" or status.env_steps >= status.total_steps:
-                self._steps = StandStill(self._events, status.env_steps, now)
+                self._steps = StandStill(self.events, status.env_steps, now)
             else:
                 self._steps.look(status.env_steps, now, status.waiting_for)
         write_status(self._workdir, status)
         for show in self._shows:
             show(status)
-        if self.session is not None and (sample := self.session.acting.take_sample()) is not None:
+        acting = None if self.progress is None else self.progress.session.acting
+        if acting is not None and (sample := acting.take_sample()) is not None:
             replace_file(self._workdir / ROLLOUTS, json.dumps(sample))
 
     def _gauges(self, found: EnvServers) -> None:
-        roles, metrics = (found.training, found.evaluation), self._metrics
+        roles, metrics = (found.training, found.evaluation), self.metrics
         metrics.gauge("env_servers", sum(server.state != "left" for server in found.servers))
         for state in ("live", "waiting", "hung"):
             metrics.gauge(f"slots_{state}", sum(getattr(slots, state) for slots in roles))
@@ -335,16 +327,15 @@ class StatusWriter:
 
     def now(self) -> Status:
         """The state of the run. Rates are since the call before."""
-        session, config, progress = self.session, self._config, self.progress
-        env_steps = self._events.count_steps()
-        updates = 0 if session is None else session.learning.updates
+        config, progress = self._config, self.progress
+        env_steps = self.events.count_steps()
+        updates = 0 if progress is None else progress.session.learning.updates
         steps_per_second, updates_per_second = self._rates(env_steps, updates)
-        state, reason = self._ending if self._ending is not None else (self._state(), "")
-        now = time.time()
+        state, now = self._state(), time.time()
         if state != self._state_and_since[0]:
             self._state_and_since = (state, now)
         waiting_for = ""
-        if steps_per_second == 0 and self._ending is None:
+        if steps_per_second == 0 and not self.reason:
             needs_all = config.learning.schedule != "asynchronous"
             waiting_for = waited_for(self._env_servers, needs_all=needs_all)
             waiting_for = waiting_for or "acting waits until learning has caught up"
@@ -357,13 +348,13 @@ class StatusWriter:
             time_seconds=now,
             state=state,
             state_since_seconds=self._state_and_since[1],
-            reason=reason,
+            reason=self.reason,
             config=self.name,
             pid=os.getpid(),
             host=socket.gethostname(),
             address=self.address,
             started_seconds=self._began,
-            elapsed_seconds=self._events.elapsed_seconds,
+            elapsed_seconds=self.events.elapsed_seconds,
             env_steps=env_steps,
             total_steps=config.learning.total_steps,
             updates=updates,
@@ -378,7 +369,7 @@ class StatusWriter:
             env_servers=self._env_servers.servers,
             balance=balance,
             verdict=found,
-            metrics=self.metrics,
+            metrics=self.values,
         )
 
     def _balance_in(self, state: State) -> tuple[str, Verdict | None]:
@@ -386,21 +377,20 @@ class StatusWriter:
         if state == "training":
             takes_turns = self._config.learning.schedule != "asynchronous"
             self.conditions = self._conditions()
-            costs = costs_of(self.metrics, cores=num_cores(), takes_turns=takes_turns)
-            found = None if costs is None else verdict(self.metrics, costs, self.conditions)
-            self._balance = sentence(self.metrics, costs, found), found
+            costs = costs_of(self.values, cores=num_cores(), takes_turns=takes_turns)
+            found = None if costs is None else verdict(self.values, costs, self.conditions)
+            self._balance = sentence(self.values, costs, found), found
         return self._balance
 
     def _conditions(self) -> Conditions:
         servers = [each for each in self._env_servers.servers if each.state == "live"]
         servers = [each for each in servers if each.training_slots]
-        paces = {}
+        rates = {}
         for each in servers:
-            pace = each.steps_per_second / each.environments
-            paces[each.name] = pace + _OLDER * (self._paces.get(each.name, pace) - pace)
-        self._paces = paces
+            rate = each.steps_per_second / each.environments
+            rates[each.name] = rate + _OLDER * (self.conditions.rates.get(each.name, rate) - rate)
         return Conditions(
-            paces,
+            rates,
             groups=min((each.groups - bool(each.evaluation_slots) for each in servers), default=1),
             environments=min((each.training_slots for each in servers), default=1),
             deadline_seconds=0.0 if self.hub is None else self.hub.batch_deadline_seconds,
@@ -408,20 +398,22 @@ class StatusWriter:
         )
 
     def _state(self) -> State:
-        session = self.session
+        progress = self.progress
+        if self.reason:
+            return "finished" if self._has_ended else "stopping"
         if not self.address:
             return "starting"
         if not self._env_servers.training.live and not self._env_servers.evaluation.live:
             return "waiting"
-        progress = self.progress
-        # The session's main thread may compile before there is a ProgressReporter.
-        if session is None or progress is None or session.is_compiling or progress.is_compiling:
+        # The main thread may compile before there is a ProgressReporter.
+        if progress is None or progress.is_compiling:
             return "compiling"
+        session = progress.session
         is_complete = session.acting.training_steps >= self._config.learning.total_steps
         return "evaluating" if is_complete or session.evaluator.is_confirming else "training"
 
     def _rates(self, env_steps: int, updates: int) -> tuple[float, float]:
-        if self.session is None:  # the steps of earlier sessions are no rate
+        if self.progress is None:  # the steps of earlier sessions are no rate
             return 0.0, 0.0
         before, now = self._before, time.monotonic()
         self._before = (now, env_steps, updates)
@@ -431,69 +423,9 @@ class StatusWriter:
         seconds = max(now - before[0], 1e-9)
         return (env_steps - before[1]) / seconds, (updates - before[2]) / seconds
 
-
-def _guarded(work: Callable[[], None]) -> None:
-    """Logs what goes wrong: the run does not need what is only shown."""
-    try:
-        work()
-    except Exception:
-        _logger.exception("cannot write the status or the events of the run")
-
-
-class Reports(NamedTuple):
-    """The terminal, numbers over time, events, and the present state."""
-
-    progress: Progress
-    metrics: Metrics
-    events: Events
-    live: StatusWriter
-
-    def starts_from(
-        self,
-        start: StartFrom,
-        config: Config,
-        *,
-        earlier_sessions: int = 0,
-        is_alone: bool = True,
-    ) -> None:
-        """Reports the checkpoint that the run continues from, or whose parameters it takes over.
-
-        And each field that a resumed run has otherwise than when it was saved.
-        """
-        # `is_alone`: no other host shares the run, so that a replay that was saved is restored.
-        # `earlier_sessions`: of this attempt; they may all have been killed too early.
-        found = start.checkpoint or start.initial
-        if found is None and earlier_sessions:
-            text = "no earlier session has saved a checkpoint: starting again"
-            self.events.report("resumed", text, is_problem=True, path=None, updates=0)
-        if found is None:
-            return
-        about: dict[str, Any] = {"updates": found.step, "path": str(found.path)}
-        text = f"starting with the parameters of update {found.step:,} in {found.path}"
-        if start.checkpoint is not None:
-            age = time.time() - found.path.stat().st_mtime
-            about |= {"env_steps": found.meta["env_steps"], "age_seconds": age}
-            replay = "replay starts empty (--checkpoint.replay saves it too)"
-            if not is_alone:
-                replay = "replay starts empty, as it always does on several hosts"
-            elif "replay_indices" in found.meta:
-                is_other = other_experience(found, config)
-                replay = f"its replay is {'dropped' if is_other else 'restored'}"
-            text = (
-                f"resuming from update {found.step:,} and {found.meta['env_steps']:,} environment "
-                f"steps, saved {duration(age)} ago in {found.path}; {replay}"
-            )
-        elif "evaluation" in found.meta:  # only in a best checkpoint
-            which = f"{best_return(found):.4g}, update {found.step:,}"
-            text = f"starting with the best parameters ({which}) in {found.path}"
-        self.events.report("resumed", text, **about)
-        for changed in changed_fields(start.checkpoint, config) if start.checkpoint else ():
-            text = "{field}: {before} until now, {now} from here on".format(**changed)
-            self.events.report("changed", text, **changed)
-
     def started(self, hub: Hub, address: str, folder: Path, devices: str) -> None:
         """Reports where the run serves, and from now on which env servers there are."""
-        self.live.hub, self.live.address = hub, address
+        self.hub, self.address = hub, address
         text = f"learner: {folder}, serving {address}, {devices}"
         self.events.report("started", text, address=address, devices=devices, workdir=str(folder))
 
@@ -505,7 +437,6 @@ class Reports(NamedTuple):
         self.metrics.write()
         if system.taken:
             self.events.report("resumed", system.taken)
-        self.live.session, self.live.compiling_since = session, time.monotonic()
         self.events.count_steps = lambda: session.acting.training_steps
         # Of an observation a user's own network makes what it likes.
         if isinstance(network, NetworkConfig):
@@ -515,9 +446,14 @@ class Reports(NamedTuple):
         text = f"replay: {size} on each device; compiling acting, then learning"
         self.events.report("learning", text, replay_bytes=system.replay_bytes)
 
+    def update(self, values: Mapping[str, float]) -> None:
+        """Takes the metrics of an interval."""
+        self.values = {**self.values, **values}
+        self.terminal.update(self.values)
+
     def end(self, reason: str, remark: str = "") -> None:
         """Reports that the run ends now and only has to be saved; `remark` is for its user."""
-        self.live.stopping(reason)
+        self.reason = reason
         # `seedrl train` has printed the failure of its env servers already.
         is_known = reason.startswith(ENV_SERVERS_FAILED)
         shown = ENV_SERVERS_FAILED if is_known else f"{reason}{remark}"
@@ -532,12 +468,12 @@ class Reports(NamedTuple):
             draw(
                 folder.metrics,
                 folder.path / "learning_curve.png",
-                title=f"{self.live.name}, seed {config.seed}",
+                title=f"{self.name}, seed {config.seed}",
                 target=config.evaluation.target_return,
             )
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
-            self.progress.log(f"cannot draw the learning curve: {problem}")
+            self.terminal.log(f"cannot draw the learning curve: {problem}")
 
     def summary(
         self,
@@ -551,7 +487,7 @@ class Reports(NamedTuple):
         """How the run went, at its end, after so many seconds of this session."""
         confirmed, best = session.evaluator.confirmed, folder.best()
         return Summary(
-            status=self.live.now(),
+            status=self.now(),
             wall_seconds=seconds,
             workdir=folder.path,
             confirmed_updates=None if confirmed is None else confirmed.frozen.version,
@@ -561,6 +497,58 @@ class Reports(NamedTuple):
             to_allow=tuple(to_allow(to_json(config))),
             has_bounds=not acts_on_tokens(config),
         )
+
+
+def report_start(
+    events: EventSink,
+    start: StartFrom,
+    config: Config,
+    *,
+    earlier_sessions: int = 0,
+    is_alone: bool = True,
+) -> None:
+    """Reports the checkpoint that the run continues from, or whose parameters it takes over.
+
+    And each field that a resumed run has otherwise than when it was saved.
+    """
+    # `is_alone`: no other host shares the run, so that a replay that was saved is restored.
+    # `earlier_sessions`: of this attempt; they may all have been killed too early.
+    found = start.checkpoint or start.initial
+    if found is None and earlier_sessions:
+        text = "no earlier session has saved a checkpoint: starting again"
+        events.report("resumed", text, is_problem=True, path=None, updates=0)
+    if found is None:
+        return
+    about: dict[str, Any] = {"updates": found.step, "path": str(found.path)}
+    text = f"starting with the parameters of update {found.step:,} in {found.path}"
+    if start.checkpoint is not None:
+        age = time.time() - found.path.stat().st_mtime
+        about |= {"env_steps": found.meta["env_steps"], "age_seconds": age}
+        replay = "replay starts empty (--checkpoint.replay saves it too)"
+        if not is_alone:
+            replay = "replay starts empty, as it always does on several hosts"
+        elif "replay_indices" in found.meta:
+            is_other = other_experience(found, config)
+            replay = f"its replay is {'dropped' if is_other else 'restored'}"
+        text = (
+            f"resuming from update {found.step:,} and {found.meta['env_steps']:,} environment "
+            f"steps, saved {duration(age)} ago in {found.path}; {replay}"
+        )
+    elif "evaluation" in found.meta:  # only in a best checkpoint
+        which = f"{best_return(found):.4g}, update {found.step:,}"
+        text = f"starting with the best parameters ({which}) in {found.path}"
+    events.report("resumed", text, **about)
+    for changed in changed_fields(start.checkpoint, config) if start.checkpoint else ():
+        text = "{field}: {before} until now, {now} from here on".format(**changed)
+        events.report("changed", text, **changed)
+
+
+def _guarded(work: Callable[[], None]) -> None:
+    """Logs what goes wrong: the run does not need what is only shown."""
+    try:
+        work()
+    except Exception:
+        _logger.exception("cannot write the status or the events of the run")
 
 
 @contextlib.contextmanager
@@ -585,7 +573,7 @@ def open_reports(
     if config.logging.wandb is not None:
         mirrors = [WeightsAndBiases(config.logging.wandb, folder.path, fields_of(config))]
     with contextlib.ExitStack() as ending, contextlib.ExitStack() as stack:
-        progress = stack.enter_context(contextlib.closing(Progress(own_host=own_host)))
+        terminal = stack.enter_context(contextlib.closing(Progress(own_host=own_host)))
         metrics = Metrics(
             folder.path,
             mirrors=mirrors,
@@ -593,22 +581,29 @@ def open_reports(
             # A value at the step of the checkpoint itself still holds.
             purge_step=0 if checkpoint is None else env_steps + 1,
         )
-        # Closed in reverse order: first the status writer, which uses all that was opened before.
+        # Closed in reverse order: first the reports, whose thread uses all that was opened before.
         stack.callback(metrics.close)
-        events = Events(folder.path, progress.show, elapsed_seconds=elapsed, env_steps=env_steps)
+        events = Events(folder.path, terminal.show, elapsed_seconds=elapsed, env_steps=env_steps)
         stack.callback(events.close)
-        shows = [progress.look]
+        health = None
         if config.logging.health_bind:
             from learner.report.health import Health
 
             health = stack.enter_context(contextlib.closing(Health(config.logging.health_bind)))
-            shows.append(health.look)
-        live = StatusWriter(config, name, folder.path, events=events, metrics=metrics, shows=shows)
-        stack.callback(live.close)
+        reports = Reports(
+            config,
+            name,
+            folder.path,
+            metrics=metrics,
+            events=events,
+            terminal=terminal,
+            health=health,
+        )
+        stack.callback(reports.close)
         try:
-            yield Reports(progress, metrics, events, live)
+            yield reports
         except UserError as error:
-            live.stopping(f"{ERROR}: {error}")
+            reports.reason = f"{ERROR}: {error}"
             raise
         finally:
             # All is saved by now: closing the reports must not keep the process alive.

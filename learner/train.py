@@ -46,7 +46,7 @@ from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_for
 from learner.report.status import ERROR, EvaluationStatus
 from learner.report.terminal import Summary
-from learner.reports import ProgressReporter, Reports, open_reports
+from learner.reports import ProgressReporter, Reports, open_reports, report_start
 from learner.runtime.watchdog import exit_deadline, exit_now
 from learner.runtime.worker import Deaths
 from learner.schedule import Session
@@ -123,7 +123,8 @@ def train(
         reports = stack.enter_context(
             open_reports(config, name, folder, start.checkpoint, own_host=own_host)
         )
-        reports.starts_from(
+        report_start(
+            reports.events,
             start,
             config,
             earlier_sessions=0 if folder.is_begun_anew else session_number - 1,
@@ -294,14 +295,8 @@ class TrainLoop:
         # A save that hangs does not end the run: training can go on without it.
         stuck_seconds = config.logging.stuck_seconds
         session.watchdog.watch(saver.heartbeat, stuck_seconds, saver.report_hang)
-        self.progress = ProgressReporter(
-            config,
-            session,
-            reports.events,
-            earlier=earlier,
-            compiling_since=reports.live.compiling_since,
-        )
-        reports.live.progress = self.progress
+        self.progress = ProgressReporter(config, session, reports.events, earlier=earlier)
+        reports.progress = self.progress
         if self.progress.last is not None:
             session.evaluator.resume(self.progress.last)
         self._last_round = LastRound(
@@ -328,7 +323,7 @@ class TrainLoop:
                 self._next_report = now + self._config.logging.interval_seconds
                 values = self._report()
                 if self._balancer is not None:
-                    self._balancer.update(values, self._reports.live.conditions)
+                    self._balancer.update(values, self._reports.conditions)
                 self._residues = self.session.residues()
                 if self._residues:
                     break  # experience may be mixed up: no more learning from it
@@ -387,8 +382,7 @@ class TrainLoop:
         )
         self.progress.look_at_episodes()
         self.progress.look_at_metrics(values)
-        self._reports.live.metrics = self._reports.live.metrics | values
-        self._reports.progress.update(self._reports.live.metrics)
+        self._reports.update(values)
         return values
 
     def _stop_and_save(self, ended: EndOfRun | None) -> None:

@@ -44,7 +44,7 @@ LEARNER = {
     "links": Fate("learner.serving.server:LinkReader._read"),
     "saver": Fate("learner.checkpoints.saver:Saver._save", goes_on=True, is_saved=False),
     "status": Fate("learner.report.events:Events.wait"),
-    "status's looks": Fate("learner.reports:StatusWriter._look", code=ExitCode.OK, goes_on=True),
+    "status's looks": Fate("learner.reports:Reports._look", code=ExitCode.OK, goes_on=True),
     "health": Fate("learner.report.health:gauges", code=ExitCode.OK, goes_on=True),
 }
 ENV_SERVER = {

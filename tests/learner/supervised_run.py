@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
@@ -46,6 +46,21 @@ def answered(snapshot: Snapshot) -> Future[Any]:
     answer: Future[Any] = Future()
     answer.set_result(snapshot)
     return answer
+
+
+class _Unshown(Reports):
+    """Reports without files, terminal and thread."""
+
+    def __init__(self, run: "SupervisedRun", metrics: Any) -> None:
+        self._run_of, self.metrics = run, metrics
+        self.events = cast(Any, SimpleNamespace(report=run._said, elapsed_seconds=0.0))
+
+    def update(self, values: Mapping[str, float]) -> None:
+        self._run_of.calls.append(f"report {values['env_steps']}")
+
+    def end(self, reason: str, remark: str = "") -> None:
+        self._run_of.ends.append(reason)
+        super().end(reason, remark)
 
 
 class SupervisedRun:
@@ -121,17 +136,7 @@ class SupervisedRun:
             record=lambda kind, **fields: self.calls.append(f"record {kind}"),
             totals=dict,
         )
-        return Reports(
-            metrics=cast(Any, metrics),
-            progress=cast(Any, SimpleNamespace(update=self._reported)),
-            events=cast(Any, SimpleNamespace(report=self._said, elapsed_seconds=0.0)),
-            live=cast(
-                Any, SimpleNamespace(metrics={}, stopping=self.ends.append, compiling_since=None)
-            ),
-        )
-
-    def _reported(self, values: dict[str, float]) -> None:
-        self.calls.append(f"report {values['env_steps']}")
+        return _Unshown(self, metrics)
 
     def _said(self, kind: str, text: str, **fields: Any) -> None:
         self.said[kind] = text

@@ -47,7 +47,6 @@ class Watched:
             self.heard,
             lambda: self.now,
             earlier,
-            compiling_since=-2.0,
         )
 
     def look(self, now: float) -> list[Taken]:
@@ -66,7 +65,7 @@ def test_compiling_ends_and_then_there_is_a_first_update(watched: Watched) -> No
     assert watched.look(1.0) == []
     watched.session.is_compiling = False
     (compiled,) = watched.look(2.5)
-    assert (compiled.kind, compiled.fields) == ("learning", {"seconds": 4.5})
+    assert (compiled.kind, compiled.fields) == ("learning", {"seconds": 2.5})
     watched.learning.num_applied = 1
     (first,) = watched.look(3.0)
     assert "100 environment steps" in first.text and not first.is_problem

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,8 +15,8 @@ from learner.build import StartFrom
 from learner.report.env_servers import EnvServers
 from learner.report.events import Events, StandStill
 from learner.report.metrics import Metrics
-from learner.report.status import Slots, Status, write_status
-from learner.reports import Reports, StatusWriter
+from learner.report.status import Slots, write_status
+from learner.reports import Reports, report_start
 from seedrl.checkpoints import Checkpoint
 from seedrl.config_io import load, to_json
 from tests.learner.report.listener import Heard
@@ -25,38 +25,37 @@ from tests.patience import SECONDS
 
 
 class Reported:
-    """A StatusWriter on fakes; `seen` are the statuses that were shown."""
+    """Reports on a session of fakes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.seen: list[Status] = []
         self.is_shown = threading.Event()
         self.metrics = Metrics(folder)
         self.events = Events(folder, lambda event: None)
         self.evaluator = SimpleNamespace(is_confirming=False)
-        self.session: Any = SimpleNamespace(
-            acting=SimpleNamespace(training_steps=0),
-            learning=SimpleNamespace(updates=70),
-            evaluator=self.evaluator,
+        self.progress: Any = SimpleNamespace(
+            session=SimpleNamespace(
+                acting=SimpleNamespace(training_steps=0, take_sample=lambda: None),
+                learning=SimpleNamespace(updates=70),
+                evaluator=self.evaluator,
+            ),
+            last=None,
+            best=None,
             is_compiling=True,
         )
-        self.live = StatusWriter(
+        self.reports = Reports(
             load("cartpole_r2d2"),
             "mine",
             folder,
-            events=self.events,
             metrics=self.metrics,
-            shows=[self._show],
+            events=self.events,
+            terminal=cast(Any, SimpleNamespace(look=lambda status: self.is_shown.set())),
         )
 
     def close(self) -> None:
-        self.live.close()
+        self.reports.close()
         self.events.close()
         self.metrics.close()
-
-    def _show(self, status: Status) -> None:
-        self.seen.append(status)
-        self.is_shown.set()
 
     def saved(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
@@ -71,29 +70,27 @@ def reported(tmp_path: Path) -> Iterator[Reported]:
 
 
 def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Reported) -> None:
-    live = reported.live
+    reports = reported.reports
     found = []
 
     def note() -> None:
-        status = live.now()
+        status = reports.now()
         found.append((status.state, status.waiting_for))
 
     note()
-    live.address = "unix:/there"
+    reports.address = "unix:/there"
     note()
-    live._env_servers = EnvServers(
+    reports._env_servers = EnvServers(
         (env_server("vm:1"),), Slots(total=32, live=32), Slots(total=100, live=1)
     )
     note()  # there is no session yet
-    live.session = reported.session
-    reported.session.is_compiling = False
-    note()  # under synchronous learning all is compiled before there is a ProgressReporter
-    progress: Any = SimpleNamespace(last=None, best=None, is_compiling=False)
-    live.progress = progress
+    reports.progress = reported.progress
+    note()
+    reported.progress.is_compiling = False
     note()
     reported.evaluator.is_confirming = True
     note()
-    live.stopping("all steps taken")
+    reports.end("all steps taken")
     note()
     ratio = "acting waits until learning has caught up"
     assert found == [
@@ -105,7 +102,7 @@ def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Rep
         ("evaluating", ratio),
         ("stopping", ""),
     ]
-    live.close()
+    reports.close()
     saved = reported.saved()
     assert (saved["state"], saved["reason"]) == ("finished", "all steps taken")
 
@@ -140,16 +137,14 @@ def test_the_file_is_strict_json_and_is_replaced_as_a_whole(tmp_path: Path) -> N
 def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
     config = load("cartpole_r2d2")
     heard: Any = Heard()
-    nobody: Any = None
-    reports = Reports(nobody, nobody, heard, nobody)
     for more in ({}, {"replay_indices": [{}]}):
         meta = {"config": to_json(config), "env_steps": 90_000, **more}
         saved = Checkpoint(4540, tmp_path, meta)
-        reports.starts_from(StartFrom(saved), config)
+        report_start(heard, StartFrom(saved), config)
     best = Checkpoint(3, tmp_path, {"evaluation": {"mean_return": 7.5, "episodes": 20}})
-    reports.starts_from(StartFrom(None, best), config)
-    reports.starts_from(StartFrom(), config)
-    reports.starts_from(StartFrom(), config, earlier_sessions=1)
+    report_start(heard, StartFrom(None, best), config)
+    report_start(heard, StartFrom(), config)
+    report_start(heard, StartFrom(), config, earlier_sessions=1)
     empty, restored, initialized, lost = heard.take()
     assert lost.is_problem and lost.fields == {"path": None, "updates": 0}
     assert {event.kind for event in (empty, restored, initialized)} == {"resumed"}
@@ -157,9 +152,9 @@ def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
     assert (empty.fields["updates"], empty.fields["env_steps"]) == (4540, 90_000)
     assert "best parameters (7.5" in initialized.text
     environment = dataclasses.replace(config.environment, arguments='{"a": 1}')
-    reports.starts_from(StartFrom(saved), dataclasses.replace(config, environment=environment))
+    report_start(heard, StartFrom(saved), dataclasses.replace(config, environment=environment))
     assert "its replay is dropped" in heard.take()[0].text
-    reports.starts_from(StartFrom(saved), dataclasses.replace(config, seed=7))
+    report_start(heard, StartFrom(saved), dataclasses.replace(config, seed=7))
     _, changed = heard.take()
     assert changed.kind == "changed" and not changed.is_problem
     assert changed.fields == {"field": "seed", "before": "0", "now": "7"}
@@ -177,9 +172,9 @@ def test_a_status_that_cannot_be_made_does_not_end_the_run(
             self.has_been_asked.set()
             raise RuntimeError("a defect of ours")
 
-    reported.live.hub = hub = BrokenHub()  # type: ignore[assignment]
+    reported.reports.hub = hub = BrokenHub()  # type: ignore[assignment]
     assert hub.has_been_asked.wait(SECONDS)
-    reported.live.hub = None
+    reported.reports.hub = None
     reported.is_shown.clear()
     assert reported.is_shown.wait(SECONDS)
     assert "a defect of ours" in caplog.text

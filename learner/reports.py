@@ -20,7 +20,7 @@ from learner.processes.stop import ENV_SERVERS_FAILED
 from learner.report.balance import costs_of
 from learner.report.env_servers import EnvServers, waited_for
 from learner.report.events import Events, EventSink, StandStill
-from learner.report.history import draw, import_aside
+from learner.report.history import draw
 from learner.report.json_lines import replace_file
 from learner.report.learning_signs import LearningSigns
 from learner.report.metrics import Metrics, WeightsAndBiases
@@ -220,7 +220,6 @@ class ProgressReporter:
             else:
                 outcome = "nominated"
                 text += f"; target {self._target:g} reached: new episodes must confirm it"
-                import_aside()  # the run may end in seconds, and the user waits for the curve
         elif played.is_confirmation:
             text = f"confirmation failed: {text.removeprefix('evaluation: ')}"
         elif self._clock() < self._next_round:
@@ -258,7 +257,7 @@ class Reports:
         self.hub: Hub | None = None
         self.address = ""  # where the run serves
         self.progress: ProgressReporter | None = None
-        self.values: dict[str, float] = {}  # last value of each metric
+        self.values: Mapping[str, float] = {}  # last value of each metric
         self.reason = ""  # why the run has ended; from then on it only has to be saved
         # The thread's own.
         self._env_servers = EnvServers()
@@ -446,11 +445,6 @@ class Reports:
         text = f"replay: {size} on each device; compiling acting, then learning"
         self.events.report("learning", text, replay_bytes=system.replay_bytes)
 
-    def update(self, values: Mapping[str, float]) -> None:
-        """Takes the metrics of an interval."""
-        self.values = {**self.values, **values}
-        self.terminal.update(self.values)
-
     def end(self, reason: str, remark: str = "") -> None:
         """Reports that the run ends now and only has to be saved; `remark` is for its user."""
         self.reason = reason
@@ -572,7 +566,7 @@ def open_reports(
     mirrors = []
     if config.logging.wandb is not None:
         mirrors = [WeightsAndBiases(config.logging.wandb, folder.path, fields_of(config))]
-    with contextlib.ExitStack() as ending, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         terminal = stack.enter_context(contextlib.closing(Progress(own_host=own_host)))
         metrics = Metrics(
             folder.path,
@@ -607,6 +601,5 @@ def open_reports(
             raise
         finally:
             # All is saved by now: closing the reports must not keep the process alive.
-            ending.enter_context(
-                exit_deadline(_CLOSE_SECONDS, "all is saved; the rest did not end")
-            )
+            with exit_deadline(_CLOSE_SECONDS, "all is saved; the rest did not end"):
+                stack.close()

@@ -382,7 +382,8 @@ class TrainLoop:
         )
         self.progress.look_at_episodes()
         self.progress.look_at_metrics(values)
-        self._reports.update(values)
+        # Another object: it is shown once, when the status thread finds it.
+        self._reports.values = {**self._reports.values, **values}
         return values
 
     def _stop_and_save(self, ended: EndOfRun | None) -> None:

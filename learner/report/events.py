@@ -4,7 +4,7 @@ import collections
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,7 @@ class Events(EventSink):
         while self._queue:
             event = self._queue.popleft()
             # Before it is shown: what a user has seen can be looked up.
-            self._file.append(asdict(event))
+            self._file.append(event)
             self._show(event)
 
     def close(self) -> None:

@@ -1,10 +1,8 @@
 """The numbers of a run over time, in bounded memory, for charts; and its learning curve."""
 
-import contextlib
 import io
 import math
 import re
-import threading
 from array import array
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -153,16 +151,6 @@ def draw(metrics_jsonl: Path, png: Path, *, title: str = "", target: float | Non
         axes.legend()
 
     replace_file(png, picture((8, 5), fill))
-
-
-def import_aside() -> None:
-    """Begins to import what draws: slower than drawing, and may go on while others wait."""
-
-    def work() -> None:
-        with contextlib.suppress(Exception):  # who draws will meet it again, and say it
-            from matplotlib.backends import backend_agg  # noqa: F401
-
-    threading.Thread(target=work, name="import-drawing", daemon=True).start()
 
 
 def picture(size: tuple[float, float], fill: Callable[["Figure"], None]) -> bytes:

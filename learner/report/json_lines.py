@@ -6,6 +6,7 @@ import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from io import SEEK_END
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,8 @@ class JsonLines:
             self._file.seek(-1, SEEK_END)
         self._is_torn = not is_empty and self._file.read(1) != b"\n"
 
-    def append(self, fields: Mapping[str, Any]) -> None:
-        """Writes a line; numbers that are not finite become null."""
+    def append(self, fields: Any) -> None:
+        """Writes a mapping or a dataclass as a line; see `plain`."""
         line = json.dumps(plain(fields), allow_nan=False).encode() + b"\n"
         try:
             data = b"\n" + line if self._is_torn else line
@@ -50,7 +51,9 @@ class JsonLines:
 
 
 def plain(value: Any) -> Any:
-    """The value as strict JSON: numpy numbers unwrapped, None for those that are not finite."""
+    """The value as strict JSON: dataclasses are objects, numbers that are not finite None."""
+    if is_dataclass(value):
+        value = vars(value)
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

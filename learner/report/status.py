@@ -6,7 +6,6 @@ file is older than 15 seconds. The docstrings below are the source of docs/event
 """
 
 import contextlib
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -200,9 +199,5 @@ class Status:
 
 def write_status(workdir: Path, status: Status) -> None:
     """Replaces the folder's `status.json`. A disk that refuses it keeps the old one."""
-    try:
-        text = json.dumps(status, default=vars, allow_nan=False)
-    except ValueError:  # a number that is not finite: rare, and ten times as slow
-        text = json.dumps(plain(dataclasses.asdict(status)), allow_nan=False)
     with contextlib.suppress(OSError):
-        replace_file(workdir / STATUS, text + "\n")
+        replace_file(workdir / STATUS, json.dumps(plain(status), allow_nan=False) + "\n")

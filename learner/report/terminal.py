@@ -3,10 +3,9 @@
 import math
 import shlex
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, TextIO, cast
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.live import Live
@@ -14,7 +13,6 @@ from rich.panel import Panel
 from rich.table import Table
 
 from learner.report.events import Event
-from learner.report.output import TolerantStream
 from learner.report.stages import STAGES
 from learner.report.status import NO_IMPROVEMENT, OUT_OF_TIME, STOPPED, EvaluationStatus, Status
 from seedrl.exit_codes import ExitCode
@@ -49,8 +47,8 @@ CELLS: dict[str, dict[str, str]] = {
 def rows(status: Status) -> Iterator[tuple[str, str]]:
     """The panel's rows: label and text."""
     metrics = status.metrics
-    yield "progress", _progress(status, metrics)
-    yield "return", "   ".join(_returns(status, metrics))
+    yield "progress", _progress(status)
+    yield "return", "   ".join(_returns(status))
     yield "env servers", _env_servers(status)
     updates = f"{status.updates:,}   {status.updates_per_second:,.1f}/s"
     if skipped := metrics.get("skipped_updates"):
@@ -66,14 +64,24 @@ def rows(status: Status) -> Iterator[tuple[str, str]]:
             yield label, "   ".join(cells)
 
 
-def line(metrics: Mapping[str, float], status: Status) -> str:
+def panel(status: Status) -> Panel:
+    """The rows in a frame, as a terminal shows them."""
+    table = Table.grid(padding=(0, 3))
+    for row in rows(status):
+        table.add_row(*row)
+    title = f"{status.config} · {duration(status.elapsed_seconds)} · {status.state}"
+    return Panel(table, title=title, expand=False)
+
+
+def line(status: Status) -> str:
     """The same, short, if there is no terminal."""
+    metrics = status.metrics
     cells = list(_cells("line", metrics))
     if "env_steps" in metrics:  # the first interval may have none
         cells[0] += f" ({metrics['env_steps'] / status.total_steps:.0%})"
     if text := _state(status):
         cells.append(text)
-    return "  ".join((*cells, *_returns(status, metrics, is_short=True)))
+    return "  ".join((*cells, *_returns(status, is_short=True)))
 
 
 def _cells(label: str, metrics: Mapping[str, float]) -> Iterator[str]:
@@ -96,23 +104,21 @@ def time_bar(side: str, metrics: Mapping[str, float]) -> str:
     return "   ".join((bar, *(f"{fill} {stage} {share:.0%}" for fill, (stage, share) in parts)))
 
 
-def _progress(status: Status, metrics: Mapping[str, float]) -> str:
+def _progress(status: Status) -> str:
     share = status.env_steps / status.total_steps
     text = f"{status.env_steps:,} of {status.total_steps:,} steps ({share:.0%})"
     text += f"   {status.env_steps_per_second:,.0f}/s"
     # Over an interval of metrics: from one second to the next it would jump.
-    rate = metrics.get("env_steps_per_second", 0.0)
+    rate = status.metrics.get("env_steps_per_second", 0.0)
     left = status.total_steps - status.env_steps
     if rate > 0 and left > 0 and not status.reason:
         text += f"   {duration(left / rate)} left"
     return text
 
 
-def _returns(
-    status: Status, metrics: Mapping[str, float], *, is_short: bool = False
-) -> Iterator[str]:
-    if "return/training" in metrics:
-        yield f"training {score(metrics['return/training'])}"
+def _returns(status: Status, *, is_short: bool = False) -> Iterator[str]:
+    if "return/training" in status.metrics:
+        yield f"training {score(status.metrics['return/training'])}"
     if (last := status.last_evaluation) is not None:
         yield f"evaluation {score(last.mean_return)}"
     if is_short:
@@ -180,34 +186,28 @@ def score(value: float) -> str:
 class Progress:
     """Shows a run: a live panel on a terminal, else one line for each interval of metrics."""
 
-    # The status writer's thread calls `look` and `show`, the main thread `update` and `log`.
+    # The status thread calls `look` and `show`; `close` follows its end. Any thread may `log`.
 
     def __init__(self, console: Console | None = None, *, own_host: str = ""):
         """`own_host`: of env servers whose refusal ends the run, by an error with the reason."""
         self._own_host = own_host
-        self._console = console if console is not None else _console(sys.stderr)
-        self._lock = threading.Lock()  # guards the two below
-        self._status: Status | None = None
+        # `learner.report.output` has replaced the stream: rich ends a process that cannot write.
+        self._console = console or Console(file=sys.stderr)
+        self._shown: Mapping[str, float] = {}  # metrics of the last line
         self._live: Live | None = None
         if self._console.is_terminal:
             # Without its own thread that refreshes: it could die unnoticed.
-            self._live = Live(self._panel(), console=self._console, auto_refresh=False)
+            starting = Panel("starting", title="seedrl", expand=False)
+            self._live = Live(starting, console=self._console, auto_refresh=False)
             self._live.start()
 
     def look(self, status: Status) -> None:
-        """Takes the state of the run; a terminal shows it at once."""
-        with self._lock:
-            self._status = status
-            if self._live is not None:
-                self._live.update(self._panel(), refresh=True)
-
-    def update(self, metrics: Mapping[str, float]) -> None:
-        """Takes the last value of every metric; the panel shows them with the next status."""
-        with self._lock:
-            if self._live is not None or self._status is None:
-                return
-            text = line(metrics, self._status)
-        self.log(f"{duration(metrics.get('elapsed_seconds', 0.0))}  {text}")
+        """Takes the state of the run: the next panel, or a line if its metrics are new."""
+        if self._live is not None:
+            self._live.update(panel(status), refresh=True)
+        elif status.metrics != self._shown:
+            self._shown = status.metrics
+            self.log(f"{duration(status.metrics.get('elapsed_seconds', 0.0))}  {line(status)}")
 
     def show(self, event: Event) -> None:
         is_refusal = event.kind == "server_refused" and self._own_host
@@ -222,21 +222,9 @@ class Progress:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        """Leaves the last panel standing and gives the terminal back. May be called twice."""
-        with self._lock:
-            live, self._live = self._live, None
-        if live is not None:
-            live.stop()
-
-    def _panel(self) -> Panel:
-        status = self._status
-        if status is None:
-            return Panel("starting", title="seedrl", expand=False)
-        table = Table.grid(padding=(0, 3))
-        for row in rows(status):
-            table.add_row(*row)
-        title = f"{status.config} · {duration(status.elapsed_seconds)} · {status.state}"
-        return Panel(table, title=title, expand=False)
+        """Leaves the last panel standing and gives the terminal back."""
+        if self._live is not None:
+            self._live.stop()
 
 
 class Summary(NamedTuple):
@@ -342,11 +330,6 @@ def resuming(command: str, workdir: Path) -> list[str]:
 
 
 def print_summary(summary: Summary) -> None:
-    out = _console(sys.stdout)
+    out = Console(file=sys.stdout)
     for label, value in summary_rows(summary):
         out.print(f"{label:<18} {value}", markup=False, highlight=False, soft_wrap=True)
-
-
-def _console(stream: TextIO) -> Console:
-    # rich ends the process when it cannot write: a run continues without its reader.
-    return Console(file=cast(TextIO, TolerantStream(stream)))

@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
@@ -52,11 +52,8 @@ class _Unshown(Reports):
     """Reports without files, terminal and thread."""
 
     def __init__(self, run: "SupervisedRun", metrics: Any) -> None:
-        self._run_of, self.metrics = run, metrics
+        self._run_of, self.metrics, self.values = run, metrics, {}
         self.events = cast(Any, SimpleNamespace(report=run._said, elapsed_seconds=0.0))
-
-    def update(self, values: Mapping[str, float]) -> None:
-        self._run_of.calls.append(f"report {values['env_steps']}")
 
     def end(self, reason: str, remark: str = "") -> None:
         self._run_of.ends.append(reason)

@@ -28,7 +28,7 @@ with tolerating_lost_output():
         print("out and flush", number, flush=True)
         print("err", number, file=sys.stderr)
         logging.info("log %d", number)
-        progress.update({"env_steps": number})
+        progress.log(f"line {number}")
     progress.close()
 sys.exit(7)
 """

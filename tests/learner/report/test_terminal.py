@@ -91,9 +91,10 @@ def text(console: Console) -> str:
 def test_updates_and_events_are_lines_without_a_terminal() -> None:
     out = console(terminal=False)
     progress = Progress(out)
-    progress.look(STATUS)
+    progress.look(dataclasses.replace(STATUS, metrics={}))
     assert text(out) == ""
-    progress.update({**METRICS, "elapsed_seconds": 3661.5})
+    for _ in range(2):  # one line for each interval of metrics
+        progress.look(dataclasses.replace(STATUS, metrics={**METRICS, "elapsed_seconds": 3661.5}))
     about: dict[str, Any] = {"time_seconds": 0.0, "env_steps": 1, "kind": "ended"}
     text_of_event = "the run [bold]ends"
     progress.show(Event(elapsed_seconds=62.0, is_problem=True, text=text_of_event, **about))
@@ -120,7 +121,6 @@ def test_a_terminal_shows_a_panel_that_stays_at_the_end() -> None:
     progress = Progress(out)
     progress.look(STATUS)
     progress.log("a line above")
-    progress.close()
     progress.close()
     last = text(out)[text(out).rindex("╭") :]
     assert "cartpole_r2d2 · 1:01:01 · training" in last and "12,345 of 50,000" in last

@@ -1,4 +1,15 @@
-"""Everything that reports on a run, opened and closed together; the thread that shows it."""
+"""Everything that reports on a run, opened and closed together; the thread that shows it.
+
+A number: the threads of a session add it to a `Tally` or set a gauge (`report.metrics`). At each
+interval the main thread takes them by `Metrics.flush`, which writes metrics.jsonl, TensorBoard and
+Weights & Biases. The values become `Reports.values`; from them and the registry of env servers
+(`report.env_servers`) the status thread makes a `Status` once a second. status.json, the terminal
+and Prometheus show that.
+
+An event: any thread calls `Events.report` (`report.events`). The status thread writes it to
+events.jsonl and shows it on the terminal. `ProgressReporter` turns what counters show into events.
+The dashboard and the commands that list runs read these files.
+"""
 
 import contextlib
 import json
@@ -8,9 +19,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
 
 from learner.build import StartFrom
 from learner.checkpoints.restoring import changed_fields, other_experience
@@ -49,9 +59,6 @@ from seedrl.networks.config import NetworkConfig
 from seedrl.observations import describe
 from seedrl.run_files import ROLLOUTS
 from seedrl.timing import WARNING_SECONDS
-
-if TYPE_CHECKING:
-    from learner.report.health import Health  # a run without `logging.health_bind` imports none
 
 _CLOSE_SECONDS = 60.0
 # If no episode of this many had a metric, its name is probably misspelt.
@@ -240,17 +247,45 @@ class Reports:
         self,
         config: Config,
         name: str,
-        workdir: Path,
+        folder: RunFolder,
+        checkpoint: Checkpoint | None,
         *,
-        metrics: Metrics,
-        events: Events,
-        terminal: Progress,
-        health: "Health | None" = None,
+        own_host: str = "",
     ):
-        """Starts the thread. Whoever gives `metrics`, `events` and so on closes them after it."""
-        self._config, self.name, self._workdir = config, name, workdir
-        self.metrics, self.events, self.terminal = metrics, events, terminal
-        self._shows = [terminal.look] if health is None else [terminal.look, health.look]
+        """Opens the reports on a run called `name`; of a resumed run they continue.
+
+        `own_host`: see `Progress`.
+        """
+        self._config, self._name, self._folder = config, name, folder
+        # Without a checkpoint, earlier attempts in the folder do not count.
+        env_steps, totals = 0, dict[str, float]()
+        if checkpoint is not None:
+            env_steps, totals = int(checkpoint.meta["env_steps"]), checkpoint.meta["totals"]
+        mirrors = []
+        if config.logging.wandb is not None:
+            mirrors = [WeightsAndBiases(config.logging.wandb, folder.path, fields_of(config))]
+        with contextlib.ExitStack() as stack:
+            self.terminal = stack.enter_context(contextlib.closing(Progress(own_host=own_host)))
+            self.metrics = Metrics(
+                folder.path,
+                mirrors=mirrors,
+                totals=totals,
+                # A value at the step of the checkpoint itself still holds.
+                purge_step=0 if checkpoint is None else env_steps + 1,
+            )
+            stack.callback(self.metrics.close)
+            elapsed = totals.get("elapsed_seconds", 0.0)
+            self.events = Events(
+                folder.path, self.terminal.show, elapsed_seconds=elapsed, env_steps=env_steps
+            )
+            stack.callback(self.events.close)
+            self._shows = [self.terminal.look]
+            if config.logging.health_bind:
+                from learner.report.health import Health
+
+                health = stack.enter_context(contextlib.closing(Health(config.logging.health_bind)))
+                self._shows.append(health.look)
+            self._sinks = stack.pop_all()
         self._began = time.time()
         self._state_and_since: tuple[State, float] = ("starting", self._began)
         # Set once they exist.
@@ -266,13 +301,24 @@ class Reports:
         self.conditions = Conditions()  # as of the last look; the main thread reads it
         # When, and the environment steps and updates then.
         self._before: tuple[float, int, int] | None = None
-        self._steps = StandStill(events, events.count_steps(), time.monotonic())
+        self._steps = StandStill(self.events, env_steps, time.monotonic())
         self._is_over = threading.Event()
         self._has_ended = False
         self._thread = threading.Thread(target=self._run, name="status", daemon=True)
         self._thread.start()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if isinstance(error, UserError):
+            self.reason = f"{ERROR}: {error}"
+        # All is saved by now: closing the reports must not keep the process alive.
+        with exit_deadline(_CLOSE_SECONDS, "all is saved; the rest did not end"):
+            self.close()
+
     def close(self) -> None:
+        """Ends the thread, and then closes all that it uses."""
         self._is_over.set()
         # Else the thread would sleep until the next second.
         self.events.wake()
@@ -280,7 +326,7 @@ class Reports:
         # The thread has ended: the last look is this one, at a run that is over.
         self._has_ended, self.reason = True, self.reason or ERROR
         _guarded(self._look)
-        _guarded(self.events.flush)
+        self._sinks.close()
 
     def _run(self) -> None:
         next_look = 0.0
@@ -303,12 +349,12 @@ class Reports:
                 self._steps = StandStill(self.events, status.env_steps, now)
             else:
                 self._steps.look(status.env_steps, now, status.waiting_for)
-        write_status(self._workdir, status)
+        write_status(self._folder.path, status)
         for show in self._shows:
             show(status)
         acting = None if self.progress is None else self.progress.session.acting
         if acting is not None and (sample := acting.take_sample()) is not None:
-            replace_file(self._workdir / ROLLOUTS, json.dumps(sample))
+            replace_file(self._folder.path / ROLLOUTS, json.dumps(sample))
 
     def _gauges(self, found: EnvServers) -> None:
         roles, metrics = (found.training, found.evaluation), self.metrics
@@ -348,7 +394,7 @@ class Reports:
             state=state,
             state_since_seconds=self._state_and_since[1],
             reason=self.reason,
-            config=self.name,
+            config=self._name,
             pid=os.getpid(),
             host=socket.gethostname(),
             address=self.address,
@@ -422,17 +468,19 @@ class Reports:
         seconds = max(now - before[0], 1e-9)
         return (env_steps - before[1]) / seconds, (updates - before[2]) / seconds
 
-    def started(self, hub: Hub, address: str, folder: Path, devices: str) -> None:
+    def started(self, hub: Hub, address: str, devices: str) -> None:
         """Reports where the run serves, and from now on which env servers there are."""
         self.hub, self.address = hub, address
-        text = f"learner: {folder}, serving {address}, {devices}"
-        self.events.report("started", text, address=address, devices=devices, workdir=str(folder))
+        workdir = str(self._folder.path)
+        text = f"learner: {workdir}, serving {address}, {devices}"
+        self.events.report("started", text, address=address, devices=devices, workdir=workdir)
 
-    def compiling(self, config: Config, session: Session, *, is_begun_anew: bool) -> None:
+    def compiling(self, session: Session) -> None:
         """Reports what is compiled now; status and events show this session from now on."""
         system, steps = session.system, session.acting.training_steps
-        network = getattr(config.agent, "network", None)
-        self.metrics.record("session", env_steps=steps, is_begun_anew=is_begun_anew)
+        network = getattr(self._config.agent, "network", None)
+        is_anew = self._folder.is_begun_anew
+        self.metrics.record("session", env_steps=steps, is_begun_anew=is_anew)
         self.metrics.write()
         if system.taken:
             self.events.report("resumed", system.taken)
@@ -453,8 +501,9 @@ class Reports:
         shown = ENV_SERVERS_FAILED if is_known else f"{reason}{remark}"
         self.events.report("ended", f"the run ends: {shown}", reason=reason)
 
-    def draw_curve(self, config: Config, folder: RunFolder) -> None:
+    def draw_curve(self) -> None:
         """Draws the learning curve, if the run is configured to."""
+        config, folder = self._config, self._folder
         if not config.logging.learning_curve:
             return
         # All is saved by then: a full disk costs the picture only.
@@ -462,34 +511,26 @@ class Reports:
             draw(
                 folder.metrics,
                 folder.path / "learning_curve.png",
-                title=f"{self.name}, seed {config.seed}",
+                title=f"{self._name}, seed {config.seed}",
                 target=config.evaluation.target_return,
             )
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
             self.terminal.log(f"cannot draw the learning curve: {problem}")
 
-    def summary(
-        self,
-        config: Config,
-        session: Session,
-        folder: RunFolder,
-        *,
-        seconds: float,
-        command: str,
-    ) -> Summary:
+    def summary(self, session: Session, *, seconds: float, command: str) -> Summary:
         """How the run went, at its end, after so many seconds of this session."""
-        confirmed, best = session.evaluator.confirmed, folder.best()
+        confirmed, best = session.evaluator.confirmed, self._folder.best()
         return Summary(
             status=self.now(),
             wall_seconds=seconds,
-            workdir=folder.path,
+            workdir=self._folder.path,
             confirmed_updates=None if confirmed is None else confirmed.frozen.version,
             best_return=None if best is None else best_return(best),
             best_updates=0 if best is None else best.step,
             command=command,
-            to_allow=tuple(to_allow(to_json(config))),
-            has_bounds=not acts_on_tokens(config),
+            to_allow=tuple(to_allow(to_json(self._config))),
+            has_bounds=not acts_on_tokens(self._config),
         )
 
 
@@ -543,63 +584,3 @@ def _guarded(work: Callable[[], None]) -> None:
         work()
     except Exception:
         _logger.exception("cannot write the status or the events of the run")
-
-
-@contextlib.contextmanager
-def open_reports(
-    config: Config,
-    name: str,
-    folder: RunFolder,
-    checkpoint: Checkpoint | None,
-    *,
-    own_host: str = "",
-) -> Iterator[Reports]:
-    """Opens the reports on a run called `name`; of a resumed run they continue.
-
-    `own_host`: see `Progress`.
-    """
-    # Without a checkpoint, earlier attempts in the folder do not count.
-    env_steps, totals = 0, dict[str, float]()
-    if checkpoint is not None:
-        env_steps, totals = int(checkpoint.meta["env_steps"]), checkpoint.meta["totals"]
-    elapsed = totals.get("elapsed_seconds", 0.0)
-    mirrors = []
-    if config.logging.wandb is not None:
-        mirrors = [WeightsAndBiases(config.logging.wandb, folder.path, fields_of(config))]
-    with contextlib.ExitStack() as stack:
-        terminal = stack.enter_context(contextlib.closing(Progress(own_host=own_host)))
-        metrics = Metrics(
-            folder.path,
-            mirrors=mirrors,
-            totals=totals,
-            # A value at the step of the checkpoint itself still holds.
-            purge_step=0 if checkpoint is None else env_steps + 1,
-        )
-        # Closed in reverse order: first the reports, whose thread uses all that was opened before.
-        stack.callback(metrics.close)
-        events = Events(folder.path, terminal.show, elapsed_seconds=elapsed, env_steps=env_steps)
-        stack.callback(events.close)
-        health = None
-        if config.logging.health_bind:
-            from learner.report.health import Health
-
-            health = stack.enter_context(contextlib.closing(Health(config.logging.health_bind)))
-        reports = Reports(
-            config,
-            name,
-            folder.path,
-            metrics=metrics,
-            events=events,
-            terminal=terminal,
-            health=health,
-        )
-        stack.callback(reports.close)
-        try:
-            yield reports
-        except UserError as error:
-            reports.reason = f"{ERROR}: {error}"
-            raise
-        finally:
-            # All is saved by now: closing the reports must not keep the process alive.
-            with exit_deadline(_CLOSE_SECONDS, "all is saved; the rest did not end"):
-                stack.close()

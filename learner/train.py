@@ -46,7 +46,7 @@ from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_for
 from learner.report.status import ERROR, EvaluationStatus
 from learner.report.terminal import Summary
-from learner.reports import ProgressReporter, Reports, open_reports, report_start
+from learner.reports import ProgressReporter, Reports, report_start
 from learner.runtime.watchdog import exit_deadline, exit_now
 from learner.runtime.worker import Deaths
 from learner.schedule import Session
@@ -121,7 +121,7 @@ def train(
         # A caller that holds the lock has started the env servers of this host.
         own_host = "" if lock is None else socket.gethostname()
         reports = stack.enter_context(
-            open_reports(config, name, folder, start.checkpoint, own_host=own_host)
+            Reports(config, name, folder, start.checkpoint, own_host=own_host)
         )
         report_start(
             reports.events,
@@ -142,7 +142,7 @@ def train(
         )
         # Before acting is built: env servers build their environments meanwhile.
         service = stack.enter_context(Service(hub, config.serving))
-        reports.started(hub, service.address, folder.path, str(geometry))
+        reports.started(hub, service.address, str(geometry))
 
         # 3. The first env server, or the checkpoint, says what the environment looks like.
         spec = _wait_for_env_server(hub, hosts, stop, deaths.raise_first)
@@ -165,7 +165,7 @@ def train(
         session = Session(config, system, hub, reports.metrics)
         # Only now: a config that this environment refuses must not replace one that works.
         folder.record_config(config)
-        reports.compiling(config, session, is_begun_anew=folder.is_begun_anew)
+        reports.compiling(session)
         balancer = None
         if fleets is not None:
             reports.events.is_releasing = lambda: fleets.is_releasing
@@ -200,12 +200,12 @@ def train(
 
         # 6. The summary and the curve.
         seconds = time.monotonic() - started
-        summary = reports.summary(config, session, folder, seconds=seconds, command=stop.command)
+        summary = reports.summary(session, seconds=seconds, command=stop.command)
         # Not after a signal: its sender may soon kill this process, and the end must be reported.
         if topology.is_first and not stop.is_set():
             undrawn = "learner: warning: the run is saved, but its learning curve was not drawn"
             with exit_deadline(_STOP_SECONDS, undrawn, summary.exit_code, end=exit_now):
-                reports.draw_curve(config, folder)
+                reports.draw_curve()
         return summary
 
 

@@ -3,25 +3,26 @@
 import dataclasses
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from learner import reports as reports_module
 from learner.build import StartFrom
+from learner.checkpoints.run_folder import RunFolder
 from learner.report.env_servers import EnvServers
-from learner.report.events import Events, StandStill
-from learner.report.metrics import Metrics
+from learner.report.events import StandStill
 from learner.report.status import Slots, write_status
 from learner.reports import Reports, report_start
 from seedrl.checkpoints import Checkpoint
 from seedrl.config_io import load, to_json
 from tests.learner.report.listener import Heard
 from tests.learner.report.test_terminal import STATUS, env_server
-from tests.patience import SECONDS
+from tests.patience import SECONDS, wait_until
 
 
 class Reported:
@@ -29,9 +30,6 @@ class Reported:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.is_shown = threading.Event()
-        self.metrics = Metrics(folder)
-        self.events = Events(folder, lambda event: None)
         self.evaluator = SimpleNamespace(is_confirming=False)
         self.progress: Any = SimpleNamespace(
             session=SimpleNamespace(
@@ -43,19 +41,12 @@ class Reported:
             best=None,
             is_compiling=True,
         )
-        self.reports = Reports(
-            load("cartpole_r2d2"),
-            "mine",
-            folder,
-            metrics=self.metrics,
-            events=self.events,
-            terminal=cast(Any, SimpleNamespace(look=lambda status: self.is_shown.set())),
-        )
+        self.run_folder = RunFolder(folder)
+        self.reports = Reports(load("cartpole_r2d2"), "mine", self.run_folder, None)
 
     def close(self) -> None:
         self.reports.close()
-        self.events.close()
-        self.metrics.close()
+        self.run_folder.close()
 
     def saved(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.folder / "status.json").read_text())
@@ -175,6 +166,6 @@ def test_a_status_that_cannot_be_made_does_not_end_the_run(
     reported.reports.hub = hub = BrokenHub()  # type: ignore[assignment]
     assert hub.has_been_asked.wait(SECONDS)
     reported.reports.hub = None
-    reported.is_shown.clear()
-    assert reported.is_shown.wait(SECONDS)
+    since, path = time.time(), reported.folder / "status.json"
+    wait_until(lambda: path.exists() and reported.saved()["time_seconds"] > since)
     assert "a defect of ours" in caplog.text

@@ -14,7 +14,7 @@ import pytest
 from learner.checkpoints.run_folder import Resume, RunFolder
 from learner.multihost.agreement import alone
 from learner.processes.stop import StopRequest
-from learner.reports import open_reports
+from learner.reports import Reports
 from learner.runtime.worker import Deaths
 from learner.train import _wait_for_env_server, train
 from seedrl import checkpoints, config_io
@@ -59,7 +59,7 @@ def test_time_and_counts_of_a_run_continue_when_it_is_resumed(
     folder = RunFolder(tmp_path)
     with (
         contextlib.closing(folder),
-        open_reports(config_io.load("cartpole_r2d2"), "mine", folder, checkpoint) as reports,
+        Reports(config_io.load("cartpole_r2d2"), "mine", folder, checkpoint) as reports,
     ):
         reports.metrics.count("frames", 4)
         values = reports.metrics.flush(env_steps=110, updates=2)
@@ -112,7 +112,7 @@ def test_what_the_checkpoint_does_not_hold_is_refused_before_the_run_serves(
     spec = encode_spec(EnvSpec(ArraySpec((4,), "float32"), DiscreteSpec(2)))
     meta = {"config": to_json(config), "env_steps": 1, "totals": {}, "env_spec": spec}
     checkpoints.save(tmp_path / "checkpoints", 3, {}, meta, keep=2)
-    monkeypatch.setattr("learner.train.open_reports", mock.Mock(side_effect=AssertionError))
+    monkeypatch.setattr("learner.train.Reports", mock.Mock(side_effect=AssertionError))
     with pytest.raises(CheckpointError) as caught:
         train(config, workdir=tmp_path)
     assert "params/" in str(caught.value)

@@ -106,10 +106,7 @@ class Groups:
     @property
     def num_waiting_tokens(self) -> int:
         """Sampled tokens of rollouts that wait for others of their group."""
-        groups = self._finished.values()
-        return sum(num_sampled(rollout) for group in groups for rollout in group.values())
-
-
-def num_sampled(rollout: StoredStep) -> int:
-    """Tokens of the policy."""
-    return int(np.count_nonzero(rollout.extras.source == POLICY))
+        sources = [
+            each.extras.source for group in self._finished.values() for each in group.values()
+        ]
+        return int(sum(np.count_nonzero(each == POLICY) for each in sources))

@@ -28,7 +28,7 @@ from seedrl.errors import ConfigError, in_one_line
 from seedrl.networks import decoder
 from seedrl.networks import weights as published
 from seedrl.networks.decoder import DecoderConfig
-from seedrl.rl import tokens
+from seedrl.rl.distributions import Categorical
 from seedrl.rl.surrogate import mean_of
 from seedrl.specs import EnvSpec, TokensSpec
 from seedrl.types import Array, Tree
@@ -161,7 +161,7 @@ def updates(
 def completion_loss(network: DecoderConfig, params: Tree, ids: Array, is_policy: Array) -> Array:
     """Mean of -log π over the tokens `[B, T]` that are the policy's, `[] float32`."""
     logits = decoder.unroll(network, decoder.with_frozen(network, params), ids[:, :-1])
-    return -mean_of(tokens.log_probs(logits, ids[:, 1:]), is_policy[:, 1:])
+    return -mean_of(Categorical(logits).log_probability(ids[:, 1:]), is_policy[:, 1:])
 
 
 def save(workdir: Path, params: Tree, spec: EnvSpec, config: str) -> Path:

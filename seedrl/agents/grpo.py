@@ -2,7 +2,7 @@
 
 All sequences of a group answer the same question; a sequence's advantage is how much better it did
 than the others. From top to bottom: the configuration, a batch, the state, the update, the loss.
-Equations are in `seedrl.rl.tokens`, the network in `seedrl.networks.decoder`.
+Equations are in `seedrl.rl.tokens` and `surrogate`, the network in `seedrl.networks.decoder`.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.rl import tokens
 from seedrl.rl.distributions import Categorical
-from seedrl.rl.surrogate import divergence, mean_of, normalized
+from seedrl.rl.surrogate import clipped_surrogate, divergence, mean_of, normalized
 from seedrl.specs import EnvSpec
 from seedrl.types import Array, Sequence, StoredStep, Tree
 
@@ -177,7 +177,7 @@ def prepared(config: GRPOConfig, state: AgentState, steps: StoredStep) -> Prepar
         network = dataclasses.replace(config.network, lora_rank=0)
         params = state.params if config.network.lora_rank else state.target
         logits = decoder.unroll(network, params, ids[:, :-1])
-        log_reference = tokens.log_probs(logits, ids[:, 1:], config.temperature)
+        log_reference = Categorical(logits / config.temperature).log_probability(ids[:, 1:])
     return Prepared(
         returns=returns,
         truncated=truncated,
@@ -258,11 +258,12 @@ def _loss(
     del target, weights, key
     params = decoder.with_frozen(config.network, params)
     logits, values = decoder.unroll(config.network, params, part.ids[:, :-1], value=True)
-    log_policy = tokens.log_probs(logits, part.ids[:, 1:], config.temperature)
+    policy = Categorical(logits / config.temperature)
+    log_policy = policy.log_probability(part.ids[:, 1:])
     counts = part.is_trained
     # Of other tokens 0: whatever is stored there, their ratio is 1.
     log_ratios = jnp.where(counts, log_policy - part.log_mu, 0.0)
-    gained = tokens.token_surrogate(
+    gained = clipped_surrogate(
         log_ratios,
         part.advantages,
         clip_low=config.clip_low,
@@ -271,10 +272,9 @@ def _loss(
     )
     mean = functools.partial(mean_of, is_trained=counts)
     policy_loss = -mean(gained)
-    entropy = mean(Categorical(logits / config.temperature).entropy())
+    entropy = mean(policy.entropy())
     total = policy_loss - config.entropy * entropy
     ratios = jnp.exp(log_ratios)
-    differences = jnp.abs(log_policy - part.log_mu)
     metrics = {
         "policy_loss": policy_loss,
         "entropy": entropy,
@@ -292,9 +292,11 @@ def _loss(
         total += config.value_cost * metrics["value_loss"]
     # Without a token to compare they are not measured: zeros would dilute the others' means.
     metrics = _measured_if(counts, metrics)
+    # Of tokens that the same parameters sampled: 0 in exact arithmetic.
+    differences = jnp.where(part.is_current, log_policy - part.log_mu, 0.0)
     mismatches = {
-        "mismatch_kl": tokens.mismatch_kl(log_policy, part.log_mu, part.is_current),
-        "mismatch_max": jnp.max(jnp.where(part.is_current, differences, 0.0)),
+        "mismatch_kl": mean_of(divergence(differences), part.is_current),
+        "mismatch_max": jnp.max(jnp.abs(differences)),
     }
     metrics |= _measured_if(part.is_current, mismatches)
     return total, LossOutput(priorities=(), metrics=metrics)

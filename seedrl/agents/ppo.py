@@ -276,7 +276,9 @@ def _loss(
         least_std=config.least_advantage_std,
     )
     # Equation 7, then 9.
-    gained = surrogate.clipped_surrogate(log_ratios, advantages, config.clip)
+    gained = surrogate.clipped_surrogate(
+        log_ratios, advantages, clip_low=config.clip, clip_high=config.clip
+    )
     squares = jnp.square(output.value - estimated.targets)
     policy_loss = -surrogate.mean_of(weights[None] * gained, counts)
     value_loss = 0.5 * surrogate.mean_of(weights[None] * squares, counts)

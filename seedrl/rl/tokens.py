@@ -1,18 +1,16 @@
-"""Policies over tokens: draws, advantages within groups of sequences, the clipped objective.
+"""Policies over tokens: draws, and advantages within groups of sequences.
 
-Arrays of tokens are `[B, T]`; `is_counted` selects those of the policy that are trained. Their
-means are `seedrl.rl.surrogate.mean_of`: over all tokens of a batch, so that each counts alike,
-whatever the length of its sequence.
+Arrays of tokens are `[B, T]`. Objective and means are of `seedrl.rl.surrogate`: over all tokens of
+a batch, so that each counts alike, whatever the length of its sequence.
 """
 
-import math
 from typing import Literal
 
 import chex
 import jax
 import jax.numpy as jnp
 
-from seedrl.rl.surrogate import divergence, mean_of
+from seedrl.rl.distributions import Categorical
 from seedrl.types import Array, Tree
 
 GroupAdvantage = Literal["grpo", "dr_grpo", "rloo"]
@@ -21,9 +19,9 @@ GroupAdvantage = Literal["grpo", "dr_grpo", "rloo"]
 def sample(key: Array, logits: Array, temperature: float | Array) -> tuple[Array, Array]:
     """Draws a token a row: `[S, V] float32` -> ids `[S] int32`, their log-probabilities `[S]`.
 
-    The log-probabilities are of the distribution that was sampled, softmax(logits / temperature):
-    `log_probs` of the same arguments. `temperature` is a number or `[S] float32`, one for each row;
-    0 takes the likeliest token, with log-probability 0. Consumes the key.
+    The log-probabilities are of the distribution that was sampled, softmax(logits / temperature).
+    `temperature` is a number or `[S] float32`, one for each row; 0 takes the likeliest token, with
+    log-probability 0. Consumes the key.
     """
     chex.assert_rank(logits, 2)
     chex.assert_type(logits, jnp.float32)
@@ -33,17 +31,7 @@ def sample(key: Array, logits: Array, temperature: float | Array) -> tuple[Array
     # The largest of logits with Gumbel noise is a draw from their softmax.
     noise = jnp.where(draws[:, None], jax.random.gumbel(key, logits.shape), 0.0)
     ids = jnp.argmax(scaled + noise, axis=-1).astype(jnp.int32)
-    return ids, jnp.where(draws, log_probs(scaled, ids), 0.0)
-
-
-def log_probs(logits: Array, ids: Array, temperature: float = 1.0) -> Array:
-    """log softmax(logits / temperature)[id]: `[..., V] float32`, `[...] int32` -> `[...] float32`.
-
-    `temperature` is above 0.
-    """
-    chex.assert_type(logits, jnp.float32)
-    log_policy = jax.nn.log_softmax(logits / temperature)
-    return jnp.take_along_axis(log_policy, ids[..., None], axis=-1)[..., 0]
+    return ids, jnp.where(draws, Categorical(scaled).log_probability(ids), 0.0)
 
 
 def has_spread(returns: Array) -> Array:
@@ -115,34 +103,3 @@ def token_gae(
     _, advantages = jax.lax.scan(step, after, (values.T, is_policy.T), reverse=True)
     advantages = jnp.where(is_policy, advantages.T, 0.0)
     return advantages, jnp.where(is_policy, advantages + values, 0.0)
-
-
-def token_surrogate(
-    log_ratios: Array, advantages: Array, *, clip_low: float, clip_high: float, ratio_cap: float
-) -> Array:
-    """min(r̄ A, clip(r̄, 1 - clip_low, 1 + clip_high) A), `[B, T]`, to be maximised.
-
-    r̄ = min(r, ratio_cap), r = π / μ. The gradient flows through `log_ratios [B, T]`, log π - log μ.
-    Where the cap binds its weight is `ratio_cap`, not 0: a bad token that has become far more
-    likely is still pushed back. `ratio_cap` is at least `1 + clip_high`, so that it binds only
-    where A < 0.
-
-    Source: Schulman et al. 2017, equation 7, https://arxiv.org/abs/1707.06347; two bounds: Yu et
-    al. 2025 (DAPO), section 3.1, https://arxiv.org/abs/2503.14476; the cap: Yao et al. 2025,
-    "Your efficient RL framework secretly brings you off-policy RL training".
-    """
-    advantages = jax.lax.stop_gradient(advantages)
-    # In logarithms: an infinite ratio times 0 is not a number.
-    excess = jax.lax.stop_gradient(jnp.maximum(log_ratios - math.log(ratio_cap), 0.0))
-    ratios = jnp.exp(log_ratios - excess)
-    clipped = jnp.clip(ratios, 1.0 - clip_low, 1.0 + clip_high)
-    return jnp.minimum(ratios * advantages, clipped * advantages)
-
-
-def mismatch_kl(log_pi: Array, log_mu: Array, is_counted: Array) -> Array:
-    """Estimate of KL(μ, π), `[] float32`, at least 0: the mean of r - 1 - log r, r = π / μ.
-
-    For tokens `[B, T]` that the same parameters sampled, as μ when acting and as π when learning:
-    it would be 0 in exact arithmetic. A different network or distribution shows here.
-    """
-    return mean_of(divergence(jnp.where(is_counted, log_pi - log_mu, 0.0)), is_counted)

@@ -14,6 +14,7 @@ from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.rl import tokens
+from seedrl.rl.distributions import Categorical
 from seedrl.specs import TokensSpec
 from seedrl.types import StepType, StoredStep, Tree
 from tests.seedrl.networks.decoder_oracle import random_params
@@ -150,7 +151,8 @@ def test_what_is_stored_is_the_distribution_that_was_sampled(params: Tree) -> No
     largest = 0.0
     for rollout in played.values():
         ids, (source, log_mu) = rollout.action[None], rollout.extras
-        log_pi = tokens.log_probs(_unroll(params, ids)[:, :-1], ids[:, 1:], 0.8)[0]
+        policy = Categorical(_unroll(params, ids)[:, :-1] / 0.8)
+        log_pi = policy.log_probability(ids[:, 1:])[0]
         is_policy = source == POLICY
         assert not is_policy[0] and np.all(log_mu[~is_policy] == 0)
         found = np.asarray(log_pi)[is_policy[1:]]

@@ -4,6 +4,7 @@ from tests.mutation.mutant import Mutant
 
 _DECODER = "seedrl/networks/decoder.py"
 _TOKENS = "seedrl/rl/tokens.py"
+_SURROGATE = "seedrl/rl/surrogate.py"
 _GRPO = "seedrl/agents/grpo.py"
 
 MUTANTS = (
@@ -45,8 +46,8 @@ MUTANTS = (
     Mutant(
         "log_mu_at_temperature_one",
         _TOKENS,
-        "jnp.where(draws, log_probs(scaled, ids), 0.0)",
-        "jnp.where(draws, log_probs(logits, ids), 0.0)",
+        "jnp.where(draws, Categorical(scaled).log_probability(ids), 0.0)",
+        "jnp.where(draws, Categorical(logits).log_probability(ids), 0.0)",
         "What is stored is not of the distribution that was sampled.",
     ),
     Mutant(
@@ -58,14 +59,14 @@ MUTANTS = (
     ),
     Mutant(
         "capped_ratio_without_gradient",
-        _TOKENS,
-        "ratios = jnp.exp(log_ratios - excess)",
-        "ratios = jnp.minimum(jnp.exp(log_ratios), ratio_cap)",
+        _SURROGATE,
+        "log_ratios = log_ratios - jax.lax.stop_gradient(excess)",
+        "log_ratios = log_ratios - excess",
         "A bad token that has become far more likely is not pushed back.",
     ),
     Mutant(
         "one_bound_for_both_sides",
-        _TOKENS,
+        _SURROGATE,
         "jnp.clip(ratios, 1.0 - clip_low, 1.0 + clip_high)",
         "jnp.clip(ratios, 1.0 - clip_low, 1.0 + clip_low)",
         "The upper bound of the clip is the lower one's.",

@@ -16,6 +16,7 @@ from seedrl.errors import ConfigError
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.rl import tokens
+from seedrl.rl.distributions import Categorical
 from seedrl.types import StoredStep
 from tests.seedrl.networks.decoder_oracle import float64, log_softmax, outputs, random_params
 
@@ -34,9 +35,9 @@ CONFIG = GRPOConfig(
 )
 B, T = 9, 8
 log_policy_of = jax.jit(
-    lambda network, params, ids: tokens.log_probs(
-        decoder.unroll(network, params, ids[:, :-1]), ids[:, 1:], CONFIG.temperature
-    ),
+    lambda network, params, ids: Categorical(
+        decoder.unroll(network, params, ids[:, :-1]) / CONFIG.temperature
+    ).log_probability(ids[:, 1:]),
     static_argnums=0,
 )
 

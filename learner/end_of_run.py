@@ -185,7 +185,13 @@ def ended_earlier(
         and evaluation.final_seconds > 0
         and _is_new(checkpoint.step, rounds[-1] if rounds else None)
     )
-    if _is_confirmed(checkpoint, target):
+    # A run that was trained with another target, or none, is not over.
+    is_confirmed = (
+        target is not None
+        and "params_updates" in meta  # its parameters have confirmed the target
+        and from_json(meta["config"]).evaluation.target_return == target
+    )
+    if is_confirmed:
         why = f"target {target:g} was confirmed"
         hint = "--evaluation.target-return None, or a higher one,"
     elif steps >= learning.total_steps and is_scored:
@@ -205,17 +211,8 @@ def ended_earlier(
         file=sys.stderr,
         flush=True,
     )
-    has_missed = target is not None and not _is_confirmed(checkpoint, target)
+    has_missed = target is not None and not is_confirmed
     return ExitCode.TARGET_MISSED if has_missed else ExitCode.OK
-
-
-def _is_confirmed(checkpoint: Checkpoint, target: float | None) -> bool:
-    # A run that was trained with another target, or none, is not over.
-    return (
-        target is not None
-        and "params_updates" in checkpoint.meta  # its parameters have confirmed the target
-        and from_json(checkpoint.meta["config"]).evaluation.target_return == target
-    )
 
 
 def is_over(ended: EndOfRun | None, hosts: Hosts) -> bool:

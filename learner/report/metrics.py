@@ -116,7 +116,7 @@ class Metrics:
         """Values for charts at a step of their own, which may be earlier than the present one."""
         self._points.append((env_steps, dict(values)))
 
-    def record(self, kind: str, **fields: Any) -> None:
+    def record(self, kind: str, /, **fields: Any) -> None:
         """Takes an event, such as a saved checkpoint, as a line of its own; see `write`."""
         times = {"time_seconds": time.time(), _ELAPSED: self._clock() - self._started}
         self._records.append({**times, "kind": kind, **fields})

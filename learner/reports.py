@@ -326,6 +326,7 @@ class Reports:
         # The thread has ended: the last look is this one, at a run that is over.
         self._has_ended, self.reason = True, self.reason or ERROR
         _guarded(self._look)
+        _guarded(self.events.flush)
         self._sinks.close()
 
     def _run(self) -> None:

@@ -71,15 +71,22 @@ def _check_env(folder: Path, arguments: str) -> tuple[int, list[str]]:
     return done.returncode, out.splitlines()
 
 
-def test_the_snippets_environment_and_a_wrong_dtype_are_checked_as_shown(tmp_path: Path) -> None:
+_BLOCKS = re.findall(r"```console\n\$ seedrl check-env (.*)\n((?:.*\n)*?)```", SHOWN)
+
+
+def test_the_snippets_environment_is_checked_as_shown(tmp_path: Path) -> None:
     write_files(PAGE, tmp_path)
-    blocks = re.findall(r"```console\n\$ seedrl check-env (.*)\n((?:.*\n)*?)```", SHOWN)
-    ((arguments, shown),) = blocks
+    ((arguments, shown),) = _BLOCKS
     code, lines = _check_env(tmp_path, arguments)
     assert code == 0
     for line, expected in zip(lines, shown.splitlines(), strict=True):
         assert re.fullmatch(_pattern(expected), line)
 
+
+@pytest.mark.gate  # what it finds: tests/envs_server/check/test_environment.py
+def test_a_wrong_dtype_is_reported_as_shown(tmp_path: Path) -> None:
+    write_files(PAGE, tmp_path)
+    ((arguments, _),) = _BLOCKS
     path = tmp_path / "my_package" / "recall.py"
     path.write_text(path.read_text().replace("np.eye(5, dtype=np.float32)[4]", "np.eye(5)[4]"))
     code, (line, *_) = _check_env(tmp_path, arguments)

@@ -38,6 +38,7 @@ from seedrl.config import check
 from seedrl.errors import UserError
 from seedrl.exit_codes import ExitCode
 from seedrl.run import Run, leaves_of, words_of
+from tests.gated import all_but
 from tests.patience import SECONDS
 from tests.system.processes import ROOT
 
@@ -463,10 +464,7 @@ def _within(seconds: float) -> Iterator[None]:
 
 
 # Every thirtieth kind each time, all of them as a gate: one kind takes a second.
-_CASES = [
-    pytest.param(kind, id=name, marks=[pytest.mark.gate] * (number % 30 > 0))
-    for number, (name, kind) in enumerate(KINDS.items())
-]
+_CASES = all_but([*KINDS][30::30], KINDS)
 
 
 @pytest.mark.slow
@@ -474,14 +472,14 @@ _CASES = [
 def test_a_hostile_folder_is_data(
     run: Path,
     tmp_path: Path,
-    kind: Kind,
+    kind: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(run, folder)
     _plant(tmp_path)
-    kind(folder)
+    KINDS[kind](folder)
     monkeypatch.chdir(folder)
     monkeypatch.setattr(policy.Policy, "export", lambda self: b"")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

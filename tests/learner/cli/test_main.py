@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from learner.cli.main import main
+from tests import started
 from tests.patience import SECONDS
 
 
@@ -40,8 +41,15 @@ def test_a_signal_ends_a_run_that_reads_its_config_in_words_and_leaves_nothing(
         "def config():\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n    return config_io.load('cartpole_r2d2')\n"
     )
-    code, out, error = run("-m", "learner.cli.main", "train", str(path))
-    assert (code, out) == (0, "") and error.endswith(f"again: seedrl train {path}\n")
+    program = started.start(
+        ["learner.cli.main", "train", str(path)],
+        cwd=tmp_path,
+        variables=started.variables(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, error = program.communicate(timeout=SECONDS)
+    assert (program.returncode, out) == (0, "") and error.endswith(f"again: seedrl train {path}\n")
     assert error.count("\n") == 1
     assert set(os.listdir(tmp_path)) <= {"my_config.py", "__pycache__"}  # the config's bytecode
 

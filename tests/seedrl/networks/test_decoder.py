@@ -123,7 +123,7 @@ def test_acting_equals_whole_sequences_over_turns_and_resets(dtype: Any, bound: 
 
 
 def test_float32_is_not_rounded_by_an_accelerator() -> None:
-    config = dataclasses.replace(CONFIG, lora_rank=2)
+    config = dataclasses.replace(CONFIG, layers=1, lora_rank=2)
     cache, params = decoder.empty_cache(config, 2), random_params(config)
     ids = random_ids(2)
     acting = jax.make_jaxpr(functools.partial(decoder.decode, config))(

@@ -29,7 +29,7 @@ def test_untrained_rows_count_neither_in_maximum_nor_in_mean() -> None:
     np.testing.assert_allclose(_priority(errors, is_trained), expected, rtol=1e-6)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(
     rows=st.lists(st.tuples(st.floats(-1e6, 1e6, width=32), st.booleans()), min_size=6, max_size=6),
     eta=st.floats(0, 1),

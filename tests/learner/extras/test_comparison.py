@@ -47,6 +47,7 @@ def test_a_probability_counts_pairs_and_ties_half() -> None:
     assert float(probability_of_improvement([3.0, 1.0], [1.0, 2.0])) == (1 + 1 + 0.5 + 0) / 4
 
 
+@pytest.mark.gate  # an interval's place: test_a_group_is_summed_up
 def test_an_interval_holds_the_mean_of_normal_scores_about_as_often_as_it_should() -> None:
     rng = np.random.default_rng(1)
     bounds = [interval([rng.normal(size=20).tolist()], interquartile_mean) for _ in range(40)]

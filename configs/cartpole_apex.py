@@ -5,7 +5,14 @@ seconds from start to exit. Two cores of a Xeon at 2.5 GHz; 2026-11-22, commit 3
 """
 
 from seedrl.agents.apex import ApexConfig
-from seedrl.config import Config, EnvironmentConfig, EvaluationConfig, LearningConfig, ServingConfig
+from seedrl.config import (
+    Config,
+    EnvironmentConfig,
+    EvaluationConfig,
+    LaunchConfig,
+    LearningConfig,
+    ServingConfig,
+)
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.prioritized import ReplayConfig
 
@@ -32,4 +39,6 @@ def config() -> Config:
         ),
         learning=LearningConfig(batch_sequences=128, total_steps=1_000_000),
         evaluation=EvaluationConfig(interval_steps=2_000, target_return=475.0),
+        # One message for all, as in `cartpole_impala`.
+        launch=LaunchConfig(env_servers=1, groups=1),
     )

@@ -26,8 +26,8 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import ending_signals, exit_code, leave
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 
-# Before one is started again, doubled each time that it dies; one that has lived for as long as the
-# longest pause is started at once.
+# Before one is started again, doubled each time that it dies by itself; one that has lived for as
+# long as the longest pause is started at once.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
 # Of an env server's output more is not kept than this; when it is cut, a quarter stays.
 _LONGEST_LOG_BYTES = 2**22
@@ -126,7 +126,10 @@ def _tend(child: _Child, serve: Callable[[Path], int], *, is_ending: bool) -> bo
     if child.notes.exists() and child.notes.read_text() == FINISHED:
         child.due = math.inf
         return False
-    child.pause = min(max(2 * child.pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+    if code == 128 + signal.SIGKILL:  # from outside: the next one is no worse for it
+        child.pause = _FIRST_PAUSE_SECONDS
+    else:
+        child.pause = min(max(2 * child.pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
     if now - child.started >= _LONGEST_PAUSE_SECONDS:
         child.pause = 0.0
     child.due = now + child.pause

@@ -47,13 +47,15 @@ def test_each_that_dies_is_started_again_until_training_is_over(tmp_path: Path) 
         "if number == 1 and start == 1: os.kill(os.getpid(), 11)",
         "if number == 1 and start == 2: os._exit(70)",
         "if number == 1 and start == 3: os._exit(0)",  # an environment's doing
-        "wait_for(1, 4)",
+        "if number == 1 and start in (4, 5): os.kill(os.getpid(), 9)",
+        "wait_for(1, 6)",
         "over()",
     )
-    assert (code, _starts(tmp_path)) == (0, [1, 4, 1])
+    assert (code, _starts(tmp_path)) == (0, [1, 6, 1])
     ends = [line.split(" ended with ")[1] for line in stderr.splitlines() if " ended with " in line]
-    assert [end.split()[0] for end in ends] == ["139", "70", "0"]
-    assert [end.split(" in ")[1] for end in ends] == ["0.01 s", "0.02 s", "0.04 s"]
+    assert [end.split()[0] for end in ends] == ["139", "70", "0", "137", "137"]
+    pauses = [end.split(" in ")[1] for end in ends]
+    assert pauses == ["0.01 s", "0.02 s", "0.04 s", "0.01 s", "0.01 s"]
 
 
 def test_wrong_usage_of_one_ends_all_with_its_code(tmp_path: Path) -> None:

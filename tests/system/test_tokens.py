@@ -57,14 +57,14 @@ def test_a_token_policy_is_trained_stopped_and_resumed(tmp_path: Path, resumes: 
         run = programs(*TRAIN, *words)
         before = _updated(run, workdir, 2)["updates"]
         os.kill(min(processes.env_servers(run.pid)), signal.SIGKILL)
-        before = _updated(run, workdir, before + 5)["updates"]
+        _updated(run, workdir, before + 5)
         run.signal(signal.SIGTERM)
         assert run.end() == 0, run.stderr
         _check(workdir)
         if not resumes:
             return
         resumed = programs(*TRAIN, *words, "--learning.total-steps", 100_000)
-        _updated(resumed, workdir, before + 5)
+        _updated(resumed, workdir, processes.records(workdir)[-1]["updates"] + 5)
         resumed.signal(signal.SIGTERM)
         assert resumed.end() == 0, resumed.stderr
         _check(workdir)

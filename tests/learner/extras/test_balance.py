@@ -113,7 +113,8 @@ def tiny() -> Config:
 def test_a_curve_of_real_systems() -> None:
     seen: list[str] = []
     curve = measure(tiny(), Pace(1, 0.5), step_ms=10, most=2, look=seen.append)
-    assert list(curve.rates) == [1, 2] and curve.costs.environment > 0.01
+    # A step of 10 ms, less what the model takes for the message.
+    assert list(curve.rates) == [1, 2] and curve.costs.environment > 0.009
     assert "10 ms slower: measuring 2 env servers" in seen
     # An env server steps its environments one after another.
     for number, rate in curve.rates.items():

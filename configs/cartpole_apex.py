@@ -1,7 +1,7 @@
 """Ape-X DQN on CartPole-v1: single transitions without memory, on two CPU cores.
 
-Seeds 0 to 4: 500.0 each over the 100 confirming episodes, after 168,589 to 282,984 steps, 29 to 41
-seconds from start to exit. Two cores of a Xeon at 2.5 GHz; 2026-11-22, commit 3e6ed55.
+Seeds 0 to 4: 482.4 to 500.0 over the 100 confirming episodes, after 43,870 to 166,518 steps, 5 to 8
+seconds from start to exit. Two fast cores of an EPYC; 2026-11-29, commit 1f5d750f.
 """
 
 from seedrl.agents.apex import ApexConfig

@@ -126,10 +126,9 @@ def _tend(child: _Child, serve: Callable[[Path], int], *, is_ending: bool) -> bo
     if child.notes.exists() and child.notes.read_text() == FINISHED:
         child.due = math.inf
         return False
-    if code == 128 + signal.SIGKILL:  # from outside: the next one is no worse for it
-        child.pause = _FIRST_PAUSE_SECONDS
-    else:
-        child.pause = min(max(2 * child.pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+    # One that was killed from outside is no worse for it.
+    doubled = 0.0 if code == 128 + signal.SIGKILL else 2 * child.pause
+    child.pause = min(max(doubled, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
     if now - child.started >= _LONGEST_PAUSE_SECONDS:
         child.pause = 0.0
     child.due = now + child.pause

@@ -74,7 +74,7 @@ def tune_for(config: Config) -> None:
 def tune_process(*, keeps_freed_memory: bool, dispatches_ahead: bool = False) -> None:
     """Sets up the allocator, threads, XLA's flags and the cache of compiled programs.
 
-    `dispatches_ahead`: a thread does something else while a CPU runs the program that it called.
+    `dispatches_ahead`: the thread that calls a program has other work while a CPU runs it.
 
     Raises ConfigError for a variable of the environment with which jax cannot start.
     """
@@ -87,8 +87,8 @@ def tune_process(*, keeps_freed_memory: bool, dispatches_ahead: bool = False) ->
     # A thread that waits for the interpreter asks for it after half a millisecond. The default of
     # 5 ms would be most of a step's latency whenever two threads have something to do.
     sys.setswitchinterval(0.0005)
-    # Else, on CPUs, a program runs in the thread that calls it, which would wait for it anyway:
-    # another thread of jax's costs two switches for every batch, as long as a small network takes.
+    # On CPUs jax can run programs in a thread of its own. If the caller only waits, that is in
+    # vain, and costs two switches of threads for each batch: as much as a small network.
     jax.config.update("jax_cpu_enable_async_dispatch", dispatches_ahead)
     compile_quick_convolutions()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seedrl" / "jax"

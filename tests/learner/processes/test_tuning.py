@@ -64,8 +64,8 @@ layout = ("NHWC", "HWIO", "NHWC")
 convolve = lambda *of: jax.lax.conv_general_dilated(*of, (4, 4), "SAME", dimension_numbers=layout)
 print("ynn_fusion" in jax.jit(convolve).lower(images, kernel).compile().as_text())
 """
-# Prints whether jax dispatches ahead for two configurations; then, with that of the second, how
-# often the thread that calls a program waits for another one, of a thousand calls.
+# Prints for two configurations whether jax dispatches ahead. With the second one it then calls a
+# program a thousand times, and prints how often the thread waited for another one.
 WAITS = """
 import jax, resource
 from learner.processes.tuning import tune_for

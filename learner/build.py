@@ -33,7 +33,7 @@ from learner.learning.device_mapping import (
 from learner.learning.learn_step import LearnerState, LearnPrograms, build_learn_programs
 from learner.learning.loop import Learning
 from learner.learning.page_routing import ShardedReplay
-from learner.multihost.agreement import PAUSE_SECONDS, AgreedLimiter, Hosts, alone
+from learner.multihost.agreement import PAUSE_SECONDS, AgreedLimiter, Hosts
 from learner.multihost.joining import devices_of, require_as_many
 from learner.multihost.topology import ALONE, Topology
 from learner.report.env_servers import EnvServerRegistry
@@ -282,7 +282,7 @@ def build(
     Raises ConfigError if the devices cannot hold the replay or the initial parameters do not fit,
     CheckpointError if the checkpoint does not fit the config.
     """
-    hosts = hosts or alone()
+    hosts = hosts or Hosts()
     agent = build_agent(config.agent, spec)
     page = geometry.kind.page(agent, spec)
     sizes = scale(config, geometry)
@@ -305,7 +305,7 @@ def build(
     limiter = (
         RateLimiter(experience.limiter)
         if hosts.is_alone
-        else AgreedLimiter(experience.limiter, *hosts)
+        else AgreedLimiter(experience.limiter, hosts)
     )
     if start.checkpoint is not None:
         with naming_fields(start.checkpoint, config, "replay"):
@@ -488,7 +488,7 @@ def _share(
     limiter.on_others = on_others
     learning.count_steps = lambda: earlier_steps + limiter.agreed_steps
     # None of several hosts saves its replay.
-    hosts.agenda.take = lambda: learning.snapshot(with_replay=False)
+    hosts.take = lambda: learning.snapshot(with_replay=False)
 
 
 def _replay(

@@ -46,7 +46,7 @@ class Checkpointer:
     def save_what_is_due(self) -> None:
         """Starts a save if one is due."""
         # A snapshot waits while a save is under way: a save that hangs must not stop this thread.
-        if not self._saver.is_busy and (agreed := self._hosts.agenda.taken()) is not None:
+        if not self._saver.is_busy and (agreed := self._hosts.taken()) is not None:
             self._start(agreed)
         elif (
             self._saver.take_turn(has_learned=self._session.learning.num_applied > 0)
@@ -56,7 +56,7 @@ class Checkpointer:
 
     def save_the_end(self) -> None:
         """Starts the last save, after the session has stopped."""
-        while (agreed := self._hosts.agenda.taken()) is not None:
+        while (agreed := self._hosts.taken()) is not None:
             self._start(agreed)  # as the other hosts do
         if self._session.failed.is_set():
             return
@@ -81,7 +81,7 @@ class Checkpointer:
         counts = self._counts()
         if not self._hosts.is_alone:
             # All take a snapshot before the same update.
-            self._hosts.agenda.wants_save, self._saved = True, counts
+            self._hosts.wants_save, self._saved = True, counts
             return
         # Between two updates, by the thread that learns.
         with_replay = self._config.checkpoint.replay

@@ -223,12 +223,12 @@ def is_over(ended: EndOfRun | None, hosts: Hosts) -> bool:
     # A failure is not put to the vote: the learning thread, which votes, may be dead.
     if hosts.is_alone or (ended is not None and ended.kind in _OWN):
         return ended is not None
-    if ended is not None and not hosts.agenda.wants_end:
-        hosts.agenda.wants_end = ended
-    return bool(hosts.agenda.end)
+    if ended is not None and not hosts.wants_end:
+        hosts.wants_end = ended
+    return bool(hosts.end)
 
 
 def common_end(hosts: Hosts) -> EndOfRun | None:
     """What all hosts have come to; None if this one ends alone."""
-    kind_and_why: Any = hosts.agenda.end
+    kind_and_why: Any = hosts.end
     return EndOfRun(*kind_and_why) if kind_and_why else None

@@ -28,18 +28,13 @@ class PackedTree(NamedTuple):
     others: Sequence[Array]
 
 
-class OpenPages(NamedTuple):
-    """The page that each training slot writes."""
-
-    steps: PackedTree  # of [N, K, ...]
-    carry: PackedTree  # of [N, ...]
-
-
 class ActingState(NamedTuple):
     """What lives on the device per slot. `act` consumes it; the acting thread owns it."""
 
     carry: PackedTree  # of [S, ...]: the agent's carry before the slot's next step
-    pages: OpenPages
+    # The page that each training slot writes, and the carry from before its first step.
+    open_steps: PackedTree  # of [N, K, ...]
+    open_carry: PackedTree  # of [N, ...]
     key: Array  # [2] uint32, the session's; a batch's is made of it and the batch's number
 
 
@@ -84,35 +79,22 @@ def example_rows(timestep: TimeStep) -> ActRows:
     )
 
 
-class RowLayout:
-    """Makes packed rows in host memory, with views by which they are filled."""
+def zero_rows(timestep: TimeStep, num_rows: int) -> tuple[PackedTree, ActRows]:
+    """Packed rows of zeros in host memory, and views of it by which they are filled.
 
-    def __init__(self, timestep: TimeStep):
-        """`timestep` shows the shapes and dtypes of a time step."""
-        leaves, self._tree = jax.tree.flatten(example_rows(timestep))
-        # The words of a row are the fields of a structured array; a leaf that stays on its own is
-        # none of them.
-        self._names = [
-            str(place) if _is_packed(leaf, 0) else "" for place, leaf in enumerate(leaves)
-        ]
-        self._shapes = [(leaf.shape, leaf.dtype) for leaf in leaves]
-        self._words = np.dtype(
-            [
-                (name, leaf.dtype, leaf.shape)
-                for name, leaf in zip(self._names, leaves, strict=True)
-                if name
-            ]
-        )
-
-    def zeros(self, num_rows: int) -> tuple[PackedTree, ActRows]:
-        """Rows of zeros, and the same memory row by row."""
-        words, others, leaves = np.zeros(num_rows, self._words), [], []
-        for name, (shape, dtype) in zip(self._names, self._shapes, strict=True):
-            leaves.append(words[name] if name else np.zeros((num_rows, *shape), dtype))
-            if not name:
-                others.append(leaves[-1])
-        packed = PackedTree(words.view(np.uint32).reshape(num_rows, -1), others)
-        return packed, jax.tree.unflatten(self._tree, leaves)
+    `timestep` shows the shapes and dtypes of a time step.
+    """
+    leaves, tree = jax.tree.flatten(example_rows(timestep))
+    # The words of a row are the fields of a structured array.
+    fields = {place: leaf for place, leaf in enumerate(leaves) if _is_packed(leaf, 0)}
+    words = np.zeros(num_rows, [(str(n), leaf.dtype, leaf.shape) for n, leaf in fields.items()])
+    views = [
+        words[str(place)] if place in fields else np.zeros((num_rows, *leaf.shape), leaf.dtype)
+        for place, leaf in enumerate(leaves)
+    ]
+    others = [view for place, view in enumerate(views) if place not in fields]
+    packed_rows = PackedTree(words.view(np.uint32).reshape(num_rows, -1), others)
+    return packed_rows, jax.tree.unflatten(tree, views)
 
 
 def example_page(agent: Agent, spec: EnvSpec, page_steps: int) -> Page:
@@ -140,8 +122,8 @@ def build_act_programs(
 
     def init(key: Array) -> ActingState:
         pages = jax.tree.map(lambda x: jnp.zeros((num_training, *x.shape), x.dtype), page)
-        open_pages = OpenPages(packed(pages.steps, 2), packed(pages.carry, 1))
-        return ActingState(packed(agent.initial_carry(num_slots), 1), open_pages, key)
+        carry = packed(agent.initial_carry(num_slots), 1)
+        return ActingState(carry, packed(pages.steps, 2), packed(pages.carry, 1), key)
 
     def act(state: ActingState, params: Tree, batch: PackedTree) -> tuple[ActingState, Array]:
         slots, positions, exploration, versions, numbers, timestep = unpacked(batch, row, 0)
@@ -157,17 +139,18 @@ def build_act_programs(
         step = StoredStep(timestep, output.action, versions, output.extras)
         # A page keeps the carry from before its first row.
         first_rows = jnp.where(positions == 0, slots, num_slots)
-        pages = OpenPages(
-            _write(state.pages.steps, step, (slots, positions)),
-            _write(state.pages.carry, agent.stored_carry(carry), (first_rows,)),
+        state = ActingState(
+            _write(state.carry, output.carry, (slots,)),
+            _write(state.open_steps, step, (slots, positions)),
+            _write(state.open_carry, agent.stored_carry(carry), (first_rows,)),
+            state.key,
         )
-        carries = _write(state.carry, output.carry, (slots,))
-        return ActingState(carries, pages, state.key), output.action
+        return state, output.action
 
     def take_pages(state: ActingState, slots: Array) -> Page:
-        taken = _rows(state.pages, slots)
-        steps = unpacked(taken.steps, page.steps, 1)  # of a page only K is an axis of rows
-        return Page(steps, unpacked(taken.carry, page.carry, 0))
+        # Of a page only K is an axis of rows.
+        steps = unpacked(_rows(state.open_steps, slots), page.steps, 1)
+        return Page(steps, unpacked(_rows(state.open_carry, slots), page.carry, 0))
 
     return ActPrograms(
         init=jax.jit(init),

@@ -17,9 +17,9 @@ from learner.acting.act_step import (
     ActPrograms,
     ActRows,
     PackedTree,
-    RowLayout,
     build_act_programs,
     example_timestep,
+    zero_rows,
 )
 from learner.learning.device_mapping import shapes_of
 from learner.runtime.channel import VersionedParams
@@ -76,7 +76,7 @@ class BatchShapes:
         self.ready_rows = self.act_rows
         self.page_rows = page_rows(num_training, rungs)
         self.has_mask = spec.has_mask
-        self._layout = RowLayout(example_timestep(spec))
+        self._timestep = example_timestep(spec)
         # Memory for batches, by number of rows, with the leaves of the time step in it. It is used
         # again: `Actor.act` waits until the device has read it, which on CPUs it does in place.
         self._memory: dict[int, tuple[Staged, list[np.ndarray]]] = {}
@@ -103,7 +103,7 @@ class BatchShapes:
 
     def padding(self, num_rows: int) -> Staged:
         """An empty batch, in memory of its own; zeros are FIRST rows."""
-        staged = Staged(*self._layout.zeros(num_rows))
+        staged = Staged(*zero_rows(self._timestep, num_rows))
         staged.rows.slot[:] = self.padding_slot
         return staged
 

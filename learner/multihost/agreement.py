@@ -1,6 +1,6 @@
 """What the hosts of a run agree on before each update: whether to learn, to save, or to end.
 
-The main thread of each host says what it wants (`Agenda`), its learning thread votes, and all
+The main thread of each host says what it wants (`Hosts`), its learning thread votes, and all
 compute the same decision of all votes (`decide`), by which the limiter of each changes alike.
 """
 
@@ -47,13 +47,18 @@ def decide(votes: Sequence[Vote]) -> Vote:
     )
 
 
-class Agenda:
-    """Between the main thread, which wants, and the learning thread, which votes."""
+class Hosts:
+    """The hosts that share a run, for one of them: what its main thread wants, what all agreed on.
+
+    The main thread wants, the learning thread votes.
+    """
 
     # Without a lock: each attribute has one writer, and a save that is wanted while one is being
     # agreed on is one save.
 
-    def __init__(self) -> None:
+    def __init__(self, peers: Peers | None = None) -> None:
+        """`peers`: the other hosts; by default there are none."""
+        self.peers = peers or Peers()
         # Set by the main thread; see `Vote`.
         self.wants_save = False
         self.wants_end: Sequence[str] = ()
@@ -75,13 +80,6 @@ class Agenda:
         self.wants_save = False
         self.snapshots.put(self.take())
 
-
-class Hosts(NamedTuple):
-    """What a session knows of the hosts that share its run, itself one of them."""
-
-    peers: Peers
-    agenda: Agenda
-
     @property
     def is_alone(self) -> bool:
         return self.peers.topology.process_count == 1
@@ -89,16 +87,12 @@ class Hosts(NamedTuple):
     @property
     def can_save(self) -> bool:
         """Whether there is somebody to save with: all hosts, at the same update."""
-        return self.is_alone or bool(self.agenda.end)
+        return self.is_alone or bool(self.end)
 
     def leave(self) -> None:
         """After the last save: what is raised from here on is no failure to hosts that end, too."""
-        if self.agenda.end:
+        if self.end:
             self.peers.leave()
-
-
-def alone() -> Hosts:
-    return Hosts(Peers(), Agenda())
 
 
 def require_equal(peers: Peers, step: int, digest: str) -> None:
@@ -133,9 +127,9 @@ class AgreedLimiter(RateLimiter):
     queue), each host holds back its own acting, and learning waits for all.
     """
 
-    def __init__(self, limiter: Limiter, peers: Peers, agenda: Agenda):
+    def __init__(self, limiter: Limiter, hosts: Hosts):
         super().__init__(limiter)
-        self._peers, self._agenda = peers, agenda
+        self._hosts = hosts
         # Takes the steps that other hosts report; called by the learning thread.
         self.on_others: Callable[[int], object] = lambda steps: None
         self.agreed_steps = 0  # of all hosts, in this session; the learning thread's
@@ -173,7 +167,7 @@ class AgreedLimiter(RateLimiter):
         Once the run is over it waits and says no. Raises ClosedError if another host has left.
         """
         with self._changed:
-            if self._agenda.end or self._is_closed:
+            if self._hosts.end or self._is_closed:
                 self._changed.wait(timeout_seconds)
                 return False
             if timeout_seconds and not self._expects_update():
@@ -188,17 +182,17 @@ class AgreedLimiter(RateLimiter):
             )
 
     def abstain(self) -> None:
-        if not self._agenda.end:
+        if not self._hosts.end:
             self._vote(is_able=False)
 
     def _vote(self, *, is_able: bool) -> Vote:
         # In the learning thread alone, which so votes in the same rounds on all hosts.
         with self._changed:
             steps, sequences = self._steps, self._sequences
-        agenda = self._agenda
-        own = Vote(steps, sequences, is_able, agenda.wants_save, agenda.wants_end)
+        hosts = self._hosts
+        own = Vote(steps, sequences, is_able, hosts.wants_save, hosts.wants_end)
         # Without the lock: acting goes on while this host waits for the others' votes.
-        decision = decide([Vote(*vote) for vote in self._peers.gather("update", own)])
+        decision = decide([Vote(*vote) for vote in hosts.peers.gather("update", own)])
         with self._changed:
             # Of what was acted since, the others will know after the next vote.
             self._steps -= steps
@@ -209,11 +203,13 @@ class AgreedLimiter(RateLimiter):
         self.on_others(decision.steps - steps)
         if decision.wants_end:
             # The main thread polls this. No vote follows: all hosts decide so in this same round.
-            agenda.end = decision.wants_end
+            hosts.end = decision.wants_end
         elif decision.wants_save:
-            agenda.save()
+            hosts.save()
         return decision
 
     def _expects_update(self) -> bool:
         # If the other hosts have acted as much as this one.
-        return self._limiter.acted(self._steps * self._peers.topology.process_count).may_learn()
+        return self._limiter.acted(
+            self._steps * self._hosts.peers.topology.process_count
+        ).may_learn()

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from learner.multihost.agreement import Agenda, Hosts, alone
+from learner.multihost.agreement import Hosts
 from learner.multihost.meeting import dial, receive_all
 from learner.multihost.peers import MessageSocket, Peers
 from learner.multihost.topology import Topology
@@ -59,7 +59,7 @@ def joined(
     end. Raises UserError if they do not come together, StoppedError if `stop` is set before.
     """
     if topology.process_count == 1:
-        yield alone()
+        yield Hosts()
         return
     if config.learning.schedule != "asynchronous":
         raise ConfigError(
@@ -76,16 +76,16 @@ def joined(
         "--init-from-partial": str(init_from_partial),
     }
     # Before jax joins: it would wait for a missing host in silence, and compare nothing.
-    peers, agenda = Peers(topology, _meet(topology, config, stop, start)), Agenda()
+    hosts = Hosts(peers := Peers(topology, _meet(topology, config, stop, start)))
     try:
         address = _free_address(topology) if topology.is_first else ""
         join_jax(topology, peers.gather("jax", address)[0])  # the first host's word is all's
-        yield Hosts(peers, agenda)
+        yield hosts
     # The others end at once, with this reason, and not when this host has been silent too long.
     except BaseException as error:
         peers.fail(error)
         raise
-    if stop.is_set() and not agenda.end:
+    if stop.is_set() and not hosts.end:
         peers.fail(f"stopped by {stop.by}")
     peers.leave()
 

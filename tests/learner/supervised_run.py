@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
 
-from learner.multihost.agreement import alone
+from learner.multihost.agreement import Hosts
 from learner.processes.stop import StopRequest
 from learner.reports import Reports
 from learner.runtime.watchdog import Heartbeat
@@ -72,7 +72,7 @@ class SupervisedRun:
     """
 
     def __init__(self, config: Config) -> None:
-        self.hosts = alone()
+        self.hosts = Hosts()
         self.calls: list[str] = []
         self.at_step: dict[int, Callable[[], None]] = {}
         self.stop = StopRequest()

@@ -29,7 +29,7 @@ from learner.learning import learn_step
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import Snapshot
 from learner.learning.page_routing import ShardedReplay
-from learner.multihost.agreement import PAUSE_SECONDS, Agenda, Hosts
+from learner.multihost.agreement import PAUSE_SECONDS, Hosts
 from learner.report.metrics import Metrics
 from learner.runtime.channel import PageQueue
 from seedrl import checkpoints
@@ -179,7 +179,7 @@ def test_a_host_does_not_wait_for_pages_while_others_wait_for_its_vote(
     geometry = plan_geometry(CONFIG)
     hub = build_hub(CONFIG, geometry, session_number=1)
     with contextlib.closing(Metrics(tmp_path)) as metrics, linked(2) as peers:
-        hosts = Hosts(peers[0], Agenda())
+        hosts = Hosts(peers[0])
         system = build(CONFIG, geometry, hub=hub, spec=SPEC, metrics=metrics, hosts=hosts)
         system.learning.run_without_update()
     assert waits == [PAUSE_SECONDS]

@@ -17,8 +17,7 @@ from learner.end_of_run import (
     ended_earlier,
     is_over,
 )
-from learner.multihost.agreement import Agenda, Hosts, alone
-from learner.multihost.peers import Peers
+from learner.multihost.agreement import Hosts
 from learner.processes.stop import StopRequest
 from learner.report.status import EvaluationStatus
 from seedrl import config_io
@@ -136,17 +135,13 @@ def _event(is_set: bool) -> threading.Event:
     return event
 
 
-def hosts_of(peers: Peers) -> Hosts:
-    return Hosts(peers, Agenda())
-
-
 def test_among_others_it_is_over_when_all_have_agreed() -> None:
     with linked(2) as (first, _):
-        hosts = hosts_of(first)
+        hosts = Hosts(first)
         assert not is_over(EndOfRun("all_steps", "all taken"), hosts)
-        assert hosts.agenda.wants_end == ("all_steps", "all taken")
+        assert hosts.wants_end == ("all_steps", "all taken")
         assert not hosts.can_save
-        hosts.agenda.end = ["confirmed", "target 475 confirmed"]  # as JSON brings it
+        hosts.end = ["confirmed", "target 475 confirmed"]  # as JSON brings it
         assert is_over(None, hosts)
         assert common_end(hosts) == EndOfRun("confirmed", "target 475 confirmed")
         assert hosts.can_save
@@ -155,7 +150,7 @@ def test_among_others_it_is_over_when_all_have_agreed() -> None:
 @pytest.mark.parametrize("kind", ["failed", "mistake"])
 def test_what_ends_one_host_asks_nobody_and_saves_nothing(kind: Kind) -> None:
     with linked(2) as (first, _):
-        hosts = hosts_of(first)
+        hosts = Hosts(first)
         assert is_over(EndOfRun(kind, "its error"), hosts)
         assert (common_end(hosts), hosts.can_save) == (None, False)
 
@@ -171,7 +166,7 @@ class Ending:
             learning=SimpleNamespace(updates=9),
             evaluator=self.evaluator,
             system=SimpleNamespace(
-                hosts=alone(),
+                hosts=Hosts(),
                 channel=self.channel,
                 geometry=SimpleNamespace(evaluation_slots=slots),
             ),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from learner.checkpoints.run_folder import Resume, RunFolder
-from learner.multihost.agreement import alone
+from learner.multihost.agreement import Hosts
 from learner.processes.stop import StopRequest
 from learner.reports import Reports
 from learner.runtime.worker import Deaths
@@ -127,5 +127,5 @@ def test_who_waits_for_env_servers_hears_of_a_thread_that_cannot_bring_any() -> 
 
     hub: Any = SimpleNamespace(wait_for_spec=look)
     with pytest.raises(RuntimeError, match="no more sockets"):
-        _wait_for_env_server(hub, alone(), StopRequest(), deaths.raise_first)
+        _wait_for_env_server(hub, Hosts(), StopRequest(), deaths.raise_first)
     assert next(looks) is None

@@ -11,10 +11,10 @@ from learner.acting.act_step import (
     ActingState,
     ActPrograms,
     ActRows,
-    RowLayout,
     build_act_programs,
     example_page,
     unpacked,
+    zero_rows,
 )
 from seedrl.agents.agent import ActOutput, Agent
 from seedrl.agents.window import WindowSpec
@@ -138,16 +138,16 @@ class Oracle:
         carry = unpacked(state.carry, AGENT.initial_carry(S), 1)
         np.testing.assert_array_equal(carry["count"], self.count)
         np.testing.assert_array_equal(carry["seen"], self.seen)
-        steps = unpacked(state.pages.steps, self.pages.steps, 2)
-        pages = Page(steps, unpacked(state.pages.carry, self.pages.carry, 1))
+        steps = unpacked(state.open_steps, self.pages.steps, 2)
+        pages = Page(steps, unpacked(state.open_carry, self.pages.carry, 1))
         jax.tree.map(np.testing.assert_array_equal, pages, self.pages)
 
 
 def _step(
     programs: ActPrograms, state: ActingState, batch: Batch, params: int = 7, version: int = 0
 ) -> tuple[ActingState, np.ndarray]:
-    layout = RowLayout(jax.tree.map(lambda leaf: leaf[0], batch.timestep))
-    packed, rows = layout.zeros(len(batch.slots))
+    timestep = jax.tree.map(lambda leaf: leaf[0], batch.timestep)
+    packed, rows = zero_rows(timestep, len(batch.slots))
     exploration = EXPLORATION[np.minimum(batch.slots, S - 1)]
     own = ActRows(
         batch.slots, batch.positions, exploration, version, np.uint32(version), batch.timestep
@@ -196,7 +196,8 @@ def test_tables_are_updated_in_place(programs: ActPrograms) -> None:
     state, _ = _step(programs, state, oracle.batch(evaluation=False, rows=8))
 
     def pointers(state: ActingState) -> list[int]:
-        return [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state.pages)]
+        tables = (state.open_steps, state.open_carry)
+        return [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(tables)]
 
     before = pointers(state)
     state, _ = _step(programs, state, oracle.batch(evaluation=False, rows=8))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from learner.multihost import agreement
-from learner.multihost.agreement import Agenda, AgreedLimiter, require_equal
+from learner.multihost.agreement import AgreedLimiter, Hosts, require_equal
 from learner.multihost.peers import Peers
 from seedrl.errors import CheckpointError
 from seedrl.exit_codes import ExitCode
@@ -27,14 +27,12 @@ def ratio() -> Limiter:
 
 def hosts_of(
     peers: Sequence[Peers], build: Callable[[], Limiter] = ratio
-) -> tuple[list[AgreedLimiter], list[Agenda]]:
-    agendas = [Agenda() for _ in peers]
-    limiters = [
-        AgreedLimiter(build(), each, agenda) for each, agenda in zip(peers, agendas, strict=True)
-    ]
+) -> tuple[list[AgreedLimiter], list[Hosts]]:
+    hosts = [Hosts(each) for each in peers]
+    limiters = [AgreedLimiter(build(), each) for each in hosts]
     for each in limiters:
         each.holds([0])
-    return limiters, agendas
+    return limiters, hosts
 
 
 def voted(limiters: Sequence[AgreedLimiter]) -> list[bool]:
@@ -128,26 +126,26 @@ def test_a_queue_holds_back_its_own_host_and_learning_waits_for_all() -> None:
 
 def test_all_take_a_snapshot_in_the_same_round() -> None:
     with linked(2) as peers:
-        limiters, agendas = hosts_of(peers)
-        for number, agenda in enumerate(agendas):
-            agenda.take = lambda number=number: f"snapshot of {number}"
-        agendas[0].wants_save = True
+        limiters, hosts = hosts_of(peers)
+        for number, each in enumerate(hosts):
+            each.take = lambda number=number: f"snapshot of {number}"
+        hosts[0].wants_save = True
         voted(limiters)
         voted(limiters)
-    assert [agenda.taken() for agenda in agendas] == ["snapshot of 0", "snapshot of 1"]
-    assert [agenda.taken() for agenda in agendas] == [None, None]
+    assert [each.taken() for each in hosts] == ["snapshot of 0", "snapshot of 1"]
+    assert [each.taken() for each in hosts] == [None, None]
 
 
 def test_after_the_end_nobody_learns_or_waits_for_votes() -> None:
     with linked(2) as peers:
-        limiters, agendas = hosts_of(peers)
+        limiters, hosts = hosts_of(peers)
         for each in limiters:
             each.holds([5])
         voted(limiters)
         limiters[0].acted(100)
-        agendas[1].wants_end = ("stopped", "by SIGTERM")
+        hosts[1].wants_end = ("stopped", "by SIGTERM")
         assert voted(limiters) == [False, False]
-        assert [agenda.end for agenda in agendas] == [["stopped", "by SIGTERM"]] * 2
+        assert [each.end for each in hosts] == [["stopped", "by SIGTERM"]] * 2
         assert not limiters[0].wait_to_learn(0.0)
         limiters[0].abstain()
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from learner.multihost import joining
-from learner.multihost.agreement import Agenda, Hosts
+from learner.multihost.agreement import Hosts
 from learner.multihost.joining import StoppedError, common_spec, joined, require_shared
 from learner.multihost.peers import Peers
 from learner.multihost.topology import Topology
@@ -34,10 +34,6 @@ def insecure() -> Config:
     return dataclasses.replace(config, serving=dataclasses.replace(config.serving, insecure=True))
 
 
-def hosts_of(peers: Peers) -> Hosts:
-    return Hosts(peers, Agenda())
-
-
 @pytest.mark.parametrize("other", ["a", "b", "c"])
 def test_hosts_with_folders_of_their_own_are_refused(tmp_path: Path, other: str) -> None:
     for name in "abc":
@@ -46,7 +42,7 @@ def test_hosts_with_folders_of_their_own_are_refused(tmp_path: Path, other: str)
 
     def refusal(peers: Peers, folder: Path) -> str:
         try:
-            require_shared(folder, hosts_of(peers), StopRequest(), 0.0)
+            require_shared(folder, Hosts(peers), StopRequest(), 0.0)
         except ConfigError as error:
             return str(error)
         return ""
@@ -63,7 +59,7 @@ def wait_for(
     stop: StopRequest,
     check_threads: Callable[[], object] = lambda: None,
 ) -> EnvSpec | None:
-    return common_spec(wait_for_spec, hosts_of(peers), stop, check_threads, 0.0)
+    return common_spec(wait_for_spec, Hosts(peers), stop, check_threads, 0.0)
 
 
 def no_spec(timeout: float, given: EnvSpec | None = None) -> EnvSpec | None:
@@ -101,7 +97,7 @@ def test_the_wait_for_a_host_ends_at_a_signal_or_if_a_thread_has_died() -> None:
         stop.set()
         assert wait_for(no_spec, peers[0], stop) is None
         with pytest.raises(StoppedError):
-            joining.common_checkpoint(None, Path("there"), hosts_of(peers[1]), stop)
+            joining.common_checkpoint(None, Path("there"), Hosts(peers[1]), stop)
 
 
 @pytest.mark.parametrize("waits", [True, False])

@@ -11,8 +11,8 @@ MUTANTS = (
     Mutant(
         "carry_stored_after_the_step",
         _ACT_STEP,
-        "_write(state.pages.carry, agent.stored_carry(carry), (first_rows,))",
-        "_write(state.pages.carry, agent.stored_carry(output.carry), (first_rows,))",
+        "_write(state.open_carry, agent.stored_carry(carry), (first_rows,))",
+        "_write(state.open_carry, agent.stored_carry(output.carry), (first_rows,))",
         "A page keeps the carry from after its first step.",
     ),
     Mutant(
@@ -32,8 +32,8 @@ MUTANTS = (
     Mutant(
         "evaluation_stored",
         _ACT_STEP,
-        "_write(state.pages.steps, step, (slots, positions))",
-        "_write(state.pages.steps, step, (jnp.minimum(slots, num_training - 1), positions))",
+        "_write(state.open_steps, step, (slots, positions))",
+        "_write(state.open_steps, step, (jnp.minimum(slots, num_training - 1), positions))",
         "Rows of evaluation slots are written into a training slot's page.",
     ),
     Mutant(

@@ -127,7 +127,7 @@ class Asynchronous:
         if not _is_over(self._insertion):
             self._learning.answer_requests()
             steps = self._own_steps - self._first_step
-            # As if what was sent had been inserted: otherwise acting would owe nothing for it.
+            # As if what was sent had been inserted: so the limiter holds acting back for it, too.
             limiter.holds(self._learning.sequences_of_shards(steps))
             limiter.abstain()
         elif not _is_over(self._update):

@@ -3,7 +3,7 @@
 `train` opens the run directory, serves, waits for the first env server, builds what its environment
 needs (`learner.build`), starts the threads (`learner.schedule`), supervises them (`TrainLoop`), and
 ends with everything saved. This thread, the main one, owns the folder, the reports and the saver;
-it never touches a device array while the others run.
+of device arrays it only reads published parameters while the others run.
 """
 
 import contextlib

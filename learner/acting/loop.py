@@ -90,9 +90,9 @@ def seconds_owed(steps: Iterable[Pending]) -> tuple[list[float], list[float]]:
     """Time that env servers took for one environment, of each of these steps in order of arrival.
 
     Each from its actions, or from the arrival of the step before it, to its own arrival: an env
-    server steps one group after another. It includes the ways there and back. It does not if the
-    actions were sent no later than those of the step before it: the second result has such steps
-    only.
+    server steps one group after another. The time includes the ways there and back. The second
+    result has only steps whose actions were sent no later than those of the step before: their time
+    does not include them.
     """
     each: list[float] = []
     own: list[float] = []

@@ -190,8 +190,8 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
         sequence, weights, indices = memory.sample(stored, draw, sample_key, largest)
         # Only sequences of an empty shard have no weight at all.
         over = over_devices(jnp.any(weights > 0), AXIS)
-        # A mean over devices gives each the same part. One with fewer sequences than others, as in
-        # a round without some environments, would count each of its own for more.
+        # Devices count equally in a mean: one with fewer sequences, as in a round without some
+        # environments, would give each of its own too much weight.
         number = jnp.sum(weights > 0, dtype=jnp.float32)
         weights *= number / jnp.maximum(over.mean(number), 1.0)
 

@@ -33,7 +33,7 @@ class Snapshot(NamedTuple):
     state: LearnerState  # numpy leaves
     indices: list[dict[str, object]]  # the replay's page indices, one per shard, as plain values
     replay: ReplayState | tuple[()]  # numpy leaves; () if the replay is not saved
-    # Of the same moment: what is read later has more behind it than the arrays.
+    # Taken together with the arrays: read later, the counts would be too high.
     env_steps: int  # training environment steps of the run
     limiter: Mapping[str, float]  # see `Limiter.counts`
     confirmed: VersionedParams | None = None  # saved in place of the parameters of `state`
@@ -74,7 +74,7 @@ class Learning:
         # Training environment steps of the run: of several hosts the same on all at each update.
         self.count_steps = channel.count_steps
         self._publish_every = publish_every_updates
-        # Published but not acted with yet, after those that are.
+        # The newest last; acting uses the first, the others wait for `lag_updates`.
         self._lagging = deque([channel.params], maxlen=1 + lag_updates // publish_every_updates)
         self._poll_seconds = poll_seconds
         # Of an update that may still be computed: its metrics, and a copy of the parameters after
@@ -150,7 +150,7 @@ class Learning:
     def run_once(self) -> bool:
         """Inserts what has arrived, then learns once if an update is owed; True if it did."""
         is_ready = self.run_without_update()
-        # Not ready, nothing is owed, and no time is lost; but other hosts may wait for this vote.
+        # If replay is not ready nothing is owed, so do not wait; other hosts wait for this vote.
         is_owed = self._limiter.wait_to_learn(self._poll_seconds if is_ready else 0.0)
         self.laps.lap("learning_waits")
         if is_owed:
@@ -213,9 +213,8 @@ class Learning:
         self.laps.lap("learning_sample")
         self._newest += 1  # as if it were applied; `_observe` takes it back if not
         self._channel.learned_version = self._newest
-        # Applied or not: if acting waited for skipped updates, nothing new would arrive. And before
-        # the call: of a program that calls the host (`jax.pure_callback`) it takes all of an update
-        # on a CPU.
+        # Also for an update that is skipped, else acting would wait for it for ever. Before the
+        # call, which on a CPU lasts as long as the update.
         self._limiter.took()
         self._channel.wake_acting()
         self._state, self._replay, numbers = self._programs.learn(

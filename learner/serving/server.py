@@ -52,8 +52,8 @@ _logger = logging.getLogger(__name__)
 class Service:
     """Brings env servers to a hub. Owns the gRPC server; may be called from any thread.
 
-    Inside its `with` it serves. An error that leaves it stops it; who ends as he should has done so
-    by `finish` or `stop`, of which env servers make different things.
+    Inside its `with` it serves. A normal end calls `finish` (training is over) or `stop` (env
+    servers come back later) first; an error that leaves the `with` stops it.
     """
 
     def __init__(self, hub: Hub, config: ServingConfig):

@@ -69,7 +69,7 @@ class GradientUpdate(NamedTuple):
     init_target: Callable[[Tree], Tree] = lambda params: ()
     # `(params, target, updates) -> target`; `updates` counts this one, from 1.
     update_target: Callable[[Tree, Tree, Array], Tree] = lambda params, target, updates: target
-    # The optimizer's own rate is `start`: each of its steps is scaled by the part that is left.
+    # The optimizer is built with the rate `start`; its steps are multiplied by rate / start.
     learning_rate: LinearDecay = LinearDecay(1.0)
     # Keyword arguments of `loss`. Those that decay are metrics, as the learning rate is.
     scheduled: Mapping[str, LinearDecay] = MappingProxyType({})

@@ -13,7 +13,7 @@ from seedrl.types import Array, Sequence, StepType, TimeStep, Tree
 class AgentCarry(NamedTuple):
     """The state of an agent with a network from before a time step."""
 
-    network: Tree  # the network's recurrent state
+    network: Tree  # the network's recurrent state, and stacked frames
     previous_action: Array  # `[B, ...]` as `ActionSpec.array`; ignored on FIRST
 
 

@@ -1,10 +1,11 @@
 """R2D2: recurrent, replayed, distributed Q-learning (Kapturowski et al. 2019).
 
 From top to bottom: the configuration, the agent that it builds, acting, the loss, priorities. An
-update is this file and seven more: `seedrl.agents.inputs` unrolls the network, and stops the
+update is this file and eight more: `seedrl.agents.inputs` unrolls the network, and stops the
 gradient of the burn-in; `seedrl.rl.q_learning`, `returns` and `value_scaling` have the errors,
-`priorities` the priority; `seedrl.agents.gradient_update` steps down the gradient and copies to the
-target network; `learner/learning/learn_step.py` samples, calls all of it and writes back.
+`priorities` the priority and the importance weights; `seedrl.agents.gradient_update` steps down the
+gradient and copies to the target network; `seedrl.replay.buffer` draws the sequences, each with the
+recurrent state that acting stored; `learner/learning/learn_step.py` calls all of it.
 """
 
 import functools

@@ -21,7 +21,6 @@ from learner.checkpoints.restoring import (
     naming_fields,
     other_experience,
     restore_params,
-    restore_replay,
     restore_state,
 )
 from learner.learning.device_mapping import (
@@ -55,6 +54,7 @@ from seedrl.config import Config, acts_on_tokens, evaluation_steps
 from seedrl.errors import ConfigError
 from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec
+from seedrl.stored_arrays import read_tree
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import Array, Page
 
@@ -534,7 +534,7 @@ def _replay(
             number = sum(index.num_sequences for index in indices)
             text = f"dropped {number:,} sequences of the saved replay, which are of {fields}"
             return shards._replace(indices=[experience.index() for _ in indices]), text
-        saved = restore_replay(checkpoint, memory)
+        saved = read_tree(checkpoint.path, {"replay": memory})["replay"]
     return shards._replace(memory=jax.tree.map(_in_place_of, saved, memory)), ""
 
 

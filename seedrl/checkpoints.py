@@ -2,7 +2,7 @@
 
     directory/000000012000/params/     parameters, by orbax: a flat dict from path to array
                            state/      the rest of the saved tree, likewise
-                           extra/      large arrays as .npy files, and names.json
+                           extra/      the replay, if it is saved, as .npy files
                            meta.json   counts, configuration and the like
                            sums.json   written last: {"format": 3, "step": 12000, "files":
                                        {name: [bytes, SHA-256]}, "sha256": of these themselves}
@@ -77,7 +77,6 @@ def save(
     meta: Mapping[str, Any],
     *,
     keep: int,
-    extra: Mapping[str, np.ndarray] | None = None,
 ) -> Path:
     """Saves a checkpoint, then deletes all but the newest `keep` ones. Blocks until it is durable.
 
@@ -87,11 +86,10 @@ def save(
     Args:
       directory: created if it does not exist.
       step: number of updates; the newest checkpoint has the greatest.
-      arrays: trees of numpy or JAX arrays or scalars by name, `params` and others. PRNG keys as raw
-        `uint32` key data.
+      arrays: trees of numpy or JAX arrays or scalars by name, `params` and others; `replay` is
+        saved without compression. PRNG keys as raw `uint32` key data.
       meta: anything that JSON can hold, without NaN.
       keep: at least 2 for a run, so that a damaged one is never its end; 1 for the best one.
-      extra: large arrays by name, saved without compression.
 
     Returns the checkpoint's directory. Raises CheckpointError if anything cannot be written (disk
     full, no permission); nothing of the checkpoint remains then, and what was there before is
@@ -108,8 +106,6 @@ def save(
             shutil.rmtree(directory / name, ignore_errors=True)
         folder.mkdir(mode=0o700)
         stored_arrays.write_tree(folder, jax.tree.map(np.asarray, dict(arrays)))
-        (folder / "extra").mkdir()
-        stored_arrays.write_large(folder / "extra", extra or {})
         # Last: sums that are there cover everything else.
         _seal(folder, step, meta)
         # The new one is durable and visible before an old one is deleted.

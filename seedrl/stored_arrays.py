@@ -3,7 +3,8 @@
     params/    parameters, by orbax: a flat dict from path to array
     state/     the rest of the saved tree, likewise; if several processes share a run, both of these
                are written like `extra`
-    extra/names.json    file and dtype of every large array
+    extra/     the replay, without compression
+          names.json    file and dtype of every array
           000.npy ...
 
 Trees are stored flat, by path: saved and wanted arrays are compared name by name, and the structure
@@ -14,6 +15,7 @@ shapes are compared with the metadata of its files before an array is read.
 import contextlib
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,9 @@ from seedrl.types import Tree
 # orbax is imported inside functions: its import takes a third of a second, in which a learner could
 # already act. A learner saves for the first time much later.
 
-_ITEMS = ("params", "state")
+# The folder of a tree of that name; all others share `state`.
+_FOLDERS = {"params": "params", "replay": "extra"}
+_ITEMS = ("params", "state", "extra")
 _NAMES = "names.json"
 # Learned parameters hardly compress; an optimizer's zeros before the first update do. What has no
 # data on disk would be read as zeros, however large its metadata claim it is.
@@ -42,15 +46,16 @@ def write_tree(root: Path, tree: Mapping[str, Tree]) -> None:
     """
     import orbax.checkpoint as ocp
 
-    arrays = {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
+    arrays = {name: np.asarray(leaf) for name, leaf in named(tree).items()}
     for item in _ITEMS:
         path = root / item
         # Orbax refuses arrays without elements; the reader's shapes are enough to restore them.
         filled = {n: array for n, array in arrays.items() if _item_of(n) == item and array.size}
-        if filled and jax.process_count() > 1:
-            # Orbax would wait for the others through a service that these processes do not share.
+        # Of several processes orbax would wait for the others, through a service that they do not
+        # share.
+        if filled and (item == "extra" or jax.process_count() > 1):
             path.mkdir()
-            write_large(path, filled)
+            _write_files(path, filled)
         elif filled:
             with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
                 checkpointer.save(path.absolute(), args=ocp.args.PyTreeSave(filled))
@@ -63,7 +68,7 @@ def read_tree(root: Path, abstract: Mapping[str, Tree]) -> dict[str, Any]:
     CheckpointError that names each path whose presence, shape or dtype differs.
     """
     require_fit(root, abstract)
-    wanted = _named(abstract)
+    wanted = named(abstract)
     arrays = _read(root, wanted)
     structure = jax.tree.structure(dict(abstract))
     restored: dict[str, Any] = jax.tree.unflatten(structure, [arrays[name] for name in wanted])
@@ -90,7 +95,7 @@ def read_fitting(
     it: a layer's bias without its kernel, or a mean without its count, would mean nothing. Raises
     CheckpointError.
     """
-    own = _named(tree)
+    own = named(tree)
     wanted = {name: _type_of(a) for name, a in own.items() if math.prod(a.shape)}
     on_disk = _stored(root, sorted({_item_of(name) for name in own}))
     stored = {name: _type_of(a) for name, a in on_disk.items()}
@@ -114,9 +119,9 @@ def require_fit(root: Path, abstract: Mapping[str, Tree]) -> None:
 def tree_difference(root: Path, abstract: Mapping[str, Tree]) -> list[str]:
     """One line per path that keeps `read_tree` from reading; empty if nothing does."""
     # Arrays without elements are not on disk.
-    wanted = {name: _type_of(a) for name, a in _named(abstract).items() if math.prod(a.shape)}
+    wanted = {name: _type_of(a) for name, a in named(abstract).items() if math.prod(a.shape)}
     on_disk = _stored(root, sorted({_item_of(name) for name in abstract}))
-    stored = {name: _type_of(a) for name, a in on_disk.items() if name.split("/")[0] in abstract}
+    stored = {name: _type_of(a) for name, a in on_disk.items() if tree_of(name) in abstract}
     return [
         f"{name}: expected {wanted.get(name, 'nothing')}, "
         f"checkpoint has {stored.get(name, 'nothing')}"
@@ -125,8 +130,32 @@ def tree_difference(root: Path, abstract: Mapping[str, Tree]) -> list[str]:
     ]
 
 
-def write_large(root: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays by name into `root`. Raises OSError."""
+def named(tree: Mapping[str, Tree]) -> dict[str, Any]:
+    """The leaves of trees by the names that they have in files: `params/core/kernel`.
+
+    The words of a replay's names are separated by dots.
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(dict(tree))
+    found = {_name_of(path): leaf for path, leaf in leaves}
+    assert len(found) == len(leaves), "two paths of the tree have one name"
+    return {n: leaf if hasattr(leaf, "dtype") else np.asarray(leaf) for n, leaf in found.items()}
+
+
+def _name_of(path: Sequence[Any]) -> str:
+    separator = "." if path[0].key == "replay" else "/"
+    return jax.tree_util.keystr(path, simple=True, separator=separator)
+
+
+def tree_of(name: str) -> str:
+    """The tree, such as `params`, whose array has that name."""
+    return re.split("[/.]", name, maxsplit=1)[0]
+
+
+def _item_of(name: str) -> str:
+    return _FOLDERS.get(tree_of(name), "state")
+
+
+def _write_files(root: Path, arrays: Mapping[str, np.ndarray]) -> None:
     names = {}
     for position, (name, array) in enumerate(arrays.items()):
         names[name] = (f"{position:03d}.npy", str(array.dtype))
@@ -134,39 +163,16 @@ def write_large(root: Path, arrays: Mapping[str, np.ndarray]) -> None:
     (root / _NAMES).write_text(json.dumps(names, indent=1))
 
 
-def read_large(root: Path, *, prefix: str = "") -> dict[str, np.ndarray]:
-    """The arrays in `root` whose names begin with `prefix`, by name. Raises CheckpointError."""
-    with _reading(root):
-        return {name: np.array(array) for name, array in _mapped(root, prefix).items()}
-
-
-def _mapped(root: Path, prefix: str = "") -> dict[str, np.ndarray]:
+def _mapped(root: Path) -> dict[str, np.ndarray]:
     # Mapped, not read: numpy refuses a header that claims more than its file has.
     arrays = {}
     for name, (file, dtype) in read_object(root / _NAMES).items():
         if Path(file).name != file:
             raise ValueError(f"{file!r:.80} is no file of this directory")
-        if name.startswith(prefix):
-            array = np.load(root / file, allow_pickle=False, mmap_mode="r")
-            # The .npy format does not know bfloat16 and gives two nameless bytes back.
-            arrays[name] = array.view(np.ndarray).view(np.dtype(dtype))
+        array = np.load(root / file, allow_pickle=False, mmap_mode="r")
+        # The .npy format does not know bfloat16 and gives two nameless bytes back.
+        arrays[name] = array.view(np.ndarray).view(np.dtype(dtype))
     return arrays
-
-
-def _item_of(name: str) -> str:
-    return "params" if name.split("/")[0] == "params" else "state"
-
-
-def _named(tree: Mapping[str, Tree]) -> dict[str, Any]:
-    leaves, _ = jax.tree_util.tree_flatten_with_path(dict(tree))
-    named = {
-        jax.tree_util.keystr(path, simple=True, separator="/"): (
-            leaf if hasattr(leaf, "dtype") else np.asarray(leaf)
-        )
-        for path, leaf in leaves
-    }
-    assert len(named) == len(leaves), "two paths of the tree have one name"
-    return named
 
 
 def _type_of(array: Any) -> str:
@@ -200,7 +206,7 @@ def _stored(root: Path, items: Sequence[str]) -> dict[str, Any]:
     for path in (root / item for item in items if (root / item).is_dir()):
         with _reading(path):
             if (path / _NAMES).exists():
-                found |= _mapped(path)
+                found |= {name: array for name, array in _mapped(path).items() if array.size}
                 continue
             described = dict(_handler().metadata(path.absolute()).tree)
             for name, array in described.items():
@@ -225,14 +231,14 @@ def _read(root: Path, wanted: Mapping[str, Any]) -> dict[str, np.ndarray]:
         if not names:
             continue
         path = root / item
-        if (path / _NAMES).exists():
-            saved = read_large(path)
-            arrays |= {name: saved[name] for name in names}
-            continue
-        as_numpy = dict.fromkeys(names, ocp.RestoreArgs(restore_type=np.ndarray))
-        arguments = ocp.args.PyTreeRestore(
-            item=dict.fromkeys(names, 0), restore_args=as_numpy, partial_restore=True
-        )
         with _reading(path):
+            if (path / _NAMES).exists():
+                mapped = _mapped(path)
+                arrays |= {name: np.array(mapped[name]) for name in names}
+                continue
+            as_numpy = dict.fromkeys(names, ocp.RestoreArgs(restore_type=np.ndarray))
+            arguments = ocp.args.PyTreeRestore(
+                item=dict.fromkeys(names, 0), restore_args=as_numpy, partial_restore=True
+            )
             arrays |= _handler().restore(path.absolute(), args=arguments)
     return arrays

@@ -23,7 +23,6 @@ from seedrl.config import OWN_SERVING, Config
 from seedrl.config_io import changes, difference, to_json
 from seedrl.errors import CheckpointError, ConfigError, UserError
 from seedrl.observations import spec_difference
-from seedrl.replay.buffer import ReplayState
 from seedrl.specs import BoxSpec, EnvSpec
 from seedrl.types import Tree
 
@@ -37,12 +36,6 @@ _EXPERIENCE = (
 )
 # The parts of a checkpoint, as the first words of the arrays' names.
 PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay")
-
-
-def leaves_by_name(tree: Any) -> dict[str, np.ndarray]:
-    """The leaves of a tree, by the names under which checkpoints hold them."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
 
 
 def restore_state(
@@ -202,30 +195,13 @@ def other_experience(checkpoint: checkpoints.Checkpoint, config: Config) -> str:
     return ", ".join(f"{path} {changed[path][0]}" for path in _EXPERIENCE if path in changed)
 
 
-def restore_replay(checkpoint: checkpoints.Checkpoint, abstract: ReplayState) -> ReplayState:
-    """The saved replay. Raises CheckpointError."""
-    saved = stored_arrays.read_large(checkpoint.path / "extra", prefix="replay.")
-    leaves = []
-    for name, leaf in leaves_by_name(abstract).items():
-        found = saved.get(f"replay.{name}")
-        if found is None or found.shape != leaf.shape or found.dtype != leaf.dtype:
-            got = "nothing" if found is None else f"{found.dtype}{list(found.shape)}"
-            raise CheckpointError(
-                f"replay {name}: expected {leaf.dtype}{list(leaf.shape)}, {checkpoint.path} has "
-                f"{got}; restore the config or start a new run"
-            )
-        leaves.append(found)
-    restored: ReplayState = jax.tree.unflatten(jax.tree.structure(abstract), leaves)
-    return restored
-
-
 def digests(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
     """SHA-256 of each part that `arrays` has, and of `all` together. Raises CheckpointError."""
     # It covers names, shapes, dtypes and every byte. An array of no known part is an error: a
     # digest that left it out would be worth nothing.
     parts: dict[str, list[str]] = {part: [] for part in PARTS}
     for name in sorted(arrays):
-        part = name.replace("/", ".").split(".")[0]
+        part = stored_arrays.tree_of(name)
         if part not in parts:
             raise CheckpointError(f"expected an array of {', '.join(PARTS)}, got {name}")
         array = np.asarray(arrays[name])
@@ -234,10 +210,3 @@ def digests(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
     lines = {part: "".join(entries) for part, entries in parts.items() if entries}
     lines["all"] = "".join(lines.values())
     return {part: hashlib.sha256(text.encode()).hexdigest() for part, text in lines.items()}
-
-
-def stored(checkpoint: checkpoints.Checkpoint) -> dict[str, np.ndarray]:
-    """All arrays of a checkpoint by name, those of its tree by their path."""
-    return stored_arrays.read_all(checkpoint.path) | stored_arrays.read_large(
-        checkpoint.path / "extra"
-    )

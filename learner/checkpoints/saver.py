@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from learner.checkpoints.restoring import digests, leaves_by_name
+from learner.checkpoints.restoring import digests
 from learner.checkpoints.run_folder import RunFolder
 from learner.learning.loop import Snapshot
 from learner.multihost.agreement import require_equal
@@ -16,7 +16,7 @@ from learner.multihost.peers import Peers
 from learner.processes.tuning import return_freed_memory
 from learner.report.events import NO_SINK, EventSink
 from learner.runtime.watchdog import Heartbeat
-from seedrl import checkpoints
+from seedrl import checkpoints, stored_arrays
 from seedrl.checkpoints import best_directory, best_return
 from seedrl.config import Config
 from seedrl.errors import CheckpointError
@@ -139,19 +139,18 @@ class Saver:
         return None
 
     def _save(self, snapshot: Snapshot, meta: dict[str, Any]) -> None:
-        if snapshot.replay:
-            meta["replay_indices"] = snapshot.indices
         step, start = int(snapshot.state.updates), time.monotonic()
         arrays = snapshot.state._asdict()
         if self._peers.topology.process_count > 1:
-            require_equal(self._peers, step, digests(leaves_by_name(arrays))["all"])
+            require_equal(self._peers, step, digests(stored_arrays.named(arrays))["all"])
             if not self._peers.topology.is_first:
                 return  # all hosts have one state, which the first one writes
         if snapshot.confirmed is not None:
-            arrays = {**arrays, "params": snapshot.confirmed.params}
-        extra = {f"replay.{name}": leaf for name, leaf in leaves_by_name(snapshot.replay).items()}
+            arrays["params"] = snapshot.confirmed.params
+        if snapshot.replay:
+            arrays["replay"], meta["replay_indices"] = snapshot.replay, snapshot.indices
         directory = self._workdir / "checkpoints"
-        path = checkpoints.save(directory, step, arrays, meta, keep=self._keep, extra=extra)
+        path = checkpoints.save(directory, step, arrays, meta, keep=self._keep)
         seconds = time.monotonic() - start
         text = f"saved the checkpoint of update {step:,} in {seconds:.1f} s: {path}"
         self._listener.report("saved", text, path=str(path), updates=step, seconds=seconds)

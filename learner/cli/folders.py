@@ -167,15 +167,16 @@ def digest(argv: Sequence[str]) -> int:
     options = read(DigestOptions, argv, prog="seedrl digest")
     require_jax()
     # Imports jax: only once the command line is known to be good.
-    from learner.checkpoints.restoring import digests, stored
+    from learner.checkpoints.restoring import digests
     from seedrl.checkpoints import latest
+    from seedrl.stored_arrays import read_all
 
     folder = options.workdir / "checkpoints"
     found = latest(folder)
     if found is None:
         raise CheckpointError(f"expected a checkpoint in {folder}, found none")
     print(found.path)  # which of them, because the newest one may be damaged
-    for part, value in digests(stored(found)).items():
+    for part, value in digests(read_all(found.path)).items():
         print(f"{part:<10} {value}")
     return ExitCode.OK
 

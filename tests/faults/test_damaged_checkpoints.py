@@ -56,10 +56,8 @@ def _listed(path: Path, chooser: random.Random) -> None:
 
 def _save(directory: Path, step: int) -> Path:
     kernel = np.random.default_rng(step).normal(size=(64, 64)).astype(np.float32)
-    state = {"params": {"kernel": kernel}, "updates": np.int32(step)}
-    return checkpoints.save(
-        directory, step, state, {"env_steps": step}, keep=2, extra={"replay": np.arange(500)}
-    )
+    state = {"params": {"kernel": kernel}, "updates": np.int32(step), "replay": np.arange(500)}
+    return checkpoints.save(directory, step, state, {"env_steps": step}, keep=2)
 
 
 def _taken(directory: Path) -> int:
@@ -67,14 +65,11 @@ def _taken(directory: Path) -> int:
     found = checkpoints.latest(directory)
     assert found is not None
     zeros = np.zeros((64, 64), np.float32)
-    restored = stored_arrays.read_tree(
-        found.path, {"params": {"kernel": zeros}, "updates": np.int32(0)}
-    )
+    wanted = {"params": {"kernel": zeros}, "updates": np.int32(0), "replay": np.zeros(500, int)}
+    restored = stored_arrays.read_tree(found.path, wanted)
     expected = np.random.default_rng(found.step).normal(size=(64, 64)).astype(np.float32)
     np.testing.assert_array_equal(restored["params"]["kernel"], expected)
-    np.testing.assert_array_equal(
-        stored_arrays.read_large(found.path / "extra")["replay"], np.arange(500)
-    )
+    np.testing.assert_array_equal(restored["replay"], np.arange(500))
     assert int(restored["updates"]) == found.step == found.meta["env_steps"]
     return found.step
 

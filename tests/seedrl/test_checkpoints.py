@@ -49,8 +49,8 @@ def _abstract(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree)
 
 
-def _save(directory: Path, step: int, **arguments: Any) -> Path:
-    return checkpoints.save(directory, step, {"x": np.full(3, step)}, {}, keep=2, **arguments)
+def _save(directory: Path, step: int, **more: Any) -> Path:
+    return checkpoints.save(directory, step, {"x": np.full(3, step), **more}, {}, keep=2)
 
 
 def _value(directory: Path) -> int:
@@ -133,21 +133,37 @@ def test_a_tree_that_does_not_fit_is_refused_path_by_path(tmp_path: Path) -> Non
         assert line in str(caught.value)
 
 
-def test_extra_arrays_come_back_by_name(tmp_path: Path) -> None:
-    extra = {
-        "replay/steps.reward": np.arange(6, dtype=np.float32).reshape(2, 3),
+def test_a_replay_comes_back_and_its_arrays_are_files_of_their_own(tmp_path: Path) -> None:
+    replay = {
+        "steps": {"a.reward": np.arange(6, dtype=np.float32).reshape(2, 3)},
         "half": np.asarray(jnp.arange(3, dtype=jnp.bfloat16)),
         "scalar": np.asarray(4, np.int8),
         "none": np.zeros((0, 2), np.int32),
     }
-    _save(tmp_path, 1, extra=extra)
+    _save(tmp_path, 1, replay=replay)
     found = checkpoints.latest(tmp_path)
     assert found is not None
-    restored = stored_arrays.read_large(found.path / "extra")
-    assert list(restored) == list(extra)
-    for name, expected in extra.items():
-        assert restored[name].dtype == expected.dtype
-        np.testing.assert_array_equal(restored[name], expected)
+    # These names are part of the format.
+    names = json.loads((found.path / "extra" / "names.json").read_text())
+    assert set(names) == {"replay.half", "replay.scalar", "replay.steps.a.reward"}
+    restored = stored_arrays.read_tree(found.path, {"replay": _abstract(replay)})["replay"]
+    jax.tree.map(np.testing.assert_array_equal, restored, replay)
+    assert jax.tree.map(str, _abstract(restored)) == jax.tree.map(str, _abstract(replay))
+    with pytest.raises(CheckpointError) as caught:
+        stored_arrays.read_tree(found.path, {"replay": {**_abstract(replay), "scalar": 1.0}})
+    assert "replay.scalar: expected float64[], checkpoint has int8[]" in str(caught.value)
+
+
+def test_an_array_without_elements_in_a_file_of_its_own_is_ignored(tmp_path: Path) -> None:
+    _save(tmp_path, 1, replay=np.arange(3))
+    found = checkpoints.latest(tmp_path)
+    assert found is not None
+    np.save(found.path / "extra" / "001.npy", np.zeros((0, 2), np.int32))
+    names = {"replay.x": ["000.npy", "int64"], "replay.none": ["001.npy", "int32"]}
+    (found.path / "extra" / "names.json").write_text(json.dumps(names))
+    replay = {"x": np.zeros(3, int), "none": np.zeros((0, 2), np.int32)}
+    restored = stored_arrays.read_tree(found.path, {"replay": replay})["replay"]
+    assert restored["x"].tolist() == [0, 1, 2] and restored["none"].shape == (0, 2)
 
 
 # Which are there
@@ -212,7 +228,7 @@ def test_damage_to_any_file_is_reported_and_an_older_checkpoint_taken(
 ) -> None:
     generator = random.Random(0)
     _save(tmp_path, 1)
-    newest = _save(tmp_path, 2, extra={"replay": np.arange(100)})
+    newest = _save(tmp_path, 2, replay=np.arange(100))
     files = [path for path in newest.rglob("*") if path.is_file() and path.stat().st_size]
     assert len(files) > 6
     for file in files * (5 if damage is _flip_a_bit else 1):
@@ -402,14 +418,14 @@ def test_arrays_larger_than_what_is_wanted_are_refused_before_they_are_read(
         assert str(10**15) in str(caught.value)
 
 
-@pytest.mark.parametrize("names", ["[]", "[" * 200_000, '{"r": ["../x.npy", "int32"]}'])
+@pytest.mark.parametrize("names", ["[]", "[" * 200_000, '{"replay": ["../x.npy", "int32"]}'])
 def test_large_arrays_that_somebody_made_up_are_refused(tmp_path: Path, names: str) -> None:
-    _save(tmp_path, 1, extra={"r": np.arange(3)})
+    _save(tmp_path, 1, replay=np.arange(3))
     found = checkpoints.latest(tmp_path)
     assert found is not None
     (found.path / "extra" / "names.json").write_text(names)
     with pytest.raises(CheckpointError):
-        stored_arrays.read_large(found.path / "extra")
+        stored_arrays.read_tree(found.path, {"replay": np.arange(3)})
 
 
 # Disks that refuse, and deaths
@@ -428,7 +444,7 @@ def test_a_full_disk_leaves_what_was_there(
     with monkeypatch.context() as patch:
         patch.setattr(call, refuse)
         with pytest.raises(CheckpointError) as caught:
-            _save(tmp_path, 2, extra={"replay": np.zeros(3)})
+            _save(tmp_path, 2, replay=np.zeros(3))
     assert str(caught.value).count("No space left on device") == 1 and "\n" not in str(caught.value)
     assert _names(tmp_path) == ["000000000001"]
     _save(tmp_path, 2)
@@ -481,18 +497,17 @@ class _Killer:
 
 
 def test_death_before_any_change_of_files_leaves_a_checkpoint(tmp_path: Path) -> None:
-    # Without arrays orbax has nothing to do, and the test is fast.
+    # With a replay alone orbax has nothing to do, and the test is fast.
     def save(step: int) -> None:
-        extra = {"replay": np.full(3, step)}
-        checkpoints.save(tmp_path, step, {}, {"saved": step}, keep=2, extra=extra)
+        replay = np.full(3, step)
+        checkpoints.save(tmp_path, step, {"replay": replay}, {"saved": step}, keep=2)
 
     def saved_step() -> int:
         found = checkpoints.latest(tmp_path)
         assert found is not None
         assert found.meta["saved"] == found.step
-        np.testing.assert_array_equal(
-            stored_arrays.read_large(found.path / "extra")["replay"], found.step
-        )
+        restored = stored_arrays.read_tree(found.path, {"replay": np.zeros(3, int)})
+        np.testing.assert_array_equal(restored["replay"], found.step)
         return found.step
 
     newest = 1

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from learner.checkpoints.restoring import digests, stored
+from learner.checkpoints.restoring import digests
 from seedrl import checkpoints, run_files
 from seedrl.checkpoints import Checkpoint
 from seedrl.exit_codes import ExitCode
+from seedrl.stored_arrays import read_all
 from tests.system.processes import Programs
 from tests.system.several_hosts import RECORDED, SeveralHosts
 
@@ -82,7 +83,7 @@ def test_one_signal_ends_all_hosts_and_they_save_together(story: Story) -> None:
 
 
 def test_the_first_host_writes_the_checkpoint_of_all(story: Story) -> None:
-    found = digests(stored(story.saved))
+    found = digests(read_all(story.saved.path))
     assert "params" in found and "replay" not in found
     assert [bool(story.run.events("saved", index)) for index in range(2)] == [True, False]
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from learner.checkpoints.restoring import digests, stored
+from learner.checkpoints.restoring import digests
 from seedrl import run_files
 from seedrl.checkpoints import latest
+from seedrl.stored_arrays import read_all
 from tests.system.processes import TINY, Programs
 
 # In parts: tests/learner/serving/test_core.py, test_hub.py, learner/acting/test_actor.py.
@@ -59,7 +60,7 @@ def train(programs: Programs, folder: Path, *env_servers: tuple[object, ...]) ->
     found = latest(workdir / "checkpoints")
     assert found is not None
     assert TOTAL_STEPS <= found.meta["env_steps"] < TOTAL_STEPS + NUM_SLOTS
-    return digests(stored(found))
+    return digests(read_all(found.path))
 
 
 def test_two_runs_of_one_seed_are_equal_whichever_env_server_has_which_slot(

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from learner.checkpoints.restoring import digests, stored
+from learner.checkpoints.restoring import digests
 from learner.cli.main import main
 from learner.serving.ledger import TOKENS, residues
 from seedrl.checkpoints import latest
+from seedrl.stored_arrays import read_all
 from tests import own_process
 from tests.system import processes
 from tests.system.processes import TRAIN, Program, Programs
@@ -117,5 +118,5 @@ def test_the_seed_decides_every_bit_in_deterministic_mode(tmp_path: Path) -> Non
             assert run.end() == 0, run.stderr
             checkpoint = latest(workdir / "checkpoints")
             assert checkpoint is not None and checkpoint.step == 4
-            found.append(digests(stored(checkpoint)))
+            found.append(digests(read_all(checkpoint.path)))
     assert found[0] == found[1]

@@ -17,7 +17,6 @@ from learner.checkpoints.restoring import (
     other_experience,
     require_fit,
     restore_params,
-    restore_replay,
     restore_state,
 )
 from learner.checkpoints.saver import Saver
@@ -75,8 +74,8 @@ def test_a_replay_and_its_indices_come_back(tmp_path: Path) -> None:
     found = _save(
         tmp_path, Snapshot(state(), [index.state() for index in indices], replay(), 12, {})
     )
-    restored = restore_replay(found, abstract_of(replay(seed=1)))
-    _assert_same(restored, replay())
+    abstract = {"replay": abstract_of(replay(seed=1))}
+    _assert_same(stored_arrays.read_tree(found.path, abstract)["replay"], replay())
     for index, saved in zip(indices, found.meta["replay_indices"], strict=True):
         fresh = PageIndex(**arguments)
         fresh.restore(saved)

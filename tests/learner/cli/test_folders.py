@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learner.checkpoints.restoring import digests, stored
+from learner.checkpoints.restoring import digests
 from learner.cli.main import main
 from seedrl import checkpoints, policy
+from seedrl.stored_arrays import read_all
 
 
 def test_runs_are_listed_as_text_or_as_json(
@@ -31,7 +32,7 @@ def test_checkpoints_are_listed_and_verified(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     intact, newer = (
-        checkpoints.save(tmp_path / "checkpoints", step, {}, {}, keep=5, extra={"x": np.arange(3)})
+        checkpoints.save(tmp_path / "checkpoints", step, {"x": np.arange(3)}, {}, keep=5)
         for step in (1, 2)
     )
     assert main(["checkpoints", str(tmp_path)]) == 0
@@ -63,11 +64,11 @@ def test_checkpoints_that_a_learner_replaces_meanwhile_are_no_damage(
 
 def test_a_checkpoint_is_digested_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tree = {"params": {"core": {"bias": np.zeros((3, 1))}}, "target": (), "updates": np.int32(3)}
-    extra = {"replay.sampling_weight": np.ones(4, np.float32)}
-    path = checkpoints.save(tmp_path / "checkpoints", 3, tree, {}, keep=2, extra=extra)
+    tree["replay"] = {"sampling_weight": np.ones(4, np.float32)}
+    path = checkpoints.save(tmp_path / "checkpoints", 3, tree, {}, keep=2)
     found = checkpoints.latest(tmp_path / "checkpoints")
     assert found is not None
-    arrays = stored(found)
+    arrays = read_all(found.path)
     assert set(arrays) == {"params/core/bias", "updates", "replay.sampling_weight"}
     assert main(["digest", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()

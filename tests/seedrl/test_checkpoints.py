@@ -277,8 +277,8 @@ def test_what_are_no_sums_is_damage_whatever_it_is(tmp_path: Path, data: str) ->
 
 def test_a_file_that_the_sums_do_not_list_is_damage(tmp_path: Path) -> None:
     path = _save(tmp_path, 1)
-    (path / "extra" / "more.npy").write_bytes(b"")
-    assert "extra/more.npy: " in str(checkpoints.damage(path))
+    (path / "state" / "more.npy").write_bytes(b"")
+    assert "state/more.npy: " in str(checkpoints.damage(path))
 
 
 @pytest.mark.parametrize("move", [shutil.copytree, shutil.move])

@@ -260,8 +260,7 @@ class LaunchConfig:
 
     Attributes:
       env_servers: number of env-server processes.
-      envs_per_server: environments of each env server; 0 divides the slots evenly, and so do
-        `--envs` and `seedrl launch` always.
+      envs_per_server: environments of each env server; 0 divides the slots evenly, as `--envs` does.
       groups: groups of environments that an env server steps alternately.
       local_link: use a Unix socket instead of gRPC for steps on the learner's own host.
     """

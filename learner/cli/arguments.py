@@ -1,6 +1,7 @@
 """Command lines of the form `CONFIG [options] [overrides]`, made from dataclasses."""
 
 import dataclasses
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,15 +24,12 @@ Options = TypeVar("Options")
 
 # Short names of fields.
 _SHORT = {
-    "--bind": "--serving.bind",
-    "--token-file": "--serving.token-file",
-    "--checkpoint-replay": "--checkpoint.replay",
-}
-# Options of commands that set a field.
-_SETS = {
     "--envs": "--serving.training-slots",
     "--env-servers": "--launch.env-servers",
     "--groups": "--launch.groups",
+    "--bind": "--serving.bind",
+    "--token-file": "--serving.token-file",
+    "--checkpoint-replay": "--checkpoint.replay",
 }
 # What a profile may set: of how a machine is used, not of what is learned.
 PROFILE = (
@@ -42,6 +40,7 @@ PROFILE = (
 _LARGEST = 1_000_000
 # The fields that most users set, which `--help` lists; `--help-all` lists all.
 _COMMON = (
+    *("--envs", "--env-servers", "--groups"),
     *("--seed", "--environment.id", "--environment.arguments"),
     *("--learning.total-steps", "--learning.max-seconds", "--learning.batch-sequences"),
     *("--agent.learning-rate", "--agent.gamma", "--agent.unroll", "--replay.ratio"),
@@ -109,7 +108,7 @@ def profile_words(path: Path, words: Sequence[str] = ()) -> list[str]:
                 f"--profile: expected a number as {name}, got {value!r:.60} in {path}"
             )
     # An option wins over the profile, under either of its names.
-    given = {_SETS.get(flag, flag) for flag in map(flag_of, words)}
+    given = {_SHORT.get(flag, flag) for flag in map(flag_of, words)}
     return [f"{flag}={fields[name]}" for name in fields if (flag := name_of(name)) not in given]
 
 
@@ -152,7 +151,7 @@ def parse(
     """
     if not argv or argv[0].startswith("-"):
         if set(HELP) & set(argv):
-            help_of(options, argv, prog=prog)
+            help_of(options, argv, prog=prog, builds=builds)
         found = repr(argv[0]) if argv else "nothing"
         raise ConfigError(
             f"expected a CONFIG first, got {found}: a name that `seedrl configs` lists, or the "
@@ -161,16 +160,18 @@ def parse(
     # Before CONFIG is loaded, which imports what it names.
     config_io.allow(*_allowed(argv))
     loaded = config_io.load(argv[0])
+    if Path(argv[0]).name == CONFIG_FILE:
+        loaded = _without_session(loaded)
     prog, words = f"{prog} {argv[0]}", argv[1:]
     if set(HELP) & set(words):
-        help_of(options, words, prog=prog, config=loaded)  # with the values of this CONFIG
-    own, fields = flags_of(options), flags_of_fields(loaded)
-    fields |= {short: fields[name] for short, name in _SHORT.items()}
+        # With the values of this CONFIG.
+        help_of(options, words, prog=prog, config=loaded, builds=builds)
+    own, fields = flags_of(options), _with_short_names(flags_of_fields(loaded))
     with naming_the_help(prog), naming_own_code("options"):
         _require_present_names(words, own | fields)
         values = parse_words(words, own | fields)
         # Which of the two counts would depend on their order.
-        for name, field in _SETS.items():
+        for name, field in _SHORT.items():
             if name in values and field in values:
                 raise ConfigError(f"{name} and {field}: expected one of them, got both")
         by_path = {
@@ -178,6 +179,8 @@ def parse(
         }
         given = {own[name].path[0]: value for name, value in values.items() if name in own}
         config = with_fields(loaded, by_path)
+        if "--envs" in values:
+            config = _sharing_out(config, loaded.serving.training_slots)
         own_options = options(**given)
     environment = config.environment
     for path, names in (
@@ -190,6 +193,27 @@ def parse(
         elif builds:
             config_io.require_factories(names)
     return own_options, config
+
+
+def _without_session(saved: Config) -> Config:
+    """A run's configuration without what its session made for itself, and without an open port."""
+    # The folder may be anybody's, and only its user opens a port to everybody.
+    changes: dict[str, Any] = {"serving.insecure": False}
+    # If the user named none, the session had a socket in the private folder of its user, and a
+    # token that is gone with it.
+    if re.fullmatch(r"seedrl-\d+", Path(saved.serving.bind).parent.name):
+        changes["serving.bind"] = ""
+    if not Path(saved.serving.token_file).exists():
+        changes["serving.token_file"] = ""
+    return with_fields(saved, changes)
+
+
+def _sharing_out(config: Config, slots_before: int) -> Config:
+    """What `--envs` changes besides: env servers have equal shares, and a round has all slots."""
+    changes, learning = {"launch.envs_per_server": 0}, config.learning
+    if learning.schedule == "synchronous" and learning.batch_sequences == slots_before:
+        changes["learning.batch_sequences"] = config.serving.training_slots
+    return with_fields(config, changes)
 
 
 def parse_to_measure(
@@ -217,6 +241,10 @@ def require_time_steps(config: Config) -> None:
 def flags_of_fields(value: Any) -> dict[str, Flag]:
     """The flags of all fields in a tree of dataclasses: `--agent.network.core-size`."""
     return {name: flag for group in _sections(value) for name, flag in group.flags.items()}
+
+
+def _with_short_names(fields: Mapping[str, Flag]) -> dict[str, Flag]:
+    return {**fields, **{short: fields[name] for short, name in _SHORT.items()}}
 
 
 def _sections(value: Any, path: tuple[str, ...] = ()) -> Iterator[Group]:
@@ -266,14 +294,23 @@ def help_of(
     prog: str,
     config: Config | None = None,
     argument: Flag = CONFIG,
+    builds: bool = True,
 ) -> NoReturn:
-    """Prints the help of a command with a CONFIG, or another `argument`. Raises SystemExit."""
+    """Prints the help of a command with a CONFIG, or another `argument`. Raises SystemExit.
+
+    Without env servers of its own (`builds`), it has no options for them.
+    """
     own = Group("options", explained_flags_of(options))
     sections = list(_sections(config or _NO_CONFIG))
     more = f"All fields of the configuration: {prog} --help-all"
     if "--help-all" not in words:
         fields = {name: flag for section in sections for name, flag in section.flags.items()}
-        common = {name: fields[name] for name in _COMMON if name in fields}
+        fields = _with_short_names(fields)
+        common = {
+            name: fields[name]
+            for name in _COMMON
+            if name in fields and (builds or fields[name].path[0] != "launch")
+        }
         sections = [_each(Group("common fields of the configuration", common), _in_short)]
         own = _each(own, _in_short)
     groups, about = [own], ""

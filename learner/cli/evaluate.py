@@ -121,12 +121,12 @@ def run(argv: Sequence[str]) -> int:
     require_jax()
     with env_servers.socket_address() as address:
         # Whatever the number of env servers, the slots are those of the run.
-        config = with_fields(config, {"launch.envs_per_server": 0})
-        config, planned = env_servers.plan(
-            env_servers.on_private_socket(config, address), env_servers=options.env_servers
-        )
+        changes = {"launch.envs_per_server": 0}
+        if options.env_servers is not None:
+            changes["launch.env_servers"] = options.env_servers
+        config = env_servers.on_private_socket(with_fields(config, changes), address)
         check(config)
-        planned = _just_enough(planned, config, options.episodes)
+        planned = _just_enough(env_servers.plan(config), config, options.episodes)
         words = env_servers.command(planned, config, logs=logs_of(options.workdir))
         evaluation = _play(words, config, options)
     print(_text(evaluation, as_json=options.json))  # first: a full disk does not lose it

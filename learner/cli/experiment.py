@@ -91,7 +91,7 @@ def checked_runs(grid: Path) -> Runs:
             continue
         checked.add(key)
         try:
-            train.plan(*train.read(words))
+            train.plan(train.read(words)[1])
         except ConfigError as error:
             raise ConfigError(f"{grid}: {name}: {error}") from error
     return runs

@@ -39,8 +39,6 @@ class LaunchOptions:
 
     Attributes:
       on: cluster scheduler; only ray so far.
-      envs: number of training environments; by default `--serving.training-slots`.
-      env_servers: number of env-server processes; by default `--launch.env-servers`.
       workdir: directory of the run, as all nodes see it; by default a new one in runs/ here.
       address: address of the cluster: HOST:6379 on one of its machines, ray://HOST:10001 from
         outside; by default RAY_ADDRESS, or the cluster of this machine.
@@ -55,8 +53,6 @@ class LaunchOptions:
     """
 
     on: Literal["ray"]
-    envs: int | None = None
-    env_servers: int | None = None
     workdir: Path | None = None
     address: str | None = None
     learner_cpus: float = 0.5
@@ -138,7 +134,7 @@ def read(argv: Sequence[str]) -> tuple[LaunchOptions, Config, env_servers.Fleet]
                 f"serving.{name}: expected nothing with --on ray, which makes an address, a token "
                 f"and certificates, got {getattr(config.serving, name)!r}"
             )
-    config, fleet = env_servers.plan(config, envs=options.envs, env_servers=options.env_servers)
+    fleet = env_servers.plan(config)
     check(config)
     return options, config, fleet
 

@@ -4,7 +4,6 @@ The first two also start its env servers.
 """
 
 import contextlib
-import dataclasses
 import gc
 import logging
 import os
@@ -107,24 +106,20 @@ class ResumeOptions:
     Example: seedrl resume runs/pong
 
     Attributes:
-      envs: number of training environments over all env servers. By default
-        `--serving.training-slots`; evaluation environments are not counted.
-      env_servers: number of env-server processes. By default `--launch.env-servers`.
-      groups: groups of environments of each env server, stepped alternately. By default
-        `--launch.groups`.
       allow: code that the run may name. Directories of Python files, and environment factories
         (package.module:factory).
     """
 
-    envs: int | None = None
-    env_servers: int | None = None
-    groups: int | None = None
     allow: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions(RunOptions, ResumeOptions):
+class TrainOptions(RunOptions):
     """Train on this machine: a learner and its env servers.
+
+    --envs, --env-servers and --groups are short for --serving.training-slots,
+    --launch.env-servers and --launch.groups. With --envs a synchronous round has that many
+    sequences too.
 
     Example: seedrl train cartpole_r2d2 --seed 1 --learning.total-steps 1e6
 
@@ -185,20 +180,9 @@ def resume(argv: Sequence[str]) -> int:
     with stop_on_signals(shlex.join([*RESUME_PROG.split(), *argv])) as stop:
         words = [str(run / run_files.CONFIG), *argv[1:]]
         options, config = parse(ResumeOptions, words, prog=RESUME_PROG)
-        serving, changes = config.serving, dict[str, Any]()
-        # The session before had a socket and a token of its own, if the user named none.
-        if Path(serving.bind).parent.name == f"seedrl-{os.getuid()}":
-            changes["serving.bind"] = ""
-        is_typed = {"--token-file", "--serving.token-file"} & {*map(flag_of, argv)}
-        if not is_typed and not os.path.exists(serving.token_file):
-            changes["serving.token_file"] = ""
-        # The folder may be anybody's, and only its user opens a port to everybody.
-        if "--serving.insecure" not in argv:
-            changes["serving.insecure"] = False
-        config = with_fields(config, changes)
         from learner.checkpoints.run_records import read_run  # imports numpy
 
-        own = TrainOptions(**dataclasses.asdict(options), resume="must")
+        own = TrainOptions(allow=options.allow, resume="must")
         name = read_run(run).config or run.name
         return _run_with_env_servers(own, config, stop, workdir=run, name=name)
 
@@ -216,7 +200,7 @@ def _run_with_env_servers(
 ) -> int:
     # XLA reads its flags when jax starts, and `train` sets some first.
     require_jax(starts=False)
-    config, fleet = plan(options, config)
+    fleet = plan(config)
     if options.balance == "auto":
         fleet = _with_room(fleet, config, most=options.most_env_servers)
     if _is_stopped(stop):
@@ -325,14 +309,9 @@ def _is_stopped(stop: StopRequest) -> bool:
     return stop.is_set()
 
 
-def plan(options: ResumeOptions, config: Config) -> tuple[Config, env_servers.Fleet]:
-    """The run's whole configuration, and its env servers. Raises ConfigError if it cannot work."""
-    config, planned = env_servers.plan(
-        config,
-        envs=options.envs,
-        env_servers=options.env_servers,
-        groups=options.groups,
-    )
+def plan(config: Config) -> env_servers.Fleet:
+    """The run's env servers. Raises ConfigError if the configuration cannot work."""
+    planned = env_servers.plan(config)
     # Its own env servers connect without TLS, by a socket or a port of this host.
     if config.serving.certificate:
         raise ConfigError(
@@ -347,7 +326,7 @@ def plan(options: ResumeOptions, config: Config) -> tuple[Config, env_servers.Fl
     # As it will serve: without the token, which comes later, a port would be refused.
     token = {"serving.token_file": "token"} if _needs_token(config.serving) else {}
     check(with_fields(config, token))
-    return config, planned
+    return planned
 
 
 def _with_room(fleet: env_servers.Fleet, config: Config, *, most: int) -> env_servers.Fleet:

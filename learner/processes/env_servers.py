@@ -1,9 +1,7 @@
 """The env servers of a run on this machine: how many, how large, and the process that runs them."""
 
 import contextlib
-import dataclasses
 import itertools
-import math
 import os
 import queue
 import signal
@@ -23,7 +21,6 @@ from seedrl.exit_codes import ExitCode
 from seedrl.fields import with_fields
 from seedrl.run_files import make_folder
 from seedrl.timing import GRACE_SECONDS, WARNING_SECONDS
-from seedrl.wire.contract import MOST_GROUPS
 
 # Many env servers share few cores: each steps its environments in one thread.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -40,51 +37,17 @@ class Fleet(NamedTuple):
     num_groups: int
 
 
-def plan(
-    config: Config,
-    *,
-    envs: int | None = None,
-    env_servers: int | None = None,
-    groups: int | None = None,
-) -> tuple[Config, Fleet]:
-    """Fits env servers and slots to each other: the configuration that does so, and its fleet.
-
-    What is None is as `config` has it; `envs` train, and those that evaluate come on top. Raises
-    ConfigError if a number is wrong.
-    """
-    if envs is not None:
-        config = _with_envs(config, envs)
+def plan(config: Config) -> Fleet:
+    """The env servers that fill the slots. Raises ConfigError if there are none."""
     launch, serving = config.launch, config.serving
-    num_servers = launch.env_servers if env_servers is None else env_servers
-    num_envs = launch.envs_per_server if envs is None else 0
-    num_groups = launch.groups if groups is None else groups
-    for flag, number, least, most in (
-        ("env-servers", num_servers, 1, math.inf),
-        ("groups", num_groups, 1, MOST_GROUPS),
-    ):
-        if not least <= number <= most:
-            bound = f"at least {least}" if number < least else f"at most {most}"
-            raise ConfigError(f"--{flag}: expected {bound}, got {number}")
+    if launch.env_servers < 1:
+        raise ConfigError(f"launch.env_servers: expected at least 1, got {launch.env_servers}")
     slots = serving.training_slots + serving.evaluation_slots
-    if envs is not None and env_servers is None:
+    num_servers, num_envs = launch.env_servers, launch.envs_per_server
+    if not num_envs:
         num_servers = min(num_servers, slots)
-    launch = dataclasses.replace(
-        launch, env_servers=num_servers, envs_per_server=num_envs, groups=num_groups
-    )
-    num_envs = num_envs or -(-slots // num_servers)  # rounded up, or slots would stay empty
-    fitted = dataclasses.replace(config, launch=launch)
-    return fitted, Fleet(num_servers, num_envs, min(num_groups, num_envs))
-
-
-def _with_envs(config: Config, envs: int) -> Config:
-    if envs < 1:
-        raise ConfigError(f"--envs: expected at least 1, got {envs}")
-    changes, learning = {"serving.training_slots": envs}, config.learning
-    # A synchronous round has one sequence of every slot.
-    is_round = learning.batch_sequences == config.serving.training_slots
-    if learning.schedule == "synchronous" and is_round:
-        changes["learning.batch_sequences"] = envs
-    return with_fields(config, changes)
+        num_envs = -(-slots // num_servers)  # rounded up, or slots would stay empty
+    return Fleet(num_servers, num_envs, min(launch.groups, num_envs))
 
 
 def on_private_socket(config: Config, address: str) -> Config:

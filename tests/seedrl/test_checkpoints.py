@@ -313,7 +313,7 @@ def test_a_checkpoint_of_another_format_is_refused_and_left_alone(tmp_path: Path
     assert _names(tmp_path) == ["000000000001", "000000000002"]
 
 
-@pytest.mark.parametrize("name", ["", "extra", "meta.json"])
+@pytest.mark.parametrize("name", ["", "state", "meta.json"])
 def test_what_may_not_be_read_or_listed_is_not_called_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

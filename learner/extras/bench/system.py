@@ -74,7 +74,8 @@ def serve_fleet(config: Config, *, over_tcp: bool = False) -> Iterator[ServedFle
     if launch.envs_per_server:  # all of them train
         changes["serving.training_slots"] = launch.env_servers * launch.envs_per_server
     unused = {"evaluation.target_return": None, "evaluation.patience_rounds": 0}
-    config, fleet = env_servers.plan(with_fields(config, {**unused, **changes}))
+    config = with_fields(config, {**unused, **changes})
+    fleet = env_servers.plan(config)
     with contextlib.ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="seedrl-bench-"))
         address = ANY_PORT if over_tcp else stack.enter_context(socket_address())

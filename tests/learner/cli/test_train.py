@@ -18,6 +18,7 @@ from seedrl import config_io
 from seedrl.config import Config
 from seedrl.config_io import to_json
 from seedrl.exit_codes import ExitCode
+from seedrl.fields import with_fields
 from seedrl.wire.credentials import read_token
 from tests.patience import wait_until
 
@@ -132,6 +133,30 @@ def test_a_run_is_resumed_by_its_own_config_and_its_name(
     assert main(["resume", "w"]) == 2 and "--allow" in capsys.readouterr().err
     # What the user types is the user's.
     assert main(["resume", "w", "--environment.id", "json:loads"]) == 0
+
+
+def test_a_new_run_by_the_config_of_another_shares_nothing_of_its_session(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = stage.path / "w"
+    folder.mkdir()
+    assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 0
+    (folder / "config.json").write_text(to_json(stage.calls[0].config))
+    assert main(["train", "w/config.json", "--workdir", "v"]) == 0
+    first, second = (call.config.serving.bind for call in stage.calls)
+    assert first != second  # one socket for both would end the second run, or both
+    serving = {"serving.bind": "127.0.0.1:8686", "serving.token_file": "/gone"}
+    (folder / "config.json").write_text(to_json(with_fields(stage.calls[0].config, serving)))
+    assert main(["train", "w/config.json", "--workdir", "v"]) == 0
+    assert stage.calls[2].config.serving.bind == "127.0.0.1:8686"
+    assert stage.calls[2].config.serving.token_file != "/gone"
+    # Nor does somebody's folder open a port to everybody.
+    serving = {"serving.bind": "0.0.0.0:8686", "serving.insecure": True}
+    (folder / "config.json").write_text(to_json(with_fields(stage.calls[0].config, serving)))
+    for words in (["train", "w/config.json", "--workdir", "v"], ["resume", "w"]):
+        assert main(words) == 2
+        assert "serving.bind: expected" in capsys.readouterr().err
+        assert main([*words, "--serving.insecure"]) == 0
 
 
 @pytest.mark.parametrize("name", ["cartpole_r2d2", "halfcheetah_ppo"])

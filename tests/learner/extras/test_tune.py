@@ -99,15 +99,12 @@ def test_a_profile_sets_what_tune_has_found_and_options_win(tmp_path: Path) -> N
     for flag in ("--launch.groups", "--launch.groups=1", "--env-servers", "--envs=3"):
         given = [] if "=" in flag else ["1"]
         kept = profile_words(path, [flag, *given])
-        options, found = parse(
+        _, found = parse(
             train.TrainOptions, ["cartpole_r2d2", *kept, flag, *given], prog="seedrl train"
         )
         assert len(kept) == len(PROFILE) - 1
-        assert (found.launch.groups, options.env_servers, options.envs) in (
-            (1, None, None),
-            (3, 1, None),
-            (3, None, 3),
-        )
+        launch, slots = found.launch, found.serving.training_slots
+        assert (launch.groups, launch.env_servers, slots) in ((1, 4, 64), (3, 1, 64), (3, 4, 3))
 
 
 @pytest.mark.parametrize(

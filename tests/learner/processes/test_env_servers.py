@@ -32,23 +32,19 @@ def config(*, training: int = 32, evaluation: int = 20, **launch: int) -> Config
 
 
 @pytest.mark.parametrize(
-    ("given", "flags", "fleet", "training"),
+    ("given", "fleet"),
     [
-        ({"training": 33}, {}, Fleet(2, 27, 2), 33),
-        ({"training": 1, "env_servers": 4}, {}, Fleet(4, 6, 2), 1),
-        ({}, {"env_servers": 4}, Fleet(4, 13, 2), 32),
-        ({"envs_per_server": 26}, {"env_servers": 3}, Fleet(3, 26, 2), 32),
-        ({"envs_per_server": 30}, {}, Fleet(2, 30, 2), 32),
-        # No group is empty.
-        ({"training": 1, "evaluation": 0}, {"env_servers": 1, "groups": 4}, Fleet(1, 1, 1), 1),
+        ({"training": 33}, Fleet(2, 27, 2)),
+        ({"training": 1, "env_servers": 4}, Fleet(4, 6, 2)),
+        ({"env_servers": 4}, Fleet(4, 13, 2)),
+        ({"env_servers": 3, "envs_per_server": 26}, Fleet(3, 26, 2)),
+        ({"envs_per_server": 30}, Fleet(2, 30, 2)),
+        # No group is empty, and no env server is without a slot.
+        ({"training": 1, "evaluation": 0, "env_servers": 2, "groups": 4}, Fleet(1, 1, 1)),
     ],
 )
-def test_env_servers_and_slots_fit(
-    given: dict[str, int], flags: dict[str, int], fleet: Fleet, training: int
-) -> None:
-    fitted, planned = env_servers.plan(config(**given), **flags)
-    assert planned == fleet
-    assert fitted.serving.training_slots == training
+def test_env_servers_fill_the_slots(given: dict[str, int], fleet: Fleet) -> None:
+    assert env_servers.plan(config(**given)) == fleet
 
 
 def test_the_env_servers_understand_their_command_line(tmp_path: Path) -> None:

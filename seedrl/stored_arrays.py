@@ -141,7 +141,7 @@ def named(tree: Mapping[str, Tree]) -> dict[str, Any]:
     return {n: leaf if hasattr(leaf, "dtype") else np.asarray(leaf) for n, leaf in found.items()}
 
 
-def _name_of(path: Sequence[Any]) -> str:
+def _name_of(path: tuple[Any, ...]) -> str:
     separator = "." if path[0].key == "replay" else "/"
     return jax.tree_util.keystr(path, simple=True, separator=separator)
 

@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -159,9 +159,7 @@ def parse(
         )
     # Before CONFIG is loaded, which imports what it names.
     config_io.allow(*_allowed(argv))
-    loaded = config_io.load(argv[0])
-    if Path(argv[0]).name == CONFIG_FILE:
-        loaded = _without_session(loaded)
+    loaded = _loaded(argv[0])
     prog, words = f"{prog} {argv[0]}", argv[1:]
     if set(HELP) & set(words):
         # With the values of this CONFIG.
@@ -170,10 +168,7 @@ def parse(
     with naming_the_help(prog), naming_own_code("options"):
         _require_present_names(words, own | fields)
         values = parse_words(words, own | fields)
-        # Which of the two counts would depend on their order.
-        for name, field in _SHORT.items():
-            if name in values and field in values:
-                raise ConfigError(f"{name} and {field}: expected one of them, got both")
+        _require_one_name(values)
         by_path = {
             ".".join(fields[name].path): value for name, value in values.items() if name in fields
         }
@@ -195,8 +190,11 @@ def parse(
     return own_options, config
 
 
-def _without_session(saved: Config) -> Config:
-    """A run's configuration without what its session made for itself, and without an open port."""
+def _loaded(name: str) -> Config:
+    """The CONFIG; a run's without what its session made for itself, and without an open port."""
+    saved = config_io.load(name)
+    if Path(name).name != CONFIG_FILE:
+        return saved
     # The folder may be anybody's, and only its user opens a port to everybody.
     changes: dict[str, Any] = {"serving.insecure": False}
     # If the user named none, the session had a socket in the private folder of its user, and a
@@ -285,6 +283,13 @@ def _require_present_names(words: Sequence[str], known: Mapping[str, Flag]) -> N
         # An agent of the user's may have a field of that name.
         if old in config_io.RENAMED and flag_of(word) not in known:
             raise ConfigError(f"unknown option {word}: {old} is now {config_io.RENAMED[old]}")
+
+
+def _require_one_name(given: Collection[str]) -> None:
+    # Which of the two counts would depend on their order.
+    for name, field in _SHORT.items():
+        if name in given and field in given:
+            raise ConfigError(f"{name} and {field}: expected one of them, got both")
 
 
 def help_of(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from learner.cli.arguments import (
     help_of,
@@ -37,7 +37,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import HELP
-from seedrl.programs.flags import RUN, Flag, Mark, flag_of
+from seedrl.programs.flags import RUN, Flag, Mark
 from seedrl.programs.help import print_version_if_asked
 from seedrl.programs.outcome import exit_code
 

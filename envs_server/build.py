@@ -9,7 +9,7 @@ import gymnasium
 
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures, one_line
 from envs_server.groups import VectorEnvironment
-from envs_server.loop import build_loop
+from envs_server.loop import Loop
 from seedrl.wire.seedrl_pb2 import Assign, Environment
 
 # Keyword arguments of gymnasium's `make` and `make_vec` that decide what is built rather than how.
@@ -104,24 +104,24 @@ def build(
 
     Args:
       max_abs_reward: bounds rewards, 0 for no bound.
-      positions, failures: see `build_loop`; vector implementations know no single environments.
+      positions: of the environments in `failures`; by default from 0 on.
+      failures: counts those of the environments; by default the first one ends the play.
 
     Raises BuildError, with the environment's own reason on one line.
     """
+    own: dict[str, Any] = {
+        "max_abs_reward": max_abs_reward,
+        "positions": positions or range(num_envs),
+        "failures": failures or Failures(num_envs, 0),
+    }
     with _one_line_refusal(recipe):
         if (back_end := choose(recipe, vectorization)) != "sync":
             # Here and below, what most env servers never need is imported when it is needed:
             # many of them start on one machine at once.
             from envs_server.native import build_vector
 
-            return build_vector(back_end, *recipe, num_envs=num_envs, max_abs_reward=max_abs_reward)
-        return build_loop(
-            lambda: build_one(recipe),
-            num_envs,
-            max_abs_reward=max_abs_reward,
-            positions=positions,
-            failures=failures,
-        )
+            return build_vector(back_end, *recipe, **own)
+        return Loop(lambda: build_one(recipe), **own)
 
 
 def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:

@@ -338,16 +338,16 @@ class Lease:
         for index, group in enumerate(assign.groups):
             positions = [next(free) for _ in group.slots]
             failures.slots.update(zip(positions, group.slots, strict=True))
-            own: dict[str, Any] = {"positions": positions, "failures": failures}
             try:
                 environment = build(
                     recipe,
                     asked.vectorization,
                     len(positions),
                     max_abs_reward=asked.max_abs_reward,
-                    **own,
+                    positions=positions,
+                    failures=failures,
                 )
-                self._groups.append(EnvGroup(index, environment, group.seeds, metrics, **own))
+                self._groups.append(EnvGroup(index, environment, group.seeds, metrics))
             except BuildError as error:
                 if not failures.has_worked:
                     raise

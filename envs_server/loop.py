@@ -6,6 +6,7 @@ episodes.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,78 +14,61 @@ import gymnasium
 import numpy as np
 
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures, returned
-from envs_server.groups import VectorEnvironment, VectorStep
+from envs_server.groups import VectorStep
 from envs_server.spaces import env_spec, with_info_mask
-from seedrl.specs import ACTION_MASK, ArraySpec, TokensSpec
-from seedrl.types import Tree
+from seedrl.specs import ACTION_MASK, ArraySpec, EnvSpec, TokensSpec
+from seedrl.types import NEXT, StepType, TimeStep, Tree
 from seedrl.wire.payload import StepLayout, ValueFaultError, check_rewards
 
 Env = gymnasium.Env[Any, Any]
+_FIRST, _MID, _LAST = StepType.FIRST.value, StepType.MID.value, StepType.LAST.value
 _NOTHING = object()  # in place of what an environment returns
 
 
-def build_loop(
-    build_one: Callable[[], Env],
-    num_envs: int,
-    *,
-    max_abs_reward: float = 0.0,
-    positions: Sequence[int] = (),
-    failures: Failures | None = None,
-) -> VectorEnvironment:
-    """`num_envs` environments, each from `build_one` and with a seed of its own.
+class Loop:
+    """Owns the single environments of a group; a `VectorEnvironment`. Used by one thread.
 
     Anything that an environment raises counts in `failures` at its position there, and it is built
-    again; without `failures` it ends the play with EnvironmentFailedError. Raises BuildError if the
-    first environment of all cannot be built.
+    again with a seed of its own.
     """
-    failures = failures or Failures(num_envs, 0)
-    loop = _Loop(build_one, max_abs_reward, positions or range(num_envs), failures)
-    try:
-        for row in range(num_envs):
-            loop.envs.append(loop.build(row))
-    except BaseException:
-        loop.close()
-        raise
-    first = loop.envs[0]
-    return VectorEnvironment(
-        first.observation_space,
-        first.action_space,
-        loop.reset,
-        loop.step,
-        loop.close,
-        lambda: loop.has_info_mask,
-    )
-
-
-class _Loop:
-    # Owns the environments of a group. Used by one thread.
 
     def __init__(
         self,
         build_one: Callable[[], Env],
+        *,
         max_abs_reward: float,
         positions: Sequence[int],
         failures: Failures,
     ) -> None:
+        """Builds one environment for each of `positions`.
+
+        Raises BuildError if the first environment of all cannot be built.
+        """
         self._build_one, self._failures = build_one, failures
         self._max_abs_reward, self._positions = max_abs_reward, positions
         self._num_restarts = 0
         # Memory, and whether `info` has masks: decided at the very first reset.
-        self._is_allocated = False
-        self._restarted: np.ndarray | None = None  # those of the newest step
-        self._continued: np.ndarray | None = None  # likewise
-        self.envs: list[Env] = []
-        self.has_info_mask = False
+        self._is_allocated = self._has_info_mask = False
+        self._envs: list[Env] = []
+        try:
+            for row in range(len(positions)):
+                self._envs.append(self._build(row))
+        except BaseException:
+            self.close()
+            raise
+        self.action_space = self._envs[0].action_space
+
+    @functools.cached_property
+    def spec(self) -> EnvSpec:
+        """Of one environment; with the action mask of `info`, if there is one, after `reset`."""
+        return env_spec(self._envs[0].observation_space, self.action_space)
 
     def reset(self, seeds: Sequence[int]) -> Tree:
-        num_envs = len(self.envs)
-        self._reward = np.zeros(num_envs, np.float64)
-        self._terminated, self._truncated = np.zeros((2, num_envs), np.bool_)
-        self._is_over = [False] * num_envs
-        self._infos: list[Any] = [{}] * num_envs
+        """Starts new episodes, each from its seed; observations `[E, *shape]`."""
+        self._start_step(StepType.FIRST)
         self._seeds = seeds
         failed: dict[int, BaseException] = {}
-        for row, env in enumerate(self.envs):
+        for row, env in enumerate(self._envs):
             try:
                 self._begin(row, env.reset(seed=int(seeds[row])))
                 self._failures.has_reset = True
@@ -97,61 +81,69 @@ class _Loop:
         return self._observation
 
     def step(self, actions: np.ndarray) -> VectorStep:
-        # Steps all, resets those whose episode is over, and builds again those that fail.
-        self._restarted = self._continued = None
-        for row, env in enumerate(self.envs):
+        """Steps all, resets those whose episode is over, and builds again those that fail."""
+        is_over = (self._step_type == _LAST).tolist()
+        self._start_step(StepType.MID)
+        for row, env in enumerate(self._envs):
             result: Any = _NOTHING
             try:
-                if self._is_over[row]:
+                kind = _MID
+                if is_over[row]:
                     # Only of tokens the action that answers the end of an episode has a meaning.
                     own: Any = {"options": {"completion": actions[row]}} if self._is_tokens else {}
                     observation, info = returned("reset", env.reset(**own))
-                    result = (observation, 0.0, False, False, info)
+                    result, kind = (observation, 0.0, False, False, info), _FIRST
                 else:
                     result = env.step(actions[row])
                 observation, reward, terminated, truncated, info = result
                 # Of tokens, an answer may name the question that is asked next.
                 if self._is_tokens and terminated and actions[row][0]:
                     observation, _ = env.reset(options={"completion": actions[row]})
-                    terminated = truncated = False
-                    self._continued = self._marked(self._continued, row)
+                    kind = NEXT
+                elif terminated or truncated:
+                    kind = _LAST
+                    # The last observation of a truncated episode has a value, which bootstraps.
+                    self._discount[row] = not terminated
                 # Where there are no masks, an episode's start and end are looked at.
-                if self.has_info_mask or terminated or truncated or self._is_over[row]:
+                if self._has_info_mask or kind != _MID:
                     observation = self._with_mask(row, observation, info)
+                    self._step_type[row] = kind
                 self._write(row, observation)
                 self._reward[row] = reward
-                self._terminated[row], self._truncated[row] = terminated, truncated
                 self._infos[row] = info
             # All: SystemExit and KeyboardInterrupt of an environment are no wish to stop, which
             # arrives as a signal (`envs_server.stop`).
             except BaseException as error:
-                where = "reset" if self._is_over[row] else "step"
+                where = "reset" if is_over[row] else "step"
                 self._restart(row, where, _explained(error, result))
         self._settle("step")
-        self._is_over = (self._terminated | self._truncated).tolist()
-        return VectorStep(
-            self._observation,
-            self._reward,
-            self._terminated,
-            self._truncated,
-            self._infos.__getitem__,
-            self._restarted,
-            self._continued,
-        )
+        if not self._failures.has_worked:  # FIRST rows are of resets
+            self._failures.has_worked = bool((self._step_type != _FIRST).any())
+        reward = self._reward.astype(np.float32)
+        timestep = TimeStep(self._step_type, reward, self._discount, self._observation)
+        return VectorStep(timestep, self._infos.__getitem__)
+
+    def _start_step(self, kind: StepType) -> None:
+        # The rows of a step, before anything of it is known.
+        num_envs = len(self._envs)
+        self._step_type = np.full(num_envs, kind, np.uint8)
+        self._discount = np.ones(num_envs, np.float32)
+        self._reward = np.zeros(num_envs, np.float64)
+        self._infos: list[Any] = [{}] * num_envs
 
     def close(self) -> None:
-        # Every environment, also if one raises; then the first error is raised.
+        """Closes every environment, also if one raises; then the first error is raised."""
         with contextlib.ExitStack() as stack:
-            for env in self.envs:
+            for env in self._envs:
                 stack.callback(env.close)
-            self.envs = []  # a second call does nothing
+            self._envs = []  # a second call does nothing
 
     def _settle(self, where: str) -> None:
         # Builds again each environment that gave a number which a learner cannot take.
         while True:
             try:
                 check_rewards(self._reward, self._max_abs_reward)
-                self._check_observation(self._observation, self._terminated)
+                self._check_observation(self._observation, self._discount)
                 return
             except ValueFaultError as error:
                 self._restart(error.row, where, error)
@@ -161,16 +153,15 @@ class _Loop:
         # get masks of `info`; the group knows by then that the spaces have a spec.
         observation, info = returned("reset", result)
         if not self._is_allocated:
-            spec = env_spec(self.envs[0].observation_space, self.envs[0].action_space)
-            self._is_dict, self._has_own_mask = isinstance(spec.observation, Mapping), spec.has_mask
-            self._is_tokens = isinstance(spec.action, TokensSpec)
-            self.has_info_mask = not spec.has_mask and _has_mask(info)
-            if self.has_info_mask:
-                spec = with_info_mask(spec)
-            self._check_observation = StepLayout(spec, len(self.envs)).check_observation
-            self._observation, self._write = _writer(
-                "observation", spec.observation, len(self.envs)
-            )
+            self._has_own_mask = self.spec.has_mask
+            self._is_dict = isinstance(self.spec.observation, Mapping)
+            self._is_tokens = isinstance(self.spec.action, TokensSpec)
+            self._has_info_mask = not self._has_own_mask and _has_mask(info)
+            if self._has_info_mask:
+                self.spec = with_info_mask(self.spec)
+            num_envs = len(self._envs)
+            self._check_observation = StepLayout(self.spec, num_envs).check_observation
+            self._observation, self._write = _writer("observation", self.spec.observation, num_envs)
             self._is_allocated = True
         self._write(row, self._with_mask(row, observation, info))
 
@@ -178,16 +169,16 @@ class _Loop:
         # The observation next to the mask of `info`: that is there always or never.
         if self._has_own_mask:
             return observation
-        if _has_mask(info) is not self.has_info_mask:
-            expected = "an action mask" if self.has_info_mask else "no action mask"
+        if _has_mask(info) is not self._has_info_mask:
+            expected = "an action mask" if self._has_info_mask else "no action mask"
             text = f"expected {expected} in info[{ACTION_MASK!r}], as at the first reset"
             raise ValueFaultError(text, row)
-        if not self.has_info_mask:
+        if not self._has_info_mask:
             return observation
         others = observation if self._is_dict else {"observation": observation}
         return {**others, ACTION_MASK: info[ACTION_MASK]}
 
-    def build(self, row: int) -> Env:
+    def _build(self, row: int) -> Env:
         # Tries until it succeeds or the row's budget is spent. Only the very first failure of all
         # shows that the configuration is wrong: BuildError.
         while True:
@@ -199,7 +190,7 @@ class _Loop:
                     raise
                 self._failures.failed(self._positions[row], "constructor", error)
         for name in ("observation_space", "action_space"):
-            first = getattr(self.envs[0] if self.envs else env, name)
+            first = getattr(self._envs[0] if self._envs else env, name)
             if first != getattr(env, name):
                 text = f"expected environments of one {name}: {first}, got {getattr(env, name)}"
                 with contextlib.suppress(BaseException):  # the difference is what is reported
@@ -214,31 +205,22 @@ class _Loop:
         while True:
             self._failures.failed(self._positions[row], where, error)
             with contextlib.suppress(BaseException):  # it has failed already
-                self.envs[row].close()
+                self._envs[row].close()
             try:
-                self.envs[row] = self.build(row)
+                self._envs[row] = self._build(row)
                 # A seed that was not used before, so that no episode is played twice.
                 self._num_restarts += 1
                 sequence = np.random.SeedSequence([int(self._seeds[row]), self._num_restarts])
                 seed = int(sequence.generate_state(1)[0]) >> 1
-                self._begin(row, self.envs[row].reset(seed=seed))
+                self._begin(row, self._envs[row].reset(seed=seed))
                 self._failures.has_reset = True
                 break
             except EnvironmentFailedError:
                 raise
             except BaseException as again:
                 where, error = "restart", again
-        self._reward[row] = 0
-        self._terminated[row] = self._truncated[row] = False
+        self._step_type[row], self._discount[row], self._reward[row] = _FIRST, 1, 0
         self._infos[row] = {}
-        self._restarted = self._marked(self._restarted, row)
-        if self._continued is not None:
-            self._continued[row] = False
-
-    def _marked(self, rows: np.ndarray | None, row: int) -> np.ndarray:
-        rows = np.zeros(len(self.envs), np.bool_) if rows is None else rows
-        rows[row] = True
-        return rows
 
 
 def _has_mask(info: Any) -> bool:

@@ -10,13 +10,14 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from envs_server.failures import BuildError, returned
-from envs_server.groups import VectorEnvironment, VectorStep
+from envs_server.failures import BuildError, EnvironmentFailedError, Failures, returned
+from envs_server.groups import VectorStep
 from envs_server.spaces import env_spec
-from seedrl.specs import ACTION_MASK, EnvSpec
-from seedrl.types import Tree
+from seedrl.specs import ACTION_MASK
+from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.payload import StepLayout, ValueFaultError, check_rewards
 
+_MID = np.uint8(StepType.MID)
 # Those of R2D2 (Kapturowski et al. 2019, appendix), pinned because ale-py's may change: one 84x84
 # uint8 frame per step, of 4 frames of which the last two are max-pooled, up to 30 no-op starts, no
 # sticky actions (gymnasium's ALE/Pong-v5 has 0.25), rewards as the game gives them. Frames are
@@ -43,14 +44,15 @@ def build_vector(
     factory: Callable[..., Any] | None,
     vector_factory: Callable[..., Any] | None,
     *,
-    num_envs: int,
     max_abs_reward: float,
-) -> VectorEnvironment:
+    positions: Sequence[int],
+    failures: Failures,
+) -> "Native":
     """Environments of a recipe that one implementation steps: `native`, or `atari` for ALE's games.
 
-    A native one takes one seed for all its environments: the first of those it is given. Raises
-    BuildError if none honours the whole recipe.
+    One for each of `positions`. Raises BuildError if none honours the whole recipe.
     """
+    num_envs = len(positions)
     is_atari = factory is None and id.startswith("ALE/")
     has_vector = is_atari if back_end == "atari" else vector_factory or factory is None
     # Most wrappers take one environment.
@@ -75,41 +77,91 @@ def build_vector(
             f"expected a vector environment with autoreset mode NEXT_STEP, {type(env).__name__} "
             f"has {getattr(mode, 'name', mode)}; use vectorization sync"
         )
-    # Raises for spaces without a spec now, before the first observation is allocated.
-    spaces = (env.single_observation_space, env.single_action_space)
-    spec = env_spec(*spaces)
-    check_observation = StepLayout(spec, num_envs).check_observation
+    return Native(env, is_atari, max_abs_reward, positions, failures)
 
-    def checked(observation: Tree, terminated: np.ndarray | None = None) -> Tree:
-        if is_atari:  # without the axis of one frame: a view, no copy
+
+class Native:
+    """Owns environments that are a vector; a `VectorEnvironment`. Used by one thread.
+
+    Anything that it raises counts in `failures`: at the environment that gave a wrong number, else
+    against all of them.
+
+    Raises BuildError if the spaces are not supported.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv[Any, Any, Any],
+        is_atari: bool,
+        max_abs_reward: float,
+        positions: Sequence[int],
+        failures: Failures,
+    ) -> None:
+        """`env` is ALE's vector if `is_atari`."""
+        self._env, self._is_atari, self._max_abs_reward = env, is_atari, max_abs_reward
+        self._positions, self._failures = positions, failures
+        self.action_space = env.single_action_space
+        self.spec = env_spec(env.single_observation_space, self.action_space)
+        self._check_observation = StepLayout(self.spec, len(positions)).check_observation
+        self.close = env.close
+
+    def reset(self, seeds: Sequence[int]) -> Tree:
+        """Starts new episodes; of those of gymnasium the first seed is for all of them."""
+        # A vector of gymnasium's draws all its environments' numbers from one generator.
+        seed: Any = np.asarray(seeds, np.int64) if self._is_atari else seeds[0]
+        try:
+            observation, info = returned("reset", self._env.reset(seed=seed))
+            if ACTION_MASK in info and not self.spec.has_mask:
+                raise BuildError(
+                    f"expected the action masks of a vector implementation as {ACTION_MASK!r} of a "
+                    f"Dict observation, got info[{ACTION_MASK!r}]; use vectorization sync"
+                )
+            # The environments whose episode has ended: their next row is FIRST.
+            self._is_last = np.zeros(len(seeds), np.bool_)
+            return self._checked(observation)
+        except BuildError:
+            raise
+        except BaseException as error:  # sys.exit would look like the end of training
+            raise self._failure("reset", error) from error
+
+    def step(self, actions: np.ndarray) -> VectorStep:
+        """Steps all, but resets those whose episode is over."""
+        try:
+            observation, reward, terminated, truncated, info = returned(
+                "step", self._env.step(actions)
+            )
+            check_rewards(np.asarray(reward), self._max_abs_reward)
+            is_first, self._is_last = self._is_last, np.logical_or(terminated, truncated)
+            step_type = self._is_last.view(np.uint8) + _MID  # LAST is the number after MID
+            reward = np.array(reward, np.float32)  # a copy: FIRST rows are changed below
+            if 1 in is_first.tobytes():  # hardly ever, and a fraction of the time of `any`
+                if (is_first & self._is_last).any():
+                    row = int(np.argmax(is_first & self._is_last))
+                    raise ValueFaultError("an episode ended with its first observation", row)
+                step_type[is_first] = StepType.FIRST
+                reward[is_first] = 0  # of an ignored action
+            # Of a truncated episode it stays 1: its last observation has a value, which bootstraps.
+            discount = np.logical_not(terminated).astype(np.float32)
+            timestep = TimeStep(step_type, reward, discount, self._checked(observation, discount))
+        except BaseException as error:  # as in `reset`
+            raise self._failure("step", error) from error
+        self._failures.has_worked = True
+        return VectorStep(timestep, functools.partial(info_of, info))
+
+    def _checked(self, observation: Tree, discount: np.ndarray | None = None) -> Tree:
+        if self._is_atari:  # without the axis of one frame: a view, no copy
             observation = observation[:, 0]
-        if spec.has_mask:
+        if self.spec.has_mask:
             observation = {**observation, ACTION_MASK: _mask(observation[ACTION_MASK])}
-        check_observation(observation, terminated)
+        self._check_observation(observation, discount)
         return observation
 
-    def reset(seeds: Sequence[int]) -> Tree:
-        # A vector of gymnasium's draws all its environments' numbers from one generator.
-        seed: Any = np.asarray(seeds, np.int64) if is_atari else seeds[0]
-        observation, info = returned("reset", env.reset(seed=seed))
-        _require_no_mask(spec, info)
-        return checked(observation)
-
-    def step(actions: np.ndarray) -> VectorStep:
-        observation, reward, terminated, truncated, info = returned("step", env.step(actions))
-        check_rewards(np.asarray(reward), max_abs_reward)
-        own = functools.partial(info_of, info)
-        return VectorStep(checked(observation, terminated), reward, terminated, truncated, own)
-
-    return VectorEnvironment(*spaces, reset, step, env.close)
-
-
-def _require_no_mask(spec: EnvSpec, info: Mapping[str, Any]) -> None:
-    if ACTION_MASK in info and not spec.has_mask:
-        raise BuildError(
-            f"expected the action masks of a vector implementation as {ACTION_MASK!r} of a Dict "
-            f"observation, got info[{ACTION_MASK!r}]; use vectorization sync"
-        )
+    def _failure(self, what: str, error: BaseException) -> EnvironmentFailedError:
+        if isinstance(error, ValueFaultError):
+            position = self._positions[error.row]
+            return EnvironmentFailedError(self._failures.failed(position, what, error))
+        where = f"{what} of environments {self._positions[0]} to {self._positions[-1]}"
+        return EnvironmentFailedError(self._failures.failed(None, where, error))
 
 
 def _mask(mask: np.ndarray) -> np.ndarray:

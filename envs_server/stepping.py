@@ -15,7 +15,7 @@ import numpy as np
 
 from envs_server.build import build, read_recipe
 from envs_server.check.environment import legal, own_stdout, random_actions
-from envs_server.spaces import env_spec, to_own_actions
+from envs_server.spaces import to_own_actions
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import exit_code, leave
 from seedrl.specs import has_mask
@@ -38,11 +38,9 @@ def _step(stdout: TextIO) -> None:
     recipe = read_recipe(Environment(**asked), ("*",))
     # As many as in a run: what they share of a processor's caches is part of their speed.
     groups = [build(recipe, asked["vectorization"], num_envs) for _ in range(num_groups)]
-    spaces = groups[0].observation_space, groups[0].action_space
-    drawn = random_actions(env_spec(*spaces).action, _NUM_DRAWN, num_envs, seed=0)
-    to_own = to_own_actions(spaces[1])
+    drawn = random_actions(groups[0].spec.action, _NUM_DRAWN, num_envs, seed=0)
+    to_own = to_own_actions(groups[0].action_space)
     actions = [*map(to_own, drawn)]
-    was_over = [np.zeros(num_envs, np.bool_) for _ in groups]
     seen = [
         group.reset(range(index * num_envs, (index + 1) * num_envs))
         for index, group in enumerate(groups)
@@ -58,11 +56,10 @@ def _step(stdout: TextIO) -> None:
                 taken = actions[number % _NUM_DRAWN]
                 if is_masked:  # the observation's memory is that of the newest step
                     taken = to_own(legal(drawn[number % _NUM_DRAWN], seen[index]))
-                result = group.step(taken)
-                seen[index] = result.observation
-                # A row that only starts the next episode is no step.
-                steps += num_envs - int(np.count_nonzero(was_over[index]))
-                was_over[index] = np.logical_or(result.terminated, result.truncated)
+                timestep, _ = group.step(taken)
+                seen[index] = timestep.observation
+                # A row that only starts the next episode is no step: FIRST, which is 0.
+                steps += int(np.count_nonzero(timestep.step_type))
         print(json.dumps({"steps": steps, "seconds": elapsed}), file=stdout, flush=True)
 
 

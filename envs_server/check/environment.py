@@ -131,11 +131,12 @@ def check(
         environments = build(what, back_end, len(seeds), max_abs_reward=max_abs_reward)
         with _faults(environments.close, findings):
             group = EnvGroup(0, environments, seeds)
+            has_own_mask = group.spec.has_mask  # that of `info` is found at the first reset
             if actions is None:
                 actions = random_actions(group.spec.action, num_steps, num_envs, seed)
             found = _play(group, actions)
             if found.spec.has_mask:
-                source = "info" if environments.has_info_mask() else "observation"
+                source = "observation" if has_own_mask else "info"
                 (size,) = found.spec.observation[ACTION_MASK].shape
                 found = found._replace(mask=f"{source}[{ACTION_MASK!r}], {size} actions")
             return found

@@ -25,7 +25,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import read
 from seedrl.run_files import VIDEOS, make_folder
-from seedrl.types import Tree
+from seedrl.types import StepType, Tree
 
 if TYPE_CHECKING:
     from envs_server.groups import VectorEnvironment
@@ -185,11 +185,11 @@ def _episodes(
             for _ in range(options.max_episode_steps):
                 row = spec.unflatten([leaf[0] for leaf in spec.flatten(observation)])
                 action, carry = policy(row, carry, reward=reward)
-                result = environment.step(np.asarray([action], dtype) + start)
-                observation, reward = result.observation, float(result.reward[0])
+                timestep, _ = environment.step(np.asarray([action], dtype) + start)
+                observation, reward = timestep.observation, float(timestep.reward[0])
                 score += reward
                 add(rgb(picture(observation)))
-                is_over = bool(result.terminated[0] or result.truncated[0])
+                is_over = timestep.step_type[0] == StepType.LAST
                 if is_over:
                     break
         cut = f", cut short after {options.max_episode_steps:,} steps (--max-episode-steps)"

@@ -92,8 +92,7 @@ class StepReader(StepLayout):
         step_type, reward, discount, *observation = leaves
         _check_steps(step_type, reward, discount, self._largest_reward, self._step_types)
         tree = self._unflatten(observation)
-        has_to_know = self._has_mask or self._tokens is not None
-        self._check(observation, tree, discount == 0 if has_to_know else None)
+        self._check(observation, tree, discount)
         return TimeStep(step_type, reward, discount, tree)
 
     def _num_last(self, data: Buffer) -> int:

@@ -146,24 +146,29 @@ class StepLayout:
 
         `metrics [L, M] float32` are those of the rows that are LAST, NaN where there is none.
 
-        Raises WireError if a leaf has another shape or dtype; `check_observation` looks at values.
+        `check_observation` looks at an environment's own.
         """
         parts = self._parts(group, sequence, timestep, metrics)
         num_metric_bytes = 0 if metrics is None else padded(metrics.nbytes)
         return frame_step(self.num_bytes + num_metric_bytes, parts)
 
-    def check_observation(self, observation: Tree, terminated: np.ndarray | None = None) -> None:
-        """Raises ValueFaultError for numbers that whoever gets this observation would refuse.
+    def check_observation(self, observation: Tree, discount: np.ndarray | None = None) -> None:
+        """Raises WireError for leaves that are not `[E, *shape]` of the spec's dtypes.
 
-        Of each leaf `[E, *shape]`, if it has the spec's dtype; others `pack_framed` refuses.
-        `terminated [E] bool`: where an episode has, an action mask may forbid all actions.
+        And ValueFaultError for numbers that whoever gets this observation would refuse. `discount
+        [E] float32` is 0 where an episode has terminated: an action mask may forbid all actions
+        there; None if none has.
         """
-        leaves = self._flatten(observation) if self._checks else ()
-        self._check(leaves, observation, terminated)
+        leaves = self._flatten(observation)
+        for section, leaf in zip(self._sections[3:], leaves, strict=True):
+            if leaf.shape != section.shape or leaf.dtype != section.dtype:
+                expected = f"{section.dtype}{list(section.shape)}"
+                raise WireError(
+                    f"expected {expected} for {section.path}, got {leaf.dtype}{list(leaf.shape)}"
+                )
+        self._check(leaves, observation, discount)
 
-    def _check(
-        self, leaves: Sequence[np.ndarray], tree: Tree, terminated: np.ndarray | None
-    ) -> None:
+    def _check(self, leaves: Sequence[np.ndarray], tree: Tree, discount: np.ndarray | None) -> None:
         for index, path, is_legal in self._checks:
             if 0 in is_legal(leaves[index]).tobytes():
                 leaf = leaves[index]
@@ -174,9 +179,9 @@ class StepLayout:
                     position[0],
                 )
         if self._has_mask:
-            _check_mask(tree[ACTION_MASK], terminated)
+            _check_mask(tree[ACTION_MASK], discount)
         if self._tokens is not None:
-            _check_turns(self._tokens, tree, terminated)
+            _check_turns(self._tokens, tree, discount)
 
     def _parts(
         self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None
@@ -185,11 +190,6 @@ class StepLayout:
         leaves = [timestep.step_type, timestep.reward, timestep.discount, *observation]
         parts: list[bytes | memoryview] = [HEADER.pack(group, self._num_envs, sequence)]
         for section, leaf in zip(self._sections, leaves, strict=True):
-            if leaf.shape != section.shape or leaf.dtype != section.dtype:
-                expected = f"{section.dtype}{list(section.shape)}"
-                raise WireError(
-                    f"expected {expected} for {section.path}, got {leaf.dtype}{list(leaf.shape)}"
-                )
             # A C-contiguous array's memory, whatever its dtype; anything else is copied here.
             parts.append(np.ascontiguousarray(leaf).data)
             if section.padding:
@@ -286,22 +286,22 @@ def read_section(data: memoryview, section: _Section) -> np.ndarray:
     return array
 
 
-def _check_mask(mask: np.ndarray, terminated: np.ndarray | None) -> None:
+def _check_mask(mask: np.ndarray, discount: np.ndarray | None) -> None:
     has_legal = mask.any(axis=-1)
-    if terminated is not None:
-        has_legal |= terminated
+    if discount is not None:
+        has_legal |= discount == 0
     if not has_legal.all():
         row = int(np.argmin(has_legal))
         path = f"observation.{ACTION_MASK}"
         raise ValueFaultError(f"expected an action that may be taken in {path}, got none", row)
 
 
-def _check_turns(tokens: TokensSpec, rows: np.ndarray, terminated: np.ndarray | None) -> None:
+def _check_turns(tokens: TokensSpec, rows: np.ndarray, discount: np.ndarray | None) -> None:
     from seedrl.turns import illegal_turns  # here: most runs have no turns
 
     is_empty = rows[:, 1] == 0
-    if terminated is not None:
-        is_empty &= ~terminated
+    if discount is not None:
+        is_empty &= discount != 0
     is_illegal = illegal_turns(tokens, rows) | is_empty
     if is_illegal.any():
         row = int(np.argmax(is_illegal))

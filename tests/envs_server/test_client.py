@@ -162,7 +162,7 @@ def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
     learner.serve(*[play] * 9)
     client = Client(Options(learner=learner.address, num_envs=2, groups=1), Stop())
     assert client.run() is ExitCode.TEMPORARY
-    reason = "step of group 0: RuntimeError: the emulator has crashed"
+    reason = "step of environments 0 to 1: RuntimeError: the emulator has crashed"
     assert len(reasons) == 4 and all(reason in each for each in reasons)
     assert [step.sequence for step in learner.seen] == [0, 1, 2] * 4
 

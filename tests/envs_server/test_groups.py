@@ -1,7 +1,6 @@
 """A group between payloads: numbers, actions as the environment counts them, and faults."""
 
 import fractions
-from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -11,40 +10,52 @@ from gymnasium.spaces import Box, Discrete
 
 from envs_server import metrics
 from envs_server.build import Recipe, build
-from envs_server.groups import EnvGroup, VectorEnvironment, VectorStep
+from envs_server.failures import EnvironmentFailedError
+from envs_server.groups import EnvGroup
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import ActionsPayload, FramedStep, receive_from_env_server
 from seedrl.wire.learner_payload import StepReader, pack_actions, pack_reset
-from seedrl.wire.payload import StepHeader, ValueFaultError, read_header
+from seedrl.wire.payload import StepHeader, read_header
 
 _SPEC = EnvSpec(ArraySpec((), "float32", (-9.0,), (9.0,)), DiscreteSpec(3))
 _LAYOUT = StepReader(_SPEC, 2)
 
 
-class Recorder:
-    """Two environments whose actions start at -1; observations are what `observations` says."""
+class Recorder(gymnasium.vector.VectorEnv[Any, Any, Any]):
+    """Two environments whose actions start at -1; each step gives the next of `steps`.
 
-    def __init__(self, *observations: np.ndarray) -> None:
+    That is observations, rewards, terminations and truncations; the first ones have zeros.
+    """
+
+    metadata = {"autoreset_mode": gymnasium.vector.AutoresetMode.NEXT_STEP}  # noqa: RUF012
+    single_observation_space = Box(-9, 9, (), np.float32)
+    single_action_space = Discrete(3, start=-1)
+    num_envs = 2
+
+    def __init__(self, *steps: tuple[Any, ...]) -> None:
         self.actions: list[list[int]] = []
         self.is_closed = False
-        self._observations = iter(observations)
+        self._steps = iter(steps)
 
-    def environment(self) -> VectorEnvironment:
-        space = Box(-9, 9, (), np.float32)
-        return VectorEnvironment(space, Discrete(3, start=-1), self._reset, self._step, self._close)
+    def group(self, index: int) -> EnvGroup:
+        """As a group with that number."""
+        recipe = Recipe("recorder", {}, vector_factory=lambda num_envs: self)
+        return EnvGroup(index, build(recipe, "native", 2), [1, 2])
 
-    def _reset(self, seeds: Sequence[int]) -> np.ndarray:
-        return next(self._observations)
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return np.zeros(2, np.float32), {}
 
-    def _step(self, actions: np.ndarray) -> VectorStep:
+    def step(self, actions: np.ndarray) -> Any:
         self.actions.append(actions.tolist())
-        return VectorStep(
-            next(self._observations), np.zeros(2), np.zeros(2, bool), np.zeros(2, bool)
-        )
+        observation, *others = next(self._steps)
+        return np.full(2, observation, np.float32), *map(np.array, others), {}
 
-    def _close(self) -> None:
+    def close_extras(self, **_: Any) -> None:
         self.is_closed = True
+
+
+_QUIET = ([0.0, 0.0], [False, False], [False, False])
 
 
 def _read(message: FramedStep) -> tuple[StepHeader, list[float]]:
@@ -104,8 +115,8 @@ def test_a_reset_carries_no_metrics_of_the_episodes_that_ended_before_it() -> No
 
 
 def test_steps_are_numbered_and_actions_counted_from_the_spaces_start() -> None:
-    recorder = Recorder(*(np.full(2, n, np.float32) for n in range(3)))
-    group = EnvGroup(4, recorder.environment(), [1, 2])
+    recorder = Recorder((1, *_QUIET), (2, *_QUIET))
+    group = recorder.group(4)
     assert group.spec == _SPEC
     assert _read(group.first()) == (StepHeader(4, 2, 0), [0, 0])
     assert _read(group.step(_answer(0, 0, 2))) == (StepHeader(4, 2, 1), [1, 1])
@@ -174,29 +185,13 @@ def test_an_episode_of_two_steps_is_these_rows(
     ]
 
 
-def _scripted(*steps: tuple[list[float], list[bool], list[bool]]) -> VectorEnvironment:
-    """Two environments that give these rewards, terminations and truncations, one after another."""
-    iterator = iter(steps)
-
-    def step(actions: np.ndarray) -> VectorStep:
-        reward, terminated, truncated = map(np.array, next(iterator))
-        return VectorStep(np.zeros(2), reward, terminated, truncated)
-
-    space = gymnasium.spaces.Discrete(2)
-    return VectorEnvironment(space, space, lambda seeds: np.zeros(2), step, lambda: None)
-
-
 def test_rows_of_one_vector_do_not_touch_each_other() -> None:
-    group = EnvGroup(
-        0,
-        _scripted(
-            ([1.0, 2.0], [True, False], [False, False]),
-            # A vector environment may leave an old reward on the row that starts an episode.
-            ([9.0, 3.0], [False, False], [False, True]),
-            ([4.0, 9.0], [False, False], [False, False]),
-        ),
-        [0, 1],
-    )
+    group = Recorder(
+        (0, [1.0, 2.0], [True, False], [False, False]),
+        # A vector environment may leave an old reward on the row that starts an episode.
+        (0, [9.0, 3.0], [False, False], [False, True]),
+        (0, [4.0, 9.0], [False, False], [False, False]),
+    ).group(0)
     group.reset()
     steps = [group.advance(np.zeros(2, np.int64)) for _ in range(3)]
     assert [step.step_type.tolist() for step in steps] == [[LAST, MID], [FIRST, LAST], [MID, FIRST]]
@@ -207,12 +202,19 @@ def test_rows_of_one_vector_do_not_touch_each_other() -> None:
 
 
 def test_an_episode_without_a_step_is_a_fault() -> None:
-    ended = ([0.0, 0.0], [False, True], [False, False])
-    group = EnvGroup(0, _scripted(ended, ended), [0, 1])
+    ended = (0, [0.0, 0.0], [False, True], [False, False])
+    group = Recorder(ended, ended).group(0)
     group.reset()
     group.advance(np.zeros(2, np.int64))
-    with pytest.raises(ValueFaultError):
+    with pytest.raises(EnvironmentFailedError, match="environment 1 "):
         group.advance(np.zeros(2, np.int64))
+
+
+def test_a_vector_whose_observations_are_not_as_declared_has_failed() -> None:
+    recorder = Recorder()
+    recorder.single_observation_space = Box(-9, 9, (), np.float64)
+    with pytest.raises(EnvironmentFailedError, match="observation"):
+        recorder.group(0).reset()
 
 
 class Measured(Short):

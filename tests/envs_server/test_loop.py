@@ -49,7 +49,7 @@ def test_wider_numbers_are_cast_and_refused_where_they_do_not_fit(
     recipe = Recipe("wide", {"last": last, "dtype": dtype, "nested": nested}, (), Wide)
     environment = build(recipe, "sync", 2)
     environment.reset([1, 2])
-    observation = environment.step(np.zeros(2, np.int64)).observation
+    observation = environment.step(np.zeros(2, np.int64)).timestep.observation
     leaf = observation["a"][0] if nested else observation
     assert leaf.dtype == dtype and leaf.tolist() == [[0, 1], [0, 1]]
     with pytest.raises(EnvironmentFailedError, match=dtype):

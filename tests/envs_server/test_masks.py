@@ -1,6 +1,7 @@
 """Action masks of `info`, or of a Dict: sent as bools next to the observation."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -11,8 +12,7 @@ from gymnasium import spaces
 from envs_server.build import Recipe, build
 from envs_server.check.environment import legal
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures
-from envs_server.groups import EnvGroup
-from envs_server.loop import build_loop
+from envs_server.groups import EnvGroup, VectorEnvironment
 from seedrl.specs import ArraySpec, DiscreteSpec
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.framing import receive_from_env_server
@@ -20,10 +20,17 @@ from seedrl.wire.learner_payload import StepReader, pack_actions
 from tests.masked_walk import ACTIONS, MASKS, make
 
 _ALL = np.ones(3, np.int8)
+_STAY = np.zeros(2, np.int64)
 
 
 def _group(recipe: Recipe, num_envs: int, back_end: str = "sync") -> EnvGroup:
     return EnvGroup(0, build(recipe, back_end, num_envs), range(num_envs))
+
+
+def _loop(
+    build_one: Callable[[], Any], num_envs: int, failures: Failures | None = None
+) -> VectorEnvironment:
+    return build(Recipe("odd", {}, (), build_one), "sync", num_envs, failures=failures)
 
 
 def _received(group: EnvGroup, message: Any, num_envs: int) -> TimeStep:
@@ -105,43 +112,40 @@ def test_a_wrong_mask_is_the_failure_of_its_environment_alone(
     bad: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     masks = iter([(), (_ALL, _ALL, bad)])
-    failures = Failures(2, 1)
-    loop = build_loop(lambda: Odd(next(masks, ())), 2, failures=failures)
+    loop = _loop(lambda: Odd(next(masks, ())), 2, Failures(2, 1))
     loop.reset([1, 2])
-    assert loop.has_info_mask()
-    assert loop.step(np.zeros(2, np.int64)).restarted is None
+    assert loop.spec.has_mask
+    assert loop.step(_STAY).timestep.step_type.tolist() == [StepType.MID] * 2
     with caplog.at_level(logging.ERROR):
-        result = loop.step(np.zeros(2, np.int64))
-    assert result.restarted is not None and result.restarted.tolist() == [False, True]
+        step = loop.step(_STAY).timestep
+    assert step.step_type.tolist() == [StepType.MID, StepType.FIRST]
     assert "environment 1 " in caplog.text and "action_mask" in caplog.text
-    assert result.observation["action_mask"].all()
+    assert step.observation["action_mask"].all()
 
 
 def test_a_later_reset_without_a_mask_is_the_failure_of_its_environment_alone() -> None:
     masks = iter([(_ALL, None), ()])
-    failures = Failures(2, 1)
-    loop = build_loop(lambda: Odd(next(masks, ())), 2, failures=failures)
+    loop = _loop(lambda: Odd(next(masks, ())), 2, Failures(2, 1))
     loop.reset([1, 2])
-    observation = loop.reset([3, 4])
-    assert loop.has_info_mask() and observation["action_mask"].all()
+    assert loop.reset([3, 4])["action_mask"].all()
 
 
 @pytest.mark.parametrize("where", ["reset", "last"])
 def test_a_mask_that_the_first_reset_had_not_is_a_failure(where: str) -> None:
     masks = (None, _ALL) if where == "last" else (None, None, _ALL)
-    loop = build_loop(lambda: Odd(masks, ends=True), 1)
+    loop = _loop(lambda: Odd(masks, ends=True), 1)
     loop.reset([1])
-    assert not loop.has_info_mask()
+    assert not loop.spec.has_mask
     with pytest.raises(EnvironmentFailedError, match="action_mask"):
         for _ in range(2):
-            loop.step(np.zeros(1, np.int64))
+            loop.step(_STAY[:1])
 
 
 def test_where_an_episode_has_terminated_no_action_need_be_legal() -> None:
-    loop = build_loop(lambda: Odd((_ALL, np.zeros(3, np.int8)), ends=True), 1)
+    loop = _loop(lambda: Odd((_ALL, np.zeros(3, np.int8)), ends=True), 1)
     loop.reset([1])
-    assert not loop.step(np.zeros(1, np.int64)).observation["action_mask"].any()
-    assert loop.step(np.zeros(1, np.int64)).observation["action_mask"].all()
+    assert not loop.step(_STAY[:1]).timestep.observation["action_mask"].any()
+    assert loop.step(_STAY[:1]).timestep.observation["action_mask"].all()
 
 
 @pytest.mark.parametrize(

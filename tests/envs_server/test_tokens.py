@@ -99,9 +99,10 @@ def test_the_answer_to_an_end_may_ask_for_the_next_question() -> None:
         (completion_row(tokens, (), 6), 0),
         (completion_row(tokens, (), 4), 5),
     ):
-        assert environments.step(completion_row(tokens, [0, 256])[None]).terminated.all()
-        step = environments.step(answer[None])
-        assert step.observation[0, 0] == asked and not step.terminated.any()
+        ended = environments.step(completion_row(tokens, [0, 256])[None]).timestep
+        assert (ended.step_type, ended.discount) == (StepType.LAST, 0)
+        step = environments.step(answer[None]).timestep
+        assert step.observation[0, 0] == asked and step.step_type == StepType.FIRST
 
 
 def test_an_answer_that_ends_the_episode_may_ask_the_next_question() -> None:

@@ -90,10 +90,10 @@ class TestAtari:
 
     def test_observations_are_single_frames_and_arguments_have_ales_names(self) -> None:
         environment = build(Recipe("ALE/Pong-v5", {"full_action_space": True}), "atari", 1)
-        assert environment.observation_space.shape == (84, 84)
+        assert environment.spec.observation.shape == (84, 84)
         assert environment.action_space.n == 18  # type: ignore[attr-defined]
         first = environment.reset([1])
-        step = environment.step(np.zeros(1, np.int64))
+        step, _ = environment.step(np.zeros(1, np.int64))
         for frame in (first, step.observation):
             assert frame.shape == (1, 84, 84) and frame.dtype == np.uint8
             assert frame.flags.c_contiguous
@@ -120,7 +120,7 @@ class TestAtari:
             environment = build(Recipe("ALE/Pong-v5", {}), "atari", 2)
             environment.reset(seeds)
             steps = [environment.step(np.zeros(2, np.int64)) for _ in range(20)]
-            return np.array([step.observation for step in steps])
+            return np.array([step.timestep.observation for step in steps])
 
         first, other = play([1, 5]), play([5, 3])
         np.testing.assert_array_equal(first[:, 1], other[:, 0])

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from envs_server.failures import Failures
 from envs_server.native import build_vector
 from seedrl.config import EnvironmentConfig
+from seedrl.types import StepType
 
 pytest.importorskip("ale_py")
 
@@ -21,17 +23,18 @@ def test_the_return_of_a_game_is_that_of_the_same_game_in_one_episode() -> None:
             wrappers,
             None,
             None,
-            num_envs=2,
             max_abs_reward=EnvironmentConfig.max_abs_reward,
+            positions=range(2),
+            failures=Failures(2, 0),
         )
         vector.reset([3, 4])
         random, returns, games, num_ends = np.random.default_rng(0), np.zeros(2), [], 0
         for step in range(330):
-            result = vector.step(random.integers(4, size=2))
-            returns += result.reward
-            for env in np.flatnonzero(result.terminated | result.truncated).tolist():
+            timestep, info = vector.step(random.integers(4, size=2))
+            returns += timestep.reward
+            for env in np.flatnonzero(timestep.step_type == StepType.LAST).tolist():
                 num_ends += 1
-                given = result.info(env).get("game_return", None if wrappers else returns[env])
+                given = info(env).get("game_return", None if wrappers else returns[env])
                 if given is not None:
                     games.append((step, env, given))
                     returns[env] = 0
@@ -56,11 +59,13 @@ def test_with_fire_at_each_reset_a_player_who_never_presses_it_loses_every_life(
             wrappers,
             None,
             None,
-            num_envs=1,
             max_abs_reward=EnvironmentConfig.max_abs_reward,
+            positions=range(1),
+            failures=Failures(1, 0),
         )
         vector.reset([3])
-        lost = sum(int(vector.step(np.zeros(1, np.int64)).terminated[0]) for _ in range(200))
+        steps = [vector.step(np.zeros(1, np.int64)).timestep for _ in range(200)]
+        lost = sum(step.discount[0] == 0 for step in steps)
         vector.close()
         return lost
 
@@ -80,15 +85,16 @@ def test_a_clipped_reward_is_its_sign_and_the_return_of_a_game_has_its_points() 
             (GameReturn, *wrappers),
             None,
             None,
-            num_envs=1,
             max_abs_reward=EnvironmentConfig.max_abs_reward,
+            positions=range(1),
+            failures=Failures(1, 0),
         )
         vector.reset([3])
         random, rewards, games = np.random.default_rng(0), [], []
         for _ in range(460):
-            result = vector.step(random.integers(9, size=1))
-            rewards.append(float(result.reward[0]))
-            games += [result.info(0)["game_return"]] if "game_return" in result.info(0) else []
+            timestep, info = vector.step(random.integers(9, size=1))
+            rewards.append(float(timestep.reward[0]))
+            games += [info(0)["game_return"]] if "game_return" in info(0) else []
         vector.close()
         return rewards, games
 

@@ -26,7 +26,7 @@ def test_a_vector_sleeps_for_each_of_its_environments_and_takes_no_other_wrapper
     environment = build(recipe, "atari", 2)
     environment.reset([1, 2])
     start = time.monotonic()
-    observation, *_ = environment.step(np.zeros(2, np.int64))
+    observation = environment.step(np.zeros(2, np.int64)).timestep.observation
     assert time.monotonic() - start >= 0.1 and observation.shape == (2, 84, 84)
     environment.close()
     other = recipe._replace(wrappers=(lambda env: env,))

@@ -2,15 +2,14 @@
 
 from tests.mutation.mutant import Mutant
 
-_GROUPS = "envs_server/groups.py"
 _LOOP = "envs_server/loop.py"
 
 MUTANTS = (
     Mutant(
         "truncation_sent_as_termination",
-        _GROUPS,
-        "discount = np.logical_not(terminated).astype(np.float32)",
-        "discount = np.logical_not(self._is_last).astype(np.float32)",
+        _LOOP,
+        "self._discount[row] = not terminated",
+        "self._discount[row] = 0",
         "A truncated episode is sent as one that terminated.",
     ),
     Mutant(
@@ -25,8 +24,8 @@ MUTANTS = (
     Mutant(
         "restart_continues_the_episode",
         _LOOP,
-        "        self._restarted = self._marked(self._restarted, row)\n",
-        "",
+        "self._step_type[row], self._discount[row], self._reward[row] = _FIRST, 1, 0",
+        "self._discount[row], self._reward[row] = 1, 0",
         "The first step of an environment that was built again continues the broken episode.",
     ),
 )

@@ -215,12 +215,12 @@ def test_a_mask_may_forbid_all_actions_only_where_an_episode_has_terminated() ->
     types, reward = np.array([StepType.MID, StepType.LAST], np.uint8), np.zeros(2, np.float32)
     ended = TimeStep(types, reward, np.array([1, 0], np.float32), seen)
     _assert_equal_steps(spec, layout.unpack(packed(layout, 0, 0, ended)), ended)
-    layout.check_observation(seen, np.array([False, True]))
+    layout.check_observation(seen, ended.discount)
     # A truncated episode bootstraps from its last observation, so an action must be legal there.
     truncated = ended._replace(discount=np.ones(2, np.float32))
     for refuse in (
         lambda: layout.unpack(packed(layout, 0, 0, truncated)),
-        lambda: layout.check_observation(seen, np.zeros(2, bool)),
+        lambda: layout.check_observation(seen, truncated.discount),
         lambda: layout.check_observation(seen),
     ):
         with pytest.raises(ValueFaultError) as fault:

@@ -1,6 +1,11 @@
-"""When a session is saved, and what a checkpoint of it consists of."""
+"""When a session is saved, what a checkpoint of it consists of, and the thread that writes it."""
 
-from collections.abc import Callable
+import functools
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import wait
 from typing import Any
 
@@ -8,51 +13,81 @@ import jax
 import numpy as np
 
 from learner.acting.evaluator import Score
-from learner.checkpoints.saver import Best, Saver
+from learner.checkpoints.restoring import digests
+from learner.checkpoints.run_folder import RunFolder
 from learner.learning.loop import Snapshot
+from learner.multihost.agreement import require_equal
+from learner.processes.tuning import return_freed_memory
+from learner.report.events import EventSink
 from learner.report.metrics import Metrics
+from learner.runtime.watchdog import Heartbeat
 from learner.schedule import Session
+from seedrl import checkpoints, stored_arrays
 from seedrl.agents.agent import replace_actor_params
-from seedrl.checkpoints import encode_spec
+from seedrl.checkpoints import best_directory, best_return, encode_spec
 from seedrl.config import Config
 from seedrl.config_io import to_json
+from seedrl.errors import CheckpointError
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import Tree
 
+_logger = logging.getLogger(__name__)
+
+# A session that is killed early, as first ones are, shall have something to resume from.
+_FIRST_SAVE_SECONDS = 30.0
+_THREAD = "saver"
+
 
 class Checkpointer:
-    """Takes snapshots of a session and hands them to the saver. Used by the main thread.
+    """Takes snapshots of a session and writes them in the background, one at a time.
 
-    A snapshot is taken by the thread that owns the state, between two updates; the saver's thread
-    writes it. So neither acting nor learning waits for a disk.
+    Used by the main thread. A snapshot is taken by the thread that owns the state, between two
+    updates; the thread `saver` writes it. So neither acting nor learning waits for a disk.
+
+    Attributes:
+      failure: why the newest state or, else, the best parameters are not saved; None if they are.
     """
+
+    # Only `saver` writes below `checkpoints`, and sets `failure` and `_best_return`; the main
+    # thread reads them, or joins it before the next save.
 
     def __init__(
         self,
         config: Config,
         session: Session,
-        saver: Saver,
-        metrics: Metrics,
+        folder: RunFolder,
         *,
+        metrics: Metrics,
+        listener: EventSink,
         is_over: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
     ):
         """`is_over`: called while a snapshot is waited for: True if the run is over; may raise."""
-        self._config, self._session, self._saver = config, session, saver
-        self._metrics, self._is_over = metrics, is_over
-        self._hosts = session.system.hosts
+        self._config, self._session, self._folder = config, session, folder
+        self._metrics, self._listener = metrics, listener
+        self._is_over, self._clock = is_over, clock
+        self._hosts, best = session.system.hosts, folder.best()
+        self._best_return = -math.inf if best is None else best_return(best)
+        self._has_learned = False
+        self._next_save = clock() + config.checkpoint.interval_seconds
         # What `_counts` gave when the run was last saved in this session.
         self._saved: tuple[int, int, float | None] | None = None
+        self._thread: threading.Thread | None = None
+        self.failure: Exception | None = None
+        self._heartbeat = Heartbeat(_THREAD)  # beats while a save is under way
+        # A save that hangs does not end the run: training can go on without it.
+        stuck_seconds = config.logging.stuck_seconds
+        session.watchdog.watch(self._heartbeat, stuck_seconds, self._report_hang)
 
     def save_what_is_due(self) -> None:
         """Starts a save if one is due."""
         # A snapshot waits while a save is under way: a save that hangs must not stop this thread.
-        if not self._saver.is_busy and (agreed := self._hosts.taken()) is not None:
+        if self._thread is not None and self._thread.is_alive():
+            return
+        if (agreed := self._hosts.taken()) is not None:
             self._start(agreed)
-        elif (
-            self._saver.take_turn(has_learned=self._session.learning.num_applied > 0)
-            and not self._is_saved()
-        ):
-            self._save()
+        elif self.is_due() and not self._is_saved():
+            self._save_now()
 
     def save_the_end(self) -> None:
         """Starts the last save, after the session has stopped."""
@@ -65,6 +100,23 @@ class Checkpointer:
         if changes or not self._hosts.is_alone or not self._is_saved():
             self._start(self._last_snapshot())
 
+    def wait(self) -> None:
+        """Waits until the save that is under way, if any, is durable or has failed."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def is_due(self) -> bool:
+        """True once an interval, and soon after the first update. Of several hosts on the first."""
+        now = self._clock()
+        # Nothing learned, nothing to resume: until then there is no first save.
+        if not self._has_learned and self._session.learning.num_applied > 0:
+            self._has_learned = True
+            self._next_save = min(self._next_save, now + _FIRST_SAVE_SECONDS)
+        if now < self._next_save or not self._hosts.peers.topology.is_first:
+            return False
+        self._next_save = now + self._config.checkpoint.interval_seconds
+        return True
+
     def _counts(self) -> tuple[int, int, float | None]:
         """Updates, environment steps, and the best score of this session."""
         # The score too: the last round, after all steps, may be the best.
@@ -74,9 +126,9 @@ class Checkpointer:
 
     def _is_saved(self) -> bool:
         """True if nothing has been acted, learned or scored higher since the last save."""
-        return self._saver.failure is None and self._saved == self._counts()
+        return self.failure is None and self._saved == self._counts()
 
-    def _save(self) -> None:
+    def _save_now(self) -> None:
         # Before the snapshot: what happens meanwhile is to be saved again.
         counts = self._counts()
         if not self._hosts.is_alone:
@@ -96,29 +148,6 @@ class Checkpointer:
         self._start(answer.result())
         self._saved = counts
 
-    def _start(self, snapshot: Snapshot) -> None:
-        # What both checkpoints need to be played: the agent, and what it was made for.
-        common: dict[str, Any] = {
-            "config": to_json(self._config),
-            "env_spec": encode_spec(self._session.system.spec),
-        }
-        meta = {
-            **common,
-            "env_steps": snapshot.env_steps,
-            "totals": self._metrics.totals(),  # counts and time, which a resumed run continues
-            "limiter": snapshot.limiter,
-        }
-        if snapshot.confirmed is not None:
-            meta["params_updates"] = snapshot.confirmed.version
-        best = None
-        if (score := self._session.acting.best_score) is not None:  # of this session
-            played = {"mean_return": score.mean, "episodes": len(score.episodes)}
-            of_best = {**common, "env_steps": score.frozen.env_steps, "evaluation": played}
-            params = self._scored(score, snapshot.state.params)
-            best = Best(score.mean, score.frozen.version, params, of_best)
-        self._saver.start(snapshot, meta, best)
-        self._metrics.record("checkpoint", updates=int(snapshot.state.updates))
-
     def _last_snapshot(self) -> Snapshot:
         """The state at the end; with the confirmed parameters, if there are any.
 
@@ -136,3 +165,89 @@ class Checkpointer:
         # Maybe views of the device's buffers: these are published copies, which nothing consumes.
         actor_params = jax.tree.map(np.asarray, score.frozen.params)
         return replace_actor_params(self._session.system.agent.actor_params, params, actor_params)
+
+    def _start(self, snapshot: Snapshot) -> None:
+        self.wait()  # for the save before it; the end of a run has a deadline of its own
+        # What both checkpoints need to be played: the agent, and what it was made for.
+        common: dict[str, Any] = {
+            "config": to_json(self._config),
+            "env_spec": encode_spec(self._session.system.spec),
+        }
+        meta = {
+            **common,
+            "env_steps": snapshot.env_steps,
+            "totals": self._metrics.totals(),  # counts and time, which a resumed run continues
+            "limiter": snapshot.limiter,
+        }
+        if snapshot.confirmed is not None:
+            meta["params_updates"] = snapshot.confirmed.version
+        saves = [functools.partial(self._save, snapshot, meta)]
+        score = self._session.acting.best_score  # of this session
+        if score is not None and score.mean > self._best_return:
+            played = {"mean_return": score.mean, "episodes": len(score.episodes)}
+            of_best = {**common, "env_steps": score.frozen.env_steps, "evaluation": played}
+            params = self._scored(score, snapshot.state.params)
+            # First: what is reported as the best score must not be lost to a state that cannot be
+            # saved. Nor is the state lost to it.
+            saves.insert(0, functools.partial(self._save_best, score, params, of_best))
+        # One thread a save: a hang costs this save, and the end of a run joins it with a deadline.
+        self._thread = threading.Thread(target=self._run, args=(saves,), name=_THREAD, daemon=True)
+        self._thread.start()
+        self._metrics.record("checkpoint", updates=int(snapshot.state.updates))
+
+    def _report_hang(self) -> None:
+        # Called by the watchdog's thread.
+        reason = "a save has not ended within logging.stuck_seconds, and may wait for the disk of "
+        reason += f"{self._folder.path}; until it ends there is no other"
+        self._listener.report("save_failed", reason, reason=reason)
+
+    # In the thread `saver`.
+
+    def _run(self, saves: list[Callable[[], None]]) -> None:
+        self._heartbeat.beat()
+        failures = [self._failure_of(save) for save in saves]
+        # The state is the last one, and comes first.
+        self.failure = failures[-1] or failures[0]
+        # Not where what an update frees is kept for the next one, on purpose.
+        if not self._config.learning.keep_freed_memory:
+            return_freed_memory()
+        self._heartbeat.rest()
+
+    def _failure_of(self, save: Callable[[], None]) -> Exception | None:
+        # Training continues: the disk may be freed. The end of the run raises what is missing, and
+        # a defect of ours too: this thread must not die unnoticed.
+        try:
+            save()
+        except Exception as error:
+            reason = str(error)
+            if not isinstance(error, CheckpointError):
+                _logger.exception("saving failed")
+                reason = (
+                    f"cannot save: {type(error).__name__}: {error}; this is a defect, see the log"
+                )
+            self._listener.report("save_failed", reason, reason=reason)
+            return error
+        return None
+
+    def _save(self, snapshot: Snapshot, meta: dict[str, Any]) -> None:
+        step, start = int(snapshot.state.updates), time.monotonic()
+        arrays = snapshot.state._asdict()
+        if not self._hosts.is_alone:
+            peers = self._hosts.peers
+            require_equal(peers, step, digests(stored_arrays.named(arrays))["all"])
+            if not peers.topology.is_first:
+                return  # all hosts have one state, which the first one writes
+        if snapshot.confirmed is not None:
+            arrays["params"] = snapshot.confirmed.params
+        if snapshot.replay:
+            arrays["replay"], meta["replay_indices"] = snapshot.replay, snapshot.indices
+        keep = self._config.checkpoint.keep
+        path = checkpoints.save(self._folder.checkpoints, step, arrays, meta, keep=keep)
+        seconds = time.monotonic() - start
+        text = f"saved the checkpoint of update {step:,} in {seconds:.1f} s: {path}"
+        self._listener.report("saved", text, path=str(path), updates=step, seconds=seconds)
+
+    def _save_best(self, score: Score, params: Tree, meta: Mapping[str, Any]) -> None:
+        directory, step = best_directory(self._folder.path), score.frozen.version
+        checkpoints.save(directory, step, {"params": params}, meta, keep=1)
+        self._best_return = score.mean

@@ -2,7 +2,7 @@
 
 `train` opens the run directory, serves, waits for the first env server, builds what its environment
 needs (`learner.build`), starts the threads (`learner.schedule`), supervises them (`TrainLoop`), and
-ends with everything saved. This thread, the main one, owns the folder, the reports and the saver;
+ends with everything saved. This thread, the main one, owns the folder, the reports and the saves;
 of device arrays it only reads published parameters while the others run.
 """
 
@@ -10,7 +10,7 @@ import contextlib
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from learner.balancing import Balancer, Setting
@@ -19,7 +19,6 @@ from learner.checkpointing import Checkpointer
 from learner.checkpoints.restoring import initial_checkpoint, require_fit
 from learner.checkpoints.run_folder import Resume, RunFolder
 from learner.checkpoints.run_records import played_rounds
-from learner.checkpoints.saver import Saver, open_saver
 from learner.end_of_run import (
     OVER,
     EndOfRun,
@@ -44,7 +43,7 @@ from learner.multihost.topology import ALONE, Topology
 from learner.processes.env_servers import Fleets
 from learner.processes.stop import StopRequest
 from learner.processes.tuning import start_devices, tune_for
-from learner.report.status import ERROR, EvaluationStatus
+from learner.report.status import ERROR
 from learner.report.terminal import Summary
 from learner.reports import ProgressReporter, Reports, report_start
 from learner.runtime.watchdog import exit_deadline, exit_now
@@ -171,7 +170,7 @@ def train(
             reports.events.is_releasing = lambda: fleets.is_releasing
             deadline = config.serving.batch_deadline_seconds
             balancer = Balancer(
-                Setting(config.launch.env_servers, config.launch.groups, deadline),
+                Setting(fleets.sizes[-1], config.launch.groups, deadline),
                 fleets,
                 set_deadline=hub.set_batch_deadline,
                 listener=reports.events,
@@ -180,11 +179,10 @@ def train(
             config,
             session,
             service=service,
-            saver=open_saver(config, folder, start.checkpoint, reports.events, hosts.peers),
+            folder=folder,
             reports=reports,
             stop=stop,
             deaths=deaths,
-            earlier=[each.score for each in played_rounds(folder.metrics)],
             balancer=balancer,
         )
 
@@ -273,11 +271,10 @@ class TrainLoop:
         session: Session,
         *,
         service: Service,
-        saver: Saver,
+        folder: RunFolder,
         reports: Reports,
         stop: StopRequest,
         deaths: Deaths,
-        earlier: Iterable[EvaluationStatus] = (),
         balancer: Balancer | None = None,
     ):
         """Uses what it is given; whoever gave it closes it.
@@ -285,16 +282,13 @@ class TrainLoop:
         Args:
           stop: the run is to end.
           deaths: of threads outside the session.
-          earlier: rounds of evaluation of the sessions before this one.
           balancer: changes the number of env servers, if it may change.
         """
         self._config, self.session, self._service = config, session, service
-        self._saver, self._reports = saver, reports
+        self._reports = reports
         self._balancer = balancer
         self._stop, self._deaths = stop, deaths
-        # A save that hangs does not end the run: training can go on without it.
-        stuck_seconds = config.logging.stuck_seconds
-        session.watchdog.watch(saver.heartbeat, stuck_seconds, saver.report_hang)
+        earlier = [each.score for each in played_rounds(folder.metrics)]
         self.progress = ProgressReporter(config, session, reports.events, earlier=earlier)
         reports.progress = self.progress
         if self.progress.last is not None:
@@ -305,8 +299,13 @@ class TrainLoop:
         self._next_report = time.monotonic() + config.logging.interval_seconds
         self._residues: list[str] = []  # what has ended the run
         self._hosts = session.system.hosts
-        self._checkpointer = Checkpointer(
-            config, session, saver, reports.metrics, is_over=self._is_over
+        self.checkpointer = Checkpointer(
+            config,
+            session,
+            folder,
+            metrics=reports.metrics,
+            listener=reports.events,
+            is_over=self._is_over,
         )
 
     def run(self) -> None:
@@ -329,7 +328,7 @@ class TrainLoop:
                     break  # experience may be mixed up: no more learning from it
             # While learning is compiled nothing changes that is worth another save.
             if not self.session.is_compiling:
-                self._checkpointer.save_what_is_due()
+                self.checkpointer.save_what_is_due()
 
     def end(self) -> None:
         """Stops the threads, saves, and lets the env servers go: for good if training is over.
@@ -347,7 +346,7 @@ class TrainLoop:
             try:
                 self._stop_and_save(ended)
             finally:
-                self._saver.wait()  # its thread would end with the process
+                self.checkpointer.wait()  # its thread would end with the process
         # The threads' last piece of work may have reached the target.
         self.progress.update()
         if ended is not None and ended.kind == "all_steps":
@@ -399,7 +398,7 @@ class TrainLoop:
             # Then this state is not saved: the newest checkpoint may be from before that.
             self._residues = self._residues or self.session.residues(at_rest=True)
             if can_save and not self._residues:
-                self._checkpointer.save_the_end()
+                self.checkpointer.save_the_end()
             self._report()
         finally:
             is_done = ended is not None and ended.kind in ("confirmed", *OVER)
@@ -420,8 +419,8 @@ class TrainLoop:
         self._reports.metrics.record("ledger", **self.session.accounts())
         if self._residues:
             raise RuntimeError("; ".join(self._residues))
-        if self._saver.failure is not None:
-            raise self._saver.failure
+        if self.checkpointer.failure is not None:
+            raise self.checkpointer.failure
         if ended is not None and ended.kind == "not_finite":
             # Not a temporary failure: another start would learn from the same parameters and data.
             raise UserError(

@@ -42,7 +42,7 @@ LEARNER = {
     "compile": Fate("learner.learning.loop:Learning.compile_update", is_saved=False),
     "watch": Fate("learner.serving.server:Service._look"),
     "links": Fate("learner.serving.server:LinkReader._read"),
-    "saver": Fate("learner.checkpoints.saver:Saver._save", goes_on=True, is_saved=False),
+    "saver": Fate("learner.checkpointing:Checkpointer._save", goes_on=True, is_saved=False),
     "status": Fate("learner.report.events:Events.wait"),
     "status's looks": Fate("learner.reports:Reports._look", code=ExitCode.OK, goes_on=True),
     "health": Fate("learner.report.health:gauges", code=ExitCode.OK, goes_on=True),

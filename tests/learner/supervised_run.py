@@ -4,13 +4,14 @@ import collections
 import dataclasses
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from learner.checkpoints.run_folder import RunFolder
 from learner.multihost.agreement import Hosts
 from learner.processes.stop import StopRequest
 from learner.reports import Reports
-from learner.runtime.watchdog import Heartbeat
 from learner.runtime.worker import Deaths
 from learner.train import TrainLoop
 from seedrl.config import Config, EnvironmentConfig, LoggingConfig
@@ -103,7 +104,6 @@ class SupervisedRun:
             stop=lambda: self.calls.append("stop serving"),
             finish=lambda reason: self.calls.append(f"finish serving: {reason}"),
         )
-        self.saver = self._saver()
         self.deaths = Deaths()
         self.loop = TrainLoop(
             config,
@@ -111,20 +111,13 @@ class SupervisedRun:
             stop=self.stop,
             deaths=self.deaths,
             service=cast(Any, self.service),
-            saver=cast(Any, self.saver),
+            folder=RunFolder(Path("/nowhere"), held=-1),
             reports=self._reports(),
         )
-
-    def _saver(self) -> SimpleNamespace:
-        return SimpleNamespace(
-            failure=None,
-            heartbeat=Heartbeat("saver"),
-            report_hang=lambda: None,
-            is_busy=False,
-            take_turn=lambda has_learned: False,
-            start=lambda snapshot, meta, best: self.calls.append(f"save {snapshot.name}"),
-            wait=lambda: self.calls.append("saved"),
-        )
+        self.checkpointer: Any = self.loop.checkpointer
+        self.checkpointer.is_due = lambda: False
+        self.checkpointer._start = lambda snapshot: self.calls.append(f"save {snapshot.name}")
+        self.checkpointer.wait = lambda: self.calls.append("saved")
 
     def _reports(self) -> Reports:
         metrics = SimpleNamespace(

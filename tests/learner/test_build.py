@@ -24,7 +24,6 @@ from learner.build import (
     scale,
 )
 from learner.checkpoints.restoring import fitting_params, initial_checkpoint
-from learner.checkpoints.saver import Saver
 from learner.learning import learn_step
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import Snapshot
@@ -41,6 +40,7 @@ from seedrl.config_io import to_json
 from seedrl.errors import ConfigError
 from seedrl.networks.config import ActorCriticConfig, QNetworkConfig
 from seedrl.specs import ArraySpec, DiscreteSpec, EnvSpec
+from tests.learner.checkpoints.snapshots import checkpoint_of
 from tests.learner.multihost.linked import linked
 from tests.seedrl.random_parameters import random_parameters
 
@@ -84,15 +84,8 @@ def _saved(directory: Path) -> Checkpoint:
         shards.indices[0].plan([stream])
     state: Any = LearnerState((), (), (), np.int32(3), (), np.zeros(2, np.uint32))
     replay = jax.tree.map(np.asarray, shards.memory)
-    saver = Saver(directory, keep=2)
-    saver.start(
-        Snapshot(state, [index.state() for index in shards.indices], replay, 12, {}),
-        {"config": to_json(CONFIG)},
-    )
-    saver.wait()
-    found = checkpoints.latest(directory / "checkpoints")
-    assert found is not None and saver.failure is None
-    return found
+    snapshot = Snapshot(state, [index.state() for index in shards.indices], replay, 12, {})
+    return checkpoint_of(directory, snapshot, {"config": to_json(CONFIG)})
 
 
 def test_a_saved_replay_goes_on_without_its_streams(tmp_path: Path) -> None:

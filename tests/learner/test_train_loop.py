@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from learner.acting.evaluator import Episode, Score
-from learner.runtime.channel import VersionedParams
 from seedrl.errors import UserError
 from seedrl.exit_codes import ExitCode
 from tests.learner.supervised_run import SupervisedRun, config_of
@@ -31,32 +29,6 @@ def test_nothing_is_learned_or_saved_from_experience_that_may_be_mixed_up() -> N
     with pytest.raises(RuntimeError, match="ledger: 3 rows too many"):
         run.loop.end()
     assert "stop threads" in run.calls and "save at the end" not in run.calls
-
-
-def test_a_checkpoint_has_the_counts_of_the_moment_when_its_state_was_copied() -> None:
-    run = SupervisedRun(config_of())
-    metas: list[dict[str, Any]] = []
-    run.saver.start = lambda snapshot, meta, best: metas.append(meta)
-    run.loop.run()
-    run.loop.end()
-    (meta,) = metas
-    # Not those of now: 5 steps, of which the copied arrays know nothing.
-    assert (meta["env_steps"], meta["limiter"]) == (3, {"taken_steps": 12})
-
-
-def test_a_best_score_that_is_all_that_is_new_is_saved_at_the_end() -> None:
-    best = Score(VersionedParams({}, 3), (Episode(5.0),))
-    for score in (None, best):
-        run, bests = SupervisedRun(config_of()), list[Any]()
-        run.saver.take_turn = lambda has_learned: True
-        run.saver.start = lambda snapshot, meta, best, bests=bests: bests.append(best)
-        checkpointer: Any = run.loop._checkpointer
-        checkpointer._scored = lambda score, params: params
-        checkpointer._is_over = lambda: False
-        checkpointer.save_what_is_due()
-        run.acting.best_score = score
-        checkpointer.save_the_end()
-        assert [each and each.mean_return for each in bests] == ([None, 5.0] if score else [None])
 
 
 def test_a_thread_of_the_session_that_died_ends_the_run_and_is_raised() -> None:
@@ -112,7 +84,7 @@ def test_a_run_that_is_not_finite_any_more_ends_saved_and_with_a_code_of_its_own
 
 def test_what_could_not_be_saved_is_raised_after_everything_else() -> None:
     run = SupervisedRun(config_of())
-    run.saver.failure = OSError("disk full")
+    run.checkpointer.failure = OSError("disk full")
     run.loop.run()
     with pytest.raises(OSError, match="disk full"):
         run.loop.end()
@@ -134,7 +106,7 @@ class Unanswered(Future[Any]):
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_a_save_that_waits_for_a_thread_ends_with_the_run(is_stopped: bool) -> None:
     run = SupervisedRun(config_of(report_seconds=1e9))
-    run.saver.take_turn = lambda has_learned: True
+    run.checkpointer.is_due = lambda: True
 
     dies = lambda: setattr(run, "failure", RuntimeError("learning died"))  # noqa: E731
     run.answer = Unanswered(run.stop.set if is_stopped else dies)

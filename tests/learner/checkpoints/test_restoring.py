@@ -19,7 +19,6 @@ from learner.checkpoints.restoring import (
     restore_params,
     restore_state,
 )
-from learner.checkpoints.saver import Saver
 from learner.learning.learn_step import LearnerState, initial_state
 from learner.learning.loop import Snapshot
 from seedrl import checkpoints, stored_arrays
@@ -33,17 +32,14 @@ from seedrl.errors import CheckpointError, ConfigError
 from seedrl.networks.config import QNetworkConfig
 from seedrl.replay.index import PageIndex
 from seedrl.specs import ArraySpec, BoxSpec, DiscreteSpec, EnvSpec, MultiDiscreteSpec
-from tests.learner.checkpoints.snapshots import CONFIG, META, abstract_of, replay, state
-
-
-def _save(directory: Path, snapshot: Snapshot) -> checkpoints.Checkpoint:
-    saver = Saver(directory, keep=2)
-    saver.start(snapshot, META)
-    saver.wait()
-    assert saver.failure is None
-    found = checkpoints.latest(directory / "checkpoints")
-    assert found is not None
-    return found
+from tests.learner.checkpoints.snapshots import (
+    CONFIG,
+    META,
+    abstract_of,
+    checkpoint_of,
+    replay,
+    state,
+)
 
 
 def _assert_same(got: Any, expected: Any) -> None:
@@ -54,7 +50,7 @@ def _assert_same(got: Any, expected: Any) -> None:
 
 
 def test_a_learner_state_comes_back_bit_by_bit(tmp_path: Path) -> None:
-    found = _save(tmp_path, Snapshot(state(), [], (), 12, {}))
+    found = checkpoint_of(tmp_path, Snapshot(state(), [], (), 12, {}))
     assert (found.step, found.meta) == (5, META)
     restored = restore_state(found, abstract_of(state()), CONFIG)
     assert isinstance(restored, LearnerState)
@@ -71,7 +67,7 @@ def test_a_replay_and_its_indices_come_back(tmp_path: Path) -> None:
     for index, streams in zip(indices, ([4, 4, 9, 4], [5]), strict=True):
         for stream in streams:
             index.plan([stream])
-    found = _save(
+    found = checkpoint_of(
         tmp_path, Snapshot(state(), [index.state() for index in indices], replay(), 12, {})
     )
     abstract = {"replay": abstract_of(replay(seed=1))}

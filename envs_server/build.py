@@ -12,10 +12,6 @@ from envs_server.groups import VectorEnvironment
 from envs_server.loop import Loop
 from seedrl.wire.seedrl_pb2 import Assign, Environment
 
-# Keyword arguments of gymnasium's `make` and `make_vec` that decide what is built rather than how.
-_RESERVED = frozenset(
-    {"id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "disable_env_checker"}
-)
 _BACK_ENDS = ("sync", "native", "atari")
 
 
@@ -62,8 +58,6 @@ def _read_arguments(text: str) -> dict[str, Any]:
         raise BuildError(f"expected a JSON object in environment.arguments: {error}") from error
     if not isinstance(arguments, dict):
         raise BuildError(f"expected a JSON object in environment.arguments, got {text[:100]!r}")
-    if reserved := _RESERVED & arguments.keys():
-        raise BuildError(f"environment.arguments must not contain {', '.join(sorted(reserved))}")
     return arguments
 
 

@@ -54,7 +54,8 @@ class Loop:
             for row in range(len(positions)):
                 self._envs.append(self._build(row))
         except BaseException:
-            self.close()
+            with contextlib.suppress(BaseException):  # why one cannot be built is reported
+                self.close()
             raise
         self.action_space = self._envs[0].action_space
 

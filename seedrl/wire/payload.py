@@ -148,9 +148,21 @@ class StepLayout:
 
         `check_observation` looks at an environment's own.
         """
-        parts = self._parts(group, sequence, timestep, metrics)
-        num_metric_bytes = 0 if metrics is None else padded(metrics.nbytes)
-        return frame_step(self.num_bytes + num_metric_bytes, parts)
+        observation = self._flatten(timestep.observation)
+        leaves = [timestep.step_type, timestep.reward, timestep.discount, *observation]
+        parts: list[bytes | memoryview] = [HEADER.pack(group, self._num_envs, sequence)]
+        for section, leaf in zip(self._sections, leaves, strict=True):
+            # A C-contiguous array's memory, whatever its dtype; anything else is copied here.
+            parts.append(np.ascontiguousarray(leaf).data)
+            if section.padding:
+                parts.append(section.padding)
+        num_bytes = self.num_bytes
+        if self._num_metrics:
+            assert metrics is not None and metrics.dtype == np.float32, "M > 0 takes metrics"
+            own = np.ascontiguousarray(metrics, "<f4").tobytes()
+            parts.append(own.ljust(padded(len(own)), b"\0"))
+            num_bytes += len(parts[-1])
+        return frame_step(num_bytes, parts)
 
     def check_observation(self, observation: Tree, discount: np.ndarray | None = None) -> None:
         """Raises WireError for leaves that are not `[E, *shape]` of the spec's dtypes.
@@ -182,23 +194,6 @@ class StepLayout:
             _check_mask(tree[ACTION_MASK], discount)
         if self._tokens is not None:
             _check_turns(self._tokens, tree, discount)
-
-    def _parts(
-        self, group: int, sequence: int, timestep: TimeStep, metrics: np.ndarray | None
-    ) -> list[bytes | memoryview]:
-        observation = self._flatten(timestep.observation)
-        leaves = [timestep.step_type, timestep.reward, timestep.discount, *observation]
-        parts: list[bytes | memoryview] = [HEADER.pack(group, self._num_envs, sequence)]
-        for section, leaf in zip(self._sections, leaves, strict=True):
-            # A C-contiguous array's memory, whatever its dtype; anything else is copied here.
-            parts.append(np.ascontiguousarray(leaf).data)
-            if section.padding:
-                parts.append(section.padding)
-        if self._num_metrics:
-            assert metrics is not None and metrics.dtype == np.float32, "M > 0 takes metrics"
-            parts.append(np.ascontiguousarray(metrics, "<f4").tobytes())
-            parts.append(b"\0" * (-metrics.nbytes % _ALIGNMENT))
-        return parts
 
 
 class ActionLayout:

@@ -4,7 +4,7 @@ import gymnasium
 import pytest
 from gymnasium.envs.registration import EnvSpec
 
-from envs_server.build import Recipe, choose, read_recipe
+from envs_server.build import Recipe, build, choose, read_recipe
 from envs_server.envs import catch, masked_cartpole
 from envs_server.failures import BuildError
 from seedrl.wire.seedrl_pb2 import Environment
@@ -66,13 +66,28 @@ def test_factories_and_wrappers_are_loaded() -> None:
     assert recipe.wrappers == (masked_cartpole.hide_velocities,)
 
 
+@pytest.mark.parametrize("back_end", ["sync", "native"])
+def test_arguments_are_a_factorys_own_whatever_their_names(back_end: str) -> None:
+    arguments = read_recipe(Environment(id="x-v0", arguments='{"id": 3, "wrappers": 4}'), ())[1]
+    seen: list[tuple[int, int]] = []
+
+    def factory(id: int, wrappers: int, **num_envs: int) -> object:
+        seen.append((id, wrappers))
+        return (masked_cartpole.make_vec if num_envs else catch.make)(**num_envs)
+
+    build(Recipe("f:make", arguments, (), factory, factory), back_end, 1)
+    assert seen == [(3, 4)]
+    # Of gymnasium's own they would be other things.
+    with pytest.raises(BuildError, match="num_envs"):
+        build(Recipe("CartPole-v1", {"num_envs": 3}), back_end, 1)
+
+
 @pytest.mark.parametrize(
     ("environment", "named"),
     [
         (Environment(id="CartPole-v1", arguments="[1]"), "[1]"),
         (Environment(id="CartPole-v1", arguments="{"), "arguments"),
         (Environment(id="CartPole-v1", arguments="[" * 10**5), "arguments"),
-        (Environment(id="CartPole-v1", arguments='{"wrappers": [], "num_envs": 3}'), "num_envs"),
         (Environment(id="CartPole-v1", wrappers=["os:system"]), "os:system"),
         (Environment(id="os:CartPole-v1"), "os:CartPole-v1"),
     ],

@@ -285,6 +285,20 @@ def test_only_the_very_first_construction_is_wrong_usage() -> None:
     assert fleet.build(failures).reset([1, 2, 3])[:, 0].tolist() == [1, 2, 3]
 
 
+def test_an_environment_that_cannot_be_closed_hides_no_reason() -> None:
+    class Unclosable(Fragile):
+        def close(self) -> None:
+            raise RuntimeError("still open")
+
+    class Other(Unclosable):
+        action_space = spaces.Discrete(3)
+
+    kinds = iter([Unclosable, Other])
+    recipe = Recipe("f:make", {}, (), lambda: next(kinds)(Fleet(), 0))
+    with pytest.raises(BuildError, match="action_space"):
+        build(recipe, "sync", 2)
+
+
 @pytest.mark.filterwarnings("ignore:os.fork", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("raises", [False, True])
 @pytest.mark.parametrize("where", ["step", "reset", "build"])

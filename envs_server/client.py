@@ -30,7 +30,6 @@ from seedrl.wire.spec import spec_message
 
 _log = logging.getLogger("envs_server")
 
-_MAX_MESSAGE_BYTES = 64 * 2**20
 _BUILDING_SECONDS = 600.0  # no learner waits longer for Ready
 # The learner would answer the same next time.
 _FATAL_CODES = frozenset(
@@ -76,7 +75,6 @@ class Client:
         self._connect = functools.partial(
             LearnerConnection,
             options.learner,
-            max_message_bytes=_MAX_MESSAGE_BYTES,
             token=token,
             credentials=credentials,
         )
@@ -367,17 +365,11 @@ class Lease:
 
 
 def _check_together(groups: list[EnvGroup], assign: Assign) -> None:
-    # Raises BuildError for groups of several specs, or with steps that the learner does not take,
-    # UnusableLinkError if the link that the learner took has no room for its actions.
+    # Raises BuildError for groups of several specs, UnusableLinkError if the link that the learner
+    # took has no room for its actions.
     for group in groups:
         if (first := groups[0].spec) != group.spec:
             both = f"got {first!s:.200} and {group.spec!s:.200}"
             raise BuildError(f"expected environments of one spec, {both}")
-    longest = max(group.longest_message_bytes for group in groups)
-    if longest > (limit := min(assign.max_message_bytes or _MAX_MESSAGE_BYTES, _MAX_MESSAGE_BYTES)):
-        raise BuildError(
-            f"expected steps of at most {limit} bytes, got {longest}; offer fewer environments, or "
-            "raise serving.max_message_bytes"
-        )
     if assign.linked and not has_room([group.action_layout.num_bytes for group in groups]):
         raise UnusableLinkError("its actions are more than its Unix socket holds")

@@ -13,7 +13,7 @@ from gymnasium.spaces import Space
 from envs_server.spaces import to_own_actions
 from seedrl.specs import EnvSpec
 from seedrl.types import StepType, TimeStep, Tree
-from seedrl.wire.framing import ActionsPayload, FramedStep, WireError, step_message_bytes
+from seedrl.wire.framing import ActionsPayload, FramedStep, WireError
 from seedrl.wire.payload import ActionLayout, StepLayout
 
 _LAST = StepType.LAST.value
@@ -73,7 +73,6 @@ class EnvGroup:
 
     Attributes:
       action_layout: of the payloads that answer its steps.
-      longest_message_bytes: of a step in which every episode ends; known after `first`.
       metrics: `[L, M] float32`: of each row of the newest step that is LAST, in order, the numbers
         that were asked for; NaN where the environment gave none.
     """
@@ -117,7 +116,6 @@ class EnvGroup:
         timestep = self.reset()
         # Only now: the first `info` shows whether observations have an action mask.
         self._layout = StepLayout(self.spec, len(self._seeds), self.metrics.shape[1])
-        self.longest_message_bytes = step_message_bytes(self._layout.most_bytes)
         return self._message(timestep)
 
     def step(self, payload: ActionsPayload) -> FramedStep:

@@ -227,7 +227,6 @@ class Connection:
         except ValueError as error:
             raise ProtocolError(str(error)) from error
         self._columns = columns_of(ready, self._hub.environment.metrics)
-        self._hub.ready(self._leased(), spec)
         # Made once: every step of a group has the same bytes.
         self._layouts = [
             StepReader(
@@ -238,6 +237,15 @@ class Connection:
             )
             for group in self._leased().groups
         ]
+        # Now: a step that is too long may come only when an episode ends, again and again.
+        longest = max(step_message_bytes(layout.most_bytes) for layout in self._layouts)
+        if 0 < self._max_message_bytes < longest:
+            raise EndError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"expected steps of at most {self._max_message_bytes} bytes, got {longest}; start "
+                "more env servers with fewer environments each, or raise serving.max_message_bytes",
+            )
+        self._hub.ready(self._leased(), spec)
         self._expected = ("step",)
         self.is_ready = True
 

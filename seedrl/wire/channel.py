@@ -15,7 +15,6 @@ from typing import Any, Self
 import grpc
 
 from seedrl.wire.framing import (
-    LONGEST_FROM_LEARNER_BYTES,
     FramedStep,
     ToEnvServer,
     ToLearner,
@@ -50,21 +49,10 @@ _LONGEST_JOINED_BYTES = 2**18
 _TOGETHER_SECONDS = 0.0002
 
 
-def longest_received(max_message_bytes: int) -> int:
-    """Bytes of the longest message from a learner, with such a limit: Assign always fits."""
-    return max(max_message_bytes, LONGEST_FROM_LEARNER_BYTES)
-
-
-def connect(
-    address: str,
-    *,
-    max_message_bytes: int,
-    credentials: grpc.ChannelCredentials | None = None,
-) -> grpc.Channel:
+def connect(address: str, credentials: grpc.ChannelCredentials | None = None) -> grpc.Channel:
     """A channel to the learner at `address` (`host:port` or `unix:/path`). Does not wait for it."""
     options: list[Option] = [
-        ("grpc.max_send_message_length", max_message_bytes),
-        ("grpc.max_receive_message_length", longest_received(max_message_bytes)),
+        ("grpc.max_receive_message_length", -1),  # of any length: the learner's limit binds it
         *keepalive(_LEARNER_PING_MILLISECONDS, _LEARNER_PING_TIMEOUT_MILLISECONDS),
         # Not the "min" one: in gRPC's core it also is how long an attempt to connect may take.
         ("grpc.initial_reconnect_backoff_ms", 100),
@@ -105,7 +93,6 @@ class LearnerConnection:
         self,
         address: str,
         *,
-        max_message_bytes: int,
         local_link: bool = True,
         token: str = "",
         credentials: grpc.ChannelCredentials | None = None,
@@ -114,12 +101,10 @@ class LearnerConnection:
 
         Args:
           address: the learner's, `host:port` or `unix:/path`.
-          max_message_bytes: the longest message that is sent.
           local_link: whether to offer a link.
           token: goes with the call as `Bearer <token>`; "" for none.
           credentials: of TLS; None for a connection without.
         """
-        self._max_message_bytes = max_message_bytes
         self._resources = contextlib.ExitStack()
         self._listener = listen() if local_link else None
         if self._listener is not None:
@@ -129,10 +114,8 @@ class LearnerConnection:
         # Steps that may leave together, until when, and how long together.
         self._together: list[bytes] = []
         self._together_until = 0.0
-        self._longest_joined = min(max_message_bytes, _LONGEST_JOINED_BYTES)
-        channel = self._resources.enter_context(
-            connect(address, max_message_bytes=max_message_bytes, credentials=credentials)
-        )
+        self._longest_joined = _LONGEST_JOINED_BYTES
+        channel = self._resources.enter_context(connect(address, credentials))
         metadata = ((TOKEN_KEY, f"Bearer {token}"),) if token else ()
         # Bytes both ways: gRPC's own threads have nothing to encode, parse or check.
         call: Any = channel.stream_stream(CONNECT)
@@ -226,8 +209,7 @@ class LearnerConnection:
         self.close()
 
     def _accept(self) -> Link:
-        longest = longest_received(self._max_message_bytes)
-        accepted = None if self._listener is None else self._listener.accept(longest)
+        accepted = None if self._listener is None else self._listener.accept()
         if accepted is None:
             raise UnusableLinkError("it did not use the link that it took")
         self._link = accepted

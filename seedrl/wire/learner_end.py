@@ -13,7 +13,7 @@ from typing import Any
 
 import grpc
 
-from seedrl.wire.channel import SERVICE, UNCOMPRESSED, Option, keepalive, longest_received
+from seedrl.wire.channel import SERVICE, UNCOMPRESSED, Option, keepalive
 from seedrl.wire.framing import (
     ActionsPayload,
     StepPayload,
@@ -45,14 +45,13 @@ _LINK_NAME = re.compile(rb"seedrl-[^/\0]{0,100}/.{1,64}", re.DOTALL)
 
 
 def server_options(max_message_bytes: int) -> list[Option]:
-    """Options for a server; `max_message_bytes` is the longest message, in either direction."""
+    """Options for a server; `max_message_bytes` is the longest message that it reads."""
     return [
         ("grpc.so_reuseport", 0),
         # Beyond it gRPC itself ends the stream, with RESOURCE_EXHAUSTED, which seems as if it would
         # pass. What is too long, but shorter, is refused in words: see `learner_handler`. Of that
         # gRPC and Python hold a copy each: with twice the limit here it was four times as much.
         ("grpc.max_receive_message_length", max_message_bytes + max_message_bytes // 4),
-        ("grpc.max_send_message_length", longest_received(max_message_bytes)),
         *keepalive(_PING_MILLISECONDS, _PING_TIMEOUT_MILLISECONDS),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 500),

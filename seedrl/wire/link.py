@@ -49,8 +49,8 @@ class Link:
     why it has ended is what the stream says.
     """
 
-    def __init__(self, connection: socket.socket, max_message_bytes: int) -> None:
-        """`max_message_bytes` is the longest message that is accepted."""
+    def __init__(self, connection: socket.socket, max_message_bytes: int = 2**32) -> None:
+        """`max_message_bytes` is the longest message that is accepted; by default any."""
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER_BYTES)
         self.connection = connection
         self._max_message_bytes = max_message_bytes
@@ -150,14 +150,14 @@ class Listener:
         # The learner connects before it says so in Assign, and sends the secret with connecting.
         self._socket.settimeout(GRACE_SECONDS)
 
-    def accept(self, max_message_bytes: int) -> Link | None:
+    def accept(self) -> Link | None:
         """The link to whoever knows the secret; None if nobody has come in time."""
         try:
             while True:
                 connection, _ = self._socket.accept()
                 if self._is_learner(connection):
                     connection.settimeout(None)
-                    return Link(connection, max_message_bytes)
+                    return Link(connection)
                 connection.close()
         except OSError:
             return None

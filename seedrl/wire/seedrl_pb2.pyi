@@ -1,7 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
-# seedrl/wire/seedrl.proto sha256 cfe77068f50ad01a8bcdeea697b309f0ce667f28c1e7c9a901b035c0f34064b2
+# seedrl/wire/seedrl.proto sha256 021a134ec0beea8570cee5bf9d506b03e3e5cb71557850e5e78d4d8352d4c1dc
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

@@ -129,17 +129,6 @@ def _refusals(learner: Any, assign: Assign) -> list[str]:
     return refusals
 
 
-@pytest.mark.parametrize("learner", ["stream"], indirect=True)
-def test_steps_that_the_learner_would_not_take_are_refused_before_ready(learner: Any) -> None:
-    assign = learner.assign([1]).assign
-    # 16 + 8 + 8 + 8 + 16 bytes, 8 more if the row is LAST, and two of tag and length.
-    assign.environment.metrics.append("step")
-    assign.max_message_bytes = 65
-    refusals = _refusals(learner, assign)
-    assert learner.run(1, 1).wait() is ExitCode.USAGE
-    assert "65 bytes" in refusals[0]
-
-
 def test_last_rows_carry_the_numbers_that_are_asked_for(learner: Any) -> None:
     assign = learner.assign([1, 2], [3])
     assign.assign.environment.metrics.extend(["step", "missing"])

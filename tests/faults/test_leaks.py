@@ -47,7 +47,7 @@ def say_hello(address: str) -> None:
         yield FromEnvServer(hello=hello)
         is_answered.wait(SECONDS)
 
-    with channel.connect(address, max_message_bytes=2**20) as connection:
+    with channel.connect(address) as connection:
         call = connect_method(connection)(messages(), timeout=SECONDS)
         with contextlib.suppress(grpc.RpcError):
             next(call)

@@ -37,9 +37,7 @@ def _served_address(learner: Program) -> str:
 def _peer(address: str, token: str, *bad: seedrl_pb2.FromEnvServer) -> tuple[str, int]:
     """What a peer is told at its end, and the key of the lease that it was given before."""
     key = 0
-    with LearnerConnection(
-        address, max_message_bytes=2**16, local_link=False, token=token
-    ) as connection:
+    with LearnerConnection(address, local_link=False, token=token) as connection:
         hello = seedrl_pb2.Hello(major=contract.MAJOR, num_envs=1, host="h", pid=7)
         for message in (seedrl_pb2.FromEnvServer(hello=hello), *bad):
             connection.put(message)

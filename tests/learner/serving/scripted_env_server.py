@@ -68,7 +68,7 @@ class Client:
         """`seconds`: how long its call may take."""
         self._listener = listen() if self.offers_link else None
         self._link: Link | None = None
-        self._channel = channel.connect(address, max_message_bytes=2**20)
+        self._channel = channel.connect(address)
         self._outgoing: queue.SimpleQueue[ToLearner | None] = queue.SimpleQueue()
         # A daemon thread of gRPC waits in this iterator: None ends it.
         self.call: Any = connect_method(self._channel)(
@@ -94,7 +94,7 @@ class Client:
             if isinstance(message, seedrl_pb2.FromLearner) and message.assign.groups:
                 assert message.assign.linked == self.offers_link
                 if self._listener is not None:
-                    self._link = self._listener.accept(2**20)
+                    self._link = self._listener.accept()
             yield message
             if self._link is not None:
                 yield from map(receive_from_learner, self._link.receive())

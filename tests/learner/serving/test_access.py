@@ -108,7 +108,6 @@ def _connection(
 ) -> Iterator[LearnerConnection]:
     with LearnerConnection(
         service.address.replace("127.0.0.1", "localhost"),
-        max_message_bytes=2**16,
         local_link=False,
         token=token,
         credentials=credentials,

@@ -262,6 +262,16 @@ def test_another_environment_is_refused_field_by_field(unix_service: Service) ->
         assert service.hub.wait_for_spec(0.0) == SPEC
 
 
+def test_steps_that_are_too_long_are_refused_before_the_first(unix_service: Service) -> None:
+    image = EnvSpec(ArraySpec((2**20,), "uint8"), DiscreteSpec(3))
+    with Client(unix_service.address) as client, Client(unix_service.address) as other:
+        code, details = _play(client, [hello(), READ, ready(image)])
+        assert code is FAILED and "serving.max_message_bytes" in details
+        # It is no run's spec then.
+        other.shake_hands().step(0, FIRST)
+        assert unix_service.hub.wait_for_spec(SECONDS) == SPEC
+
+
 def test_the_spec_of_a_checkpoint_holds_for_the_first_env_server(tmp_path: Path) -> None:
     service = service_at(f"unix:{tmp_path}/socket", spec=_OTHER)
     with Client(service.start()) as client:
@@ -295,7 +305,7 @@ def test_a_stream_without_hello_or_without_ready_ends_in_time(
 def test_a_message_too_long_for_a_link_is_its_senders_fault(
     unix_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Client, "offers_link", True)  # the client's own gRPC would not send it
+    monkeypatch.setattr(Client, "offers_link", True)
     with Client(unix_service.address) as client:
         code, details = _play(client.shake_hands(), [StepPayload(bytes(2**20 + 1))])
     assert code is INVALID and "max_message_bytes" in details

@@ -69,7 +69,7 @@ def test_a_message_over_twice_the_limit_is_refused_and_the_learner_lives(
     served: tuple[str, "queue.Queue[object]"],
 ) -> None:
     address, _ = served
-    with connect(address, max_message_bytes=4 * _LIMIT) as opened:
+    with connect(address) as opened:
         with pytest.raises(grpc.RpcError) as failure:
             list(connect_method(opened)(iter([StepPayload(bytes(2 * _LIMIT))]), timeout=SECONDS))
         assert failure.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -83,7 +83,7 @@ def test_a_message_over_the_limit_is_refused_in_words(
 ) -> None:
     address, seen = served
     steps = [FramedStep([bytes(n)], n) for n in (_LIMIT + 1, _LIMIT + _LIMIT // 4)]
-    with connect(address, max_message_bytes=4 * _LIMIT) as opened:
+    with connect(address) as opened:
         list(connect_method(opened)(iter(steps), timeout=SECONDS))
     for length in (65537, 81920):
         error = seen.get()
@@ -137,7 +137,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 def test_messages_go_and_arrive_in_order_whatever_carries_them(
     address: str, local_link: bool
 ) -> None:
-    with LearnerConnection(address, max_message_bytes=_LIMIT, local_link=local_link) as connection:
+    with LearnerConnection(address, local_link=local_link) as connection:
         connection.put(_HELLO)
         messages = connection.messages()
         assign = next(messages)
@@ -167,7 +167,7 @@ def test_steps_that_follow_their_actions_at_once_leave_together(
     found: list[int] = []
     with (
         _served(tmp_path, serve) as address,
-        LearnerConnection(address, max_message_bytes=_LIMIT) as connection,
+        LearnerConnection(address) as connection,
     ):
         connection.put(_HELLO)
         messages = connection.messages()
@@ -197,7 +197,7 @@ def test_who_receives_is_woken_by_the_end(
     ended = threading.Event()
     with (
         _served(tmp_path, serve) as address,
-        LearnerConnection(address, max_message_bytes=_LIMIT, local_link=local_link) as connection,
+        LearnerConnection(address, local_link=local_link) as connection,
     ):
         connection.put(_HELLO)
         messages = connection.messages()

@@ -31,7 +31,7 @@ def ends() -> Iterator[tuple[Link, LearnerLink]]:
     with contextlib.closing(listener):
         theirs = connect_link(listener.name, _LIMIT)
         assert isinstance(theirs, LearnerLink)
-        ours = listener.accept(_LIMIT)
+        ours = listener.accept()
         assert ours is not None
         with contextlib.closing(theirs), contextlib.closing(ours):
             yield ours, theirs
@@ -142,7 +142,7 @@ def test_whoever_does_not_know_the_secret_is_not_taken_for_the_learner() -> None
         stranger = connect_link(f"{name}/{'0' * len(secret)}", _LIMIT)
         learner = connect_link(listener.name, _LIMIT)
         assert isinstance(stranger, Link) and isinstance(learner, Link)
-        ours = listener.accept(_LIMIT)
+        ours = listener.accept()
         assert ours is not None
         with contextlib.closing(stranger), contextlib.closing(learner), contextlib.closing(ours):
             ours.send(b"ready")
@@ -160,7 +160,7 @@ def test_a_secret_that_arrives_in_two_pieces_is_taken() -> None:
         learner.sendall(secret[:5].encode())
         rest = threading.Timer(0.05, learner.sendall, [secret[5:].encode()])
         rest.start()
-        ours = listener.accept(_LIMIT)
+        ours = listener.accept()
         rest.join()
         assert ours is not None
         with contextlib.closing(ours):

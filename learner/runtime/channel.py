@@ -176,8 +176,9 @@ class RateLimiter:
 class ActorLearnerChannel:
     """All that acting and learning share.
 
-    Learning rebinds `params`, `learned_version` and `last`, the main thread `is_complete` and
-    `is_closed`; acting reads them. Rebinding is atomic, so they need no lock.
+    Learning rebinds `params`, `learned_version` and `last`, which acting reads; the main thread
+    rebinds `is_complete`, which learning reads, and `is_closed`, which acting reads. Rebinding is
+    atomic, so they need no lock.
     """
 
     limiter: RateLimiter  # holds the replay ratio between the two

@@ -21,7 +21,6 @@ from learner.checkpoints.restoring import (
     naming_fields,
     other_experience,
     restore_params,
-    restore_state,
 )
 from learner.learning.device_mapping import (
     map_programs,
@@ -377,9 +376,10 @@ def _learner_state(
     init = jax.jit(programs.init).lower(key)
     # Of an absurd observation it could take all memory, and the kernel would end this process.
     require_state_memory(init.out_info, sizes)
-    state: LearnerState = init.compile()(key)
     if start.checkpoint is not None:
-        return restore_state(start.checkpoint, state, config), ""
+        # `require_fit` has compared it with this configuration.
+        return LearnerState(**read_tree(start.checkpoint.path, init.out_info._asdict())), ""
+    state: LearnerState = init.compile()(key)
     if start.initial is None:
         return state, ""
     if start.is_partial:

@@ -38,14 +38,6 @@ _EXPERIENCE = (
 PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay")
 
 
-def restore_state(
-    checkpoint: checkpoints.Checkpoint, abstract: LearnerState, config: Config
-) -> LearnerState:
-    """The saved learner state. Raises CheckpointError, by config field, if it does not fit."""
-    with naming_fields(checkpoint, config, "agent"):
-        return LearnerState(**stored_arrays.read_tree(checkpoint.path, abstract._asdict()))
-
-
 def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
     """What another run starts from: newest, or best if it is alone. Raises ConfigError."""
     # `workdir`: the run's directory, or that of its best checkpoint, which is then meant.
@@ -59,7 +51,7 @@ def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
 
 
 def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
-    """Refuses, before an env server is waited for, what `restore_state` would refuse.
+    """Refuses, before an env server is waited for, what cannot be restored.
 
     And what other classes of agent or network have learned, even if their arrays would fit, and
     fewer steps than the run has taken. Raises ConfigError for another configuration,

@@ -88,8 +88,8 @@ def write_output(path: Path, content: str | bytes) -> None:
         raise ConfigError(f"--output: cannot write {path}: {error.strerror}") from error
 
 
-def profile_words(path: Path, words: Sequence[str] = ()) -> list[str]:
-    """Options that set what `seedrl tune` has found, but for what `words` set. Raises ConfigError.
+def profile_fields(path: Path, words: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields that `seedrl tune` has found, but for those that `words` set. Raises ConfigError.
 
     The file may be anybody's.
     """
@@ -109,7 +109,7 @@ def profile_words(path: Path, words: Sequence[str] = ()) -> list[str]:
             )
     # An option wins over the profile, under either of its names.
     given = {_SHORT.get(flag, flag) for flag in map(flag_of, words)}
-    return [f"{flag}={fields[name]}" for name in fields if (flag := name_of(name)) not in given]
+    return {name: value for name, value in fields.items() if name_of(name) not in given}
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 from learner.cli.arguments import (
     help_of,
     parse,
-    profile_words,
+    profile_fields,
     require_at_least,
     require_time_steps,
 )
@@ -147,9 +147,7 @@ def read(argv: Sequence[str]) -> tuple[TrainOptions, Config]:
     """The options and the configuration of `seedrl train`. Raises ConfigError."""
     options, config = parse(TrainOptions, argv, prog=PROG)
     if options.profile is not None:
-        # Parsed again: what the profile may set depends on what was typed.
-        words = [argv[0], *profile_words(options.profile, argv), *argv[1:]]
-        options, config = parse(TrainOptions, words, prog=PROG)
+        config = with_fields(config, profile_fields(options.profile, argv))
     return options, config
 
 
@@ -222,22 +220,20 @@ def _run_with_env_servers(
             config = with_fields(config, {"serving.token_file": str(token)})
         logs = workdir / run_files.LOGS
 
-        def of(part: env_servers.Fleet, folder: str = "") -> env_servers.EnvServers:
+        def started(part: env_servers.Fleet, folder: str) -> env_servers.EnvServers:
             words = env_servers.command(part, config, logs=logs / folder)
             return env_servers.EnvServers(
                 words, on_failure=lambda line: stop.set(f"{ENV_SERVERS_FAILED}: {line}")
             )
 
-        fleets = None
-        if options.balance == "auto":
-            fleets = env_servers.Fleets(fleet, of, most=options.most_env_servers)
-        started = fleets or of(fleet)
         # First, so that they import and build while this process imports jax.
-        stack.enter_context(started)
+        fleets = env_servers.Fleets(fleet, started, most=options.most_env_servers)
+        stack.enter_context(fleets)
+        changing = fleets if options.balance == "auto" else None
         # In this very process, with one child for all env servers.
-        code = _train(options, config, stop, workdir=workdir, name=name, held=held, fleets=fleets)
+        code = _train(options, config, stop, workdir=workdir, name=name, held=held, fleets=changing)
         if stop.by.startswith(ENV_SERVERS_FAILED):  # else the run had ended before they failed
-            started.raise_failure()
+            fleets.raise_failure()
         return code
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from learner.cli import train
-from learner.cli.arguments import PROFILE, parse, profile_words
+from learner.cli.arguments import PROFILE, profile_fields
 from learner.cli.main import main
 from learner.extras import tune as tune_module
 from learner.extras.bench.system import Interval
@@ -90,21 +90,20 @@ def test_a_profile_sets_what_tune_has_found_and_options_win(tmp_path: Path) -> N
     assert set(setting.fields()) == set(PROFILE)
     path = tmp_path / "profile.json"
     path.write_text(json.dumps(setting.fields()))
-    words = ["cartpole_r2d2", *profile_words(path)]
-    _, found = parse(train.TrainOptions, words, prog="seedrl train")
+    words = ["cartpole_r2d2", "--profile", str(path)]
+    _, found = train.read(words)
     check(found)
     assert setting_of(found) == setting and found == setting.applied(config)
     assert dataclasses.replace(found, launch=config.launch, serving=config.serving) == config
-    # The options of the command that set a field, too.
-    for flag in ("--launch.groups", "--launch.groups=1", "--env-servers", "--envs=3"):
-        given = [] if "=" in flag else ["1"]
-        kept = profile_words(path, [flag, *given])
-        _, found = parse(
-            train.TrainOptions, ["cartpole_r2d2", *kept, flag, *given], prog="seedrl train"
-        )
-        assert len(kept) == len(PROFILE) - 1
+    for flag, kept in (
+        ("--launch.groups=1", (1, 4, 64)),
+        ("--groups=1", (1, 4, 64)),
+        ("--env-servers=1", (3, 1, 64)),
+        ("--envs=3", (3, 4, 3)),
+    ):
+        _, found = train.read([*words, flag])
         launch, slots = found.launch, found.serving.training_slots
-        assert (launch.groups, launch.env_servers, slots) in ((1, 4, 64), (3, 1, 64), (3, 4, 3))
+        assert (launch.groups, launch.env_servers, slots) == kept
 
 
 @pytest.mark.parametrize(
@@ -123,7 +122,7 @@ def test_a_profile_sets_what_tune_has_found_and_options_win(tmp_path: Path) -> N
 def test_a_profile_sets_nothing_else(tmp_path: Path, text: str) -> None:
     (tmp_path / "profile.json").write_text(text)
     with pytest.raises(ConfigError, match="--profile") as caught:
-        profile_words(tmp_path / "profile.json")
+        profile_fields(tmp_path / "profile.json")
     # One line for a terminal: of the file's words only a few, and no control character.
     assert len(str(caught.value)) < 600 and str(caught.value).isprintable()
 

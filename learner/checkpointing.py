@@ -95,6 +95,7 @@ class Checkpointer:
             self._start(agreed)  # as the other hosts do
         if self._session.failed.is_set():
             return
+        self.wait()  # what is being saved is saved only if that succeeds
         # At the end replay has taken in what was on its way, and the parameters may be others.
         changes = self._config.checkpoint.replay or self._session.evaluator.confirmed
         if changes or not self._hosts.is_alone or not self._is_saved():

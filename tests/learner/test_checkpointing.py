@@ -62,14 +62,6 @@ def test_a_save_that_hangs_is_one_event(tmp_path: Path, monkeypatch: pytest.Monk
     assert [event.kind for event in heard.take()] == ["saved"]
 
 
-def test_a_save_is_due_once_an_interval(tmp_path: Path) -> None:
-    times = iter([100.0, 109.9, 110.0, 111.0, 125.0, 126.0, 135.9])
-    saving = checkpointer(
-        tmp_path, config=config_of(interval_seconds=10.0), clock=lambda: next(times)
-    )
-    assert [saving.is_due() for _ in range(6)] == [False, True, False, True, False, True]
-
-
 def test_no_save_starts_while_one_is_written_or_if_nothing_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +131,31 @@ def test_a_failed_save_is_kept_until_one_succeeds(
     assert [event.kind for event in heard.take()] == ["saved"]
 
 
+def test_a_save_that_fails_while_the_run_ends_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends, save, wait = threading.Event(), checkpoints.save, Checkpointer.wait
+
+    def fail_once(*_: Any, **__: Any) -> None:
+        monkeypatch.setattr(checkpoints, "save", save)
+        ends.wait(SECONDS)
+        raise CheckpointError("disk full")
+
+    def wait_at_the_end(self: Checkpointer) -> None:
+        ends.set()
+        wait(self)
+
+    monkeypatch.setattr(checkpoints, "save", fail_once)
+    saving = checkpointer(tmp_path)
+    monkeypatch.setattr(saving, "is_due", lambda: True)
+    saving.save_what_is_due()
+    monkeypatch.setattr(Checkpointer, "wait", wait_at_the_end)
+    saving.save_the_end()
+    saving.wait()
+    assert saving.failure is None
+    assert checkpoints.choose(tmp_path).step == 5
+
+
 def test_a_checkpoint_has_the_counts_of_the_moment_when_its_state_was_copied(
     tmp_path: Path,
 ) -> None:
@@ -160,11 +177,6 @@ def test_only_what_scored_higher_replaces_the_best_checkpoint(tmp_path: Path) ->
     restored = stored_arrays.read_tree(found.path, {"params": {"core": np.zeros(2, np.float32)}})
     assert restored["params"]["core"].tolist() == [5.0, 5.0]
     assert checkpoints.choose(tmp_path).step == 5  # the newest is another
-    # Nor in the next session.
-    _goes_on(checkpointer(tmp_path), 6, _scored(4.9, 6))
-    assert checkpoints.choose(tmp_path, is_best=True).step == 3
-    _goes_on(checkpointer(tmp_path), 7, _scored(5.1, 7))
-    assert checkpoints.choose(tmp_path, is_best=True).step == 7
 
 
 def test_what_scored_highest_is_saved_even_if_the_state_is_not_and_tried_again(

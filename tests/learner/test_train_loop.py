@@ -125,5 +125,5 @@ def test_a_main_thread_that_fails_has_saved_before_it_says_so() -> None:
         run.loop.run()
     with pytest.raises(ValueError, match="a defect"):
         run.loop.end()
-    assert run.calls[:2] == ["stop threads", "save at the end"]
+    assert run.calls.index("stop threads") < run.calls.index("save at the end")
     assert run.calls[-1] == "saved"

@@ -307,17 +307,15 @@ def help_of(
     """
     own = Group("options", explained_flags_of(options))
     sections = list(_sections(config or _NO_CONFIG))
+    fields = _with_short_names({name: f for each in sections for name, f in each.flags.items()})
+    is_all = "--help-all" in words
+    title = "short names of fields" if is_all else "common fields of the configuration"
+    names = [name for name in (_SHORT if is_all else _COMMON) if name in fields]
+    picked = {name: fields[name] for name in names if builds or fields[name].path[0] != "launch"}
+    sections = [Group(title, picked), *(sections if is_all else ())]
+    if not is_all:
+        own, *sections = (_each(group, _in_short) for group in (own, *sections))
     more = f"All fields of the configuration: {prog} --help-all"
-    if "--help-all" not in words:
-        fields = {name: flag for section in sections for name, flag in section.flags.items()}
-        fields = _with_short_names(fields)
-        common = {
-            name: fields[name]
-            for name in _COMMON
-            if name in fields and (builds or fields[name].path[0] != "launch")
-        }
-        sections = [_each(Group("common fields of the configuration", common), _in_short)]
-        own = _each(own, _in_short)
     groups, about = [own], ""
     if config is None:
         about, name = documented(options)[0], argument.mark.metavar

@@ -107,9 +107,9 @@ def test_help_and_mistakes_import_neither_jax_nor_numpy() -> None:
         ("seedrl ch", {"check-env", "checkpoints"}, {"train"}),
         ("seedrl train pong", {"pong_ppo", "pong_r2d2"}, {"atari_r2d2"}),
         pytest.param(
-            "seedrl train pong_ppo --agent.",
-            {"--agent.gae-lambda"},
-            {"--seed", "--agent.burn-in"},
+            "seedrl train pong_ppo --",
+            {"--agent.gae-lambda", "--envs", "--env-servers"},
+            {"--agent.burn-in"},
             marks=pytest.mark.gate,  # options of another command: below
         ),
         ("seedrl check-env CartPole-v1 --", {"--num-envs"}, {"--seeds"}),

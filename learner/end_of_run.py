@@ -22,7 +22,7 @@ from learner.report.terminal import score
 from learner.schedule import Session
 from seedrl.checkpoints import Checkpoint
 from seedrl.config import Config
-from seedrl.config_io import from_json
+from seedrl.config_io import changes, to_json
 from seedrl.errors import UserError
 from seedrl.exit_codes import ExitCode
 from seedrl.timing import GRACE_SECONDS
@@ -189,7 +189,7 @@ def ended_earlier(
     is_confirmed = (
         target is not None
         and "params_updates" in meta  # its parameters have confirmed the target
-        and from_json(meta["config"]).evaluation.target_return == target
+        and "evaluation.target_return" not in changes(meta["config"], to_json(config))
     )
     if is_confirmed:
         why = f"target {target:g} was confirmed"

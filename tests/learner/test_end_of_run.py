@@ -66,6 +66,7 @@ def test_the_first_reason_that_holds_ends_a_run() -> None:
 
 def _ended(
     config: Config,
+    /,
     *rounds: EvaluationStatus,
     saved: float | None = None,
     is_alone: bool = True,
@@ -91,6 +92,9 @@ def test_a_run_that_has_confirmed_its_target_is_over() -> None:
         (confirmed, None, None, None),
     ):
         assert _ended(_config(now), saved=saved, **meta) == expected
+    # The file of a class may have moved since.
+    moved = to_json(_config(0.9)).replace("seedrl.agents.r2d2:R2D2Config", "/gone/own.py:Own")
+    assert _ended(_config(0.9), config=moved, **confirmed) == ExitCode.OK
 
 
 def test_a_run_that_has_taken_its_steps_is_over_once_its_last_parameters_are_scored() -> None:

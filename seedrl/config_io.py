@@ -66,7 +66,8 @@ def load(name_or_path: str | Path) -> Config:
 
     Takes the path of such a file (`.py` or `.json`), which may import from its own folder like a
     script, or the name of a bundled one. Raises ConfigError: there is no such file or name, the
-    file raises or has no fitting `config()`, or a field holds a value of another type.
+    file raises or has no fitting `config()`, or a field holds a value of another type. So it does
+    if the directory of a run, which may be anybody's, names code that is not allowed (`allow`).
     """
     # By the name that was given: in a run's directory it may be a link to code.
     if str(name_or_path).endswith(".json"):
@@ -147,14 +148,6 @@ def from_json(text: str) -> Config:
         raise ConfigError(f"expected a saved Config, got a {type(config).__name__}")
     check_fields("config.", config)
     return config
-
-
-def of_run(folder: Path) -> Config:
-    """The configuration of the run in this folder, which may be anybody's.
-
-    Raises ConfigError if there is none, or it names code that is not allowed (`allow`).
-    """
-    return _read_saved(folder / run_files.CONFIG)
 
 
 def _read_saved(path: Path) -> Config:

@@ -17,6 +17,7 @@ from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.agents.normalization import NormalizedExtras
 from seedrl.errors import ConfigError
+from seedrl.run_files import CONFIG
 from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec, has_mask
 from seedrl.types import Array, StepType, TimeStep, Tree
 from seedrl.wire.payload import StepLayout, check_rewards
@@ -306,7 +307,7 @@ def load(
         raise ConfigError("step and best: expected one of them, got both")
     folder = Path(workdir)
     config_io.allow(*([allow] if isinstance(allow, str | Path) else allow))
-    config = config_io.of_run(folder)
+    config = config_io.load(folder / CONFIG)
     found = checkpoints.choose(folder, step=step, is_best=best, parts=checkpoints.PARAMS)
     spec = checkpoints.saved_spec(found.meta["env_spec"])
     agent = build_agent(config.agent, spec)

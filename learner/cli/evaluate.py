@@ -15,14 +15,14 @@ from learner.processes.tuning import require_jax
 from learner.report.json_lines import plain
 from seedrl import config_io
 from seedrl.config import MOST_EPISODE_STEPS, Actions, Config, check
-from seedrl.config_io import of_run, require_factories
+from seedrl.config_io import require_factories
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import RUN
-from seedrl.run_files import EVALUATION_LOGS, make_folder
+from seedrl.run_files import CONFIG, EVALUATION_LOGS, make_folder
 
 if TYPE_CHECKING:  # imports jax
     from learner.evaluate import Evaluation
@@ -78,7 +78,7 @@ class PlayOptions:
 def config_of(options: PlayOptions) -> Config:
     """The configuration of the run that is played. Raises ConfigError for code not allowed."""
     config_io.allow(*options.allow)
-    config = of_run(options.workdir)
+    config = config_io.load(options.workdir / CONFIG)
     require_factories((config.environment.id, *config.environment.wrappers))
     if config.environment.vectorization != "auto":
         return config

@@ -14,7 +14,7 @@ from seedrl.errors import CheckpointError, ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import POSITIONAL, RUN
-from seedrl.run_files import find_runs
+from seedrl.run_files import CONFIG, find_runs
 from seedrl.specs import EnvSpec, TokensSpec
 from seedrl.types import Tree
 
@@ -218,7 +218,7 @@ def export(argv: Sequence[str]) -> int:
 def _write_network(workdir: Path, params: Tree, spec: EnvSpec, folder: Path) -> None:
     from seedrl.networks import weights
 
-    config = config_io.of_run(workdir)
+    config = config_io.load(workdir / CONFIG)
     if not isinstance(spec.action, TokensSpec):
         kind = type(config.agent).__name__
         raise ConfigError(f"--safetensors: expected a token policy (GRPOConfig), got a {kind}")

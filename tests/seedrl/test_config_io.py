@@ -119,13 +119,13 @@ def test_a_saved_config_is_a_regular_file_of_bounded_size(tmp_path: Path) -> Non
     path = tmp_path / "config.json"
     os.mkfifo(path)
     with pytest.raises(ConfigError):
-        config_io.of_run(tmp_path)
+        config_io.load(path)
     path.unlink()
     path.write_text(SAVED)
-    assert config_io.load(path) == config_io.of_run(tmp_path) == CARTPOLE
+    assert config_io.load(path) == CARTPOLE
     path.write_text(SAVED + " " * 2**24)
     with pytest.raises(ConfigError):
-        config_io.of_run(tmp_path)
+        config_io.load(path)
 
 
 # JSON.
@@ -236,7 +236,7 @@ def test_a_run_of_somebody_else_runs_no_code(
     document["import_from"] = [path.format(folder=tmp_path) for path in imports]
     (tmp_path / "config.json").write_text(json.dumps(document))
     with pytest.raises(ConfigError) as caught:
-        config_io.of_run(tmp_path)
+        config_io.load(tmp_path / "config.json")
     assert not (tmp_path / "has_run").exists()
     is_found = kind.startswith("{") or bool(imports)
     assert (f"--allow {tmp_path}" in str(caught.value)) == is_found
@@ -245,7 +245,7 @@ def test_a_run_of_somebody_else_runs_no_code(
     (tmp_path / "here" / "evil.py").write_text(MARKER)
     monkeypatch.syspath_prepend(tmp_path / "here")
     with pytest.raises(ConfigError):  # it has no such class
-        config_io.of_run(tmp_path)
+        config_io.load(tmp_path / "config.json")
     assert (tmp_path / "has_run").exists() and not (tmp_path / "here" / "has_run").exists()
 
 
@@ -255,7 +255,7 @@ def test_a_folder_that_may_be_a_runs_is_not_on_the_path_of_children(
     (tmp_path / "config.json").write_text(SAVED)
     monkeypatch.chdir(tmp_path)
     assert str(tmp_path) in config_io.path_for_children().split(os.pathsep)
-    config_io.of_run(tmp_path)
+    config_io.load(tmp_path / "config.json")
     assert str(tmp_path) not in config_io.path_for_children().split(os.pathsep)
     (tmp_path / "mine.py").touch()
     config_io.allow("mine:make")

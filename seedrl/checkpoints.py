@@ -34,8 +34,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-import jax
-import numpy as np
 from google.protobuf import json_format
 
 from seedrl import stored_arrays
@@ -56,7 +54,7 @@ _MOST_META_BYTES = 2**28
 SAVING, DELETED = ".saving", ".deleted"
 PARAMS = ("params", META)  # the parts of a checkpoint that a policy needs
 # A step that is saved again is first moved aside under the second name, and remains a checkpoint.
-NAME = re.compile(r"(\d{12,})(\.replaced)?")
+_NAME = re.compile(r"(\d{12,})(\.replaced)?")
 
 
 class Checkpoint(NamedTuple):
@@ -105,13 +103,13 @@ def save(
         for name in (SAVING, DELETED):
             shutil.rmtree(directory / name, ignore_errors=True)
         folder.mkdir(mode=0o700)
-        stored_arrays.write_tree(folder, jax.tree.map(np.asarray, dict(arrays)))
+        stored_arrays.write_tree(folder, arrays)
         # Last: sums that are there cover everything else.
         _seal(folder, step, meta)
         # The new one is durable and visible before an old one is deleted.
         _publish(folder, target)
         supersede(directory, after=step)
-        for _, path in _listed(directory)[:-keep]:
+        for _, path in listed(directory)[:-keep]:
             _delete(path)
     # Tensorstore reports a full disk as a ValueError or a RuntimeError, depending on where it hits.
     except (OSError, ValueError, RuntimeError) as error:
@@ -160,14 +158,14 @@ def supersede(directory: Path, *, after: int = -1) -> None:
     """
     if (link := _link_of(directory)) is not None:
         raise CheckpointError(link)
-    for path in [path for step, path in _listed(directory) if step > after]:
+    for path in [path for step, path in listed(directory) if step > after]:
         _logger.warning(
             "checkpoint %s is of another attempt: %s", path, _set_aside(path, "superseded")
         )
 
 
 def _set_aside(path: Path, why: str) -> Path:
-    # Its name no longer matches NAME, so that it does not count. It is not deleted: it may be all
+    # Its name no longer matches _NAME, so that it does not count. It is not deleted: it may be all
     # that is left of a run.
     prefix = f"{why}-{int(path.name.split('.')[0])}-"
     return path.rename(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
@@ -297,7 +295,7 @@ def choose(
     if found is None:
         wanted = "the best checkpoint" if is_best else "a checkpoint"
         of_step = "" if step is None else f" of update {step}"
-        others = [f"update {number}" for number, _ in _listed(directory)]
+        others = [f"update {number}" for number, _ in listed(directory)]
         if best is not None:
             others.append(f"the best one, of update {best.step} (--best, or best=True)")
         there = ", ".join(others) or "none: train first"
@@ -322,7 +320,7 @@ def latest(
     PermissionError if one may not be read: that is no damage.
     """
     problems: list[tuple[Path, str]] = []
-    for number, path in reversed(_listed(directory)):
+    for number, path in reversed(listed(directory)):
         if step not in (None, number):
             continue
         problem = damage(path, parts)
@@ -358,13 +356,14 @@ def updates_of_params(checkpoint: Checkpoint) -> int:
     return int(checkpoint.meta.get("params_updates", checkpoint.step))
 
 
-def _listed(directory: Path) -> list[tuple[int, Path]]:
-    # Oldest first; a replaced one before its successor.
+def listed(directory: Path) -> list[tuple[int, Path]]:
+    """Steps and paths of all checkpoints, damaged ones too, oldest first."""
+    # A replaced one is before its successor.
     try:
         paths = list(directory.iterdir())
     except FileNotFoundError:
         return []
-    matches = [(NAME.fullmatch(path.name), path) for path in paths if path.is_dir()]
+    matches = [(_NAME.fullmatch(path.name), path) for path in paths if path.is_dir()]
     found = sorted((int(m[1]), m[2] is None, path) for m, path in matches if m)
     return [(step, path) for step, _, path in found]
 

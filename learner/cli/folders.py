@@ -141,13 +141,12 @@ def checkpoints(argv: Sequence[str]) -> int:
         raise CheckpointError(f"expected checkpoints in {directory}, which does not exist")
     code = ExitCode.OK
     # As they are on disk: `latest` would leave out damaged ones, which are what is looked for.
-    for path in [*_inside(directory / "best"), *_inside(directory)]:
-        if not (match := checkpoints.NAME.fullmatch(path.name)):
-            continue
+    best = checkpoints.best_directory(options.workdir)
+    for step, path in [*checkpoints.listed(best), *checkpoints.listed(directory)]:
         problem = checkpoints.damage(path)
         if not path.is_dir():  # a learner that is running has deleted it
             continue
-        kind = "best" if path.parent.name == "best" else "checkpoint"
+        kind = "best" if path.parent == best else "checkpoint"
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**20
         steps = ""
         if problem:  # records of a damaged one say nothing
@@ -155,12 +154,8 @@ def checkpoints(argv: Sequence[str]) -> int:
         elif (taken := checkpoints.opened(path).meta.get("env_steps")) is not None:
             steps = f"{taken:,} environment steps, "
         state = f"{size:.1f} MiB, {path}: {problem or 'intact'}"
-        print(f"{kind:<10}  update {int(match[1]):,}, {steps}{state}")
+        print(f"{kind:<10}  update {step:,}, {steps}{state}")
     return code
-
-
-def _inside(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def digest(argv: Sequence[str]) -> int:
@@ -168,13 +163,10 @@ def digest(argv: Sequence[str]) -> int:
     require_jax()
     # Imports jax: only once the command line is known to be good.
     from learner.checkpoints.restoring import digests
-    from seedrl.checkpoints import latest
+    from seedrl.checkpoints import choose
     from seedrl.stored_arrays import read_all
 
-    folder = options.workdir / "checkpoints"
-    found = latest(folder)
-    if found is None:
-        raise CheckpointError(f"expected a checkpoint in {folder}, found none")
+    found = choose(options.workdir)
     print(found.path)  # which of them, because the newest one may be damaged
     for part, value in digests(read_all(found.path)).items():
         print(f"{part:<10} {value}")

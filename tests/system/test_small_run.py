@@ -136,7 +136,7 @@ def test_a_run_is_followed_stopped_and_played(followed: Followed) -> None:
     assert [*run] == run.metrics and run.metrics[-1]["kind"] == "ledger"
     played = seedrl.load_policy(run.workdir)
     assert played(np.zeros(4, np.float32), played.initial_carry())[0] in (0, 1)
-    config = config_io.of_run(run.workdir)
+    config = config_io.load(run.workdir / "config.json")
     assert config.agent.network.torso_sizes == (8,)
     assert config.learning.batch_sequences == 4 and config.evaluation.target_return is None
 
@@ -438,7 +438,7 @@ def _resume(folder: Path) -> None:
     opened = RunFolder(folder)
     try:
         if (found := opened.checkpoint("auto")) is not None:
-            require_fit(found, config_io.of_run(folder))
+            require_fit(found, config_io.load(folder / "config.json"))
     finally:
         opened.close()
 

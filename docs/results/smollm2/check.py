@@ -15,13 +15,13 @@ import jax
 import numpy as np
 
 from seedrl import checkpoints, stored_arrays
-from seedrl.config_io import of_run
+from seedrl.config_io import load
 from seedrl.networks import decoder, weights
 from seedrl.types import Tree
 
 
 def main(start: Path, run: Path, exported: Path) -> int:
-    network = of_run(run).agent.network
+    network = load(run / "config.json").agent.network
     shapes = jax.eval_shape(lambda key: decoder.init(network, key), jax.random.key(0))
     before, after = (_params(each, shapes) for each in (start, run))
     names = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(shapes)]

@@ -13,7 +13,6 @@ import grpc
 import numpy as np
 
 from learner.serving.batching import Pending
-from learner.serving.core import ProtocolError
 from learner.serving.hub import EndError, Hub
 from learner.serving.leases import Lease, NoFreeSlotError
 from seedrl.config import EnvironmentConfig
@@ -181,7 +180,7 @@ class Connection:
 
     def _require(self, kind: str) -> None:
         if kind not in self._expected:
-            raise ProtocolError(f"expected {' or '.join(self._expected)}, got {kind}")
+            raise WireError(f"expected {' or '.join(self._expected)}, got {kind}")
 
     def _hello(self, hello: seedrl_pb2.Hello) -> None:
         self.peer = f"{printable(hello.host)}:{hello.pid}"
@@ -194,7 +193,7 @@ class Connection:
                 "install the same seedrl on both sides",
             )
         if hello.num_envs < 1:
-            raise ProtocolError("expected num_envs >= 1, got 0")
+            raise WireError("expected num_envs >= 1, got 0")
         # From here on the hub may end this connection, from any thread.
         self._lease = self._hub.admit(self, self.peer, hello)
         self._expected = ("ready", "refusal")
@@ -225,7 +224,7 @@ class Connection:
         try:
             spec = spec_of(ready.spec)
         except ValueError as error:
-            raise ProtocolError(str(error)) from error
+            raise WireError(str(error)) from error
         self._columns = columns_of(ready, self._hub.environment.metrics)
         # Made once: every step of a group has the same bytes.
         self._layouts = [
@@ -314,12 +313,12 @@ def assignment(
 def columns_of(ready: seedrl_pb2.Ready, wanted: Sequence[str]) -> np.ndarray:
     """Where in a row of metrics each of those that are `wanted` is; -1 if it is not in it.
 
-    Raises ProtocolError for others, and for one that is named twice.
+    Raises WireError for others, and for one that is named twice.
     """
     # A name twice would leave a column without a meaning.
     names = list(ready.metrics)
     if len(set(names)) != len(names) or not set(names) <= set(wanted):
-        raise ProtocolError(f"expected metrics among {list(wanted)}, each once, in ready")
+        raise WireError(f"expected metrics among {list(wanted)}, each once, in ready")
     return np.array([names.index(name) if name in names else -1 for name in wanted], int)
 
 
@@ -332,7 +331,7 @@ def _verdict(error: Exception, peer: str) -> EndError:
     match error:
         case EndError():
             return error
-        case ProtocolError() | WireError():
+        case WireError():
             return EndError(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         case NoFreeSlotError():
             return EndError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))

@@ -10,15 +10,12 @@ from learner.serving.batching import BatchQueue, BatchRule, Pending
 from learner.serving.leases import Group, Lease, Role, SlotTable
 from seedrl.types import StepType
 from seedrl.wire.contract import RESET_MINOR
+from seedrl.wire.framing import WireError
 
 # Of the step types of a message, as bytes: every message passes here, and most are so short that
 # arrays would take ten times as long.
 _IS_FIRST = bytes(kind == StepType.FIRST for kind in range(256))
 _IS_LAST = bytes(kind == StepType.LAST for kind in range(256))
-
-
-class ProtocolError(ValueError):
-    """A message that its sender had no right to send; ends its own connection only."""
 
 
 class Batch(NamedTuple):
@@ -169,7 +166,7 @@ class Serving:
     def step(self, step: Pending) -> tuple[BatchQueue, list[int]]:
         """Accepts a step; its lane, and slots whose environment was restarted in an episode.
 
-        Raises ProtocolError: then only the ledger has changed.
+        Raises WireError: then only the ledger has changed.
         """
         group = step.group
         self.ledger["received"] += len(group.slots)
@@ -197,20 +194,18 @@ class Serving:
         where = f"group {group.number} of {group.lease.peer}"
         if group.lease.ended:
             self.ledger["fenced"] += len(group.slots)
-            raise ProtocolError(f"{where}: the lease has ended; open a new stream")
+            raise WireError(f"{where}: the lease has ended; open a new stream")
         if sequence < group.sequence:
             self.ledger["duplicate"] += len(group.slots)
-            raise ProtocolError(
+            raise WireError(
                 f"{where}: expected sequence {group.sequence}, got {sequence}; a step was doubled"
             )
         if group.queued or group.dispatched:
             self.ledger["rejected"] += len(group.slots)
-            raise ProtocolError(
-                f"{where}: expected to wait for actions, got a second step in flight"
-            )
+            raise WireError(f"{where}: expected to wait for actions, got a second step in flight")
         if sequence != group.sequence:
             self.ledger["rejected"] += len(group.slots)
-            raise ProtocolError(
+            raise WireError(
                 f"{where}: expected sequence {group.sequence}, got {sequence}; a step was lost"
             )
         is_due = group.last_step_type.translate(_IS_LAST)
@@ -221,7 +216,7 @@ class Serving:
         for row in differing:
             if is_due[row]:
                 self.ledger["rejected"] += len(group.slots)
-                raise ProtocolError(
+                raise WireError(
                     f"{where}, row {row}: expected FIRST (0), got step type {step_type[row]}"
                 )
         return differing

@@ -164,7 +164,7 @@ class Hub:
         return EndError(grpc.StatusCode.UNAVAILABLE, f"an environment failed: {reason}")
 
     def deliver(self, steps: Sequence[Pending]) -> None:
-        """Accepts a step of each of some groups. Raises ProtocolError; see `Serving.step`."""
+        """Accepts a step of each of some groups. Raises WireError; see `Serving.step`."""
         with self._changed:
             self._changed.notify_all()
             for step in steps:

@@ -27,7 +27,10 @@ _COPIED_BYTES = 2**14
 
 
 class WireError(ValueError):
-    """Bytes that are not what proto/seedrl/wire/seedrl.proto says; the text is one line."""
+    """A message against proto/seedrl/wire/seedrl.proto: its bytes, or its place in the dialogue.
+
+    It ends its own connection only. The text is one line.
+    """
 
 
 class FramedStep(NamedTuple):

@@ -14,7 +14,7 @@ from learner.serving.batching import (
     lock_step,
     rounds,
 )
-from learner.serving.core import Batch, ProtocolError, Serving
+from learner.serving.core import Batch, Serving
 from learner.serving.leases import (
     Group,
     Lease,
@@ -26,6 +26,7 @@ from learner.serving.leases import (
 from learner.serving.ledger import ALWAYS, residues
 from seedrl.types import StepType, TimeStep
 from seedrl.wire.contract import RESET_MINOR
+from seedrl.wire.framing import WireError
 
 K = 3  # steps of a page
 DEADLINE = 0.5
@@ -160,7 +161,7 @@ class Driver:
                     return  # a row that is FIRST too early is a cut
                 types[types == FIRST] = self.random.choice([MID, LAST])
         before = Counter(self.serving.ledger)
-        with pytest.raises(ProtocolError):
+        with pytest.raises(WireError):
             self.serving.step(Pending(group, sequence, _timestep(types), 0.0))
         rows = len(group.slots)
         assert self.serving.ledger - before == Counter({account: rows, "received": rows})
@@ -305,7 +306,7 @@ def test_a_group_that_is_told_to_reset_owes_first_rows_which_cut_nothing() -> No
     batch = serving.take(_lane(serving, "evaluation"))
     assert serving.reset([group]) == [group]
     serving.answered(batch)
-    with pytest.raises(ProtocolError, match=r"expected FIRST \(0\), got step type 1"):
+    with pytest.raises(WireError, match=r"expected FIRST \(0\), got step type 1"):
         _step(serving, group, MID)
     first = _timestep(_types(group, FIRST))
     assert serving.step(Pending(group, group.sequence, first, 0.0)) == (

@@ -21,21 +21,17 @@ MUTANTS = (
         _SERVING,
         """        if sequence < group.sequence:
             self.ledger["duplicate"] += len(group.slots)
-            raise ProtocolError(
+            raise WireError(
                 f"{where}: expected sequence {group.sequence}, got {sequence}; a step was doubled"
             )
         if group.queued or group.dispatched:
             self.ledger["rejected"] += len(group.slots)
-            raise ProtocolError(
-                f"{where}: expected to wait for actions, got a second step in flight"
-            )
+            raise WireError(f"{where}: expected to wait for actions, got a second step in flight")
         if sequence != group.sequence:
 """,
         """        if group.queued or group.dispatched:
             self.ledger["rejected"] += len(group.slots)
-            raise ProtocolError(
-                f"{where}: expected to wait for actions, got a second step in flight"
-            )
+            raise WireError(f"{where}: expected to wait for actions, got a second step in flight")
         if sequence > group.sequence:
 """,
         "A step that has arrived before is taken once more.",

@@ -1,6 +1,6 @@
 """R2D2 on Pong in 42 x 42 frames, on two CPU cores.
 
-Found by short runs of `seedrl experiment`; docs/learning.md has what each choice was compared with.
+Found by short runs of `seedrl experiment` (docs/performance_notebook.md has the other choices).
 Pixels are normalized, as in `pong_ppo`: else the ball is hardly visible.
 
 Seeds 0 to 2: 20.13, 20.10 and 19.56 over 100 episodes, by the parameters of 800,189, 1,680,801 and

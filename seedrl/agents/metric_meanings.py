@@ -45,8 +45,8 @@ SAC = {
 }
 GRPO = {
     "return_mean": "GRPO: mean sum of rewards of a rollout",
-    "groups_with_spread": "GRPO: share of groups whose rollouts differ in reward; the others teach "
-    "nothing",
+    "groups_with_spread": "GRPO: share of groups whose rollouts differ in reward; the others have "
+    "no gradient",
     "truncated_fraction": "GRPO: share of rollouts that a length limit cut",
     "trained_tokens": "GRPO: tokens of an update that have a gradient",
     "cap_fraction": "GRPO: share of ratios above `ratio_cap`",

@@ -62,7 +62,7 @@ def build_vector(
         raise BuildError(f"vectorization {back_end} cannot build {whole}; use sync")
     env: VectorEnv[Any, Any, Any]
     if is_atari:  # not gymnasium's: that has other frames, and sticky actions
-        env = atari_vector(id, arguments, num_envs)
+        env = _atari_vector(id, arguments, num_envs)
     elif vector_factory is None:
         env = gymnasium.make_vec(id, num_envs, vectorization_mode="vector_entry_point", **arguments)
     else:
@@ -130,6 +130,12 @@ class Native:
             observation, reward, terminated, truncated, info = returned(
                 "step", self._env.step(actions)
             )
+            shapes = [*map(np.shape, (reward, terminated, truncated))]
+            if shapes != [self._is_last.shape] * 3:
+                raise TypeError(
+                    f"expected reward, terminated and truncated of shape {self._is_last.shape}, "
+                    f"got {shapes}"
+                )
             check_rewards(np.asarray(reward), self._max_abs_reward)
             is_first, self._is_last = self._is_last, np.logical_or(terminated, truncated)
             step_type = self._is_last.view(np.uint8) + _MID  # LAST is the number after MID
@@ -197,7 +203,7 @@ def register_ale() -> None:
     gymnasium.register_envs(ale_py)  # since gymnasium 1.0 no package registers itself
 
 
-def atari_vector(id: str, arguments: Mapping[str, Any], num_envs: int) -> VectorEnv[Any, Any, Any]:
+def _atari_vector(id: str, arguments: Mapping[str, Any], num_envs: int) -> VectorEnv[Any, Any, Any]:
     """ALE's own vector of a game: spaces of one frame, arrays with an axis of one frame, `[E, 1]`.
 
     A frame is `[84, 84] uint8`, in colour `[84, 84, 3]`. Raises BuildError for `arguments` that

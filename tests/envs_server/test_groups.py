@@ -217,6 +217,16 @@ def test_a_vector_whose_observations_are_not_as_declared_has_failed() -> None:
         recorder.group(0).reset()
 
 
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_a_vector_whose_rewards_or_ends_are_not_one_for_each_has_failed(wrong: int) -> None:
+    step = [[0.0, 0.0], [False, False], [False, False]]
+    step[wrong] = step[wrong][:1]
+    group = Recorder((0, *step)).group(0)
+    group.reset()
+    with pytest.raises(EnvironmentFailedError, match="shape"):
+        group.advance(np.zeros(2, np.int64))
+
+
 class Measured(Short):
     """Measures something in its last step, the first episode of environment 1 apart."""
 

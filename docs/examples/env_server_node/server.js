@@ -90,8 +90,7 @@ function fail(text) {
 }
 
 /** Why an Assign cannot be followed; '' if it can. */
-function refusal({ environment, groups, maxMessageBytes }) {
-  const limit = Number(maxMessageBytes); // 0: none
+function refusal({ environment, groups }) {
   const { id, arguments: given, wrappers } = environment;
   const Environment = ENVIRONMENTS[id];
   if (!Environment || !['', '{}'].includes(given) || wrappers.length) {
@@ -100,11 +99,9 @@ function refusal({ environment, groups, maxMessageBytes }) {
   const fits = ({ slots, seeds }) => slots.length > 0 && slots.length === seeds.length;
   const [slots, seeds] = ['slots', 'seeds'].map((name) => groups.flatMap((each) => each[name]));
   const isOnce = groups.length && new Set(slots).size === slots.length;
-  const isInRange = seeds.every((seed) => seed < 2 ** 31) && !(0 < limit && limit < 2 ** 16);
+  const isInRange = seeds.every((seed) => seed < 2 ** 31);
   if (!isOnce || !isInRange || !groups.every(fits)) return 'the Assign contradicts itself';
-  if (slots.length > options['num-envs']) return 'more environments than offered';
-  const longest = stepSize(Math.max(...groups.map(({ slots }) => slots.length)), Environment) + 6;
-  return longest > (limit || Infinity) ? `a step of ${longest} bytes is too long` : '';
+  return slots.length > options['num-envs'] ? 'more environments than offered' : '';
 }
 
 let [lease, attempts] = [null, 0];

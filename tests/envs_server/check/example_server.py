@@ -180,7 +180,6 @@ class ExampleServer:
             and sum(sizes) == len(slots) <= self.num_envs
             and [len(group.seeds) for group in assign.groups] == sizes
             and all(seed < 2**31 for group in assign.groups for seed in group.seeds)
-            and not 0 < assign.max_message_bytes < 2**16
         )
 
     def _build(self, assign: Assign) -> None:

@@ -22,10 +22,6 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(words: Sequence[str]) -> int:
-    if words[:1] == ["--version"]:
-        from seedrl.programs.help import print_version_if_asked
-
-        print_version_if_asked(words)
     options = read_options(words)
     # numpy and gRPC are imported only once the command line is known to be good.
     if options.processes == 1 and options.logs is None:

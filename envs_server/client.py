@@ -255,7 +255,7 @@ class Lease:
             major=MAJOR,
             minor=MINOR,
             num_envs=len(self._failures.live),
-            num_groups=self._options.num_groups,
+            num_groups=self._options.groups,
             host=socket.gethostname(),
             pid=os.getpid(),
             # A learner that has not noticed the end of that lease would hold its slots.

@@ -64,11 +64,6 @@ class Options:
         if fault := _fault(self):
             raise ConfigError(fault)
 
-    @property
-    def num_groups(self) -> int:
-        """The groups, without those that would be empty: they would seem to hang."""
-        return min(self.groups, self.num_envs)
-
 
 def read_options(words: Sequence[str] | None = None) -> Options:
     """Parses a command line, by default this process's own. Raises ConfigError if it is wrong."""

@@ -180,8 +180,7 @@ def _just_enough(planned: env_servers.Fleet, config: Config, episodes: int) -> e
     num_servers = min(planned.num_servers, needed)
     # At least as many as slots, or the lock step never starts.
     num_envs = math.ceil(needed / num_servers)
-    num_groups = min(planned.num_groups, num_envs)
-    return planned._replace(num_servers=num_servers, num_envs=num_envs, num_groups=num_groups)
+    return planned._replace(num_servers=num_servers, num_envs=num_envs)
 
 
 def _text(evaluation: "Evaluation", *, as_json: bool) -> str:

@@ -335,8 +335,7 @@ def _with_room(fleet: env_servers.Fleet, config: Config, *, most: int) -> env_se
             f"--most-env-servers, got {config.launch.envs_per_server}"
         )
     slots = config.serving.training_slots + config.serving.evaluation_slots
-    num_envs = -(-slots // most)
-    return fleet._replace(num_envs=num_envs, num_groups=min(fleet.num_groups, num_envs))
+    return fleet._replace(num_envs=-(-slots // most))
 
 
 def _needs_token(serving: ServingConfig) -> bool:

@@ -30,7 +30,10 @@ _ERROR = "python -m envs_server: error: "
 
 
 class Fleet(NamedTuple):
-    """`num_servers` env servers of `num_envs` environments each, stepped in `num_groups` groups."""
+    """`num_servers` env servers of `num_envs` environments each, stepped in `num_groups` groups.
+
+    In fewer groups if there are fewer environments: none is empty.
+    """
 
     num_servers: int
     num_envs: int
@@ -47,7 +50,7 @@ def plan(config: Config) -> Fleet:
     if not num_envs:
         num_servers = min(num_servers, slots)
         num_envs = -(-slots // num_servers)  # rounded up, or slots would stay empty
-    return Fleet(num_servers, num_envs, min(launch.groups, num_envs))
+    return Fleet(num_servers, num_envs, launch.groups)
 
 
 def on_private_socket(config: Config, address: str) -> Config:
@@ -311,7 +314,7 @@ class Fleets:
         before, self._fleets = self._fleets, []
         for fleet, started in before:
             self._release(started)
-            self._start(fleet._replace(num_groups=min(num_groups, fleet.num_envs)))
+            self._start(fleet._replace(num_groups=num_groups))
 
     def _start(self, fleet: Fleet) -> None:
         started = self._build(fleet, str(self._num_built or ""))

@@ -40,7 +40,7 @@ def config(*, training: int = 32, evaluation: int = 20, **launch: int) -> Config
         ({"env_servers": 3, "envs_per_server": 26}, Fleet(3, 26, 2)),
         ({"envs_per_server": 30}, Fleet(2, 30, 2)),
         # No group is empty, and no env server is without a slot.
-        ({"training": 1, "evaluation": 0, "env_servers": 2, "groups": 4}, Fleet(1, 1, 1)),
+        ({"training": 1, "evaluation": 0, "env_servers": 2, "groups": 4}, Fleet(1, 1, 4)),
     ],
 )
 def test_env_servers_fill_the_slots(given: dict[str, int], fleet: Fleet) -> None:

@@ -23,6 +23,8 @@ from seedrl.timing import POLL_SECONDS
 from seedrl.types import StepType, TimeStep
 
 _FIRST, _LAST = StepType.FIRST.value, StepType.LAST.value
+# A round's line lists no more: readers skip one of a megabyte (`json_lines.LONGEST_LINE_BYTES`).
+_MOST_RETURNS = 10_000
 
 
 class Totals:
@@ -290,9 +292,10 @@ class Acting:
         metrics = score.mean_metrics(self._hub.environment.metrics) | score.pass_at_k()
         deviation, length = float(np.std(score.returns)), score.mean_length
         fields = {**vars(played), "standard_deviation": deviation, "mean_length": length}
-        # In the order of held-out questions, which are the same in each round.
-        episodes = sorted(score.episodes, key=lambda each: each.question)
-        fields["returns"] = [round(each.episode_return, 6) for each in episodes]
+        if len(score.episodes) <= _MOST_RETURNS:
+            # In the order of held-out questions, which are the same in each round.
+            episodes = sorted(score.episodes, key=lambda each: each.question)
+            fields["returns"] = [round(each.episode_return, 6) for each in episodes]
         self._metrics.record("evaluation", **fields, metrics=metrics)
         # In charts at the same step, which the interval's numbers have behind them.
         points = {"return/evaluation": score.mean, "length/evaluation": length}

@@ -178,7 +178,7 @@ RECORDS: dict[str, tuple[str, dict[str, str]]] = {
             "mean_return": "of the round's episodes",
             "standard_deviation": "of their returns",
             "returns": "of each episode; those of a token policy in the order of its questions, "
-            "which are the same in each round",
+            "which are the same in each round; left out of rounds of more than 10,000 episodes",
             "episodes": "number of episodes",
             "updates": "updates in the parameters that were evaluated",
             "env_steps": "training environment steps when these parameters were made: where the "

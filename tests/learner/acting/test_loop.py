@@ -17,8 +17,9 @@ import pytest
 
 from learner.acting.act_step import ActPrograms, build_act_programs, example_page
 from learner.acting.actor import Actor, BatchShapes
-from learner.acting.evaluator import Evaluator
+from learner.acting.evaluator import Episode, Evaluator, Score
 from learner.acting.loop import Acting, EpisodeTracker, seconds_owed
+from learner.report.json_lines import LineReader, parsed
 from learner.report.metrics import Metrics
 from learner.runtime.channel import (
     ActorLearnerChannel,
@@ -184,6 +185,20 @@ def test_a_score_belongs_to_the_step_of_its_parameters_wherever_it_is_written(
     points = {tag: step for step, found in scalars(file) for tag in found}
     assert (points["return/evaluation"], points["length/evaluation"]) == (1000, 1000)
     assert points["balance/updates"] == 7000
+
+
+def test_a_round_of_a_million_episodes_is_a_line_that_readers_accept(
+    world: World, tmp_path: Path
+) -> None:
+    """Issue: one of 100,000 was too long for them, and its score was lost."""
+    acting, frozen = world.acting, world.channel.params[0]
+    for number in (10_000, 1_000_000):
+        episodes = (Episode(-12345.678901),) * number
+        acting._report(Score(frozen, episodes), was_confirming=False)
+    acting._metrics.write()
+    few, many = [parsed(line) for line in LineReader(tmp_path / "metrics.jsonl").read()[0]]
+    assert few["returns"] == [-12345.678901] * 10_000
+    assert many["mean_return"] == pytest.approx(-12345.678901) and many["episodes"] == 1_000_000
 
 
 def test_the_last_parameters_are_played_while_training_rests(world: World) -> None:

@@ -26,9 +26,12 @@ from seedrl.exit_codes import ExitCode
 from seedrl.programs.outcome import ending_signals, exit_code, leave
 from seedrl.timing import GRACE_SECONDS, POLL_SECONDS
 
-# Before one is started again, doubled each time that it dies by itself; one that has lived for as
-# long as the longest pause is started at once.
+# Before one is started again, doubled each time that it dies; one that has lived for as long as the
+# longest pause is started at once.
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
+# One that is killed from outside is no worse for it: it is back within 5 s, however often. But the
+# kernel, too, kills, again and again if memory is short.
+_LONGEST_PAUSE_AFTER_KILL_SECONDS = 3.0
 # Of an env server's output more is not kept than this; when it is cut, a quarter stays.
 _LONGEST_LOG_BYTES = 2**22
 
@@ -126,13 +129,14 @@ def _tend(child: _Child, serve: Callable[[Path], int], *, is_ending: bool) -> bo
     if child.notes.exists() and child.notes.read_text() == FINISHED:
         child.due = math.inf
         return False
-    # One that was killed from outside is no worse for it.
-    doubled = 0.0 if code == 128 + signal.SIGKILL else 2 * child.pause
-    child.pause = min(max(doubled, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+    is_killed = code == 128 + signal.SIGKILL
+    longest = _LONGEST_PAUSE_AFTER_KILL_SECONDS if is_killed else _LONGEST_PAUSE_SECONDS
+    child.pause = min(max(2 * child.pause, _FIRST_PAUSE_SECONDS), longest)
     if now - child.started >= _LONGEST_PAUSE_SECONDS:
         child.pause = 0.0
     child.due = now + child.pause
-    _print(f"env server {pid} ended with {code} and is restarted in {child.pause:g} s")
+    reason = " (killed, as the kernel does if memory is short)" if is_killed else ""
+    _print(f"env server {pid} ended with {code}{reason} and is restarted in {child.pause:g} s")
     return False
 
 

@@ -14,7 +14,9 @@ from tests.patience import SECONDS, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there it is offered")
 
-_QUICK = "supervisor._FIRST_PAUSE_SECONDS = 0.01"
+_QUICK = (
+    "supervisor._FIRST_PAUSE_SECONDS = 0.01; supervisor._LONGEST_PAUSE_AFTER_KILL_SECONDS = 0.03"
+)
 _WAIT = "time.sleep(60)"
 
 
@@ -44,18 +46,20 @@ def _starts(folder: Path) -> list[int]:
 def test_each_that_dies_is_started_again_until_training_is_over(tmp_path: Path) -> None:
     code, stderr = _run(
         tmp_path,
-        "if number == 1 and start == 1: os.kill(os.getpid(), 11)",
-        "if number == 1 and start == 2: os._exit(70)",
-        "if number == 1 and start == 3: os._exit(0)",  # an environment's doing
-        "if number == 1 and start in (4, 5): os.kill(os.getpid(), 9)",
-        "wait_for(1, 6)",
+        "if number == 1 and start in (1, 2, 3): os.kill(os.getpid(), 9)",  # out of memory, say
+        "if number == 1 and start == 4: os.kill(os.getpid(), 11)",
+        "if number == 1 and start == 5: os._exit(70)",
+        "if number == 1 and start == 6: os._exit(0)",  # an environment's doing
+        "if number == 1 and start == 7: os.kill(os.getpid(), 9)",
+        "wait_for(1, 8)",
         "over()",
     )
-    assert (code, _starts(tmp_path)) == (0, [1, 6, 1])
+    assert (code, _starts(tmp_path)) == (0, [1, 8, 1])
     ends = [line.split(" ended with ")[1] for line in stderr.splitlines() if " ended with " in line]
-    assert [end.split()[0] for end in ends] == ["139", "70", "0", "137", "137"]
+    assert [end.split()[0] for end in ends] == ["137", "137", "137", "139", "70", "0", "137"]
+    assert ["memory" in end for end in ends] == [end.startswith("137") for end in ends]
     pauses = [end.split(" in ")[1] for end in ends]
-    assert pauses == ["0.01 s", "0.02 s", "0.04 s", "0.01 s", "0.01 s"]
+    assert pauses == [f"{seconds} s" for seconds in (0.01, 0.02, 0.03, 0.06, 0.12, 0.24, 0.03)]
 
 
 def test_wrong_usage_of_one_ends_all_with_its_code(tmp_path: Path) -> None:

@@ -73,6 +73,9 @@ class GradientUpdate(NamedTuple):
     learning_rate: LinearDecay = LinearDecay(1.0)
     # Keyword arguments of `loss`. Those that decay are metrics, as the learning rate is.
     scheduled: Mapping[str, LinearDecay] = MappingProxyType({})
+    # On policy a batch may have nothing that is trained: only repeats, say. Its gradient is exactly
+    # 0, and parameters and optimizer stay as they are: momentum would still move them.
+    may_train_nothing: bool = False
 
     def init_state(self, params: Tree) -> AgentState:
         """See `Agent.init_state`."""
@@ -111,6 +114,10 @@ class GradientUpdate(NamedTuple):
             deltas = optax.tree.scale(rate / self.learning_rate.start, deltas)
         # If this is not finite the learn step keeps the old state; nothing is checked here.
         params = optax.apply_updates(state.params, deltas)
+        if self.may_train_nothing:
+            # Not `where`, which would be compiled into the optimizer's step, to other roundings.
+            kept, new = (state.params, state.optimizer), (params, optimizer)
+            params, optimizer = jax.lax.cond(gradient_norm == 0, lambda: kept, lambda: new)
         # The learn step raises `updates` after this call; a target counts this update already.
         target = self.update_target(params, state.target, state.updates + 1)
         # An optimizer can make a step that is not finite of a gradient that is, as

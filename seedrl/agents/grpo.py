@@ -198,14 +198,10 @@ def update(
     steps: StoredStep,
     mean: Callable[[Tree], Tree] = lambda tree: tree,
 ) -> tuple[AgentState, UpdateOutput]:
-    """Learns from `prepared`'s `steps`; see `Agent.update`. Without trained tokens it counts."""
+    """Learns from `prepared`'s `steps`; see `Agent.update`."""
     part = prepared(config, state, steps)
     gradient_update: Any = step_of(config)
     new, output = gradient_update(state, part, (), (), mean)
-    # Without a gradient Adam would still go on in its former direction.
-    is_trained = mean(jnp.any(part.is_trained).astype(jnp.float32)) > 0
-    new = jax.tree.map(lambda new, old: jnp.where(is_trained, new, old), new, state)
-    new = new._replace(updates=state.updates + 1)
     metrics = {
         **output.metrics,
         "groups_with_spread": jnp.mean(tokens.has_spread(part.returns.reshape(-1, config.group))),
@@ -236,6 +232,7 @@ def step_of(config: GRPOConfig) -> GradientUpdate:
         loss=functools.partial(_loss, config),
         optimizer=optimizer,
         init_target=copied if keeps_copy else lambda params: (),
+        may_train_nothing=True,
     )
 
 

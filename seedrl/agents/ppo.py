@@ -154,6 +154,7 @@ def actor_critic_agent(
         scheduled={
             "entropy_cost": LinearDecay(config.entropy_cost, config.entropy_cost_decay_steps)
         },
+        may_train_nothing=True,
     )
     return Agent(
         window=config.window,

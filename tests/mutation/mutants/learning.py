@@ -19,6 +19,13 @@ MUTANTS = (
         "Every device applies its own gradient.",
     ),
     Mutant(
+        "momentum_without_a_gradient",
+        _GRADIENT,
+        "if self.may_train_nothing:",
+        "if False:",
+        "A batch of which nothing is trained moves the parameters.",
+    ),
+    Mutant(
         "empty_shard_learned_from",
         _OVER_DEVICES,
         "jnp.where(is_filled, leaf, jnp.zeros_like(leaf))",

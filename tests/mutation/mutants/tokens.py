@@ -93,13 +93,6 @@ MUTANTS = (
         "Groups that teach nothing count in the mean.",
     ),
     Mutant(
-        "momentum_without_a_gradient",
-        _GRPO,
-        "is_trained = mean(jnp.any(part.is_trained).astype(jnp.float32)) > 0",
-        "is_trained = True",
-        "A batch in which no group differs moves the parameters.",
-    ),
-    Mutant(
         "divergence_to_the_reference_rewarded",
         _GRPO,
         'total += config.kl * metrics["reference_kl"]',

@@ -217,7 +217,6 @@ def test_only_trained_tokens_of_the_policy_matter() -> None:
     log_mu = np.where(batch_of_trained(batch), batch.log_mu, np.inf).astype(np.float32)
     other, _ = update(CONFIG, state, batch._replace(ids=ids, log_mu=log_mu))
     jax.tree.map(np.testing.assert_array_equal, new.params, other.params)
-    assert int(new.updates) == 1
 
 
 def batch_of_trained(batch: TokenBatch) -> np.ndarray:
@@ -231,6 +230,7 @@ def test_what_is_not_finite_is_shown_and_nothing_to_learn_leaves_the_state(name:
     state = started(CONFIG)
     batch = batch_of(CONFIG, state.params, noise=0.1)
     state, output = update(CONFIG, state, batch)  # Adam has a direction now
+    state = state._replace(updates=state.updates + 1)  # as the learn step does
     assert np.isfinite(output.guarded).all()
     returns, log_mu = batch.returns.copy(), batch.log_mu.copy()
     if name == "returns":
@@ -243,7 +243,6 @@ def test_what_is_not_finite_is_shown_and_nothing_to_learn_leaves_the_state(name:
     # The learn step keeps the old state if one of these is not finite.
     assert np.isfinite(output.guarded).all() == (name == "nothing")
     if name == "nothing":
-        state = state._replace(updates=state.updates + 1)
         jax.tree.map(np.testing.assert_array_equal, new, state)
         assert np.isnan(output.metrics["mismatch_kl"])  # of older parameters
         # Compared with the parameters that acted also if nothing is trained.

@@ -141,6 +141,27 @@ def test_nothing_is_learned_from_a_sequence_of_weight_0() -> None:
     jax.tree.map(np.testing.assert_array_equal, learned(1.0), learned(-1.0))
 
 
+@pytest.mark.parametrize("what", ["repeats", "last steps"])
+def test_a_minibatch_of_which_nothing_is_trained_changes_nothing(what: str) -> None:
+    """Adam has a direction by then, in which it would go on."""
+    agent, (_, params) = CONFIG.build(SPEC), built(CONFIG)
+    sequence = of_another_policy(window_at(CONFIG, 3))
+    batch, weights = agent.preprocess_batch(_state_of(params), sequence, WEIGHTS)
+    update = jax.jit(lambda *learned: agent.update(*learned, KEY, mean=lambda tree: tree))
+    state, _ = update(agent.init_state(params), batch, weights)
+    if what == "repeats":
+        weights = np.zeros_like(weights)
+    else:
+        extras = batch.steps.extras
+        nothing = jax.tree.map(np.zeros_like, extras.estimated)
+        batch = batch._replace(
+            steps=batch.steps._replace(extras=extras._replace(estimated=nothing))
+        )
+    new, output = update(state, batch, weights)
+    jax.tree.map(np.testing.assert_array_equal, new, state)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(output.guarded))
+
+
 @pytest.mark.parametrize("chunk_steps", [pytest.param(1, marks=pytest.mark.gate), 3])
 def test_the_loss_of_pieces_is_that_of_their_sequences(chunk_steps: int) -> None:
     """With memory, stacked frames and resets: their advantages, and their carry at each piece."""

@@ -176,6 +176,7 @@ class Alternating:
         self.is_compiling = True
         (self._acting,) = system.acting
         self._learning = system.learning
+        self._may_owe = False  # updates, for what was acted last
         self.bodies: Mapping[str, Callable[[], object]] = {name: self._run_once}
 
     def warm_up(self) -> None:
@@ -193,24 +194,32 @@ class Alternating:
         """Nothing is left to wait for."""
 
     def end_waits(self) -> None:
-        """Limiter and channel stay open: a turn that has started is finished."""
+        """Limiter and channel stay open: a piece of work that has started is finished."""
         self._system.channel.wake_acting()
 
     def _run_once(self) -> None:
-        """Acts on the next batch, if one is due soon, and learns what it owes."""
+        """Acts on the next batch, if one is due soon, or else takes an update that is owed for it.
+
+        One piece of work, however many updates a turn owes: the watchdog sees each of them end, and
+        the end of a run waits for one only.
+        """
         acting, learning = self._acting.laps, self._learning.laps
-        start = acting.start()
-        self._acting.run_once()
-        acted = learning.start()
-        while self._learning.run_once():
+        # While one side works, the other one waits.
+        if not self._may_owe:
+            start = acting.start()
+            self._acting.run_once()
+            learning.add("learning_waits", learning.start() - start)
+            self._may_owe = True
+            return
+        start = learning.start()
+        self._may_owe = self._learning.run_once()
+        if self._may_owe:
             # At once: the next batch is acted with what was learned, and knows whether the update
             # was applied.
             self._learning.finish_update()
-        # While one side works, the other one waits.
-        learning.add("learning_waits", acted - start)
-        acting.add("acting_waits", acting.start() - acted)
-        if self._system.channel.is_complete:  # after all that is owed was learned
+        elif self._system.channel.is_complete:  # after all that is owed was learned
             self._learning.settle()
+        acting.add("acting_waits", acting.start() - start)
 
 
 Schedule: TypeAlias = Asynchronous | Alternating

@@ -165,6 +165,8 @@ def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(
     regime = Alternating(parts, "synchronous")
     for _ in range(1000):
         regime._run_once()
+        while regime._may_owe:
+            regime._run_once()
         assert not learning.pages
     assert set(learning.lags) == {0}
     assert learning.updates > 30
@@ -174,6 +176,26 @@ def test_every_trained_row_was_acted_with_the_version_that_its_round_began_with(
     assert fleet.serving.ledger["discarded"] > 100
     assert acting.num_evaluated > 30
     regime.end_waits()
+
+
+def test_each_update_of_a_turn_is_a_piece_of_work_of_its_own() -> None:
+    """Issue: a turn of many updates was taken for a hang, and the end of a run waited for it."""
+    done: list[str] = []
+
+    def learn() -> bool:
+        done.append("update" if (owes := done[-1] == "act" or len(done) < 4) else "nothing")
+        return owes
+
+    laps = Laps(Tally(), lambda: 0.0)
+    acting = SimpleNamespace(laps=laps, run_once=lambda: done.append("act"))
+    learning = SimpleNamespace(laps=laps, run_once=learn, finish_update=lambda: None)
+    channel = SimpleNamespace(is_complete=False)
+    parts: Any = SimpleNamespace(acting=[acting], learning=learning, channel=channel)
+    turn = Alternating(parts, "deterministic")
+    for number in range(1, 7):
+        turn._run_once()
+        assert len(done) == number
+    assert done == ["act", "update", "update", "update", "nothing", "act"]
 
 
 def test_nothing_is_cut_short_while_all_env_servers_stay() -> None:

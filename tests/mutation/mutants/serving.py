@@ -107,12 +107,8 @@ MUTANTS = (
     Mutant(
         "rounds_act_before_they_publish",
         "learner/schedule.py",
-        """        while self._learning.run_once():
-            # At once: the next batch is acted with what was learned, and knows whether the update
-            # was applied.
-            self._learning.finish_update()
-""",
-        "        self._learning.run_once()\n",
+        "            self._learning.finish_update()\n",
+        "            pass\n",
         "A round begins with the parameters of the one before.",
     ),
     Mutant(

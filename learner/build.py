@@ -55,7 +55,7 @@ from seedrl.replay.experience import Experience, Scale
 from seedrl.specs import EnvSpec
 from seedrl.stored_arrays import read_tree
 from seedrl.timing import POLL_SECONDS
-from seedrl.types import Array, Page
+from seedrl.types import Array, Page, Tree
 
 
 class Geometry(NamedTuple):
@@ -261,7 +261,7 @@ class System(NamedTuple):
     scale: Scale
     page: Page  # shapes and dtypes
     replay_bytes: int  # of one device
-    pages_bytes: int  # that pages on their way to replay may take of a device that learns
+    acting_bytes: int  # that acting's pages and parameters may take of a device that learns
     hosts: Hosts  # that share the run
     taken: str = ""  # what was not taken over: parameters of another run, or a saved replay
 
@@ -349,11 +349,23 @@ def build(
         scale=sizes,
         page=page,
         replay_bytes=replay_bytes // len(geometry.devices),
-        # Devices that only act hold them elsewhere.
-        pages_bytes=MOST_BYTES if set(geometry.inference) & set(geometry.devices) else 0,
+        acting_bytes=_acting_bytes(config, geometry, published[0]),
         hosts=hosts,
         taken=taken or dropped,
     )
+
+
+def _acting_bytes(config: Config, geometry: Geometry, actor_params: Tree) -> int:
+    # Bytes of a device that learns: pages on their way to replay, and copies of parameters.
+    copies = 1  # that an update under way will publish
+    pages = 0
+    if set(geometry.inference) & set(geometry.devices):  # others hold theirs elsewhere
+        pages = MOST_BYTES
+        # Those that act, and newer ones that acting does not use yet.
+        copies += 1 + config.learning.lag_updates // config.learning.publish_every_updates
+        # Those that a round of evaluation plays, and the best ones.
+        copies += 2 * (geometry.evaluation_slots > 0)
+    return pages + copies * sum(leaf.nbytes for leaf in jax.tree.leaves(actor_params))
 
 
 def _learning_waits(config: Config, hosts: Hosts) -> float:

@@ -143,7 +143,7 @@ class Asynchronous:
 def _compile_update(system: System) -> None:
     # Refused before the first update runs, which may be an hour later.
     compiled = system.learning.compile_update()
-    require_update_memory(compiled, system.scale, system.pages_bytes)
+    require_update_memory(compiled, system.scale, system.acting_bytes)
 
 
 def _is_over(compilation: Future[None]) -> bool:

@@ -197,18 +197,18 @@ def update_bytes(compiled: Any) -> int | None:
     return int(needed.argument_size_in_bytes + results + needed.temp_size_in_bytes)
 
 
-def require_update_memory(compiled: Any, scale: Scale, pages_bytes: int) -> None:
+def require_update_memory(compiled: Any, scale: Scale, acting_bytes: int) -> None:
     """Raises ConfigError if the compiled update needs more than a device has.
 
-    `pages_bytes`: of pages on their way to replay, which the device may hold, too.
+    `acting_bytes`: of what the device may hold for acting meanwhile.
     """
     # Otherwise the first update would fail, an hour after the start if replay fills slowly.
     needed = update_bytes(compiled)
-    if needed is None or (wanted := needed + pages_bytes) <= scale.device_bytes:
+    if needed is None or (wanted := needed + acting_bytes) <= scale.device_bytes:
         return
     raise ConfigError(
         f"learning.batch_sequences: an update of {scale.batch_per_device} sequences needs "
-        f"{wanted / 2**30:.1f} GiB on each device with the replay and the pages on their way, but "
+        f"{wanted / 2**30:.1f} GiB on each device with the replay and what acting holds, but "
         f"{scale.device_name} has {scale.device_bytes / 2**30:.1f} GiB; use fewer sequences, a "
         "smaller replay or more devices"
     )

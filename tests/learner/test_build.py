@@ -30,7 +30,7 @@ from learner.learning.loop import Snapshot
 from learner.learning.page_routing import ShardedReplay
 from learner.multihost.agreement import PAUSE_SECONDS, Hosts
 from learner.report.metrics import Metrics
-from learner.runtime.channel import PageQueue
+from learner.runtime.channel import MOST_BYTES, PageQueue
 from seedrl import checkpoints
 from seedrl.agents.ppo import PpoConfig
 from seedrl.agents.r2d2 import R2D2Config
@@ -176,6 +176,26 @@ def test_a_host_does_not_wait_for_pages_while_others_wait_for_its_vote(
         system = build(CONFIG, geometry, hub=hub, spec=SPEC, metrics=metrics, hosts=hosts)
         system.learning.run_without_update()
     assert waits == [PAUSE_SECONDS]
+
+
+@pytest.mark.parametrize(
+    ("evaluation_slots", "lag_updates", "copies"), [(0, 0, 2), (2, 0, 4), (0, 3, 5)]
+)
+def test_copies_of_acting_parameters_count_in_the_memory_of_an_update(
+    tmp_path: Path, evaluation_slots: int, lag_updates: int, copies: int
+) -> None:
+    config = dataclasses.replace(
+        CONFIG,
+        serving=dataclasses.replace(CONFIG.serving, evaluation_slots=evaluation_slots),
+        learning=dataclasses.replace(CONFIG.learning, lag_updates=lag_updates),
+    )
+    geometry, metrics = plan_geometry(config), Metrics(tmp_path)
+    hub = build_hub(config, geometry, session_number=0)
+    system = build(config, geometry, hub=hub, spec=SPEC, metrics=metrics)
+    metrics.close()
+    params = jax.tree.leaves(system.channel.params[0].params)
+    own = sum(leaf.nbytes for leaf in params)
+    assert own > 100 and system.acting_bytes == MOST_BYTES + copies * own
 
 
 def test_only_layers_that_fit_are_taken_of_another_network(tmp_path: Path) -> None:

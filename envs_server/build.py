@@ -131,15 +131,18 @@ def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:
             from envs_server.tokens import gymnasium_of
 
             env = gymnasium_of(env)
+        env = _environment(env, recipe.id)
         for wrapper in recipe.wrappers:
-            env = wrapper(env)
-        # After the wrappers: a factory of one may return anything, too.
-        if not isinstance(env, gymnasium.Env):
-            raise BuildError(
-                f"expected a gymnasium.Env or a seedrl.TokenEnv from {recipe.id} and its wrappers, "
-                f"got a {type(env).__name__}"
-            )
+            env = _environment(wrapper(env), f"a wrapper of {recipe.id}")
         return env
+
+
+def _environment(env: Any, source: str) -> gymnasium.Env[Any, Any]:
+    # A factory may return anything.
+    if isinstance(env, gymnasium.Env):
+        return env
+    kind = f"the class {env.__name__}" if isinstance(env, type) else f"a {type(env).__name__}"
+    raise BuildError(f"expected a gymnasium.Env or a seedrl.TokenEnv from {source}, got {kind}")
 
 
 @contextmanager

@@ -20,12 +20,19 @@ class EnvironmentFailedError(RuntimeError):
 
 
 def one_line(error: BaseException) -> str:
-    """The type and text of an exception, on one line of at most 300 characters."""
+    """The type and text of an exception on one line, and the line of the user's code it came from.
+
+    Of type and text at most 300 characters.
+    """
+    from seedrl.hints import own_place  # only once something fails
+
     try:
         text = " ".join(str(error).split())
     except Exception:  # an exception of the environment's own, whose __str__ raises
         text = ""
-    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
+    place = own_place(error)
+    line = f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
+    return f"{line} ({place})" if place else line
 
 
 _RETURNED = {

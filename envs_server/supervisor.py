@@ -75,8 +75,14 @@ def supervise(options: Options, serve: Callable[[Path], int]) -> int:
         children = [_child(options, Path(folder), number) for number in range(options.processes)]
         stack.callback(_kill, children)
         adopt_orphans()
-        many = "s" * (options.num_envs > 1)
-        _print(f"{options.processes} env servers of {options.num_envs} environment{many} each")
+        servers, envs = (
+            f"{number} {name}{'s' * (number > 1)}"
+            for number, name in (
+                (options.processes, "env server"),
+                (options.num_envs, "environment"),
+            )
+        )
+        _print(f"{servers} of {envs}{' each' * (options.processes > 1)}")
         return _watch(children, serve, asked)
 
 

@@ -112,6 +112,11 @@ def _resolve(name_or_path: str) -> Path:
         return path
     names = bundled_names()
     if name_or_path not in names:
+        if Path(name_or_path, run_files.CONFIG).is_file():
+            raise ConfigError(
+                f"expected a config, got the directory of a run: seedrl resume {name_or_path:.200} "
+                f"continues it; its config is {name_or_path:.200}/{run_files.CONFIG}"
+            )
         raise ConfigError(
             f"unknown config {name_or_path!r:.200}: expected a name that `seedrl configs` lists, "
             "or the path of a .py or .json file (of a run "

@@ -28,7 +28,7 @@ def did_you_mean(word: str, known: Collection[str], likely: Sequence[str] = ()) 
 _LIBRARIES = frozenset(
     (
         *("chex", "distrax", "einops", "equinox", "flax", "haiku", "jax", "jaxlib", "jaxtyping"),
-        *("learner", "numpy", "optax", "rlax", "seedrl"),
+        *("envs_server", "gymnasium", "learner", "numpy", "optax", "rlax", "seedrl"),
     )
 )
 

@@ -94,7 +94,8 @@ USAGE: dict[str, str] = {
     "seedrl train": "CONFIG",
     "seedrl train pong": "did you mean pong_ppo or pong_r2d2?",
     "seedrl train nosuch.py": "nosuch.py",
-    "seedrl train untrained": "untrained/config.json",
+    "seedrl train untrained": "seedrl resume untrained continues it",
+    "seedrl train cartpole_r2d2 --workdir empty.py": "it is a file",
     "seedrl train folder.py": "folder.py",
     "seedrl train binary.py": "/binary.py: SyntaxError",
     "seedrl train binary.json": "/binary.json",
@@ -250,13 +251,14 @@ USAGE: dict[str, str] = {
     "check-env my-env:Base": "did you mean my_env:Base",
     "check-env env.py:Base": "name the module, not its file: env:",
     "check-env math:sqrt": "cannot build math:sqrt: TypeError: ",
+    "check-env collections:Counter": "from collections:Counter, got a Counter",
     "check-env CartPole-v1 --arguments '{'": "environment.arguments",
     "check-env mine:make --environment.arguments {}": "did you mean --arguments?",
     "check-env CartPole-v1 --steps many": "--steps",
 }
 # The same with another exit code.
 OTHERS: dict[str, tuple[int, str]] = {
-    f"{LEARNER} --resume must": (74, "--resume must: expected a checkpoint in "),
+    f"{LEARNER} --resume must": (74, "start the run again by --resume auto"),
     "learner cartpole_r2d2 --workdir w --bind 127.0.0.1:TAKEN --serving.insecure": (
         75,
         "127.0.0.1",

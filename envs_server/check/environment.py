@@ -27,12 +27,14 @@ from seedrl.specs import ACTION_MASK, ActionSpec, BoxSpec, EnvSpec, TokensSpec, 
 from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import FramedStep, receive_from_env_server
 from seedrl.wire.learner_payload import StepReader, pack_actions
+from seedrl.wire.payload import ValueFaultError
 
 # Rules, and how to fix what breaks them.
 REMEDIES = {
     "spaces": "declare supported spaces, or add a wrapper that converts them",
-    "fails": "accept every action that the space and the mask allow, and return finite 32-bit "
-    "numbers with the declared shapes and dtypes",
+    "raises": "reset(*, seed=None, options=None) and step(action) must not raise for any action "
+    "that the space and the mask allow",
+    "values": "return finite 32-bit numbers with the declared shapes and dtypes",
     "close-raises": "make close() work after any reset or step",
     "observation": "clip and cast it to the declared space, or change observation_space",
     "time-limit": "set truncated at a time limit, not terminated: the last state still has a value",
@@ -189,7 +191,8 @@ def _faults(close: Callable[[], None], findings: Findings) -> Iterator[None]:
         findings.add("spaces", str(error))
     except EnvironmentFailedError as error:
         if not findings.errors:  # else the reason was found where it arose
-            findings.add("fails", str(error))
+            is_value = isinstance(error.__cause__, ValueFaultError)
+            findings.add("values" if is_value else "raises", str(error))
     finally:
         try:
             close()

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 from pathlib import Path
 from typing import Literal
 
@@ -38,9 +39,11 @@ class RunFolder:
         # A damaged one is renamed: no later start reads it again, and a person can look at it.
         found = None if self.is_begun_anew else latest(self.checkpoints, sets_aside=True)
         if found is None and resume == "must":
+            config = shlex.quote(str(self.path / run_files.CONFIG))
             raise CheckpointError(
-                f"--resume must: expected a checkpoint in {self.checkpoints}, found none; check "
-                "--workdir or use --resume auto"
+                f"expected a checkpoint to resume from in {self.checkpoints}, found none; check "
+                "the directory, or start the run again by --resume auto: seedrl train "
+                f"{config} --workdir {shlex.quote(str(self.path))}"
             )
         return found
 

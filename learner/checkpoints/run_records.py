@@ -162,7 +162,7 @@ def _state(shown: dict[str, Any], *, is_alive: bool) -> tuple[State, str]:
             return "running", str(shown.get("state", ""))
         if shown.get("state") == "stopping":  # by a second signal, say; the first gave the reason
             return "interrupted", f"{KILLED_WHILE_ENDING} ({reason})"
-        return "interrupted", "it ended without a word"
+        return "interrupted", "its process was killed, or its machine stopped"
     if reason in FAILED or reason.startswith((f"{ERROR}: ", ENV_SERVERS_FAILED)):
         return "failed", reason
     return ("interrupted" if reason.startswith(STOPPED) else "finished"), reason

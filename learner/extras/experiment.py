@@ -36,6 +36,7 @@ _ITS_OWN = {"workdir": "--workdir", "seed": "seeds", "resume": "the same command
 _DONE = frozenset({ExitCode.OK, ExitCode.TARGET_MISSED})
 # What may grow: a run of fewer steps is trained on.
 _MAY_GROW = "--learning.total-steps"
+_ENDING = f"{STOPPED} the end of the experiment"
 # A command that continues a run without other options, as a run's summary names it.
 _AS_IT_WAS = re.compile("seedrl resume (?!.* --(?!allow ))")
 
@@ -166,7 +167,7 @@ class Experiment:
             return Outcome("failed", f"ended with {code}: {_last_line(self._log(run))}")
         # A signal before it has begun leaves no command, and ends it with 0, too.
         if self._is_ending.is_set() or command_of(folder) is None:
-            return Outcome("interrupted", STOPPED)
+            return Outcome("interrupted", _ENDING)
         reason = read_run(folder).reason
         return Outcome("interrupted", reason) if reason.startswith(STOPPED) else None
 
@@ -177,7 +178,7 @@ class Experiment:
         words += ["--deterministic", "--save"]
         code = self._run(run, words + _allowing(folder))
         if self._is_ending.is_set():
-            return Outcome("interrupted", STOPPED)
+            return Outcome("interrupted", _ENDING)
         if code != ExitCode.OK:
             last = _last_line(self._log(run))
             return Outcome("failed", f"its evaluation ended with {code}: {last}")
@@ -276,4 +277,5 @@ def _last_line(log: Path) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    # With its end in one write: several threads print.
+    print(f"{line}\n", end="", file=sys.stderr, flush=True)

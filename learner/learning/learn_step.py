@@ -1,6 +1,7 @@
 """Learning as one program per device: sample, loss, gradient, update and priority write-back."""
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -174,8 +175,9 @@ def build_learn_programs(agent: Agent, memory: Memory, *, batch_per_device: int)
     num_columns = batch_per_device * agent.chunks
     if num_columns % agent.minibatches:
         raise ConfigError(
-            f"learning.batch_sequences: expected a multiple of the agent's {agent.minibatches} "
-            f"minibatches on each device, got {num_columns} ({agent.chunks} to a sequence)"
+            f"learning.batch_sequences (in synchronous runs --envs sets it, too): expected a "
+            f"multiple of {agent.minibatches // math.gcd(agent.minibatches, agent.chunks)} on each "
+            f"device, to divide it into {agent.minibatches} minibatches, got {batch_per_device}"
         )
     largest = functools.partial(jax.lax.pmax, axis_name=AXIS)
     agent = checked(agent)

@@ -27,8 +27,10 @@ def lock(folder: Path) -> int:
             f"another learner is using {folder.absolute()}; stop it or choose another --workdir"
         ) from error
     except OSError as error:
+        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        reason = "it is a file, or in one" if is_file else error.strerror
         raise ConfigError(
-            f"--workdir: cannot write in {folder} ({error.strerror}); choose another directory"
+            f"--workdir: cannot write in {folder} ({reason}); choose another directory"
         ) from error
 
 

@@ -264,15 +264,15 @@ def summary_rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "last evaluation", evaluation_text(status.last_evaluation)
     if status.best_evaluation != status.last_evaluation:
         yield "best evaluation", evaluation_text(status.best_evaluation)
-    rate = f"{metrics.get('env_steps_per_second', 0.0):,.0f}/s in the last interval"
-    yield "environment steps", f"{status.env_steps:,} of {status.total_steps:,}, {rate}"
+    run_seconds = metrics.get("elapsed_seconds", 0.0)
+    rate = f", {status.env_steps / run_seconds:,.0f}/s on average" if run_seconds else ""
+    yield "environment steps", f"{status.env_steps:,} of {status.total_steps:,}{rate}"
     yield "updates", _updates(summary)
     folder = shlex.quote(str(summary.workdir))
     allow = f" {shlex.join(['--allow', *summary.to_allow])}" if summary.to_allow else ""
     if status.balance:
         measure = f"; measure it: seedrl bounds {folder}{allow}" * summary.has_bounds
         yield "balance", f"{status.balance}{measure}"
-    run_seconds = metrics.get("elapsed_seconds", 0.0)
     is_resumed = run_seconds - summary.wall_seconds > 1.0  # the two clocks start apart
     whole = f", {duration(run_seconds)} with earlier sessions" * is_resumed
     yield "wall time", duration(summary.wall_seconds) + whole

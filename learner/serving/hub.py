@@ -174,7 +174,10 @@ class Hub:
                     self._due[lane.device].notify_all()
                 # At once: a later step of this message may end the lease.
                 for slot in restarted:
-                    reason = f"that of slot {slot} was restarted in an episode (its log says why)"
+                    reason = (
+                        f"that of slot {slot} was rebuilt within an episode; the reason is in the "
+                        "env server's log (logs/ of the run's directory, or its terminal)"
+                    )
                     self._registry.failed(
                         step.group.lease.number, reason, self.clock(), leaves=False
                     )

@@ -263,8 +263,8 @@ def test_one_that_always_fails_is_left_out_in_one_line(caplog: pytest.LogCapture
     with pytest.raises(EnvironmentFailedError):
         environment.step(_STAY)
     assert failures.live == [0, 2]
-    line = "environment 1 (slot 1), step: RuntimeError: no licence"
-    assert failures.reason.endswith(line) and caplog.text.count(line) == 4
+    line = f"environment 1 (slot 1), step: RuntimeError: no licence ({__file__}:"
+    assert line in failures.reason and caplog.text.count(line) == 4
 
 
 def test_only_the_very_first_construction_is_wrong_usage() -> None:

@@ -71,7 +71,7 @@ def test_time_and_counts_of_a_run_continue_when_it_is_resumed(
 
 @pytest.mark.parametrize(
     ("resume", "num_devices", "field"),
-    [("auto", 16, "learning.num_devices"), ("must", 0, "--resume must")],
+    [("auto", 16, "learning.num_devices"), ("must", 0, "--resume auto")],
 )
 @pytest.mark.usefixtures("process")
 def test_a_run_that_cannot_start_lets_others_have_its_folder(

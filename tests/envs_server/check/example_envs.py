@@ -280,11 +280,11 @@ class OldStep(Walk):
 
 
 ERRORS = {
-    OldReset: "fails",
-    OldStep: "fails",
-    NanReward: "fails",
-    LargeReward: "fails",
-    RaisesInReset: "fails",
+    OldReset: "raises",
+    OldStep: "raises",
+    NanReward: "values",
+    LargeReward: "values",
+    RaisesInReset: "raises",
     WrongDtype: "observation",
     NoNumbers: "observation",
     NothingThere: "observation",
@@ -295,7 +295,7 @@ ERRORS = {
     SeededGlobalRandom: "isolation",
     NestedChoices: "spaces",
     RaisesInClose: "close-raises",
-    InterruptsItself: "fails",
+    InterruptsItself: "raises",
     InterruptsItsEnd: "close-raises",
     make_swallowed_truncation: "time-limit",
 }

@@ -167,6 +167,7 @@ def test_a_signal_lets_runs_save_and_the_same_experiment_resumes(stage: Path) ->
     assert [outcome.state for outcome in experiment.outcomes.values()] == [
         *("interrupted", "interrupted", "not started")
     ]
+    assert experiment.outcomes["waits0"].reason == f"{STOPPED} the end of the experiment"
     assert not has_trained(stage / "waits0", runs["waits0"])
 
 

@@ -425,6 +425,8 @@ def test_minibatches_must_be_of_equal_size() -> None:
         with pytest.raises(ConfigError) as caught:
             _setting(TOY._replace(minibatches=3, chunks=chunks), 2)
         assert "learning.batch_sequences" in str(caught.value)
+    with pytest.raises(ConfigError, match="multiple of 3 on each device, to divide it into 12 "):
+        _setting(TOY._replace(minibatches=12, chunks=4), 1)
 
 
 def test_weights_are_relative_to_the_largest_of_all_devices(toy: Setting) -> None:

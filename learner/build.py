@@ -45,7 +45,7 @@ from learner.runtime.channel import (
 )
 from learner.serving.core import Serving
 from learner.serving.hub import Hub
-from learner.serving.leases import SlotRange, SlotTable, lanes_of, session_seed
+from learner.serving.leases import SlotRange, SlotTable, ranges_of, session_seed
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import Checkpoint, saved_spec
@@ -63,7 +63,7 @@ class Geometry(NamedTuple):
 
     devices: Sequence[jax.Device]  # of this host, that learn
     inference: Sequence[jax.Device]  # of this host, that act: the same ones, or others
-    lanes: Sequence[SlotRange]  # which of these acts for which slots of this host
+    slot_ranges: Sequence[SlotRange]  # which of these acts for which slots of this host
     kind: ActingKind
     batch_per_device: int  # B/n, sequences of an update on each device
     everywhere: Sequence[jax.Device]  # the n devices of all hosts that learn
@@ -122,7 +122,7 @@ def plan_geometry(config: Config, topology: Topology = ALONE) -> Geometry:
     return Geometry(
         devices=devices,
         inference=inference,
-        lanes=lanes_of(training, evaluation, len(inference)),
+        slot_ranges=ranges_of(training, evaluation, len(inference)),
         kind=kind,
         batch_per_device=batch // len(everywhere),
         everywhere=everywhere,
@@ -442,7 +442,7 @@ def _acting(
                 agent,
                 spec,
                 page,
-                lanes=[lane for lane in geometry.lanes if lane.device == number],
+                slot_ranges=[each for each in geometry.slot_ranges if each.device == number],
                 exploration=exploration,
                 decay_steps=agent.exploration_decay_steps,
                 key=key,
@@ -518,8 +518,8 @@ def _replay(
     """
     memory = stack_shards(lambda: experience.memory.init(page), geometry.devices)
     indices = [experience.index() for _ in geometry.devices]
-    lanes = [lane for lane in geometry.lanes if lane.role == "training"]
-    page_rows = {rows for lane in lanes for rows in geometry.kind.page_rows(lane.size)}
+    ranges = [each for each in geometry.slot_ranges if each.role == "training"]
+    page_rows = {rows for each in ranges for rows in geometry.kind.page_rows(each.size)}
     shards = ShardedReplay(
         experience,
         memory,
@@ -529,7 +529,7 @@ def _replay(
         page_rows=sorted(page_rows),
         # Only pages that arrive mixed are picked apart, which takes programs of its own.
         is_mixed=any(
-            len(set(experience.shard_of(lane.slots, 0, len(indices)))) > 1 for lane in lanes
+            len(set(experience.shard_of(each.slots, 0, len(indices)))) > 1 for each in ranges
         ),
         starts_in_page=config.agent.window.starts_in_page(geometry.page_steps),
     )

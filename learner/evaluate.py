@@ -137,7 +137,7 @@ def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, s
         agent,
         spec,
         example_page(agent, spec, 1),
-        lanes=[SlotRange("evaluation", 0, num_slots)],
+        slot_ranges=[SlotRange("evaluation", 0, num_slots)],
         exploration=np.full(num_slots, exploration, np.float32),
         decay_steps=0,
         key=key,

@@ -157,24 +157,27 @@ class Actor:
         self.page_steps = programs.page_steps
         self.page_rows = shapes.page_rows  # numbers of pages that `take_pages` may return
 
-    def warm_up_largest(self, frozen: VersionedParams) -> None:
-        """Compiles the program for the largest batch, which all batches take from then on."""
+    def warm_up_largest(self, versioned: VersionedParams) -> None:
+        """Compiles the program for the largest batch, which all batches take from then on.
+
+        It runs once, on padding, which consumes the state: only before the acting thread starts.
+        """
         largest = self._shapes.act_rows[-1]
         self._shapes.ready_rows = (largest,)
         self._state, action = self._programs.act(
-            self._state, frozen.params, self._shapes.padding(largest).packed
+            self._state, versioned.params, self._shapes.padding(largest).packed
         )
         jax.block_until_ready(action)
         # Shapes only: while another thread compiles for them, acting consumes the arrays.
         self._state_shapes = shapes_of(self._state)
 
-    def compile_others(self, frozen: VersionedParams) -> None:
+    def compile_others(self, versioned: VersionedParams) -> None:
         """Compiles all other programs, after `warm_up_largest`, on any thread; runs none."""
         act: Any = self._programs.act
         take_pages: Any = self._programs.take_pages
         for rows in self._shapes.act_rows[:-1]:
             padding = self._shapes.padding(rows).packed
-            act.lower(self._state_shapes, frozen.params, padding).compile()
+            act.lower(self._state_shapes, versioned.params, padding).compile()
         for rows in self.page_rows:
             take_pages.lower(self._state_shapes, np.zeros(rows, np.int32)).compile()
         self._shapes.ready_rows = self._shapes.act_rows
@@ -184,7 +187,7 @@ class Actor:
         return self._shapes.stage(batch, self._own[batch.slots])
 
     def act(
-        self, batch: Batch, staged: Staged, frozen: VersionedParams, env_steps: int = 0
+        self, batch: Batch, staged: Staged, versioned: VersionedParams, env_steps: int = 0
     ) -> np.ndarray:
         """Acts on a batch that was staged and waits for the actions.
 
@@ -193,10 +196,10 @@ class Actor:
         Returns the actions, `[B] int32` or `[B, *shape] float32`.
         """
         rows = staged.rows
-        rows.version[:] = frozen.version
+        rows.version[:] = versioned.version
         rows.number[:] = batch.number % 2**32
         rows.exploration[:] = self._exploration_at(env_steps).take(rows.slot, mode="clip")
-        self._state, action = self._programs.act(self._state, frozen.params, staged.packed)
+        self._state, action = self._programs.act(self._state, versioned.params, staged.packed)
         # Waits for the device: env servers get their actions from this very thread.
         actions = np.asarray(action)[: len(batch.slots)]
         if self._shapes.has_mask:
@@ -226,7 +229,7 @@ def build_actor(
     spec: EnvSpec,
     page: Page,
     *,
-    lanes: Sequence[SlotRange],
+    slot_ranges: Sequence[SlotRange],
     exploration: np.ndarray,
     decay_steps: int,
     key: Array,
@@ -237,15 +240,15 @@ def build_actor(
 
     Args:
       page: example from `example_page`.
-      lanes: of that device, training first.
+      slot_ranges: of that device, training first.
       exploration: `[S] float32` of all slots.
       decay_steps: environment steps over which that of training slots falls from 1; 0 for none.
       rungs: sizes of batches and of pages that it has programs for, at most.
     """
     # In the order of the programs' own numbers.
-    slots = np.concatenate([np.array(lane.slots, np.int32) for lane in lanes])
+    slots = np.concatenate([np.array(own.slots, np.int32) for own in slot_ranges])
     own_exploration = exploration[slots]
-    num_training = sum(lane.size for lane in lanes if lane.role == "training")
+    num_training = sum(own.size for own in slot_ranges if own.role == "training")
     programs = build_act_programs(
         agent,
         page,
@@ -258,4 +261,4 @@ def build_actor(
     state = jax.device_put(programs.init(key), device)
     starts = np.where(np.arange(len(slots)) < num_training, 1.0, own_exploration)
     exploration_at = functools.partial(decayed, starts, own_exploration, decay_steps)
-    return Actor(programs, shapes, state, exploration_at, slots, lanes[0].device)
+    return Actor(programs, shapes, state, exploration_at, slots, slot_ranges[0].device)

@@ -50,7 +50,7 @@ class Totals:
 
 
 class EpisodeTracker:
-    """Sums rewards per slot from FIRST to LAST. Owned by the acting thread."""
+    """Sums rewards per slot from FIRST to LAST. The acting thread's; others read `lengths`."""
 
     def __init__(self, num_slots: int):
         # [S], of the episodes under way; of one that has ended until the next starts.
@@ -210,7 +210,7 @@ class Acting:
 
     def _act(self, batch: Batch) -> None:
         is_training = batch.role == "training"
-        frozen = self._params if is_training else self.evaluator.frozen
+        versioned = self._params if is_training else self.evaluator.frozen
         measured = self._tally.measured
         if is_training:
             # Of each step, not of a batch: a mean of means would count those of small batches for
@@ -222,7 +222,7 @@ class Acting:
         start = self.laps.lap("acting_other")
         staged = self._actor.stage(batch)
         self.laps.lap("acting_transfer")
-        actions = self._actor.act(batch, staged, frozen, self.training_steps)
+        actions = self._actor.act(batch, staged, versioned, self.training_steps)
         self.laps.lap("acting_act")
         self._hub.answer(batch, actions, () if is_training else self.evaluator.resets(batch))
         # From here on env servers step again: the rest costs them nothing.
@@ -235,10 +235,10 @@ class Acting:
         self._account(batch, timestep, num_pages=len(full))
         if is_training:
             measured["batch_fill"].append(len(batch.slots) / len(timestep.step_type))
-            lag = self._channel.learned_version - frozen.version
+            lag = self._channel.learned_version - versioned.version
             measured["serving_lag_updates"].append(lag)
             # A page is as old as its first row: by that a queue drops what is too old.
-            self._versions[batch.slots[batch.positions == 0]] = frozen.version
+            self._versions[batch.slots[batch.positions == 0]] = versioned.version
             self._take_pages(batch, full)
         self.laps.lap("acting_other")
 

@@ -1,9 +1,9 @@
 """The acting thread of token policies: turns in, completions out, whole groups on to learning.
 
-A step that arrives is not answered at once: its rows read their turns and sample, in a `TokenLane`,
-and it is answered when the completions of all its rows have ended. An environment that is ready for
-an episode gets the next rollout of `Groups`. An answer names the next one in advance, in case it
-ends its episode: then a rollout of one turn takes a message each way.
+A step that arrives is not answered at once: its rows read their turns and sample, in a
+`TokenGenerator`, and it is answered when the completions of all its rows have ended. An environment
+that is ready for an episode gets the next rollout of `Groups`. An answer names the next one in
+advance, in case it ends its episode: then a rollout of one turn takes a message each way.
 """
 
 import functools
@@ -17,13 +17,13 @@ import numpy as np
 
 from learner.acting.kind import ActingKind
 from learner.acting.loop import Acting
+from learner.acting.token_generator import TokenGenerator
 from learner.acting.token_groups import (
     GroupPlan,
     Groups,
     held_out_seed,
     question_seed,
 )
-from learner.acting.token_lane import TokenLane
 from learner.learning.loop import Learning
 from learner.runtime.channel import FilledPages, VersionedParams
 from learner.serving.batching import Pending, free_running
@@ -53,7 +53,7 @@ _MOST_ROLLOUTS, _MOST_TOKENS = 16, 512
 
 
 class TokenActor:
-    """The lanes of training and of evaluation slots, in place of an `Actor`."""
+    """The generators of training and of evaluation slots, in place of an `Actor`."""
 
     device, page_steps = 0, 1
 
@@ -62,7 +62,7 @@ class TokenActor:
         config: GRPOConfig,
         spec: EnvSpec,
         *,
-        lanes: Sequence[SlotRange],
+        slot_ranges: Sequence[SlotRange],
         exploration: np.ndarray,
         key: Array,
         device: jax.Device,
@@ -71,23 +71,23 @@ class TokenActor:
         """`exploration [S] float32` are the temperatures of all slots, which do not decay."""
         assert isinstance(spec.action, TokensSpec), "the agent has refused other environments"
         self.sizes, self.page_rows = spec.action, (config.group,)
-        self.lanes: dict[Role, TokenLane] = {}
+        self.generators: dict[Role, TokenGenerator] = {}
         self.slots: dict[Role, range] = {}
-        self.rows: dict[int, tuple[TokenLane, int]] = {}  # by slot
-        for own_key, own in zip(jax.random.split(key, len(lanes)), lanes, strict=True):
+        self.rows: dict[int, tuple[TokenGenerator, int]] = {}  # by slot
+        for own_key, own in zip(jax.random.split(key, len(slot_ranges)), slot_ranges, strict=True):
             if own.size:
                 temperature = exploration[np.array(own.slots)]
-                lane = TokenLane(config.network, self.sizes, temperature, own_key, device)
-                self.lanes[own.role], self.slots[own.role] = lane, own.slots
-                self.rows |= {slot: (lane, row) for row, slot in enumerate(own.slots)}
+                generator = TokenGenerator(config.network, self.sizes, temperature, own_key, device)
+                self.generators[own.role], self.slots[own.role] = generator, own.slots
+                self.rows |= {slot: (generator, row) for row, slot in enumerate(own.slots)}
         self.end_slot = max(self.rows) + 1
 
-    def warm_up_largest(self, frozen: VersionedParams) -> None:
+    def warm_up_largest(self, versioned: VersionedParams) -> None:
         """Compiles all programs: acting needs them to start."""
-        for lane in self.lanes.values():
-            lane.warm_up(frozen.params)
+        for generator in self.generators.values():
+            generator.warm_up(versioned.params)
 
-    def compile_others(self, frozen: VersionedParams) -> None:
+    def compile_others(self, versioned: VersionedParams) -> None:
         """Nothing: see `warm_up_largest`."""
 
 
@@ -100,7 +100,7 @@ class TokenActing(Acting):
     def __init__(self, *, actor: TokenActor, plan: GroupPlan, **others: Any):
         """Args are those of `Acting`."""
         super().__init__(actor=actor, **others)  # type: ignore[arg-type]
-        self._lanes, self._sizes = actor.lanes, actor.sizes
+        self._generators, self._sizes = actor.generators, actor.sizes
         self._slots, self._rows = actor.slots, actor.rows
         self._plan, self._groups = plan, Groups(plan)
         # By slot: its step, until the slot has an answer; and that, until the step is answered.
@@ -111,7 +111,7 @@ class TokenActing(Acting):
         # its episode ends with the answer that was sent. Evaluation has numbers of its own.
         self._numbers = defaultdict[int, list[int]](list)
         # Slots that wait for a question.
-        self._ready: dict[Role, deque[int]] = {role: deque() for role in actor.lanes}
+        self._ready: dict[Role, deque[int]] = {role: deque() for role in actor.generators}
         self._answered: list[Pending] = []
         # Seconds of a tick in the last calls. The shortest counts: one may have waited for a core.
         self._ticks = deque([0.0], maxlen=3)
@@ -147,7 +147,7 @@ class TokenActing(Acting):
         is_complete = self.totals.training_steps >= self.totals.total_steps
         roles = self._playing(is_complete)
         stage, timeout = "acting_act", 0.0
-        if not any(self._lanes[role].is_live.any() for role in roles):
+        if not any(self._generators[role].is_live.any() for role in roles):
             # Without a question to ask it waits for learning, else for turns.
             stage = "acting_waits" if self._ready["training"] else "acting_environment"
             timeout = self._poll_seconds
@@ -156,10 +156,10 @@ class TokenActing(Acting):
         self._serve(roles, stage, timeout, is_complete)
         # Of those that play now: a round of evaluation may have ended.
         roles = self._playing(is_complete)
-        busy = [role for role in roles if self._lanes[role].is_live.any()]
+        busy = [role for role in roles if self._generators[role].is_live.any()]
         for role in busy:
-            frozen = self._params if role == "training" else self.evaluator.frozen
-            self._lanes[role].start(frozen.params, frozen.version)
+            versioned = self._params if role == "training" else self.evaluator.frozen
+            self._generators[role].start(versioned.params, versioned.version)
         start = self._clock()
         tick = min(self._ticks)
         if busy:
@@ -168,11 +168,11 @@ class TokenActing(Acting):
             self._serve(roles, "acting_act", 0.0, is_complete)
         self._send_groups()
         # Then the tick is shorter than it was.
-        is_late = all(self._lanes[role].is_done for role in busy)
+        is_late = all(self._generators[role].is_done for role in busy)
         for role in busy:
             self._finish(role)
         if busy:
-            most = max(self._lanes[role].num_ticks for role in busy)
+            most = max(self._generators[role].num_ticks for role in busy)
             self._ticks.append(0.7 * tick if is_late else (self._clock() - start) / most)
 
     def _serve(self, roles: list[Role], stage: str, timeout: float, is_complete: bool) -> None:
@@ -212,13 +212,15 @@ class TokenActing(Acting):
         kinds[is_next] = _LAST  # with the question of the next one
         slots, streams = batch.slots.tolist(), batch.streams.tolist()
         for place in np.flatnonzero(kinds != _FIRST).tolist():
-            lane, row = self._rows[slots[place]]
-            if not lane.num_open(row):  # a wrapper, say, has ended an episode without an answer
+            generator, row = self._rows[slots[place]]
+            if not generator.num_open(
+                row
+            ):  # a wrapper, say, has ended an episode without an answer
                 kinds[place] = _FIRST
                 continue
-            lane.reward(row, rewards[place])
+            generator.reward(row, rewards[place])
             # Without room for an answer the episode ends: the environment might ask for ever.
-            if kinds[place] != _LAST and not lane.ask(row, turn_ids(turns[place])):
+            if kinds[place] != _LAST and not generator.ask(row, turn_ids(turns[place])):
                 kinds[place] = _LAST
         self._look_at_round()
         if batch.role == "training" or self.evaluator.is_running:
@@ -230,24 +232,24 @@ class TokenActing(Acting):
             self._take_row(slot, kind, turn, batch.role)
 
     def _take_row(self, slot: int, kind: int, turn: np.ndarray, role: Role) -> None:
-        (lane, row), numbers = self._rows[slot], self._numbers[slot]
+        (generator, row), numbers = self._rows[slot], self._numbers[slot]
         if kind != _LAST or not turn[0]:  # it has not asked the next question
             self._groups.lost(*numbers[1:])
             del numbers[1:]
         if kind == _LAST and numbers:
             number = numbers.pop(0)
             if role == "training":
-                self._groups.finished(number, lane.rollout(row))
-            lane.begin(row, slot)
+                self._groups.finished(number, generator.rollout(row))
+            generator.begin(row, slot)
             if turn[0]:
                 self._episodes.begin(slot)
         if kind not in (_FIRST, _LAST):
             return
         # An env server that starts a question again has lost what was answered.
-        is_new = not lane.num_open(row)
+        is_new = not generator.num_open(row)
         if is_new and numbers and self._seed_of(role, numbers[0]) == turn[0] - 1:
-            lane.begin(row, numbers[0])
-            has_room = lane.ask(row, turn_ids(turn))
+            generator.begin(row, numbers[0])
+            has_room = generator.ask(row, turn_ids(turn))
             assert has_room, "the agent has checked that a question fits"
             return
         # FIRST of an environment that is new, or was built again: nothing is open from here on.
@@ -322,7 +324,7 @@ class TokenActing(Acting):
             return
         self.laps.lap("acting_other")
         answered, self._answered = self._answered, []
-        for role in self._lanes:
+        for role in self._generators:
             if own := [step for step in answered if step.group.role == role]:
                 batch = _joined(own)
                 self._hub.answer(batch, self._actions[batch.slots])
@@ -340,29 +342,29 @@ class TokenActing(Acting):
 
     def _forget(self, slot: int) -> None:
         # What the slot played is not finished.
-        lane, row = self._rows[slot]
+        generator, row = self._rows[slot]
         numbers = self._numbers.pop(slot, [])
         if numbers and slot in self._slots["training"]:
             self._groups.lost(*numbers)
-            self._num_lost += lane.num_open(row)
+            self._num_lost += generator.num_open(row)
             self._tally.counted["lost_rollouts"] += 1
-        lane.begin(row, slot)
+        generator.begin(row, slot)
 
     # Tokens.
 
     def _finish(self, role: Role) -> None:
-        lane = self._lanes[role]
-        before = lane.num_sampled
+        generator = self._generators[role]
+        before = generator.num_sampled
         slots = self._slots[role]
-        for row in lane.finish():
-            slot, ids = slots[row], lane.completion(row)
+        for row in generator.finish():
+            slot, ids = slots[row], generator.completion(row)
             next_seed = self._next_seed(slot) if role == "training" else None
             self._reply(slot, completion_row(self._sizes, ids, next_seed))
             if role == "training":
                 self._tally.measured["completion_tokens"].append(len(ids))
         if role == "training":
-            self._tally.counted["generated_tokens"] += lane.num_sampled - before
-            lag = self._channel.learned_version - lane.version
+            self._tally.counted["generated_tokens"] += generator.num_sampled - before
+            lag = self._channel.learned_version - generator.version
             self._tally.measured["serving_lag_updates"].append(lag)
         self.laps.lap("acting_act")
 
@@ -414,11 +416,11 @@ class TokenActing(Acting):
         while self._num_taken < self._count_taken() and self._sent:
             self._num_trained += self._sent.popleft()
             self._num_taken += 1
-        lane = self._lanes["training"]
-        waiting = sum(map(lane.num_open, range(len(self._slots["training"]))))
+        generator = self._generators["training"]
+        waiting = sum(map(generator.num_open, range(len(self._slots["training"]))))
         waiting += self._groups.num_waiting_tokens + sum(self._sent)
         return {
-            "generated_tokens": lane.num_sampled,
+            "generated_tokens": generator.num_sampled,
             "trained_tokens": self._num_trained,
             "waiting_tokens": waiting,
             "lost_tokens": self._num_lost,

@@ -90,7 +90,7 @@ class Groups:
             heapq.heappush(self._returned, number)
 
     def finished(self, number: int, rollout: StoredStep) -> None:
-        """Takes a rollout, see `TokenLane.rollout`."""
+        """Takes a rollout, see `TokenGenerator.rollout`."""
         self._finished.setdefault(number // self._size, {})[number] = rollout
 
     def pop(self) -> StoredStep | None:

@@ -60,9 +60,10 @@ class Learning:
     ):
         self._programs = programs
         self._state = state
-        self._replay = replay.memory
-        # All but the memory, which every insertion and update replaces.
-        self._shards = replay._replace(memory=())
+        # On the devices: every insertion and update consumes it.
+        self._memory = replay.memory
+        # The host's part: page indices and what does not change.
+        self._replay = replay._replace(memory=())
         self._example_draw = _stacked([replay.experience.example_draw] * len(replay.indices))
         self.abandoned_rows = 0  # that replay had no room for when the session ended
         self.num_stale = 0  # pages that were dropped when they arrived, see `Experience.stale`
@@ -101,42 +102,42 @@ class Learning:
     @property
     def stored_rows(self) -> int:
         """Rows that were inserted into replay since this object was made."""
-        pages = sum(index.num_inserted for index in self._shards.indices)
-        return (pages - self._restored_pages) * self._shards.page_steps
+        pages = sum(index.num_inserted for index in self._replay.indices)
+        return (pages - self._restored_pages) * self._replay.page_steps
 
     @property
     def stale_rows(self) -> int:
         """Rows of pages that were too old to be taken in."""
-        return self.num_stale * self._shards.page_steps
+        return self.num_stale * self._replay.page_steps
 
     def accounts(self) -> dict[str, int]:
         """Rows of stored pages by what has become of them, where the replay counts that."""
-        return self._shards.rows_by_account()
+        return self._replay.rows_by_account()
 
     @property
     def indices(self) -> Sequence[Index]:
         """The page index of each shard. For the owning thread, or after it has ended."""
-        return self._shards.indices
+        return self._replay.indices
 
     @property
     def num_sequences(self) -> int:
         """Sequences that can be sampled now."""
-        return sum(index.num_sequences for index in self._shards.indices)
+        return sum(index.num_sequences for index in self._replay.indices)
 
     @property
     def replay_fill(self) -> float:
         """Share of the replay that holds experience: the mean of the shards."""
-        return sum(index.fill for index in self._shards.indices) / len(self._shards.indices)
+        return sum(index.fill for index in self._replay.indices) / len(self._replay.indices)
 
     def sequences_of_shards(self, steps_to_insert: int = 0) -> list[int]:
         """Sequences that each shard holds, once its part of that many more steps is inserted."""
-        pages = steps_to_insert // (self._shards.page_steps * len(self._shards.indices))
-        more = pages * self._shards.starts_in_page
-        return [index.num_sequences + more for index in self._shards.indices]
+        pages = steps_to_insert // (self._replay.page_steps * len(self._replay.indices))
+        more = pages * self._replay.starts_in_page
+        return [index.num_sequences + more for index in self._replay.indices]
 
     def compile_insertion(self, page: Page) -> None:
         """Compiles insertion of such pages (shapes and dtypes), on any thread; runs nothing."""
-        compile_insertion(self._programs, self._shapes[1], self._shards, page)
+        compile_insertion(self._programs, self._shapes[1], self._replay, page)
 
     def trace_update(self) -> None:
         """The first part of `compile_update`. Raises ConfigError for a mistake in the agent."""
@@ -176,7 +177,7 @@ class Learning:
         pages = self._channel.pages
         for _ in range(len(pages) or int(timeout > 0)):
             # Without room they stay in the queue, and acting waits once that is full.
-            if not all(index.has_room(self._shards.most_pages) for index in self._shards.indices):
+            if not all(index.has_room(self._replay.most_pages) for index in self._replay.indices):
                 return
             if (item := pages.get(timeout)) is not None:
                 self._insert(item)
@@ -184,20 +185,20 @@ class Learning:
     def abandon_pages(self) -> None:
         """Counts what was not inserted. After both threads have ended."""
         while (item := self._channel.pages.get()) is not None:
-            self.abandoned_rows += len(item.streams) * self._shards.page_steps
+            self.abandoned_rows += len(item.streams) * self._replay.page_steps
 
     def _insert(self, item: FilledPages) -> None:
         if item.streams:
             rows = jax.tree.leaves(item.pages)[0].shape[0]
-            stale = self._shards.experience.stale(item.versions, self._newest, self.num_sequences)
+            stale = self._replay.experience.stale(item.versions, self._newest, self.num_sequences)
             # Until the insertion the index is ahead of the memory; only this thread uses them.
-            planned = plan_parcels(self._shards, item.streams, item.slots, rows, stale)
-            self._replay = insert_parcels(self._programs, self._replay, item.pages, planned)
+            planned = plan_parcels(self._replay, item.streams, item.slots, rows, stale)
+            self._memory = insert_parcels(self._programs, self._memory, item.pages, planned)
             if stale:
                 self._drop(len(stale))
         # After the pages, which may be of the stream that ends.
         for stream in item.ended:
-            for index in self._shards.indices:
+            for index in self._replay.indices:
                 index.end_stream(stream)
 
     def _drop(self, num_pages: int) -> None:
@@ -209,7 +210,7 @@ class Learning:
 
     def _learn(self) -> None:
         # On the host: the device does not know which pages are whole.
-        draw = _stacked([index.draw() for index in self._shards.indices])
+        draw = _stacked([index.draw() for index in self._replay.indices])
         self.laps.lap("learning_sample")
         self._newest += 1  # as if it were applied; `_observe` takes it back if not
         self._channel.learned_version = self._newest
@@ -217,8 +218,8 @@ class Learning:
         # call, which on a CPU lasts as long as the update.
         self._limiter.took()
         self._channel.wake_acting()
-        self._state, self._replay, numbers = self._programs.learn(
-            self._state, self._replay, draw, np.float32(self.count_steps())
+        self._state, self._memory, numbers = self._programs.learn(
+            self._state, self._memory, draw, np.float32(self.count_steps())
         )
         self.laps.lap("learning_learn")
         # Asked for now, while the update is computed, the copy costs no time between two updates.
@@ -291,10 +292,10 @@ class Learning:
     def snapshot(self, *, with_replay: bool) -> Snapshot:
         """The state as it is now. For the owning thread, or after that has ended."""
         state = jax.tree.map(lambda leaf: _host_copy(leaf.addressable_data(0)), self._state)
-        replay = jax.tree.map(_host_copy, self._replay) if with_replay else ()
+        replay = jax.tree.map(_host_copy, self._memory) if with_replay else ()
         return Snapshot(
             state,
-            [index.state() for index in self._shards.indices],
+            [index.state() for index in self._replay.indices],
             replay,
             env_steps=self.count_steps(),
             limiter=dict(self._limiter.now.counts()),

@@ -1,7 +1,8 @@
 """Everything that crosses between the acting threads and the learning thread.
 
 Pages go one way, parameters and versions the other; the rate limiter makes the side that is ahead
-wait. Arrays are handed over: the sender keeps no reference, so no lock guards an array.
+wait. Pages on a device are handed over: the sender keeps no reference. Rollouts of tokens are on
+the host, and nothing changes them. So no lock guards an array.
 """
 
 import threading
@@ -24,7 +25,8 @@ MOST_BYTES = 256 * 2**20
 class FilledPages(NamedTuple):
     """Pages on their way to replay."""
 
-    pages: Page | tuple[()]  # [I, ...] on the device that acted; rows beyond `streams` are padding
+    # [I, ...], on the device that acted, of tokens on the host; rows beyond `streams` are padding.
+    pages: Page | tuple[()]
     streams: Sequence[int]  # of each page, in order
     slots: Sequence[int]  # of each page
     ended: Sequence[int]  # streams that were cut; no more pages arrive from them

@@ -20,7 +20,7 @@ class BatchRule(NamedTuple):
     """How steps become batches; a run has one, chosen once."""
 
     deadline_seconds: float  # the longest that a step waits for others
-    # Of `(num_live, num_slots, lookahead)` of a lane: rows at which a batch is due. Called when one
+    # Of `(num_live, num_slots, lookahead)` of a queue: rows at which a batch is due. Called if one
     # changes; `num_slots` is without those that are waited for in vain.
     target_rows: Callable[[int, int, int], int]
     # Of the slots of each of a batch's steps: which of its rows are theirs.

@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 class Serving:
     """Leases, queues and accounts of all env servers. The hub's lock guards all of it.
 
-    A step's way: `step` takes it into its lane's queue, `take` into a batch, whose slots then stay
+    A step's way: `step` takes it into its queue, `take` into a batch, whose slots then stay
     taken, even if their lease ends, until `answered` lets them go.
     """
 
@@ -52,7 +52,7 @@ class Serving:
         self.page_steps = page_steps
         self.rule = rule
         rules = {"training": rule, "evaluation": evaluation_rule or rule}
-        self.lanes = [BatchQueue(lane, rules[lane.role]) for lane in slots.lanes]
+        self.queues = [BatchQueue(own, rules[own.role]) for own in slots.ranges]
         self.num_batches = 0  # that were taken
         # Rows by what has happened to them; `accounts` adds those to which something will happen.
         self.ledger: Counter[str] = Counter()
@@ -61,13 +61,13 @@ class Serving:
     def set_deadline(self, seconds: float) -> None:
         """Changes the longest wait of a training step for others."""
         self.rule = self.rule._replace(deadline_seconds=seconds)
-        for lane in self.lanes:
-            if lane.role == "training":
-                lane.rule = self.rule
+        for queue in self.queues:
+            if queue.role == "training":
+                queue.rule = self.rule
 
-    def lanes_of(self, device: int, roles: Collection[Role]) -> list[BatchQueue]:
-        """The lanes of these roles that an inference device acts for."""
-        return [lane for lane in self.lanes if lane.device == device and lane.role in roles]
+    def queues_of(self, device: int, roles: Collection[Role]) -> list[BatchQueue]:
+        """The queues of these roles that an inference device acts for."""
+        return [queue for queue in self.queues if queue.device == device and queue.role in roles]
 
     def live_slots(self, role: Role, device: int | None = None) -> np.ndarray:
         """Slots of this role whose stream is open, `[L] int32`, sorted; of one device, or all."""
@@ -76,7 +76,7 @@ class Serving:
             for lease in self.slots.leases.values()
             for group in lease.groups
             if lease.is_ready and group.role == role
-            if device in (None, self.lanes[group.lane].device)
+            if device in (None, self.queues[group.range_number].device)
         ]
         return np.sort(np.concatenate([np.empty(0, np.int32), *slots]))
 
@@ -99,7 +99,7 @@ class Serving:
         lease.is_ready = True
         self._failed.difference_update(_training_slots(lease))
         for group in lease.groups:
-            self.lanes[group.lane].add_live(len(group.slots))
+            self.queues[group.range_number].add_live(len(group.slots))
         self._count_missing()
 
     def fail(self, lease: Lease) -> None:
@@ -114,9 +114,9 @@ class Serving:
         return sum(each.num_disabled for each in self.slots.leases.values() if each.is_ready)
 
     def _count_missing(self) -> None:
-        for lane in self.lanes:
+        for queue in self.queues:
             # An environment that was disabled since this learner started is in both.
-            lane.set_missing(max(self.num_disabled, len(self._failed)))
+            queue.set_missing(max(self.num_disabled, len(self._failed)))
 
     def returning(self) -> Lease | None:
         """A lease whose env server should connect again; see `SlotTable.returning`."""
@@ -127,12 +127,12 @@ class Serving:
         """Closes a lease: strikes what it has queued and discards its open pages."""
         if lease.ended:
             return
-        for lane in self.lanes:
-            self.ledger["struck"] += lane.strike(lease)
+        for queue in self.queues:
+            self.ledger["struck"] += queue.strike(lease)
         for group in lease.groups:
             if lease.is_ready:
                 # Until its env server was ready no batch had counted on it.
-                self.lanes[group.lane].add_live(-len(group.slots))
+                self.queues[group.range_number].add_live(-len(group.slots))
             if not group.dispatched:  # else `answered` does this
                 self._let_go(group)
         self.slots.end(lease)  # late: above, its groups still hold their slots
@@ -153,7 +153,7 @@ class Serving:
         groups = list(self.slots.holding())
         return {
             **self.ledger,
-            "queued": sum(lane.count_rows() for lane in self.lanes),
+            "queued": sum(queue.count_rows() for queue in self.queues),
             "dispatched": sum(len(group.slots) for group in groups if group.dispatched),
             "partial": sum(self._open_rows(group) for group in groups if group.role == "training"),
         }
@@ -164,7 +164,7 @@ class Serving:
         self.ledger["rejected"] += len(group.slots)
 
     def step(self, step: Pending) -> tuple[BatchQueue, list[int]]:
-        """Accepts a step; its lane, and slots whose environment was restarted in an episode.
+        """Accepts a step; its queue, and slots whose environment was restarted in an episode.
 
         Raises WireError: then only the ledger has changed.
         """
@@ -177,8 +177,8 @@ class Serving:
         group.sequence += 1
         group.queued = True
         self.ledger["accepted"] += len(group.slots)
-        (lane := self.lanes[group.lane]).put(step)
-        return lane, [int(group.slots[row]) for row in restarted]
+        (queue := self.queues[group.range_number]).put(step)
+        return queue, [int(group.slots[row]) for row in restarted]
 
     def _cut(self, group: Group, row: int) -> None:
         # An environment was restarted in the middle of an episode: a new stream starts there. No
@@ -221,19 +221,19 @@ class Serving:
                 )
         return differing
 
-    def take(self, lane: BatchQueue) -> Batch:
-        """Takes a lane's batch; its slots stay taken until `answered`."""
-        is_late = lane.num_rows < lane.target_rows
-        pending = lane.take()
+    def take(self, queue: BatchQueue) -> Batch:
+        """Takes a queue's batch; its slots stay taken until `answered`."""
+        is_late = queue.num_rows < queue.target_rows
+        pending = queue.take()
         slots_of = [item.group.slots for item in pending]
         slots = np.concatenate(slots_of)
         streams = np.concatenate([item.group.streams for item in pending])
-        rows = lane.rule.rows(slots_of)
-        if lane.rule.is_complete or lane.rule.is_aligned:  # all slots, in their order
+        rows = queue.rule.rows(slots_of)
+        if queue.rule.is_complete or queue.rule.is_aligned:  # all slots, in their order
             order = np.argsort(slots)
             slots, streams = slots[order], streams[order]
         rows_before = self.slots.rows[slots]
-        if lane.rule.is_aligned:
+        if queue.rule.is_aligned:
             rows_before = self._aligned(rows_before)
         positions = (rows_before % self.page_steps).astype(np.int32)
         # Counted now, not when it is answered: a lease that ends meanwhile has used this row.
@@ -242,7 +242,7 @@ class Serving:
             item.group.queued, item.group.dispatched = False, True
         self.num_batches += 1
         arrival, number = pending[0].arrival, self.num_batches - 1
-        return Batch(pending, slots, streams, positions, lane.role, arrival, number, rows, is_late)
+        return Batch(pending, slots, streams, positions, queue.role, arrival, number, rows, is_late)
 
     def _aligned(self, rows: np.ndarray) -> np.ndarray:
         # Rows before a batch of all slots, without those of open pages if these differ.

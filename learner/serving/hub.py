@@ -168,10 +168,10 @@ class Hub:
         with self._changed:
             self._changed.notify_all()
             for step in steps:
-                lane, restarted = self._serving.step(step)
+                queue, restarted = self._serving.step(step)
                 # Acting wakes for the step that starts its wait, and for the one that ends it.
-                if lane.is_news:
-                    self._due[lane.device].notify_all()
+                if queue.is_news:
+                    self._due[queue.device].notify_all()
                 # At once: a later step of this message may end the lease.
                 for slot in restarted:
                     reason = (
@@ -242,13 +242,13 @@ class Hub:
         """The next due batch of these roles and device; None if none was in time, or on `wake`."""
         deadline = self.clock() + timeout
         with self._changed:
-            lanes = self._serving.lanes_of(device, roles)
+            queues = self._serving.queues_of(device, roles)
             while True:
                 now = self.clock()
-                waits = [(lane.seconds_until_due(now), lane) for lane in lanes]
-                if due := [lane for wait, lane in waits if wait == 0.0]:
-                    # First come, first served: no lane starves another.
-                    return self._serving.take(min(due, key=lambda lane: lane.oldest_arrival))
+                waits = [(queue.seconds_until_due(now), queue) for queue in queues]
+                if due := [queue for wait, queue in waits if wait == 0.0]:
+                    # First come, first served: no queue starves another.
+                    return self._serving.take(min(due, key=lambda queue: queue.oldest_arrival))
                 if device in self._woken or now >= deadline:
                     self._woken.discard(device)
                     return None

@@ -25,7 +25,7 @@ class NoFreeSlotError(Exception):
 
 
 class SlotRange(NamedTuple):
-    """The slots of a lane: `first`, and every `step`-th that follows, `size` of them."""
+    """`size` slots of a role that one device acts for: `first`, and every `step`-th after it."""
 
     role: Role
     first: int
@@ -38,18 +38,18 @@ class SlotRange(NamedTuple):
         return range(self.first, self.first + self.size * self.step, self.step)
 
 
-def lanes_of(training: int, evaluation: int, num_devices: int = 1) -> tuple[SlotRange, ...]:
-    """The lanes of N training slots, 0 to N - 1, and of the evaluation slots that follow them.
+def ranges_of(training: int, evaluation: int, num_devices: int = 1) -> tuple[SlotRange, ...]:
+    """Of N training slots, 0 to N - 1, one range a device; and the evaluation slots after them.
 
     Training slot s is acted for by device s modulo n, so every device has slots of all degrees of
     exploration, and as many as the others but for one. The first one evaluates.
     """
     numbers = range(num_devices)
-    lanes = [
+    ranges = [
         SlotRange("training", first, len(range(first, training, num_devices)), num_devices, first)
         for first in numbers
     ]
-    return (*lanes, SlotRange("evaluation", training, evaluation))
+    return (*ranges, SlotRange("evaluation", training, evaluation))
 
 
 @dataclass(eq=False, slots=True)
@@ -66,7 +66,7 @@ class Group:
     # environment gets a new stream.
     streams: np.ndarray
     role: Role
-    lane: int  # an index of `SlotTable.lanes`
+    range_number: int  # an index of `SlotTable.ranges` and `Serving.queues`
     last_step_type: bytes  # of the E rows that were accepted last
     sequence: int = 0  # the number that its next step must carry
     # Where its one step in flight is. At most one of the two is true.
@@ -107,7 +107,7 @@ class Lease:
 
 
 class SlotTable:
-    """All slots: training slots 0..N-1, then evaluation slots, see `lanes_of`. Not thread-safe.
+    """All slots: training slots 0..N-1, then evaluation slots, see `ranges_of`. Not thread-safe.
 
     A slot's epoch counts its leases. An environment's seed is a hash of (seed, slot, epoch): a
     reconnect replays no episodes. `seed` must differ between the sessions of a run.
@@ -123,7 +123,7 @@ class SlotTable:
         num_devices: int = 1,
     ):
         """`num_devices`: that act. `new_key` gives each lease its key, below 2^64."""
-        self.lanes = lanes_of(training, evaluation, num_devices)
+        self.ranges = ranges_of(training, evaluation, num_devices)
         self.num_devices = num_devices
         self.num_slots = training + evaluation
         self.seed = seed
@@ -136,7 +136,7 @@ class SlotTable:
         self._new_key = new_key
         self._num_leases = 0
         self._ending: list[Group] = []  # of ended leases, while their step is being computed
-        self._free = [list(lane.slots) for lane in self.lanes]  # of each lane, ascending
+        self._free = [list(each.slots) for each in self.ranges]  # of each range, ascending
 
     @property
     def num_free(self) -> int:
@@ -145,7 +145,7 @@ class SlotTable:
 
     @property
     def free(self) -> list[int]:
-        """Number of slots of each lane that can be leased now."""
+        """Number of slots of each range that can be leased now."""
         return list(map(len, self._free))
 
     def returning(self, *, for_roles: bool = True) -> Lease | None:
@@ -169,8 +169,8 @@ class SlotTable:
         return largest if for_roles and can_share and self._has_idle_role() else None
 
     def _has_idle_role(self) -> bool:
-        sizes = by_role(self.lanes, [lane.size for lane in self.lanes])
-        left = by_role(self.lanes, self.free)
+        sizes = by_role(self.ranges, [each.size for each in self.ranges])
+        left = by_role(self.ranges, self.free)
         return any(size and size == number for size, number in zip(sizes, left, strict=True))
 
     def holding(self) -> Iterator[Group]:
@@ -187,11 +187,11 @@ class SlotTable:
         *,
         holder: object = None,
     ) -> Lease:
-        """Reserves at most `num_envs` free slots, the lowest of each lane; see `deal`.
+        """Reserves at most `num_envs` free slots, the lowest of each range; see `deal`.
 
         Raises NoFreeSlotError.
         """
-        dealt = deal(self.free, num_envs, self.lanes, num_groups=num_groups)
+        dealt = deal(self.free, num_envs, self.ranges, num_groups=num_groups)
         taken = [free[:number] for free, number in zip(self._free, dealt, strict=True)]
         # An env server asks again every second: nothing is changed for one that gets none.
         if not sum(dealt):
@@ -206,19 +206,19 @@ class SlotTable:
         key, num_missing = self._new_key() or 1, num_envs - sum(dealt)
         lease = Lease(self._num_leases, key, peer, num_missing, holder)
         self.leases[lease.number] = lease
-        for lane, slots in grouped(taken, self.lanes, num_groups):
-            lease.groups.append(self._open(lease, lane, np.array(slots, np.int32)))
+        for place, slots in grouped(taken, self.ranges, num_groups):
+            lease.groups.append(self._open(lease, place, np.array(slots, np.int32)))
         return lease
 
-    def _open(self, lease: Lease, lane: int, slots: np.ndarray) -> Group:
+    def _open(self, lease: Lease, range_number: int, slots: np.ndarray) -> Group:
         self._num_used[slots] += self.rows[slots] > 0
         self.epochs[slots] += 1  # so that its stream and its seeds are new ones
         self.rows[slots] = 0
         # A stream starts as if an episode had just ended: its first row must be FIRST.
         last_step_type = bytes([StepType.LAST]) * len(slots)
         streams, number = self._streams(slots), len(lease.groups)
-        role = self.lanes[lane].role
-        return Group(lease, number, slots, streams, role, lane, last_step_type)
+        role = self.ranges[range_number].role
+        return Group(lease, number, slots, streams, role, range_number, last_step_type)
 
     def seeds(self, group: Group, *, repeats_unused: bool = False) -> list[int]:
         """A seed below 2^31 per environment of the group, never given before in this run.
@@ -257,13 +257,14 @@ class SlotTable:
 
     def _free_group(self, group: Group) -> None:
         # Ascending: few env servers have the same slots after any order of joining and leaving.
-        self._free[group.lane] = sorted([*self._free[group.lane], *map(int, group.slots)])
+        free = self._free[group.range_number]
+        self._free[group.range_number] = sorted([*free, *map(int, group.slots)])
 
     def take_cut(self, device: int) -> list[int]:
         """Streams that were cut since the last call, of slots that this device acts for."""
         if not self.cut:
             return []
-        own = {slot for lane in self.lanes if lane.device == device for slot in lane.slots}
+        own = {slot for each in self.ranges if each.device == device for slot in each.slots}
         taken = [stream for stream in self.cut if stream % self.num_slots in own]
         self.cut = [stream for stream in self.cut if stream % self.num_slots not in own]
         return taken
@@ -275,67 +276,67 @@ class SlotTable:
 def deal(
     free: Sequence[int],
     offered: int,
-    lanes: Sequence[SlotRange],
+    ranges: Sequence[SlotRange],
     *,
     num_groups: int = 1,
 ) -> list[int]:
-    """Number of slots of each lane that an env server gets: `min(offered, sum(free))` in all.
+    """Number of slots of each range that an env server gets: `min(offered, sum(free))` in all.
 
     Args:
-      free: slots of each lane that are not leased.
+      free: slots of each range that are not leased.
       offered: environments of the env server.
       num_groups: groups that it wants to step one by one.
     """
-    dealt = [0] * len(lanes)
-    numbers = _of_roles(free, offered, lanes)
-    # A group has one lane, since it sends one message for one batch. So a group's worth at a time
-    # goes to the lane with the most free slots, and lanes fill up alike.
+    dealt = [0] * len(ranges)
+    numbers = _of_roles(free, offered, ranges)
+    # A group's slots are of one range, since it sends one message for one batch. So a group's worth
+    # at a time goes to the range with the most free slots, and ranges fill up alike.
     for role, number in numbers.items():
-        own = [lane for lane, slots in enumerate(lanes) if slots.role == role]
+        own = [place for place, slots in enumerate(ranges) if slots.role == role]
         parts = max(1, num_groups) if role == "training" else 1
         left = number
         while left:
-            lane = max(own, key=lambda lane: free[lane] - dealt[lane])
-            taken = min(-(-number // parts), left, free[lane] - dealt[lane])
-            dealt[lane] += taken
+            place = max(own, key=lambda place: free[place] - dealt[place])
+            taken = min(-(-number // parts), left, free[place] - dealt[place])
+            dealt[place] += taken
             left -= taken
     return dealt
 
 
 def grouped(
-    taken: Sequence[Sequence[int]], lanes: Sequence[SlotRange], num_groups: int
+    taken: Sequence[Sequence[int]], ranges: Sequence[SlotRange], num_groups: int
 ) -> list[tuple[int, Sequence[int]]]:
-    """The groups of an env server: of each its lane, and which of the slots `taken` there.
+    """The groups of an env server: of each its range, and which of the slots `taken` there.
 
     Evaluation is one group. A peer may ask for any number of groups; none is empty.
     """
-    is_training = [lane.role == "training" for lane in lanes]
-    num_lanes = sum(bool(slots) and ours for slots, ours in zip(taken, is_training, strict=True))
+    is_training = [each.role == "training" for each in ranges]
+    num_ranges = sum(bool(slots) and ours for slots, ours in zip(taken, is_training, strict=True))
     groups: list[tuple[int, Sequence[int]]] = []
-    for lane, slots in enumerate(taken):
-        parts = -(-num_groups // num_lanes) if slots and is_training[lane] else 1
+    for place, slots in enumerate(taken):
+        parts = -(-num_groups // num_ranges) if slots and is_training[place] else 1
         parts = max(1, min(parts, len(slots)))
         size, larger = divmod(len(slots), parts)
         ends = [size * part + min(part, larger) for part in range(parts + 1)]
         own = [slots[start:end] for start, end in itertools.pairwise(ends)]
-        groups += [(lane, part) for part in own if part]
+        groups += [(place, part) for part in own if part]
     return groups
 
 
-def by_role(lanes: Sequence[SlotRange], numbers: Sequence[int]) -> tuple[int, int]:
-    """A number for each lane, added up over the training lanes and over the evaluation lanes."""
+def by_role(ranges: Sequence[SlotRange], numbers: Sequence[int]) -> tuple[int, int]:
+    """A number for each range, added up over the training ranges and over the evaluation ranges."""
     training, evaluation = (
-        sum(number for lane, number in zip(lanes, numbers, strict=True) if lane.role == role)
+        sum(number for each, number in zip(ranges, numbers, strict=True) if each.role == role)
         for role in get_args(Role)
     )
     return training, evaluation
 
 
-def _of_roles(free: Sequence[int], offered: int, lanes: Sequence[SlotRange]) -> dict[Role, int]:
+def _of_roles(free: Sequence[int], offered: int, ranges: Sequence[SlotRange]) -> dict[Role, int]:
     # Each env server gets its part of both roles: if one only trained and another only evaluated,
     # each would wait while the other works.
-    sizes = by_role(lanes, [lane.size for lane in lanes])
-    left = by_role(lanes, free)
+    sizes = by_role(ranges, [each.size for each in ranges])
+    left = by_role(ranges, free)
     trains, evaluates = (size > number for size, number in zip(sizes, left, strict=True))
     # At least one of two environments or more evaluates; so does a single one if others train and
     # none evaluates. Where one role has too few free slots, the other takes the rest.

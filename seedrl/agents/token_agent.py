@@ -6,8 +6,8 @@ that sampled it or read it; `extras` is a `TokenExtras`. `timestep.reward` is on
 the completion that earned it; `timestep.discount` is 0 on the last token if the episode ended, and
 1 everywhere if a length cut it. There is no observation: what the policy has read are tokens, too.
 
-`learner.acting.token_lane` writes these. `answer` here answers a batch of turns by a plain loop,
-which waits for the longest: `seedrl evaluate` and `seedrl.load_policy` play with it.
+`learner.acting.token_generator` writes these. `answer` here answers a batch of turns by a plain
+loop, which waits for the longest: `seedrl evaluate` and `seedrl.load_policy` play with it.
 """
 
 from typing import NamedTuple

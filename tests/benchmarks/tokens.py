@@ -1,7 +1,8 @@
 """Tokens: completions through the whole system against a decode loop of the same network.
 
-The system has its env servers, over links of one host, and token lane; it learns nothing. The loop
-is one compiled program: it decodes a token in every row, tick by tick, with no host between ticks.
+The system has its env servers, over links of one host, and token generator; it learns nothing. The
+loop is one compiled program: it decodes a token in every row, tick by tick, with no host between
+ticks.
 """
 
 import functools

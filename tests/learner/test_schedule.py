@@ -220,11 +220,11 @@ def test_what_is_compiled_ahead_is_what_runs(
     learning.compile_update()
     assert len(calls) == num_traced > 0  # what was traced is not traced again
     geometry = plan_geometry(session._config)
-    for lane in [lane for lane in geometry.lanes if lane.role == "training"] * 3:
-        size = lane.size
+    for each in [each for each in geometry.slot_ranges if each.role == "training"] * 3:
+        size = each.size
         pages = jax.tree.map(lambda x, n=size: np.zeros((n, *x.shape), x.dtype), parts.page)
-        own = jax.device_put(pages, geometry.inference[lane.device])
-        filled = FilledPages(own, lane.slots, lane.slots, (), [0] * size)
+        own = jax.device_put(pages, geometry.inference[each.device])
+        filled = FilledPages(own, each.slots, each.slots, (), [0] * size)
         parts.channel.pages.put(filled, 0.0)
     compiled.clear()
     assert learning.run_without_update()

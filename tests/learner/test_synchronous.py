@@ -94,16 +94,16 @@ class Acting:
     def run_once(self) -> None:
         self.fleet.move()
         serving = self.fleet.serving
-        for lane in serving.lanes:
-            if lane.seconds_until_due(0.0) == 0.0:
-                batch = self._take(lane)
+        for queue in serving.queues:
+            if queue.seconds_until_due(0.0) == 0.0:
+                batch = self._take(queue)
                 if self.fleet.random.random() < 0.02:
                     self.fleet.lose(self.fleet.random.choice(self.fleet.leases))
                 serving.answered(batch)
                 assert residues(serving.accounts(), ALWAYS) == []
 
-    def _take(self, lane: BatchQueue) -> Batch:
-        batch = self.fleet.serving.take(lane)
+    def _take(self, queue: BatchQueue) -> Batch:
+        batch = self.fleet.serving.take(queue)
         if batch.role == "evaluation":
             self.num_evaluated += 1
             return batch
@@ -208,6 +208,6 @@ def test_nothing_is_cut_short_while_all_env_servers_stay() -> None:
         for group in fleet.serving.slots.holding():
             if group.role == "training":
                 fleet._send(group)
-        fleet.serving.answered(acting._take(fleet.serving.lanes[0]))
+        fleet.serving.answered(acting._take(fleet.serving.queues[0]))
     assert fleet.serving.accounts().get("discarded", 0) == 0
     assert fleet.serving.accounts()["partial"] == 3 * SLOTS

@@ -291,7 +291,7 @@ class LearnerRun:
 
     def num_inserted_pages(self) -> int:
         """Pages that replay has taken in so far, over all shards."""
-        return sum(index.num_inserted for index in self.session.learning._shards.indices)
+        return sum(index.num_inserted for index in self.session.learning.indices)
 
     def finish(self) -> Outcome:
         """Ends the env servers, lets learning catch up, stops the threads, and looks inside."""

@@ -100,7 +100,7 @@ def devices(request: pytest.FixtureRequest, learner_run: Callable[[Config], Lear
     run.add_env_server(TRAINING_SLOTS // 2, "--groups", "1")
     # Until the ring of every shard has gone round.
     run.run_until(
-        lambda: all(index.num_inserted > 75 for index in run.session.learning._shards.indices),
+        lambda: all(index.num_inserted > 75 for index in run.session.learning.indices),
         "full shards",
     )
     learning = run.session.learning

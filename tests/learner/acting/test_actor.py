@@ -104,7 +104,7 @@ def test_exploration_that_falls_is_that_of_the_steps_of_the_run() -> None:
         AGENT,
         SPEC,
         example_page(AGENT, SPEC, PAGE_STEPS),
-        lanes=[SlotRange("training", 0, 3), SlotRange("evaluation", 3, 1)],
+        slot_ranges=[SlotRange("training", 0, 3), SlotRange("evaluation", 3, 1)],
         exploration=np.array([0.2, 0.4, 0.0, 0.9], np.float32),
         decay_steps=1000,
         key=jax.random.PRNGKey(0),

@@ -1,6 +1,6 @@
 """Groups of rollouts: whole, in order, and never older than their bound.
 
-Hub, lanes and environments are real; learning only takes groups and counts.
+Hub, generators and environments are real; learning only takes groups and counts.
 """
 
 import contextlib
@@ -243,7 +243,7 @@ def _world(
     actor = TokenActor(
         GRPOConfig(network=network, group=_PLAN.group),
         EnvSpec(sizes.turn, sizes),
-        lanes=slots.lanes,
+        slot_ranges=slots.ranges,
         exploration=np.ones(8, np.float32),
         key=jax.random.PRNGKey(0),
         device=jax.devices()[0],

@@ -165,7 +165,7 @@ def test_a_snapshot_shares_no_memory_with_what_the_next_update_consumes() -> Non
     learning, *_ = _learning([])
     snapshot = learning.snapshot(with_replay=True)
     copies = jax.tree.leaves((snapshot.state, snapshot.replay))
-    owned = jax.tree.leaves((learning._state, learning._replay))
+    owned = jax.tree.leaves((learning._state, learning._memory))
     assert len(copies) == len(owned) > 3
     for copy, leaf in zip(copies, owned, strict=True):
         assert not np.shares_memory(copy, np.asarray(leaf))

@@ -53,8 +53,8 @@ def _step(serving: Serving, group: Group, step_type: StepType = FIRST, now: floa
 
 
 def _lane(serving: Serving, role: Role = "training") -> BatchQueue:
-    (lane,) = (lane for lane in serving.lanes if lane.role == role)
-    return lane
+    (queue,) = (queue for queue in serving.queues if queue.role == role)
+    return queue
 
 
 def _act(serving: Serving, role: Role = "training") -> Batch:
@@ -126,10 +126,10 @@ class Driver:
         self.last[id(group)] = types
 
     def take(self) -> None:
-        lane = self.serving.lanes[self.random.integers(2)]
-        if lane.seconds_until_due(0.0) is None:
+        queue = self.serving.queues[self.random.integers(2)]
+        if queue.seconds_until_due(0.0) is None:
             return
-        batch = self.serving.take(lane)
+        batch = self.serving.take(queue)
         self.batches.append(batch)
         for stream, position in zip(batch.streams, batch.positions, strict=True):
             self.positions.setdefault(int(stream), []).append(int(position))
@@ -184,12 +184,12 @@ class Driver:
         free = set(range(10)) - set(np.concatenate([[], *busy, *live]).astype(int).tolist())
         if self.serving.slots.num_free != len(free):
             return f"expected {len(free)} free slots, got {self.serving.slots.num_free}"
-        for lane in self.serving.lanes:
-            role = lane.role
+        for queue in self.serving.queues:
+            role = queue.role
             of_role = np.concatenate([[], *(g.slots for g in self._open_groups(role))])
             if sorted(of_role) != self.serving.live_slots(role).tolist():
                 return f"live slots of role {role}"
-            if len(of_role) != lane.num_live:
+            if len(of_role) != queue.num_live:
                 return f"live rows of role {role}"
         if any(p != [n % K for n in range(len(p))] for p in self.positions.values()):
             return f"positions: {self.positions}"
@@ -385,7 +385,7 @@ def _act_all(serving: Serving, leases: list[Lease], step_type: StepType) -> Batc
     for lease in leases:
         for group in lease.groups:
             _step(serving, group, step_type)
-    batch = serving.take(serving.lanes[0])
+    batch = serving.take(serving.queues[0])
     serving.answered(batch)
     return batch
 
@@ -395,52 +395,52 @@ def test_no_batch_waits_for_the_slot_of_a_disabled_environment(rule: BatchRule) 
     serving = Serving(SlotTable(training=4, evaluation=0, seed=0), page_steps=K, rule=rule)
     whole, bad = serving.lease(2, 1, "whole"), serving.lease(1, 1, "bad")
     bad.num_disabled = 1
-    (lane,) = (each for each in serving.lanes if each.role == "training")
+    (queue,) = (each for each in serving.queues if each.role == "training")
     serving.ready(whole)
     _step(serving, whole.groups[0], FIRST)
-    assert lane.seconds_until_due(0.0) == math.inf  # the other one still builds its environments
+    assert queue.seconds_until_due(0.0) == math.inf  # the other one still builds its environments
     serving.ready(bad)
-    assert lane.seconds_until_due(0.0) == math.inf
+    assert queue.seconds_until_due(0.0) == math.inf
     _step(serving, bad.groups[0], FIRST)
-    assert lane.seconds_until_due(0.0) == 0.0
-    batch = serving.take(lane)
+    assert queue.seconds_until_due(0.0) == 0.0
+    batch = serving.take(queue)
     assert batch.slots.tolist() == [0, 1, 2] and batch.positions.tolist() == [0, 0, 0]
     assert [rows.tolist() for rows in batch.rows] == [[0, 1], [2]]
     serving.answered(batch)
     # While its env server is away nothing is known of it: all four are waited for.
     serving.end(bad)
     _step(serving, whole.groups[0], MID)
-    assert lane.seconds_until_due(0.0) == math.inf
+    assert queue.seconds_until_due(0.0) == math.inf
     back = serving.lease(2, 1, "back")
     serving.ready(back)
     _step(serving, back.groups[0], FIRST)
-    assert serving.take(lane).slots.tolist() == [0, 1, 2, 3]
+    assert serving.take(queue).slots.tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("rule", [lock_step(), rounds()], ids=["lock step", "rounds"])
 def test_a_round_does_not_wait_for_an_env_server_that_a_failure_has_ended(rule: BatchRule) -> None:
     serving = Serving(SlotTable(training=3, evaluation=0, seed=0), page_steps=K, rule=rule)
-    (lane,) = (each for each in serving.lanes if each.role == "training")
+    (queue,) = (each for each in serving.queues if each.role == "training")
     leases = [serving.lease(1, 1, peer) for peer in "abc"]
     for lease in leases:
         serving.ready(lease)
         _step(serving, lease.groups[0], FIRST)
-    serving.answered(serving.take(lane))
+    serving.answered(serving.take(queue))
     serving.fail(leases[1])
     serving.end(leases[1])
     for lease in (leases[0], leases[2]):
         _step(serving, lease.groups[0], MID)
     waits = rule.is_complete  # whose batches would depend on when it returns
-    assert lane.seconds_until_due(0.0) == (math.inf if waits else 0.0)
+    assert queue.seconds_until_due(0.0) == (math.inf if waits else 0.0)
     again = serving.lease(1, 1, "b")
-    assert lane.seconds_until_due(0.0) == (math.inf if waits else 0.0)
+    assert queue.seconds_until_due(0.0) == (math.inf if waits else 0.0)
     serving.ready(again)
-    assert lane.seconds_until_due(0.0) == math.inf
+    assert queue.seconds_until_due(0.0) == math.inf
     _step(serving, again.groups[0], FIRST)
-    assert serving.take(lane).slots.tolist() == [0, 1, 2]
+    assert serving.take(queue).slots.tolist() == [0, 1, 2]
     # One that is lost in any other way will be back.
     serving.end(leases[2])
-    assert lane.target_rows == 3
+    assert queue.target_rows == 3
 
 
 def test_rows_are_in_slot_order_whichever_group_has_them() -> None:

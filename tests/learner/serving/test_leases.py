@@ -12,7 +12,7 @@ from learner.serving.leases import (
     SlotTable,
     deal,
     environment_seed,
-    lanes_of,
+    ranges_of,
     session_seed,
 )
 
@@ -117,10 +117,10 @@ def test_each_env_server_gets_its_part_of_training_and_evaluation(
 @pytest.mark.parametrize(
     ("free", "offered", "num_groups", "expected"),
     [
-        # A group has one lane: of two groups each goes to the emptiest there is.
+        # A group has one range: of two groups each goes to the emptiest there is.
         ([8, 8, 8, 8, 0], 8, 2, [4, 4, 0, 0, 0]),
         ([4, 4, 8, 8, 0], 8, 2, [0, 0, 4, 4, 0]),
-        # One that has more than its groups' lanes hold takes others, too.
+        # One that has more than its groups' ranges hold takes others, too.
         ([8, 8, 8, 8, 0], 32, 2, [8, 8, 8, 8, 0]),
         ([8, 8, 8, 8, 0], 6, 1, [6, 0, 0, 0, 0]),
         # What is left is given away whatever the groups.
@@ -132,8 +132,8 @@ def test_each_env_server_gets_its_part_of_training_and_evaluation(
 def test_groups_of_an_env_server_are_spread_over_devices(
     free: list[int], offered: int, num_groups: int, expected: list[int]
 ) -> None:
-    lanes = lanes_of(32, 4, num_devices=4)
-    assert deal(free, offered, lanes, num_groups=num_groups) == expected
+    ranges = ranges_of(32, 4, num_devices=4)
+    assert deal(free, offered, ranges, num_groups=num_groups) == expected
 
 
 def _ready(table: SlotTable, num_envs: int) -> Lease:

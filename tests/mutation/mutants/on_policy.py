@@ -108,8 +108,8 @@ MUTANTS = (
     Mutant(
         "age_of_the_newest_row",
         "learner/acting/loop.py",
-        "self._versions[batch.slots[batch.positions == 0]] = frozen.version",
-        "self._versions[batch.slots] = frozen.version",
+        "self._versions[batch.slots[batch.positions == 0]] = versioned.version",
+        "self._versions[batch.slots] = versioned.version",
         "A sequence is as old as its last row: one that took for ever to fill is trained.",
     ),
 )

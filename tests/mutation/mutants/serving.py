@@ -60,8 +60,8 @@ MUTANTS = (
     Mutant(
         "queued_of_dead_lease_kept",
         _SERVING,
-        'self.ledger["struck"] += lane.strike(lease)',
-        'self.ledger["struck"] += lane.num_rows * 0',
+        'self.ledger["struck"] += queue.strike(lease)',
+        'self.ledger["struck"] += queue.num_rows * 0',
         "What a dead env server had queued is still acted on.",
     ),
     Mutant(
@@ -100,8 +100,8 @@ MUTANTS = (
     Mutant(
         "rounds_are_not_aligned",
         "learner/serving/core.py",
-        "        if lane.rule.is_aligned:\n",
-        "        if lane.rule.is_complete:\n",
+        "        if queue.rule.is_aligned:\n",
+        "        if queue.rule.is_complete:\n",
         "In rounds a stream that begins fills its pages later than the others.",
     ),
     Mutant(
@@ -142,8 +142,8 @@ MUTANTS = (
     Mutant(
         "evaluation_not_frozen",
         _ACTING,
-        "frozen = self._params if is_training else self.evaluator.frozen",
-        "frozen = self._params",
+        "versioned = self._params if is_training else self.evaluator.frozen",
+        "versioned = self._params",
         "Evaluation acts with parameters that change meanwhile.",
     ),
 )

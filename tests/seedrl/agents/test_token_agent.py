@@ -1,4 +1,4 @@
-"""A token policy as an agent: its plain loop answers as the lanes do; misfits are named."""
+"""A token policy as an agent: its plain loop answers as the generators do; misfits are named."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learner.acting.token_lane import TokenLane
+from learner.acting.token_generator import TokenGenerator
 from learner.build import plan_geometry
 from seedrl import config_io
 from seedrl.agents.check import build_agent
@@ -27,13 +27,13 @@ _CONFIG = GRPOConfig(
 )
 
 
-@pytest.mark.gate  # the lane: tests/learner/acting/test_token_lane.py
+@pytest.mark.gate  # the generator: tests/learner/acting/test_token_generator.py
 def test_the_loop_of_the_agent_answers_as_a_lane_does() -> None:
     # Greedily, over turns and a new episode; without room for an answer it asks.
     agent, random = build_agent(_CONFIG, _SPEC), np.random.default_rng(0)
     params = jax.jit(agent.init)(jax.random.PRNGKey(0))
     params = {**params, "embedding": 30 * params["embedding"]}
-    lane = TokenLane(
+    generator = TokenGenerator(
         _CONFIG.network, _SIZES, np.zeros(3, np.float32), jax.random.PRNGKey(1), jax.devices()[0]
     )
     carry, act = agent.initial_carry(3), jax.jit(agent.act)
@@ -50,12 +50,12 @@ def test_the_loop_of_the_agent_answers_as_a_lane_does() -> None:
         carry, expected = output.carry, {}
         for row, ids in enumerate(asked):
             if kind == StepType.FIRST:
-                lane.begin(row, row)
-            if not lane.ask(row, ids):
+                generator.begin(row, row)
+            if not generator.ask(row, ids):
                 expected[row], num_empty = [], num_empty + 1
-        while lane.is_live.any():
-            lane.start(params, 0)
-            expected |= {row: lane.completion(row).tolist() for row in lane.finish()}
+        while generator.is_live.any():
+            generator.start(params, 0)
+            expected |= {row: generator.completion(row).tolist() for row in generator.finish()}
         for row, action in enumerate(np.asarray(output.action)):
             answer, seed = read_completion(action)
             assert ([] if answer is None else answer.tolist()) == expected[row]

@@ -50,4 +50,4 @@ JAX_DEFAULT_MATMUL_PRECISION=highest step tests 300 python3 -m pytest \
   tests/seedrl/replay/test_buffer.py tests/seedrl/agents/test_r2d2.py
 # Exact sampling of tokens, at the precision that a user gets.
 step tests_tokens 120 python3 -m pytest -q -n 0 -m "not gate" -p no:cacheprovider \
-  tests/seedrl/networks/test_decoder.py tests/learner/acting/test_token_lane.py tests/seedrl/agents/test_grpo.py
+  tests/seedrl/networks/test_decoder.py tests/learner/acting/test_token_generator.py tests/seedrl/agents/test_grpo.py

@@ -107,7 +107,7 @@ def _drawn(
     return ids[:, 0], log_mu[:, 0]
 
 
-class TokenLane:
+class TokenGenerator:
     """The rows of some slots and their transcripts. Owned by its acting thread.
 
     A row's transcript is what it has read and sampled. Its first `fed` tokens are in the cache; the

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from learner.acting import token_lane
-from learner.acting.token_lane import TokenLane
+from learner.acting import token_generator
+from learner.acting.token_generator import TokenGenerator
 from seedrl.agents.token_agent import ENVIRONMENT, PADDING, POLICY
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
@@ -22,15 +22,15 @@ from tests.seedrl.networks.decoder_oracle import random_params
 _NETWORK = DecoderConfig(vocabulary=11, layers=1, width=16, heads=2, kv_heads=1, ffn=24, context=40)
 _SIZES = TokensSpec(vocabulary=11, longest_turn=19, longest_completion=7, end=10)
 _KEY = jax.random.PRNGKey(3)
-_ROWS = 3  # of every lane, whose programs are compiled once
+_ROWS = 3  # of every generator, whose programs are compiled once
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     # Of some turns two chunks and a rest, of others none; more readers than one program takes.
-    monkeypatch.setattr(token_lane, "_CHUNK", 8)
-    monkeypatch.setattr(token_lane, "_READERS", 2)
-    monkeypatch.setattr(token_lane, "_TICKS", 3)
+    monkeypatch.setattr(token_generator, "_CHUNK", 8)
+    monkeypatch.setattr(token_generator, "_READERS", 2)
+    monkeypatch.setattr(token_generator, "_TICKS", 3)
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +47,13 @@ def _num_sampled(rollouts: Iterable[StoredStep]) -> int:
     return sum(np.count_nonzero(each.extras.source == POLICY) for each in rollouts)
 
 
-def _lane(temperature: float = 1.0) -> TokenLane:
-    return TokenLane(_NETWORK, _SIZES, np.full(_ROWS, temperature), _KEY, jax.devices()[0])
+def _generator(temperature: float = 1.0) -> TokenGenerator:
+    return TokenGenerator(_NETWORK, _SIZES, np.full(_ROWS, temperature), _KEY, jax.devices()[0])
 
 
-def _tick(lane: TokenLane, params: Tree, version: int) -> list[int]:
-    lane.start(params, version)
-    return lane.finish()
+def _tick(generator: TokenGenerator, params: Tree, version: int) -> list[int]:
+    generator.start(params, version)
+    return generator.finish()
 
 
 @jax.jit
@@ -89,8 +89,8 @@ def _dialogues(number: int, seed: int = 0) -> list[_Dialogue]:
     ]
 
 
-def _played_in_lane(
-    lane: TokenLane, dialogues: list[_Dialogue], params: Tree
+def _played_together(
+    generator: TokenGenerator, dialogues: list[_Dialogue], params: Tree
 ) -> dict[int, StoredStep]:
     """Plays all dialogues, each in the row that is free first."""
     waiting, played = list(dialogues), {}
@@ -99,15 +99,15 @@ def _played_in_lane(
         for row in set(range(_ROWS)) - playing.keys():
             if waiting:
                 dialogue = waiting.pop(0)
-                lane.begin(row, dialogue.rollout)
-                assert lane.ask(row, dialogue.turns[0])
+                generator.begin(row, dialogue.rollout)
+                assert generator.ask(row, dialogue.turns[0])
                 playing[row] = dialogue, 1
-        for row in _tick(lane, params, 0):
+        for row in _tick(generator, params, 0):
             dialogue, asked = playing.pop(row)
-            if asked < len(dialogue.turns) and lane.ask(row, dialogue.turns[asked]):
+            if asked < len(dialogue.turns) and generator.ask(row, dialogue.turns[asked]):
                 playing[row] = dialogue, asked + 1
             else:
-                played[dialogue.rollout] = lane.rollout(row)
+                played[dialogue.rollout] = generator.rollout(row)
     return played
 
 
@@ -131,23 +131,23 @@ def _bare(dialogue: _Dialogue, params: Tree, temperature: float) -> tuple[list[i
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 0.0])
-def test_a_lane_samples_the_tokens_of_a_bare_loop(params: Tree, temperature: float) -> None:
+def test_a_generator_samples_the_tokens_of_a_bare_loop(params: Tree, temperature: float) -> None:
     dialogues = _dialogues(6)
-    lane = _lane(temperature)
-    played = _played_in_lane(lane, dialogues, params)
+    generator = _generator(temperature)
+    played = _played_together(generator, dialogues, params)
     for dialogue in dialogues:
         ids, sources = _bare(dialogue, params, temperature)
         rollout = played[dialogue.rollout]
         rest = [PADDING] * (_NETWORK.context - len(ids))
         assert rollout.action[: len(ids)].tolist() == ids
         assert rollout.extras.source.tolist() == sources + rest
-    assert lane.num_sampled == _num_sampled(played.values())
+    assert generator.num_sampled == _num_sampled(played.values())
 
 
 def test_what_is_stored_is_the_distribution_that_was_sampled(params: Tree) -> None:
     # Over refills, turns, chunks and resets; at unchanged parameters.
     dialogues = _dialogues(30, seed=1)
-    played = _played_in_lane(_lane(0.8), dialogues, params)
+    played = _played_together(_generator(0.8), dialogues, params)
     largest = 0.0
     for rollout in played.values():
         ids, (source, log_mu) = rollout.action[None], rollout.extras
@@ -162,17 +162,17 @@ def test_what_is_stored_is_the_distribution_that_was_sampled(params: Tree) -> No
 
 
 def test_a_limit_cuts_and_the_next_rollout_starts_clean(params: Tree) -> None:
-    lane = _lane()
-    lane.begin(0, 4)
-    assert lane.ask(0, np.arange(19, dtype=np.int32) % 10)
-    while not _tick(lane, params, 0):
+    generator = _generator()
+    generator.begin(0, 4)
+    assert generator.ask(0, np.arange(19, dtype=np.int32) % 10)
+    while not _tick(generator, params, 0):
         pass
-    assert lane.ask(0, np.arange(12, dtype=np.int32) % 10)
+    assert generator.ask(0, np.arange(12, dtype=np.int32) % 10)
     # 19, up to 7, 12, and what fits: no room for another turn.
-    while not _tick(lane, params, 1):
+    while not _tick(generator, params, 1):
         pass
-    assert not lane.ask(0, np.zeros(10, np.int32))
-    rollout = lane.rollout(0)
+    assert not generator.ask(0, np.zeros(10, np.int32))
+    rollout = generator.rollout(0)
     kinds, _, discounts, _ = rollout.timestep
     last = _size(rollout) - 1
     assert kinds.tolist() == [StepType.FIRST, *[StepType.MID] * (last - 1)] + [StepType.LAST] * (
@@ -180,7 +180,7 @@ def test_a_limit_cuts_and_the_next_rollout_starts_clean(params: Tree) -> None:
     )
     assert discounts.all()  # it was cut
     assert rollout.version[0] == 0 and set(rollout.version[last:].tolist()) == {1}
-    again, fresh = lane, _lane()
+    again, fresh = generator, _generator()
     for each in (again, fresh):
         each.begin(0, 9)
         each.ask(0, np.array([1, 2], np.int32))
@@ -190,36 +190,36 @@ def test_a_limit_cuts_and_the_next_rollout_starts_clean(params: Tree) -> None:
 
 
 def test_rewards_are_on_the_token_that_earned_them(params: Tree) -> None:
-    lane = _lane()
-    lane.begin(0, 0)
+    generator = _generator()
+    generator.begin(0, 0)
     ends = []
     for reward in (0.5, 2.0):
-        lane.ask(0, np.array([3], np.int32))
-        while not _tick(lane, params, 0):
+        generator.ask(0, np.array([3], np.int32))
+        while not _tick(generator, params, 0):
             pass
-        ends.append(_size(lane.rollout(0)) - 1)
-        lane.reward(0, reward)
-    rewards = lane.rollout(0).timestep.reward
+        ends.append(_size(generator.rollout(0)) - 1)
+        generator.reward(0, reward)
+    rewards = generator.rollout(0).timestep.reward
     assert rewards[ends].tolist() == [0.5, 2.0] and rewards.sum() == 2.5
 
 
 def test_a_row_that_begins_anew_during_a_tick_takes_nothing_from_it(params: Tree) -> None:
-    lane, alone = _lane(), _lane()
-    for each, row in ((lane, 1), (alone, 0)):
+    generator, alone = _generator(), _generator()
+    for each, row in ((generator, 1), (alone, 0)):
         each.begin(row, 5)
         each.ask(row, np.array([4], np.int32))
-    lane.begin(0, 7)
-    lane.ask(0, np.array([1], np.int32))
-    lane.start(params, 0)
-    lane.begin(1, 5)
-    lane.ask(1, np.array([4], np.int32))
-    lane.finish()
-    assert lane.num_sampled == lane.num_open(0) > 0
-    while 1 not in _tick(lane, params, 0):
+    generator.begin(0, 7)
+    generator.ask(0, np.array([1], np.int32))
+    generator.start(params, 0)
+    generator.begin(1, 5)
+    generator.ask(1, np.array([4], np.int32))
+    generator.finish()
+    assert generator.num_sampled == generator.num_open(0) > 0
+    while 1 not in _tick(generator, params, 0):
         pass
     while not _tick(alone, params, 0):
         pass
-    assert lane.rollout(1).action.tolist() == alone.rollout(0).action.tolist()
+    assert generator.rollout(1).action.tolist() == alone.rollout(0).action.tolist()
 
 
 @pytest.mark.parametrize(
@@ -229,15 +229,15 @@ def test_rows_that_are_all_live_tick_several_times_a_call(
     params: Tree, first_rollout: int, sampled: list[int], num_left: int
 ) -> None:
     # All three, three times, until some have ended: at their limit, or one by itself.
-    lane, found = _lane(), list[int]()
+    generator, found = _generator(), list[int]()
     for row in range(_ROWS):
-        lane.begin(row, first_rollout + row)
-        lane.ask(row, np.array([row], np.int32))
+        generator.begin(row, first_rollout + row)
+        generator.ask(row, np.array([row], np.int32))
     ended: list[int] = []
     while not ended:
-        ended = _tick(lane, params, 0)
-        found.append(lane.num_sampled)
-    assert found == sampled and lane.is_live.sum() == num_left == _ROWS - len(ended)
+        ended = _tick(generator, params, 0)
+        found.append(generator.num_sampled)
+    assert found == sampled and generator.is_live.sum() == num_left == _ROWS - len(ended)
     # For the others a tick is enough: a question may come for a row that is free.
-    _tick(lane, params, 0)
-    assert lane.num_sampled == sampled[-1] + num_left
+    _tick(generator, params, 0)
+    assert generator.num_sampled == sampled[-1] + num_left

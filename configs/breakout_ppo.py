@@ -1,4 +1,4 @@
-"""PPO on Breakout in 42 x 42 frames, an episode for each life, on one or two CPU cores.
+"""PPO on Breakout in 44 x 44 frames, an episode for each life, on one or two CPU cores.
 
 The paper's settings for Atari, and two that the usual programs add: FIRE is pressed at the start of
 each further life, and values are learned in stds of returns (`normalize_rewards`), which grow
@@ -16,7 +16,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(
             id="ALE/Breakout-v5",
-            arguments='{"img_height": 42, "img_width": 42, "life_loss_info": true}',
+            arguments='{"img_height": 44, "img_width": 44, "life_loss_info": true}',
             wrappers=tuple(f"{lives}:{each}" for each in ("GameReturn", "FireReset", "ClipReward")),
             metrics=("game_return",),
             vectorization="atari",

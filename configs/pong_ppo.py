@@ -1,4 +1,4 @@
-"""PPO on Pong in 42 x 42 frames: a policy without memory, on two CPU cores.
+"""PPO on Pong in 44 x 44 frames: a policy without memory, on two CPU cores.
 
 The ball is a fraction of a pixel, which `normalize_images` brings out: without it returns are
 still -13 after 4,900,000 steps. The rest is the paper's for Atari, but for a learning rate twice as
@@ -19,7 +19,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(
             id="ALE/Pong-v5",
-            arguments='{"img_height": 42, "img_width": 42}',
+            arguments='{"img_height": 44, "img_width": 44}',
             vectorization="atari",
             frames_per_step=4,
         ),

@@ -1,4 +1,4 @@
-"""R2D2 on Pong in 42 x 42 frames, on two CPU cores.
+"""R2D2 on Pong in 44 x 44 frames, on two CPU cores.
 
 Found by short runs of `seedrl experiment` (docs/performance_notebook.md has the other choices).
 Pixels are normalized, as in `pong_ppo`: else the ball is hardly visible.
@@ -18,7 +18,7 @@ def config() -> Config:
     return Config(
         environment=EnvironmentConfig(
             id="ALE/Pong-v5",
-            arguments='{"img_height": 42, "img_width": 42}',
+            arguments='{"img_height": 44, "img_width": 44}',
             vectorization="atari",
             frames_per_step=4,
         ),

@@ -153,7 +153,11 @@ _Conv = functools.partial(nn.Conv, conv_general_dilated=convolve)
 
 
 class _Convolutions(nn.Module):
-    """Convolutions without padding, each followed by a ReLU: `[N, H, W, C]` -> `[N, D]`."""
+    """Convolutions, each followed by a ReLU: `[N, H, W, C]` -> `[N, D]`.
+
+    Every pixel is seen. Where the strides of a layer do not fit its input, zeros are added below
+    and to the right: without them the paddles of Breakout and Pong are not seen in 42 x 42.
+    """
 
     dtype: str = "float32"
     # Filters, size and stride of each.
@@ -162,8 +166,9 @@ class _Convolutions(nn.Module):
     @nn.compact
     def __call__(self, images: Array) -> Array:
         for features, kernel, stride in self.layers:
+            added = [(0, (kernel - size) % stride) for size in images.shape[1:3]]
             convolution = _Conv(
-                features, (kernel, kernel), (stride, stride), padding="VALID", dtype=self.dtype
+                features, (kernel, kernel), (stride, stride), padding=added, dtype=self.dtype
             )
             images = relu(convolution(images))
         return images.reshape(images.shape[0], -1)

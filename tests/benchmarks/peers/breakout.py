@@ -67,7 +67,7 @@ def run(pace: Pace, venvs: Path) -> Iterator[Result]:
         target=1.0,
         conditions={
             "cores": "one each, at the same time",
-            "frames": "42 x 42",
+            "frames": "44 x 44",
             "steps until the learning rate is 0": f"{ours:,} (ours), {theirs:,} (theirs)",
         },
         details={

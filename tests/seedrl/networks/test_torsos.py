@@ -52,6 +52,17 @@ def test_encoders_are_those_of_the_papers(
     assert shapes(encoder(), jnp.zeros((1, *image))) == (kernels, (1, output))
 
 
+@pytest.mark.parametrize("size", [(36, 36), (42, 42), (45, 47), (84, 84)])
+@pytest.mark.parametrize("encoder", [NatureEncoder, MinAtarEncoder])
+def test_every_pixel_changes_the_features(encoder: Any, size: tuple[int, int]) -> None:
+    # With positive weights and pixels, each pixel that is seen raises the sum of the features.
+    images = jnp.ones((1, *size, 1))
+    shapes = jax.eval_shape(encoder().init, jax.random.key(0), images)
+    params = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.01), shapes)
+    gradient = jax.grad(lambda images: encoder().apply(params, images).sum())(images)
+    assert (gradient > 0).all()
+
+
 def test_without_layers_an_mlp_torso_is_the_scaled_flat_observation() -> None:
     specs = (IMAGE, VECTOR, ArraySpec((), "int64"), ArraySpec((2,), "bool"))
     torso = ObservationTorso("mlp", (), specs)

@@ -2,7 +2,7 @@
 
 Trains with these flags of Sample Factory until it is killed, and writes a line every ten seconds:
 seconds since the start, environment steps that went through learning, and the mean return
-of the last 100 whole games. Frames are of 42 x 42 pixels; all else is what Sample Factory's own
+of the last 100 whole games. Frames are of 44 x 44 pixels; all else is what Sample Factory's own
 example of Atari does: an episode is a life, FIRE is pressed at its start, and rewards are clipped.
 """
 
@@ -28,7 +28,7 @@ _RETURN = "RecordEpisodeStatistics_reward"  # of whole games, as they give it; "
 
 # Its environment resizes frames to 84 x 84, without a choice. Its processes import this file, too.
 _resize = gymnasium.wrappers.ResizeObservation
-gymnasium.wrappers.ResizeObservation = lambda env, shape: _resize(env, (42, 42))
+gymnasium.wrappers.ResizeObservation = lambda env, shape: _resize(env, (44, 44))
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ from torch import nn
 
 
 class Nature(nn.Module):
-    """The convolutions of DQN: `[..., 4, 42, 42] uint8` -> `[..., D]`, any number of dimensions."""
+    """The convolutions of DQN: `[..., 4, 44, 44] uint8` -> `[..., D]`, any number of dimensions."""
 
     def __init__(self, frames: int):
         super().__init__()

@@ -1,12 +1,14 @@
 """PPO on Pong in 44 x 44 frames: a policy without memory, on two CPU cores.
 
-The ball is a fraction of a pixel, which `normalize_images` brings out: without it returns are
-still -13 after 4,900,000 steps. The rest is the paper's for Atari, but for a learning rate twice as
-high. `value_cost` weighs half of a squared error, so that 2 is the paper's 1.
+The ball is a fraction of a pixel, which `normalize_images` brings out. The rest is the paper's for
+Atari, but for a learning rate twice as high. `value_cost` weighs half of a squared error, so that 2
+is the paper's 1.
 
-Seed 0: a mean training return of 0 after 581,000 steps (241 s), 18 after 759,000 (311 s), 20.00
-over 100 fresh episodes after 54 minutes. Two cores of an EPYC; 2026-11-24, commit 4e99177. With
-`value_cost` 0.5 it takes 1.6 times as long, with chunk_steps 0 2.1 times (docs/learning.md).
+In 42 x 42, of which the network then did not see its own paddle (docs/learning.md), seed 0 had a
+mean training return of 0 after 581,000 steps (241 s), 18 after 759,000 (311 s), 20.00 over 100
+fresh episodes after 54 minutes. Two cores of an EPYC; 2026-11-24, commit 4e99177. Without
+`normalize_images` it was -13 after 4,900,000 steps; with `value_cost` 0.5 it took 1.6 times as
+long, with chunk_steps 0 2.1 times.
 """
 
 from seedrl.agents.ppo import PpoConfig

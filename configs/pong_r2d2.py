@@ -3,7 +3,8 @@
 Found by short runs of `seedrl experiment` (docs/performance_notebook.md has the other choices).
 Pixels are normalized, as in `pong_ppo`: else the ball is hardly visible.
 
-Seeds 0 to 2: 20.13, 20.10 and 19.56 over 100 episodes, by the parameters of 800,189, 1,680,801 and
+In 42 x 42, of which the network then did not see its own paddle (docs/learning.md), seeds 0 to 2:
+20.13, 20.10 and 19.56 over 100 episodes, by the parameters of 800,189, 1,680,801 and
 600,032 environment steps; confirmed after 19, 37 and 18 minutes. Two cores of a Xeon at 2.5 GHz;
 2026-11-27.
 """

@@ -51,9 +51,29 @@ class Evaluation(NamedTuple):
     slots_leased_again: int = 0
 
 
+class Restored(NamedTuple):
+    """A checkpoint's policy, as it acts."""
+
+    agent: Agent
+    spec: EnvSpec
+    params: VersionedParams
+    step: int  # updates of the checkpoint
+
+
+def restored(config: Config, checkpoint: Checkpoint) -> Restored:
+    """Reads the policy of a checkpoint. Raises CheckpointError if it does not fit the config."""
+    spec = saved_spec(checkpoint.meta["env_spec"])
+    agent = build_agent(config.agent, spec)
+    shapes = {"params": jax.eval_shape(agent.init, jax.random.PRNGKey(0))}
+    read = stored_arrays.read_tree(checkpoint.path, shapes)
+    actor_params = jax.device_put(agent.actor_params(read["params"]), jax.local_devices()[0])
+    params = VersionedParams(actor_params, updates_of_params(checkpoint))
+    return Restored(agent, spec, params, checkpoint.step)
+
+
 def evaluate(
     config: Config,
-    checkpoint: Checkpoint,
+    policy: Restored,
     *,
     episodes: int,
     seed: int | None = None,
@@ -61,7 +81,7 @@ def evaluate(
     max_episode_steps: int = MOST_EPISODE_STEPS,
     raise_failure: Callable[[], None] = lambda: None,
 ) -> Evaluation:
-    """Serves until env servers have played `episodes` of a checkpoint; blocks.
+    """Serves until env servers have played `episodes` of a policy; blocks.
 
     All slots play in lock step, once all are leased but those of disabled environments. So the
     result follows from the seed for any number of env servers, if each environment has a seed of
@@ -69,7 +89,7 @@ def evaluate(
 
     Args:
       config: of the run; its `serving.bind` is served on.
-      checkpoint: what is played.
+      policy: what is played.
       episodes: how many to play, shared out evenly over the slots.
       seed: of environments and random actions; by default the run's.
       actions: see `EvaluationConfig.actions`; by default the run's.
@@ -83,21 +103,19 @@ def evaluate(
     seed = config.seed if seed is None else seed
     slots = SlotTable(training=0, evaluation=num_slots, seed=session_seed(seed, "evaluation"))
     serving = Serving(slots, page_steps=1, rule=lock_step())
-    spec = saved_spec(checkpoint.meta["env_spec"])
+    agent, spec = policy.agent, policy.spec
     hub = Hub(serving, config.environment, spec=spec)
     with Deaths() as deaths, Service(hub, config.serving) as service:
-        agent = build_agent(config.agent, spec)
         exploration = evaluation_exploration(
             agent, actions or config.evaluation.actions, config.serving.training_slots
         )
-        frozen = _restore(agent, checkpoint)
         actor = _actor(agent, spec, num_slots, exploration=exploration, seed=seed)
 
         def check() -> None:
             raise_failure()
             deaths.raise_first()
 
-        player = _Player(hub, actor, frozen, check, max_episode_steps, action=spec.action)
+        player = _Player(hub, actor, policy.params, check, max_episode_steps, action=spec.action)
         score = player.play(episodes)
         # A slot's second lease gives other seeds.
         leased_again = int(np.count_nonzero(slots.epochs > 1))
@@ -111,7 +129,7 @@ def evaluate(
         maximum=float(returns.max()),
         episodes=len(returns),
         updates=score.frozen.version,
-        step=checkpoint.step,
+        step=policy.step,
         returns=score.returns,
         lengths=lengths,
         mean_length=score.mean_length,
@@ -120,13 +138,6 @@ def evaluate(
         cut=sum(each.is_cut for each in score.episodes),
         slots_leased_again=leased_again,
     )
-
-
-def _restore(agent: Agent, checkpoint: Checkpoint) -> VersionedParams:
-    key = jax.random.PRNGKey(0)
-    restored = stored_arrays.read_tree(checkpoint.path, {"params": jax.eval_shape(agent.init, key)})
-    actor_params = jax.device_put(agent.actor_params(restored["params"]), jax.local_devices()[0])
-    return VersionedParams(actor_params, updates_of_params(checkpoint))
 
 
 def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, seed: int) -> Actor:

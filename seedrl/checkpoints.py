@@ -30,9 +30,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from google.protobuf import json_format
 
@@ -55,6 +55,9 @@ SAVING, DELETED = ".saving", ".deleted"
 PARAMS = ("params", META)  # the parts of a checkpoint that a policy needs
 # A step that is saved again is first moved aside under the second name, and remains a checkpoint.
 _NAME = re.compile(r"(\d{12,})(\.replaced)?")
+
+
+_Found = TypeVar("_Found")
 
 
 class Checkpoint(NamedTuple):
@@ -274,6 +277,29 @@ def _sync(path: Path) -> None:
 # Choosing
 
 
+def read(find: Callable[[], Checkpoint], use: Callable[[Checkpoint], _Found]) -> _Found:
+    """`use` of a checkpoint that `find` chooses; of another one if its run replaces it meanwhile.
+
+    Raises what they raise.
+    """
+    while True:
+        found = find()
+        inode = _inode(found.path)
+        try:
+            return use(found)
+        except CheckpointError:
+            # A running learner deletes old ones, and the best one when there is a better one.
+            if inode is not None and _inode(found.path) == inode:
+                raise
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
 def choose(
     workdir: Path,
     *,
@@ -323,17 +349,23 @@ def latest(
     for number, path in reversed(listed(directory)):
         if step not in (None, number):
             continue
-        problem = damage(path, parts)
-        if problem is None:
+        try:
+            problem = damage(path, parts)
+            found = None if problem else opened(path)
+        except CheckpointError:
+            if path.is_dir():
+                raise
+            found, problem = None, ""
+        # A learner that is running may have deleted it since it was listed, for a newer one.
+        if not path.is_dir():
+            return latest(directory, parts, step=step, sets_aside=sets_aside)
+        if found is not None:
             for damaged, line in problems:
                 _logger.error("damaged checkpoint, taking an older one: %s", line)
                 if sets_aside:
                     _logger.error("%s is now %s", damaged, _set_aside(damaged, "damaged"))
-            return opened(path)
-        # A learner that is running may have deleted it since it was listed, for a newer one.
-        if not path.is_dir():
-            return latest(directory, parts, step=step, sets_aside=sets_aside)
-        problems.append((path, problem))
+            return found
+        problems.append((path, problem or ""))
     if problems:
         raise CheckpointError(
             f"expected an intact checkpoint in {directory}, got {len(problems)} damaged; "

@@ -308,22 +308,26 @@ def load(
     folder = Path(workdir)
     config_io.allow(*([allow] if isinstance(allow, str | Path) else allow))
     config = config_io.load(folder / CONFIG)
-    found = checkpoints.choose(folder, step=step, is_best=best, parts=checkpoints.PARAMS)
-    spec = checkpoints.saved_spec(found.meta["env_spec"])
-    agent = build_agent(config.agent, spec)
-    # Shapes alone: what is computed here would be thrown away.
-    abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}
-    params = stored_arrays.read_tree(found.path, abstract)["params"]
-    updates = checkpoints.updates_of_params(found)
-    return Policy(
-        agent,
-        params,
-        spec,
-        step=updates,
-        seed=seed,
-        epsilon=epsilon,
-        max_abs_reward=config.environment.max_abs_reward,
+
+    def policy_of(found: checkpoints.Checkpoint) -> Policy:
+        spec = checkpoints.saved_spec(found.meta["env_spec"])
+        agent = build_agent(config.agent, spec)
+        # Shapes alone: what is computed here would be thrown away.
+        abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}
+        return Policy(
+            agent,
+            stored_arrays.read_tree(found.path, abstract)["params"],
+            spec,
+            step=checkpoints.updates_of_params(found),
+            seed=seed,
+            epsilon=epsilon,
+            max_abs_reward=config.environment.max_abs_reward,
+        )
+
+    chosen = functools.partial(
+        checkpoints.choose, folder, step=step, is_best=best, parts=checkpoints.PARAMS
     )
+    return checkpoints.read(chosen, policy_of)
 
 
 def _own_action(spec: EnvSpec, action: Array) -> Array:

@@ -1,5 +1,6 @@
 """`seedrl evaluate WORKDIR`: plays a checkpoint of a run through the same service."""
 
+import functools
 import json
 import math
 import sys
@@ -156,16 +157,20 @@ def logs_of(workdir: Path) -> Path:
 def _play(words: Sequence[str], config: Config, options: EvaluateOptions) -> "Evaluation":
     # First, so that they import and build while this process imports jax.
     with env_servers.EnvServers(words) as started:
-        from learner.evaluate import evaluate
+        from learner.evaluate import evaluate, restored
         from seedrl import checkpoints
 
         # Only what is played is read and verified: a saved replay may be large.
-        checkpoint = checkpoints.choose(
-            options.workdir, step=options.update, is_best=options.best, parts=checkpoints.PARAMS
+        chosen = functools.partial(
+            checkpoints.choose,
+            options.workdir,
+            step=options.update,
+            is_best=options.best,
+            parts=checkpoints.PARAMS,
         )
         return evaluate(
             config,
-            checkpoint,
+            checkpoints.read(chosen, functools.partial(restored, config)),
             episodes=options.episodes,
             seed=options.seed,
             actions=options.actions,

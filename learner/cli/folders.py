@@ -163,12 +163,15 @@ def digest(argv: Sequence[str]) -> int:
     require_jax()
     # Imports jax: only once the command line is known to be good.
     from learner.checkpoints.restoring import digests
-    from seedrl.checkpoints import choose
+    from seedrl import checkpoints
     from seedrl.stored_arrays import read_all
 
-    found = choose(options.workdir)
-    print(found.path)  # which of them, because the newest one may be damaged
-    for part, value in digests(read_all(found.path)).items():
+    path, arrays = checkpoints.read(
+        lambda: checkpoints.choose(options.workdir),
+        lambda found: (found.path, read_all(found.path)),
+    )
+    print(path)  # which of them, because the newest one may be damaged
+    for part, value in digests(arrays).items():
         print(f"{part:<10} {value}")
     return ExitCode.OK
 

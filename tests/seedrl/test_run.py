@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import seedrl
+import seedrl.run
+from learner.cli.train import read
 from seedrl import config_io
+from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.exit_codes import ExitCode
 from seedrl.fields import with_fields
@@ -79,6 +82,23 @@ def test_a_config_object_reaches_the_run_with_its_own_classes(
     with pytest.raises(RunError) as refused:
         run.wait()
     assert "own 13" in str(refused.value) and run.workdir == tmp_path / "run"
+
+
+@pytest.mark.parametrize("name", ["mine", "config"])
+def test_a_config_object_is_the_run_s_whatever_the_name_of_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    loaded = config_io.load("cartpole_r2d2")
+    config = with_fields(loaded, {"serving.insecure": True, "serving.token_file": "later"})
+    started: list[Config] = []
+
+    def start(words: list[str], _: Path, folder: Any) -> None:
+        started.append(read(words)[1])
+        folder.cleanup()
+
+    monkeypatch.setattr(seedrl.run, "Run", start)
+    seedrl.train(config, workdir=tmp_path / name)
+    assert started == [config]
 
 
 def test_a_class_of_a_script_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

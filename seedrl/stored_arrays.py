@@ -61,6 +61,11 @@ def write_tree(root: Path, tree: Mapping[str, Tree]) -> None:
                 checkpointer.save(path.absolute(), args=ocp.args.PyTreeSave(filled))
 
 
+def has(root: Path, name: str) -> bool:
+    """True if `root` has files of the tree of that name, or of others that are stored with it."""
+    return (root / _item_of(name)).is_dir()
+
+
 def read_tree(root: Path, abstract: Mapping[str, Tree]) -> dict[str, Any]:
     """The trees in `root` as numpy arrays in the structure of `abstract`.
 

@@ -57,6 +57,13 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
     fewer steps than the run has taken. Raises ConfigError for another configuration,
     CheckpointError for a checkpoint that does not fit its own.
     """
+    if not stored_arrays.has(checkpoint.path, "optimizer"):
+        run = checkpoint.path.parent.parent
+        raise CheckpointError(
+            f"expected a checkpoint with the optimizer's state, to resume training, got only "
+            f"parameters in {checkpoint.path}. hint: `seedrl train CONFIG --init-from {run}` "
+            "starts a new run from them"
+        )
     differences = difference(checkpoint.meta["config"], to_json(config))
     # Before shapes: two classes may have arrays of the same ones.
     if classes := [line for line in differences if re.match(r"agent\.(\w+\.)*type: ", line)]:

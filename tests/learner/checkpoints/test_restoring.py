@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,17 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
     with pytest.raises(ConfigError) as other:
         restore_params(found, wide.params, _small(16), SPEC)
     assert "core_size: expected 16, got 8" in str(other.value)
+
+
+def test_a_checkpoint_of_parameters_only_is_not_resumed_whatever_else_differs(
+    tmp_path: Path,
+) -> None:
+    found = _fitting(_small(8), 12, tmp_path)
+    shutil.rmtree(found.path / "state")
+    with pytest.raises(CheckpointError) as caught:
+        require_fit(found, _small(16))
+    text = str(caught.value)
+    assert "only parameters" in text and "--init-from" in text and "core_size" not in text
 
 
 def test_another_run_is_advised_to_take_the_parameters_only_if_it_can(tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ class System(NamedTuple):
     scale: Scale
     page: Page  # shapes and dtypes
     replay_bytes: int  # of one device
-    acting_bytes: int  # that acting's pages and parameters may take of a device that learns
+    acting_bytes: int  # that acting may take of a device that learns
     hosts: Hosts  # that share the run
     taken: str = ""  # what was not taken over: parameters of another run, or a saved replay
 
@@ -349,23 +349,26 @@ def build(
         scale=sizes,
         page=page,
         replay_bytes=replay_bytes // len(geometry.devices),
-        acting_bytes=_acting_bytes(config, geometry, published[0]),
+        acting_bytes=_acting_bytes(config, geometry, published[0], acting),
         hosts=hosts,
         taken=taken or dropped,
     )
 
 
-def _acting_bytes(config: Config, geometry: Geometry, actor_params: Tree) -> int:
-    # Bytes of a device that learns: pages on their way to replay, and copies of parameters.
+def _acting_bytes(
+    config: Config, geometry: Geometry, actor_params: Tree, acting: Sequence[Acting]
+) -> int:
+    # Bytes of a device that learns: what acting keeps of its slots, pages on their way to replay,
+    # and copies of parameters.
     copies = 1  # that an update under way will publish
-    pages = 0
+    others = 0
     if set(geometry.inference) & set(geometry.devices):  # others hold theirs elsewhere
-        pages = MOST_BYTES
+        others = max(each.state_bytes for each in acting) + MOST_BYTES
         # Those that act, and newer ones that acting does not use yet.
         copies += 1 + config.learning.lag_updates // config.learning.publish_every_updates
         # Those that a round of evaluation plays, and the best ones.
         copies += 2 * (geometry.evaluation_slots > 0)
-    return pages + copies * sum(leaf.nbytes for leaf in jax.tree.leaves(actor_params))
+    return others + copies * sum(leaf.nbytes for leaf in jax.tree.leaves(actor_params))
 
 
 def _learning_waits(config: Config, hosts: Hosts) -> float:

@@ -27,6 +27,7 @@ from learner.serving.core import Batch
 from learner.serving.leases import SlotRange
 from seedrl.agents.agent import Agent
 from seedrl.errors import ConfigError
+from seedrl.replay.index import tree_bytes
 from seedrl.rl.exploration import decayed
 from seedrl.specs import ACTION_MASK, EnvSpec
 from seedrl.types import Array, Page, Tree
@@ -156,6 +157,11 @@ class Actor:
         self.end_slot = len(self._own)  # one past the highest of its slots, as batches number them
         self.page_steps = programs.page_steps
         self.page_rows = shapes.page_rows  # numbers of pages that `take_pages` may return
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the state on the device; before the acting thread starts."""
+        return tree_bytes(self._state)
 
     def warm_up_largest(self, versioned: VersionedParams) -> None:
         """Compiles the program for the largest batch, which all batches take from then on.

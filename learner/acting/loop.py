@@ -162,6 +162,11 @@ class Acting:
         # The newest on its device. Learning rebinds the list, so one look gives one version.
         return self._channel.params[self._device]
 
+    @property
+    def state_bytes(self) -> int:
+        """Bytes on its device that it keeps of its slots."""
+        return self._actor.state_bytes
+
     def warm_up_largest(self) -> None:
         """Compiles what acting needs to start; see `Actor`."""
         self._actor.warm_up_largest(self._params)

@@ -82,6 +82,11 @@ class TokenActor:
                 self.rows |= {slot: (generator, row) for row, slot in enumerate(own.slots)}
         self.end_slot = max(self.rows) + 1
 
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the KV caches; before the acting thread starts."""
+        return sum(generator.cache_bytes for generator in self.generators.values())
+
     def warm_up_largest(self, versioned: VersionedParams) -> None:
         """Compiles all programs: acting needs them to start."""
         for generator in self.generators.values():

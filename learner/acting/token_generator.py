@@ -19,6 +19,7 @@ import numpy as np
 from seedrl.agents.token_agent import ENVIRONMENT, POLICY, padding
 from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig, KVCache
+from seedrl.replay.index import tree_bytes
 from seedrl.rl import tokens
 from seedrl.specs import TokensSpec
 from seedrl.types import Array, StepType, StoredStep, Tree
@@ -148,6 +149,11 @@ class TokenGenerator:
         # Of the ticks on the device: their number, their results, and the rows that take those.
         self._found: list[Array]
         self._in_flight = np.zeros(num_rows, np.bool_)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the KV cache; for its owner."""
+        return tree_bytes(self._cache)
 
     def begin(self, row: int, rollout: int) -> None:
         """Forgets the row's transcript; `rollout` decides the random numbers of the next one."""

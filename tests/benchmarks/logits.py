@@ -32,7 +32,7 @@ _TEXT = (
 def main(python: str) -> int:
     config, params = weights.read(weights.SMOLLM2)
     with tempfile.TemporaryDirectory() as folder:
-        quantised = weights.smollm2_file()
+        quantised = weights.path_of(weights.SMOLLM2)
         exact = Path(folder) / "float32.gguf"
         _write_float32(quantised, exact)
         theirs = [_logits(python, file, Path(folder)) for file in (quantised, exact)]

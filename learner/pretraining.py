@@ -8,21 +8,23 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 import optax
 
-from envs_server.solutions import played
+from envs_server.build import build_one, read_recipe
+from envs_server.failures import BuildError, one_line
+from envs_server.tokens import TokenGym
 from learner.acting.token_groups import training_seeds
 from seedrl import checkpoints, run_files
 from seedrl.agents.check import build_agent
 from seedrl.agents.grpo import GRPOConfig
 from seedrl.checkpoints import encode_spec
-from seedrl.config import Config
+from seedrl.config import Config, EnvironmentConfig
 from seedrl.config_io import path_for_children
 from seedrl.errors import ConfigError, in_one_line
 from seedrl.networks import decoder
@@ -31,54 +33,77 @@ from seedrl.networks.decoder import DecoderConfig
 from seedrl.rl.distributions import Categorical
 from seedrl.rl.surrogate import mean_of
 from seedrl.specs import EnvSpec, TokensSpec
+from seedrl.token_env import TokenEnv
+from seedrl.turns import checked_ids
 from seedrl.types import Array, Tree
 from seedrl.wire.seedrl_pb2 import Environment
 
 
-class Dialogues(NamedTuple):
-    """N dialogues, each padded at its end."""
+def dialogues_of(config: Config, number: int, file: Path | None) -> tuple[EnvSpec, np.ndarray]:
+    """The environment's spec, and dialogues `[N, 2, context] int32`, see `packed`.
 
-    ids: np.ndarray  # `[N, context] int32`
-    is_policy: np.ndarray  # `[N, context] bool`, tokens of completions
-
-
-def dialogues_of(config: Config, number: int, file: Path | None) -> tuple[TokensSpec, Dialogues]:
-    """Tokens of the environment, and dialogues: of a file, or `number` with its solutions.
-
-    The environment is built in this process, as `seedrl record` does; it knows the spec, whether or
-    not its solutions are learned. Raises ConfigError for dialogues that cannot be learned, or if
-    there are none although some are wanted.
+    The dialogues are those of a file, or `number` with the environment's own solutions. The
+    environment is built in this process, as `seedrl record` does; it knows the spec, whether or not
+    its solutions are learned. Raises BuildError, or ConfigError for dialogues that cannot be
+    learned, or if there are none although some are wanted.
     """
-    own, context = config.environment, config.agent.network.context
-    environment = Environment(id=own.id, arguments=own.arguments, wrappers=own.wrappers)
-    sys.path.extend(path_for_children().split(os.pathsep))
-    found: Iterable[Any]
-    seeds, source = training_seeds(config.seed, number), "solutions of the environment"
-    sizes, found = played(environment, seeds if file is None else (), context)
-    if file is not None:
-        source = f"--dialogues: {file}"
-        try:
-            found = map(_parsed, file.read_text().splitlines())
-        except (OSError, ValueError) as error:
-            raise ConfigError(f"{source}: cannot read it: {in_one_line(error)}") from error
+    env, context = _built(config.environment), config.agent.network.context
+    sizes = env.spec
+    found = _lines(file) if file else _solved(env, training_seeds(config.seed, number), context)
     rows = []
-    for place, dialogue in enumerate(found, 1):
+    for name, dialogue in found:
         try:
             rows.append(packed(dialogue, sizes, context))
         except ValueError as error:
-            raise ConfigError(f"{source}, line {place}: {error}, got {dialogue!r:.80}") from error
+            raise ConfigError(f"{name}: {error}, got {dialogue!r:.80}") from error
     if number and not rows:
-        raise ConfigError(f"{source}: expected at least one dialogue, got none")
-    each = np.array(rows, np.int32).reshape(-1, 2, context)
-    return sizes, Dialogues(each[:, 0], each[:, 1] > 0)
+        raise ConfigError(f"--dialogues: expected at least one dialogue in {file}, got none")
+    return EnvSpec(sizes.turn, sizes), np.array(rows, np.int32).reshape(-1, 2, context)
 
 
-def _parsed(line: str) -> Any:
-    """What a line of JSON holds; a text if it is none, which is no dialogue."""
+def _built(own: EnvironmentConfig) -> TokenEnv:
+    sys.path.extend(path_for_children().split(os.pathsep))
+    asked = Environment(id=own.id, arguments=own.arguments, wrappers=own.wrappers)
+    # All code that it names is allowed: the command line chooses it itself. Wrappers see rows and
+    # rewards, which solutions do not depend on.
+    built = build_one(read_recipe(asked, ("*",))).unwrapped
+    if not isinstance(built, TokenGym):
+        raise BuildError(f"expected an environment of token ids (TokenEnv) as {own.id}")
+    return built.env
+
+
+def _lines(file: Path) -> Iterator[tuple[str, Any]]:
+    name = f"--dialogues: {file}"
     try:
-        return json.loads(line)
-    except (ValueError, RecursionError):
-        return line
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            name = f"--dialogues: {file}, line {number}"
+            yield name, json.loads(line)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}: cannot read it: {in_one_line(error)}") from error
+
+
+def _solved(env: TokenEnv, seeds: Sequence[int], longest: int) -> Iterator[tuple[str, Any]]:
+    for seed in seeds:
+        name = f"question of seed {seed}"
+        try:
+            dialogue = solved(env, seed, longest)
+        except (Exception, SystemExit) as error:  # of the environment
+            raise BuildError(f"{name}: {one_line(error)}") from error
+        yield name, dialogue
+
+
+def solved(env: TokenEnv, seed: int, longest: int) -> list[list[int]]:
+    """The dialogue of an episode in which every completion is the environment's own solution.
+
+    It stops once it has more than `longest` ids.
+    """
+    turn: Sequence[int] | np.ndarray | None = env.reset(seed)
+    found: list[list[int]] = []
+    while turn is not None and sum(map(len, found)) <= longest:
+        solution = np.asarray(env.solution(), np.int32)
+        found += [np.asarray(turn).tolist(), solution.tolist()]
+        turn, _ = env.step(solution)
+    return found
 
 
 def packed(dialogue: Any, sizes: TokensSpec, context: int) -> np.ndarray:
@@ -86,27 +111,22 @@ def packed(dialogue: Any, sizes: TokensSpec, context: int) -> np.ndarray:
 
     Raises ValueError for a dialogue that the environment and the policy could not have.
     """
-    is_right = isinstance(dialogue, list) and len(dialogue) >= 2 and len(dialogue) % 2 == 0
-    is_right = is_right and all(isinstance(ids, list) and ids for ids in dialogue)
-    ids = [each for part in dialogue for each in part] if is_right else [-1]
-    if not all(type(each) is int and 0 <= each < sizes.vocabulary for each in ids):
-        raise ValueError(
-            "expected a list of turns and completions alternately, each a list of ids 0 to "
-            f"{sizes.vocabulary - 1}"
-        )
+    if not isinstance(dialogue, list) or not dialogue or len(dialogue) % 2:
+        raise ValueError("expected a list of turns and completions alternately")
     for turn, completion in zip(dialogue[::2], dialogue[1::2], strict=True):
-        for name, part in (("turn", turn), ("completion", completion)):
-            if len(part) > (longest := getattr(sizes, f"longest_{name}")):
-                raise ValueError(f"expected at most {longest} ids of a {name}, {len(part)} came")
+        checked_ids(sizes, "turn", turn)
+        checked_ids(sizes, "completion", completion)
+        if not (turn and completion):
+            raise ValueError("expected turns and completions of at least one id")
         # What the policy would never sample, it cannot learn: it stops at the first end.
         is_cut = len(completion) == sizes.longest_completion
         if sizes.end in completion[:-1] or not (is_cut or completion[-1] == sizes.end):
             raise ValueError(f"expected completions that end with {sizes.end}, their only one")
-    if len(ids) > context:
-        raise ValueError(f"expected at most agent.network.context ids, {context}, {len(ids)} came")
-    row = np.zeros((2, context), np.int32)
     lengths = list(map(len, dialogue))
-    row[:, : len(ids)] = ids, np.repeat(np.arange(len(lengths)) % 2, lengths)
+    if (size := sum(lengths)) > context:
+        raise ValueError(f"expected at most agent.network.context ids, {context}, {size} came")
+    row = np.zeros((2, context), np.int32)
+    row[:, :size] = np.concatenate(dialogue), np.repeat(np.arange(len(lengths)) % 2, lengths)
     return row
 
 
@@ -124,7 +144,7 @@ def first_params(config: GRPOConfig, spec: EnvSpec, weights: str | None, seed: i
 def updates(
     config: GRPOConfig,
     params: Tree,
-    dialogues: Dialogues,
+    dialogues: np.ndarray,
     *,
     steps: int,
     batch: int,
@@ -133,8 +153,9 @@ def updates(
 ) -> Iterator[tuple[float, Tree]]:
     """Learns in at most `steps` updates; after each the mean loss of the last ten, and parameters.
 
-    Dialogues are drawn with replacement. Adam's learning rate falls to 0 linearly. With LoRA only
-    that is trained. Consumes the parameters, also those that it has returned.
+    `dialogues [N, 2, context] int32` are drawn with replacement. Adam's learning rate falls to 0
+    linearly. With LoRA only that is trained. Consumes the parameters, also those that it has
+    returned.
     """
     optimizer = optax.chain(
         optax.clip_by_global_norm(config.max_gradient_norm),
@@ -144,22 +165,22 @@ def updates(
     gradient = jax.value_and_grad(functools.partial(completion_loss, config.network))
 
     @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def step(params: Tree, state: Tree, ids: Array, is_policy: Array) -> tuple[Tree, Tree, Array]:
-        loss, gradients = gradient(params, ids, is_policy)
+    def step(params: Tree, state: Tree, dialogues: Array) -> tuple[Tree, Tree, Array]:
+        loss, gradients = gradient(params, dialogues)
         deltas, state = optimizer.update(gradients, state, params)
         return optax.apply_updates(params, deltas), state, loss
 
     losses: deque[float] = deque(maxlen=10)
     for _ in range(steps):
-        rows = random.integers(len(dialogues.ids), size=batch)
-        own = dialogues.ids[rows], dialogues.is_policy[rows]
-        params, state, loss = step(params, state, *own)
+        rows = random.integers(len(dialogues), size=batch)
+        params, state, loss = step(params, state, dialogues[rows])
         losses.append(float(loss))
         yield sum(losses) / len(losses), params
 
 
-def completion_loss(network: DecoderConfig, params: Tree, ids: Array, is_policy: Array) -> Array:
-    """Mean of -log π over the tokens `[B, T]` that are the policy's, `[] float32`."""
+def completion_loss(network: DecoderConfig, params: Tree, dialogues: Array) -> Array:
+    """Mean of -log π over the tokens of `dialogues [B, 2, T]` that are the policy's."""
+    ids, is_policy = dialogues[:, 0], dialogues[:, 1] > 0
     logits = decoder.unroll(network, decoder.with_frozen(network, params), ids[:, :-1])
     return -mean_of(Categorical(logits).log_probability(ids[:, 1:]), is_policy[:, 1:])
 

@@ -8,29 +8,34 @@ Imports numpy only.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from seedrl.specs import TokensSpec
 
 
-def turn_row(
-    spec: TokensSpec, ids: Sequence[int] | np.ndarray, seed: int | None = None
+def checked_ids(
+    spec: TokensSpec, kind: Literal["turn", "completion"], ids: Sequence[int] | np.ndarray
 ) -> np.ndarray:
-    """The row of a turn; `seed` if it is the question that was asked for.
-
-    Raises ValueError for a turn that is too long, or an id out of range.
-    """
-    array = np.asarray(ids)
+    """Raises ValueError for other than a list of ids, for too many, or for one out of range."""
+    array, longest = np.asarray(ids), getattr(spec, f"longest_{kind}")
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(f"turn: expected a list of ids, got {array.dtype}{list(array.shape)}")
-    if len(array) > spec.longest_turn:
-        raise ValueError(f"turn: expected at most {spec.longest_turn} ids, got {len(array)}")
+        raise ValueError(f"{kind}: expected a list of ids, got {array.dtype}{list(array.shape)}")
+    if len(array) > longest:
+        raise ValueError(f"{kind}: expected at most {longest} ids, got {len(array)}")
     is_legal = (array >= 0) & (array < spec.vocabulary)
     if not is_legal.all():
         wrong = array[~is_legal][0]
-        raise ValueError(f"turn: expected ids 0 to {spec.vocabulary - 1}, got {wrong}")
-    return _row(spec.longest_turn, 0 if seed is None else seed + 1, array)
+        raise ValueError(f"{kind}: expected ids 0 to {spec.vocabulary - 1}, got {wrong}")
+    return array
+
+
+def turn_row(
+    spec: TokensSpec, ids: Sequence[int] | np.ndarray, seed: int | None = None
+) -> np.ndarray:
+    """The row of a turn, see `checked_ids`; `seed` if it is the question that was asked for."""
+    return _row(spec.longest_turn, seed, checked_ids(spec, "turn", ids))
 
 
 def turn_ids(row: np.ndarray) -> np.ndarray:
@@ -46,12 +51,13 @@ def completion_row(
     `next_seed`, 0 to `MOST_SEED`: of the question to ask at once if the episode ends with it;
     without ids of the one to ask.
     """
-    return _row(spec.longest_completion, 0 if next_seed is None else next_seed + 1, ids)
+    return _row(spec.longest_completion, next_seed, ids)
 
 
-def _row(longest: int, first: int, ids: Sequence[int] | np.ndarray) -> np.ndarray:
+def _row(longest: int, seed: int | None, ids: Sequence[int] | np.ndarray) -> np.ndarray:
     row = np.zeros(2 + longest, np.int32)
-    row[0], row[1], row[2 : 2 + len(ids)] = first, len(ids), ids
+    row[0] = 0 if seed is None else seed + 1
+    row[1], row[2 : 2 + len(ids)] = len(ids), ids
     return row
 
 

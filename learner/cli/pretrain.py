@@ -20,7 +20,6 @@ from seedrl.exit_codes import ExitCode
 from seedrl.fields import fields_of
 from seedrl.programs.flags import Mark
 from seedrl.run import leaves_of, words_of
-from seedrl.specs import EnvSpec
 
 PROG = "seedrl pretrain"
 # Of the environment's dialogues; more steps go through them again.
@@ -85,8 +84,7 @@ def run(argv: Sequence[str]) -> int:
     number = min(options.steps * options.batch, _MOST_DIALOGUES)
     if number and options.dialogues is None:
         print(f"plays {number:,} solutions of {config.environment.id}", flush=True)
-    tokens, dialogues = pretraining.dialogues_of(config, number, options.dialogues)
-    spec = EnvSpec(tokens.turn, tokens)
+    spec, dialogues = pretraining.dialogues_of(config, number, options.dialogues)
     with stop_on_signals() as stop:
         next_report = start = time.monotonic()
         done = 0
@@ -101,8 +99,8 @@ def run(argv: Sequence[str]) -> int:
             seed=config.seed,
         )
         for done, (loss, params) in enumerate(updates, 1):  # noqa: B007 - both are read below
-            is_last = done == options.steps or loss <= options.until_loss or stop.is_set()
-            is_last = is_last or not math.isfinite(loss)
+            is_enough = loss <= options.until_loss or not math.isfinite(loss)
+            is_last = done == options.steps or is_enough or stop.is_set()
             if (now := time.monotonic()) >= next_report or is_last:
                 next_report = now + _REPORT_SECONDS
                 text = f"{done:,} of {options.steps:,} steps  {now - start:.0f} s"

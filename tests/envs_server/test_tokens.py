@@ -1,7 +1,5 @@
 """Token environments, stepped as any other."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -9,13 +7,11 @@ import seedrl
 from envs_server.build import Recipe, build, build_one
 from envs_server.failures import BuildError, EnvironmentFailedError, Failures
 from envs_server.groups import EnvGroup
-from envs_server.solutions import played
 from envs_server.tokens import TokenGym
 from seedrl.specs import FIRST_HELD_OUT_SEED, EnvSpec
 from seedrl.token_env import text_vocabulary
 from seedrl.turns import completion_row, turn_ids
 from seedrl.types import NEXT, StepType
-from seedrl.wire.seedrl_pb2 import Environment
 
 
 class Counting(seedrl.TokenEnv):
@@ -176,42 +172,3 @@ def test_the_end_of_a_tokenizer_needs_its_file() -> None:
     with pytest.raises(ValueError, match="tokenizer: expected the file of which '<end>'"):
         text_vocabulary(end="<end>")
     assert text_vocabulary().size == 257
-
-
-class Solved(Counting):
-    """Never ends; `answer` decides the solution."""
-
-    def __init__(self, answer: list[int] | None = None) -> None:
-        super().__init__(turns=0)
-        self._answer = answer
-
-    def solution(self) -> list[int]:
-        if self._answer is None:
-            raise LookupError("no answer is known")
-        if not self._answer:
-            raise SystemExit(3)
-        return self._answer
-
-
-def _solutions(answer: list[int] | None, *wrappers: str) -> list[list[list[int]]]:
-    arguments = json.dumps({"answer": answer})
-    asked = Environment(id=f"{__name__}:Solved", arguments=arguments, wrappers=wrappers)
-    tokens, dialogues = played(asked, [3], 5)
-    assert tokens == Counting().spec
-    return dialogues
-
-
-def test_solutions_of_an_environment_that_never_ends_stop() -> None:
-    assert _solutions([1, 256]) == [[[3], [1, 256], [4], [1, 256]]]
-
-
-def test_solutions_do_not_depend_on_wrappers() -> None:
-    wrapper = "gymnasium.wrappers:RecordEpisodeStatistics"
-    assert _solutions([1, 256], wrapper) == _solutions([1, 256])
-
-
-def test_an_environment_that_fails_with_a_solution_is_named() -> None:
-    with pytest.raises(BuildError, match="Solved, question of seed 3: LookupError: no answer is"):
-        _solutions(None)
-    with pytest.raises(BuildError, match="Solved, question of seed 3: SystemExit: 3"):
-        _solutions([])

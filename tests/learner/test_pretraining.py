@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from envs_server.envs import token_tasks
-from envs_server.solutions import dialogue
+from envs_server.failures import BuildError
 from learner.acting.token_groups import training_seeds
 from learner.cli.arguments import parse
 from learner.cli.main import main
 from learner.cli.pretrain import train_words
 from learner.cli.train import TrainOptions
 from learner.pretraining import (
-    Dialogues,
-    _parsed,
+    dialogues_of,
     first_params,
     packed,
     save,
+    solved,
     updates,
 )
 from seedrl import config_io
@@ -36,7 +36,7 @@ from seedrl.networks import weights
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.group_queue import GroupQueueConfig
 from seedrl.specs import EnvSpec, TokensSpec
-from seedrl.token_env import TokenEnv
+from seedrl.token_env import BytesVocabulary, TokenEnv
 from tests.gated import all_but
 from tests.seedrl.networks.decoder_oracle import random_params
 
@@ -44,7 +44,7 @@ NETWORK = DecoderConfig(vocabulary=7, layers=1, width=8, heads=2, kv_heads=1, ff
 TOKENS = TokensSpec(vocabulary=7, longest_turn=3, longest_completion=3, end=6)
 SPEC = EnvSpec(TOKENS.turn, TOKENS)
 IDS = np.random.default_rng(0).integers(0, 7, (5, 8), np.int32)
-DIALOGUES = Dialogues(IDS, np.ones((5, 8), bool))
+DIALOGUES = np.stack([IDS, np.ones_like(IDS)], axis=1)
 
 
 def after(source: Path, *, most: int = 30, steps: int = 30, **changes: Any) -> Any:
@@ -106,19 +106,20 @@ def test_parameters_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "named"),
     {
-        "": "turns and completions",
-        "[" * 100_000: "turns and completions",
-        "[[0], [1": "turns and completions",
         '{"a": 1}': "turns and completions",
         "[]": "turns and completions",
         "[[0, 1, 6]]": "turns and completions",
         "[[], [6]]": "turns and completions",
-        "[[0], [7, 6]]": "ids 0 to 6",
-        "[[-1], [6]]": "ids 0 to 6",
-        "[[true], [6]]": "ids 0 to 6",
-        "[[1.0], [6]]": "ids 0 to 6",
-        "[[1, 1, 1, 1], [6]]": "at most 3 ids of a turn, 4 came",
-        "[[1], [6], [1], [1, 1, 1, 6]]": "at most 3 ids of a completion, 4 came",
+        "[[1], []]": "turns and completions",
+        "[0, 6]": "turn: expected a list of ids",
+        '["a", [6]]': "turn: expected a list of ids",
+        "[[[1]], [6]]": "turn: expected a list of ids",
+        "[[0], [7, 6]]": "completion: expected ids 0 to 6",
+        "[[-1], [6]]": "turn: expected ids 0 to 6",
+        "[[true], [6]]": "turn: expected a list of ids",
+        "[[1.0], [6]]": "turn: expected a list of ids",
+        "[[1, 1, 1, 1], [6]]": "turn: expected at most 3 ids, got 4",
+        "[[1], [6], [1], [1, 1, 1, 6]]": "completion: expected at most 3 ids, got 4",
         "[[1], [0, 1]]": "that end with 6",
         "[[1], [0, 6, 6]]": "that end with 6",
         "[[1], [6], [1, 2], [0, 6], [1, 2], [6]]": "agent.network.context ids, 8, 9 came",
@@ -126,7 +127,15 @@ def test_parameters_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 )
 def test_a_dialogue_that_cannot_be_had_is_not_learned(line: str, named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        packed(_parsed(line), TOKENS, 8)
+        packed(json.loads(line), TOKENS, 8)
+
+
+@pytest.mark.parametrize("line", ["", "[" * 100_000, "[[0], [1"])
+def test_a_line_that_is_no_json_is_named(line: str, tmp_path: Path) -> None:
+    config, file = config_io.load("reverse_grpo"), tmp_path / "dialogues.jsonl"
+    file.write_text(f"[[0, 27], [0, 27]]\n{line}\n")
+    with pytest.raises(ConfigError, match=r"^--dialogues: .*dialogues.jsonl, line 2: "):
+        dialogues_of(config, 1, file)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +157,7 @@ def test_a_bundled_configuration_has_room_for_its_solutions(name: str) -> None:
     factory = getattr(token_tasks, config.environment.id.rpartition(":")[2])
     env: TokenEnv = factory(**json.loads(config.environment.arguments))
     build_agent(config.agent, EnvSpec(env.spec.turn, env.spec))
-    lengths = [sum(map(len, dialogue(env, seed, 1000))) for seed in training_seeds(0, 60)]
+    lengths = [sum(map(len, solved(env, seed, 1000))) for seed in training_seeds(0, 60)]
     # And little more: each token of the context costs time in every tick.
     assert max(lengths) < config.agent.network.context <= max(lengths) + 5
 
@@ -171,3 +180,58 @@ def test_the_command_that_continues_has_the_fields_that_were_typed() -> None:
     assert parsed == config and words[-2:] == ["--init-from", "runs/warm"]
     plain = train_words("reverse_grpo", config_io.load("reverse_grpo"), Path("w"))
     assert plain == ["seedrl", "train", "reverse_grpo", "--init-from", "w"]
+
+
+class Solved(TokenEnv):
+    """`answer` decides the solution; without `turns` it never ends."""
+
+    tokens = BytesVocabulary()
+    longest_turn, longest_completion = 1, 2
+
+    def __init__(self, answer: list[int] | None = None, turns: int = 0) -> None:
+        self._answer, self._turns = answer, turns
+
+    def reset(self, seed: int) -> list[int]:
+        self._left, self._number = self._turns, seed % 7
+        return [self._number]
+
+    def step(self, ids: np.ndarray) -> tuple[list[int] | None, float]:
+        self._left, self._number = self._left - 1, self._number + 1
+        return [self._number] if self._left else None, 0.0
+
+    def solution(self) -> list[int]:
+        if self._answer is None:
+            raise LookupError("no answer is known")
+        if not self._answer:
+            raise SystemExit(3)
+        return self._answer
+
+
+def _dialogues(wrappers: tuple[str, ...] = (), **arguments: Any) -> np.ndarray:
+    changes = {
+        "environment.id": f"{__name__}:Solved",
+        "environment.arguments": json.dumps(arguments),
+        "environment.wrappers": wrappers,
+    }
+    spec, dialogues = dialogues_of(with_fields(config_io.load("reverse_grpo"), changes), 2, None)
+    assert spec == EnvSpec(Solved().spec.turn, Solved().spec)
+    return dialogues
+
+
+def test_solutions_of_an_environment_that_never_ends_stop() -> None:
+    assert solved(Solved([1, 256]), 3, 5) == [[3], [1, 256], [4], [1, 256]]
+
+
+def test_solutions_do_not_depend_on_wrappers() -> None:
+    plain = _dialogues(answer=[1, 256], turns=2)
+    assert plain.shape == (2, 2, 16) and plain[:, 1].tolist() == [[0, 1, 1, 0, 1, 1, *[0] * 10]] * 2
+    wrapped = _dialogues(("gymnasium.wrappers:RecordEpisodeStatistics",), answer=[1, 256], turns=2)
+    np.testing.assert_array_equal(plain, wrapped)
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"), [(None, "LookupError: no answer is known"), ([], "SystemExit: 3")]
+)
+def test_an_environment_that_fails_with_a_solution_is_named(answer: Any, named: str) -> None:
+    with pytest.raises(BuildError, match=rf"^question of seed \d+: {named}"):
+        _dialogues(answer=answer)

@@ -24,14 +24,13 @@ def sample(key: Array, logits: Array, temperature: float | Array) -> tuple[Array
     log-probability 0. Consumes the key.
     """
     chex.assert_rank(logits, 2)
-    chex.assert_type(logits, jnp.float32)
     temperatures = jnp.broadcast_to(jnp.asarray(temperature, jnp.float32), logits.shape[:1])
     draws = temperatures > 0
-    scaled = logits / jnp.where(draws, temperatures, 1.0)[:, None]
+    policy = Categorical(logits / jnp.where(draws, temperatures, 1.0)[:, None])
     # The largest of logits with Gumbel noise is a draw from their softmax.
-    noise = jnp.where(draws[:, None], jax.random.gumbel(key, logits.shape), 0.0)
-    ids = jnp.argmax(scaled + noise, axis=-1).astype(jnp.int32)
-    return ids, jnp.where(draws, Categorical(scaled).log_probability(ids), 0.0)
+    noise = draws[:, None] * jax.random.gumbel(key, logits.shape)
+    ids = jnp.argmax(policy.logits + noise, axis=-1).astype(jnp.int32)
+    return ids, jnp.where(draws, policy.log_probability(ids), 0.0)
 
 
 def has_spread(returns: Array) -> Array:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import jax.numpy as jnp
 
-from envs_server.envs.token_tasks import Reverse
+from envs_server.envs.token_tasks import reverse
 from seedrl import config_io
 from seedrl.programs.command_line import read
 from tests.benchmarks.token_reference import Reference, group_advantages
@@ -67,7 +67,7 @@ def main(options: ControlsOptions) -> int:
         for kind in options.kinds:
             reference = Reference(
                 config.agent,
-                Reverse(**json.loads(config.environment.arguments)),
+                reverse(**json.loads(config.environment.arguments)),
                 params,
                 seed=seed,
                 advantages=_ADVANTAGES[kind],

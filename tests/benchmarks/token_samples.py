@@ -15,7 +15,7 @@ from pathlib import Path
 
 import jax
 
-from envs_server.envs.token_tasks import Reverse
+from envs_server.envs.token_tasks import reverse
 from seedrl import checkpoints, config_io, stored_arrays
 from seedrl.config import Config
 from seedrl.fields import with_fields
@@ -84,7 +84,7 @@ def measured(folder: Path, seed: int, until_loss: float) -> tuple[float, float]:
     config = with_fields(config_io.load("reverse_grpo"), _FLAGS)
     reference = Reference(
         config.agent,
-        Reverse(**json.loads(config.environment.arguments)),
+        reverse(**json.loads(config.environment.arguments)),
         warm_params(config, warm),
         seed=seed,
     )

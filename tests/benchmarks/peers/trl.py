@@ -24,13 +24,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from envs_server.envs.token_tasks import Reverse
+from envs_server.envs.token_tasks import reverse
 from learner.extras.bench.measuring import Pace, Result, interleave
 from learner.report.stages import num_cores
 from seedrl import config_io
 from seedrl.config import Config
 from seedrl.fields import with_fields
 from seedrl.networks import decoder, weights
+from seedrl.token_env import TokenEnv
 from seedrl.types import Tree
 from tests.benchmarks.peers import sb3, virtual_environment
 from tests.benchmarks.peers.peer_process import PeerProcess
@@ -153,7 +154,7 @@ def _ours(seed: int, warm: Path) -> Trained:
 def _theirs(
     interpreter: Path, config: Config, params: Tree, folder: Path, threads: int
 ) -> tuple[Trained, float]:
-    agent, env = config.agent, Reverse(**json.loads(config.environment.arguments))
+    agent, env = config.agent, reverse(**json.loads(config.environment.arguments))
     weights.write(folder / "huggingface", agent.network, params)
 
     def questions(first: int, number: int) -> list[str]:
@@ -194,7 +195,7 @@ def _theirs(
     return trained, difference
 
 
-def _settings(config: Config, env: Reverse) -> dict[str, Any]:
+def _settings(config: Config, env: TokenEnv) -> dict[str, Any]:
     """Fields of their GRPOConfig: ours by their names, then what costs them least time."""
     agent, batch = config.agent, config.learning.batch_sequences
     return {

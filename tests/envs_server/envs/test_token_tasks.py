@@ -75,7 +75,7 @@ def test_questions_differ_by_seed_and_keep_to_their_length() -> None:
     questions = [env.tokens.decode(env.reset(seed)) for seed in range(300)]
     assert {len(each) for each in questions} == {3, 4, 5, 6}
     assert len(set(questions)) > 100
-    with pytest.raises(ValueError, match="shortest"):
+    with pytest.raises(ValueError, match="longest: expected at least 3"):
         token_tasks.reverse(longest=2, shortest=3)
 
 

@@ -45,6 +45,7 @@ from seedrl.config import EnvironmentConfig, EvaluationConfig
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.rate_limiter import QueueLimiter
 from seedrl.specs import MOST_SEED, EnvSpec
+from seedrl.token_env import TokenEnv
 from seedrl.types import NEXT, StepType
 from seedrl.wire.contract import MINOR, NEXT_MINOR
 from seedrl.wire.framing import receive_from_env_server
@@ -107,14 +108,29 @@ _CONTEXT = 8
 _PLAN = GroupPlan(run_seed=5, group=2, groups_per_update=2, max_lag_updates=1)
 
 
-class Endless(token_tasks.Reverse):
+class Reverse(TokenEnv):
+    """As the factory makes it, for tests that change it."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self._env = token_tasks.reverse(**arguments)
+        self.tokens, self.longest_turn = self._env.tokens, self._env.longest_turn
+        self.longest_completion = self._env.longest_completion
+
+    def reset(self, seed: int) -> np.ndarray:
+        return self._env.reset(seed)
+
+    def step(self, ids: np.ndarray) -> tuple[np.ndarray | None, float]:
+        return self._env.step(ids)
+
+
+class Endless(Reverse):
     """Pays for each answer, and asks again for ever."""
 
     def step(self, ids: np.ndarray) -> tuple[np.ndarray | None, float]:
         return self.tokens.encode("a"), 0.25
 
 
-class Fragile(token_tasks.Reverse):
+class Fragile(Reverse):
     """Some questions cannot be asked at the first attempt."""
 
     attempts = 0

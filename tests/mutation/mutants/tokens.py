@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "log_mu_at_temperature_one",
         _TOKENS,
-        "jnp.where(draws, Categorical(scaled).log_probability(ids), 0.0)",
+        "jnp.where(draws, policy.log_probability(ids), 0.0)",
         "jnp.where(draws, Categorical(logits).log_probability(ids), 0.0)",
         "What is stored is not of the distribution that was sampled.",
     ),

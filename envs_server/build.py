@@ -128,9 +128,10 @@ def build_one(recipe: Recipe) -> gymnasium.Env[Any, Any]:
             env = recipe.factory(**recipe.arguments)
         if not isinstance(env, gymnasium.Env):
             # Imported here, as below: most env servers have no environment of token ids.
-            from envs_server.tokens import gymnasium_of
+            from envs_server.tokens import TokenGym
+            from seedrl.token_env import TokenEnv
 
-            env = gymnasium_of(env)
+            env = TokenGym(env) if isinstance(env, TokenEnv) else env
         env = _environment(env, recipe.id)
         for wrapper in recipe.wrappers:
             env = _environment(wrapper(env), f"a wrapper of {recipe.id}")

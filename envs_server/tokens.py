@@ -8,12 +8,7 @@ from gymnasium.spaces import Box, MultiDiscrete
 
 from seedrl.specs import FIRST_HELD_OUT_SEED, MOST_SEED, TokensSpec
 from seedrl.token_env import TokenEnv
-from seedrl.turns import read_completion, turn_row
-
-
-def gymnasium_of(env: Any) -> Any:
-    """A `TokenEnv` as a gymnasium environment; anything else as it is."""
-    return TokenGym(env) if isinstance(env, TokenEnv) else env
+from seedrl.turns import turn_ids, turn_row
 
 
 class CompletionSpace(MultiDiscrete):
@@ -41,18 +36,17 @@ class TokenGym(gymnasium.Env[np.ndarray, np.ndarray]):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """Asks a question of its own choice, or with `options["completion"]` as `step` does."""
         super().reset(seed=seed)
-        if options and (seed_asked := read_completion(options["completion"])[1]) is not None:
-            return self._ask(seed_asked, seed_asked), {}
+        if options and options["completion"][0]:
+            return self._asked(options["completion"]), {}
         # Training names its questions; a player that does not, as `seedrl evaluate`, gets others.
-        return self._ask(int(self.np_random.integers(FIRST_HELD_OUT_SEED, MOST_SEED))), {}
+        own = int(self.np_random.integers(FIRST_HELD_OUT_SEED, MOST_SEED))
+        return turn_row(self.tokens, self.env.reset(own)), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Takes a completion, or asks the question of a seed instead."""
-        ids, seed = read_completion(action)
-        if ids is None:
-            assert seed is not None, "one of both is there"
-            return self._ask(seed, seed), 0.0, False, False, {}
-        turn, reward = self.env.step(ids)
+        if action[0] and not action[1]:
+            return self._asked(action), 0.0, False, False, {}
+        turn, reward = self.env.step(turn_ids(action))
         is_over = turn is None
         row = turn_row(self.tokens, () if turn is None else turn)
         return row, reward, is_over, False, dict(self.env.info) if is_over else {}
@@ -62,5 +56,6 @@ class TokenGym(gymnasium.Env[np.ndarray, np.ndarray]):
         if callable(close := getattr(self.env, "close", None)):
             close()
 
-    def _ask(self, seed: int, asked: int | None = None) -> np.ndarray:
-        return turn_row(self.tokens, self.env.reset(seed), asked)
+    def _asked(self, completion: np.ndarray) -> np.ndarray:
+        seed = int(completion[0]) - 1
+        return turn_row(self.tokens, self.env.reset(seed), seed)

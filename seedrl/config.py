@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import json
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -322,18 +322,25 @@ def check(config: Config) -> None:
     Raises ConfigError: the first broken rule, in one line that names the field.
     """
     check_fields("", config)
-    values = fields_of(config)
     window = _checked_window(config.agent)  # before the replay computes with it
     _require_offered("replay", config.replay, "steps_of_page", "check", "build")
     slots, total_steps = config.serving.training_slots, config.learning.total_steps
     config.replay.check(window, training_slots=slots, total_steps=total_steps)
-    for is_met, path, expected in (*_own_rules(config), *_rules_between(config)):
+    require(config, (*_own_rules(config), *_rules_between(config)))
+
+
+def require(config: Config, rules: Iterable[tuple[object, str, str]]) -> None:
+    """Raises ConfigError for the first rule that is not met.
+
+    Of each rule: whether it is met, the field, and what it is expected to be.
+    """
+    for is_met, path, expected in rules:
         if not is_met:
-            raise ConfigError(f"{path}: expected {expected}, got {values.get(path)!r:.200}")
+            got = fields_of(config).get(path)
+            raise ConfigError(f"{path}: expected {expected}, got {got!r:.200}")
 
 
 def _own_rules(config: Config) -> Iterator[tuple[object, str, str]]:
-    # Whether each is met, the field, and what it is expected to be.
     environment, serving = config.environment, config.serving
     yield 0 <= config.seed < 2**31, "seed", f"0 to {2**31 - 1}"
     yield config.checkpoint.keep >= 2, "checkpoint.keep", "at least 2"

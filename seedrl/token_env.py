@@ -24,8 +24,6 @@ import numpy as np
 
 from seedrl.specs import TokensSpec
 
-_MOST_TOO_LONG = 100
-
 
 class Vocabulary(Protocol):
     """Text as ids. Any tokenizer with these four is one.
@@ -112,10 +110,8 @@ class TokenizerVocabulary:
         return np.array(self._tokenizer.encode(text, add_special_tokens=False).ids, np.int32)
 
     def decode(self, ids: np.ndarray) -> str:
-        shown: str = self._tokenizer.decode(
-            before_end(ids, self.end).tolist(), skip_special_tokens=False
-        )
-        return shown
+        own = before_end(ids, self.end).tolist()
+        return str(self._tokenizer.decode(own, skip_special_tokens=False))
 
 
 @functools.cache  # all environments of a process share one: it has some megabytes
@@ -136,13 +132,11 @@ def question_that_fits(
 
     Raises ValueError if a hundred in a row are too long: then nearly all are.
     """
-    for number in range(_MOST_TOO_LONG):
-        ids = ask(seed + number)
-        if len(ids) <= longest_turn:
+    for number in range(100):
+        if len(ids := ask(seed + number)) <= longest_turn:
             return ids
     raise ValueError(
-        f"longest_turn: expected room for a question, got {longest_turn}; {_MOST_TOO_LONG} were "
-        f"longer, the last has {len(ids)} tokens"
+        f"longest_turn: expected room for a question of {len(ids)} tokens, got {longest_turn}"
     )
 
 

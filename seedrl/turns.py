@@ -39,7 +39,7 @@ def turn_row(
 
 
 def turn_ids(row: np.ndarray) -> np.ndarray:
-    """The ids of a turn's row, `[n] int32`: a view."""
+    """The ids of a row, `[n] int32`: a view."""
     return row[2 : 2 + row[1]]
 
 
@@ -59,12 +59,6 @@ def _row(longest: int, seed: int | None, ids: Sequence[int] | np.ndarray) -> np.
     row[0] = 0 if seed is None else seed + 1
     row[1], row[2 : 2 + len(ids)] = len(ids), ids
     return row
-
-
-def read_completion(row: np.ndarray) -> tuple[np.ndarray | None, int | None]:
-    """What a policy answers to a turn: `ids [n] int32`, a view, the seed of a question, or both."""
-    seed = int(row[0]) - 1 if row[0] else None
-    return None if row[0] and not row[1] else row[2 : 2 + row[1]], seed
 
 
 def illegal_turns(spec: TokensSpec, rows: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ advance, in case it ends its episode: then a rollout of one turn takes a message
 import functools
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -32,7 +32,7 @@ from learner.serving.leases import Role, SlotRange
 from learner.serving.ledger import TOKENS
 from seedrl.agents.grpo import GRPOConfig
 from seedrl.agents.token_agent import POLICY, padding
-from seedrl.config import Config
+from seedrl.config import Config, require
 from seedrl.errors import ConfigError
 from seedrl.networks import decoder
 from seedrl.replay.group_queue import GroupQueueConfig
@@ -208,13 +208,11 @@ class TokenActing(Acting):
     # Steps of env servers.
 
     def _take(self, batch: Batch) -> None:
-        kinds = np.concatenate([item.timestep.step_type for item in batch.pending])
-        rewards = np.concatenate([item.timestep.reward for item in batch.pending])
-        turns = np.concatenate([item.timestep.observation for item in batch.pending])
-        # An episode begins with the question of a seed, also if another one came before it.
-        is_next = kinds == NEXT
-        kinds[turns[:, 0] > 0] = _FIRST
-        kinds[is_next] = _LAST  # with the question of the next one
+        steps = zip(*(item.timestep for item in batch.pending), strict=True)
+        kinds, rewards, _, turns = map(np.concatenate, steps)
+        # An episode begins with the question of a seed, also if another one came before it; NEXT
+        # ends one with the question of the next.
+        kinds = np.where(kinds == NEXT, _LAST, np.where(turns[:, 0] > 0, _FIRST, kinds))
         slots, streams = batch.slots.tolist(), batch.streams.tolist()
         for place in np.flatnonzero(kinds != _FIRST).tolist():
             generator, row = self._rows[slots[place]]
@@ -447,46 +445,37 @@ def _joined(steps: list[Pending]) -> Batch:
     )
 
 
-def _check(
+def _rules(
     config: Config, num_learning: int, num_acting: int, num_hosts: int, device_bytes: int
-) -> None:
-    # Refuses what a token policy does not do yet, or has no memory for, by the field.
-    agent, learning = config.agent, config.learning
-    if max(num_learning, num_acting, num_hosts) > 1:
-        raise ConfigError(
-            "learning.num_devices: expected 1, one inference device and one host for a token "
-            f"policy, got {num_learning}, {num_acting} and {num_hosts}"
-        )
-    slots = config.serving.training_slots + config.serving.evaluation_slots
+) -> Iterator[tuple[object, str, str]]:
+    # What a token policy does not do yet, or has no memory for.
+    agent, learning, serving = config.agent, config.learning, config.serving
+    yield (
+        max(num_learning, num_acting, num_hosts) == 1,
+        "learning.num_devices",
+        "1 for a token policy, on one host and with one inference device",
+    )
     row = tree_bytes(jax.eval_shape(lambda: decoder.empty_cache(agent.network, 1)))
-    if slots * row > device_bytes:
-        raise ConfigError(
-            f"serving.training_slots: expected at most {device_bytes // row:,} slots, evaluation's "
-            f"included: a KV cache of {row / 2**20:,.1f} MiB for each has to fit into "
-            f"{device_bytes / 2**30:.1f} GiB, got {slots:,}; lower them, agent.network.context, or "
-            "the precision agent.network.dtype"
-        )
-    if learning.schedule == "synchronous":
-        raise ConfigError(
-            "learning.schedule: expected asynchronous (on policy with --replay.max-lag-updates 0) "
-            "or deterministic for a token policy, got synchronous"
-        )
-    if learning.lag_updates:
-        raise ConfigError(
-            f"learning.lag_updates: expected 0 for a token policy, got {learning.lag_updates}"
-        )
-    if learning.batch_sequences % agent.group:
-        raise ConfigError(
-            f"learning.batch_sequences: expected whole groups, a multiple of agent.group "
-            f"({agent.group}), got {learning.batch_sequences}"
-        )
+    yield (
+        (serving.training_slots + serving.evaluation_slots) * row <= device_bytes,
+        "serving.training_slots",
+        f"at most {device_bytes // row:,}, less serving.evaluation_slots: a KV cache of "
+        f"{row / 2**20:,.1f} MiB for each slot has to fit into {device_bytes / 2**30:.1f} GiB (or "
+        "lower agent.network.context, or the precision agent.network.dtype)",
+    )
+    schedules = "asynchronous (on policy with --replay.max-lag-updates 0) or deterministic"
+    is_other = learning.schedule != "synchronous"
+    yield is_other, "learning.schedule", f"{schedules} for a token policy"
+    yield not learning.lag_updates, "learning.lag_updates", "0 for a token policy"
+    groups = f"whole groups, a multiple of agent.group ({agent.group})"
+    yield learning.batch_sequences % agent.group == 0, "learning.batch_sequences", groups
     # With more, acting would wait for parameters that are not published before the next groups.
-    if learning.publish_every_updates > (most := 1 + _max_lag(config)):
-        raise ConfigError(
-            f"learning.publish_every_updates: expected at most {most}, 1 more than the largest "
-            "policy lag (replay.max_lag_updates, or 0 in deterministic mode), got "
-            f"{learning.publish_every_updates}"
-        )
+    yield (
+        learning.publish_every_updates <= (most := 1 + _max_lag(config)),
+        "learning.publish_every_updates",
+        f"at most {most}, 1 more than the largest policy lag (replay.max_lag_updates, or 0 in "
+        "deterministic mode)",
+    )
 
 
 def _max_lag(config: Config) -> int:
@@ -504,7 +493,7 @@ def on_tokens(config: Config) -> ActingKind:
     groups_per_update = learning.batch_sequences // agent.group
     plan = GroupPlan(config.seed, agent.group, groups_per_update, _max_lag(config))
     return ActingKind(
-        check=functools.partial(_check, config),
+        check=lambda *sizes: require(config, _rules(config, *sizes)),
         # A rollout has as many turns as it has: each row counts by itself.
         page_steps=1,
         page=lambda _, __: jax.eval_shape(lambda: Page(padding(agent.network.context), ())),

@@ -171,13 +171,10 @@ def unroll(config: DecoderConfig, params: Tree, ids: Array, value: bool = False)
 
 def is_trained(config: DecoderConfig, params: Tree) -> Tree:
     """A tree like `params` of bool: with LoRA only its leaves and the value head are trained."""
-
-    def of_leaf(path: tuple[Any, ...], leaf: Array) -> bool:
-        del leaf
-        names = [entry.key for entry in path]
-        return not config.lora_rank or names[-1].startswith("lora") or names[0] == "value"
-
-    return jax.tree.map_with_path(of_leaf, params)
+    trains_all = not config.lora_rank
+    return jax.tree.map_with_path(
+        lambda path, _: trains_all or path[-1].key[:4] == "lora" or path[0].key == "value", params
+    )
 
 
 def with_frozen(config: DecoderConfig, params: Tree) -> Tree:
@@ -201,17 +198,17 @@ class _Linear(nn.Module):
         rank, size = self.config.lora_rank, inputs.shape[-1]
         initializer = nn.initializers.variance_scaling(self.scale, "fan_in", "normal")
         kernel = self.param("kernel", initializer, (size, self.features), jnp.float32)
-        outputs = self._product(inputs, kernel)
+        outputs = _product(self.config, inputs, kernel)
         if rank:
             down = self.param("lora_a", nn.initializers.lecun_normal(), (size, rank), jnp.float32)
             up = self.param("lora_b", nn.initializers.zeros, (rank, self.features), jnp.float32)
-            added = self._product(self._product(inputs, down), up)
+            added = _product(self.config, _product(self.config, inputs, down), up)
             outputs += added * (self.config.lora_alpha / rank)
         return outputs
 
-    def _product(self, left: Array, right: Array) -> Array:
-        left, right = left.astype(self.config.dtype), right.astype(self.config.dtype)
-        return jnp.matmul(left, right, **self.config.products)
+
+def _product(config: DecoderConfig, left: Array, right: Array) -> Array:
+    return jnp.matmul(left.astype(config.dtype), right.astype(config.dtype), **config.products)
 
 
 class _Block(nn.Module):
@@ -286,19 +283,12 @@ class _Decoder(nn.Module):
         head = embedding
         if not config.tied:
             head = self.param("head", nn.initializers.normal(0.02), shape, jnp.float32)
-        logits = jnp.einsum(
-            "...w,vw->...v",
-            hidden.astype(config.dtype),
-            head.astype(config.dtype),
-            **config.products,
-        )
+        logits = _product(config, hidden, head.T)
         if not value:
             return logits, added
-        precision = jax.lax.Precision.HIGHEST
-        last_layer = nn.Dense(
-            1, kernel_init=nn.initializers.zeros, precision=precision, name="value"
-        )
-        return (logits, last_layer(hidden)[..., 0]), added
+        precision, zeros = jax.lax.Precision.HIGHEST, nn.initializers.zeros
+        values = nn.Dense(1, kernel_init=zeros, precision=precision, name="value")(hidden)
+        return (logits, values[..., 0]), added
 
 
 def _angles(config: DecoderConfig, positions: Array) -> Array:

@@ -17,7 +17,7 @@ from seedrl.fields import with_fields
 from seedrl.networks.decoder import DecoderConfig
 from seedrl.replay.queue import QueueConfig
 from seedrl.specs import FIRST_HELD_OUT_SEED, ArraySpec, DiscreteSpec, EnvSpec, TokensSpec
-from seedrl.turns import read_completion, turn_row
+from seedrl.turns import turn_ids, turn_row
 from seedrl.types import StepType, TimeStep
 
 _SIZES = TokensSpec(vocabulary=7, longest_turn=4, longest_completion=3, end=6)
@@ -57,10 +57,9 @@ def test_the_loop_of_the_agent_answers_as_a_lane_does() -> None:
             generator.start(params, 0)
             expected |= {row: generator.completion(row).tolist() for row in generator.finish()}
         for row, action in enumerate(np.asarray(output.action)):
-            answer, seed = read_completion(action)
-            assert ([] if answer is None else answer.tolist()) == expected[row]
-            # It asks for a question that training never asks.
-            assert (seed or 0) >= FIRST_HELD_OUT_SEED if answer is None else seed is None
+            assert turn_ids(action).tolist() == expected[row]
+            # Without an answer it asks for a question that training never asks.
+            assert action[0] == 0 if expected[row] else action[0] > FIRST_HELD_OUT_SEED
     assert num_empty
 
 

@@ -19,7 +19,7 @@ from seedrl.specs import (
     MultiDiscreteSpec,
     TokensSpec,
 )
-from seedrl.turns import completion_row, read_completion
+from seedrl.turns import completion_row, turn_ids
 from seedrl.types import NEXT, StepType, TimeStep
 from seedrl.wire.framing import (
     StepPayload,
@@ -334,14 +334,12 @@ def test_a_completion_is_the_literal_one_of_the_contract() -> None:
     data = bytes.fromhex("00000000 01000000 0700000000000000 00000000 02000000 03000000 04000000")
     assert pack_actions(0, 7, completion_row(_TOKENS, [3, 4])[None]) == data
     _, (row,) = ActionLayout(_TOKENS, 1).unpack(data)
-    ids, _ = read_completion(row)
-    assert ids is not None and ids.tolist() == [3, 4]
+    assert row[0] == 0 and turn_ids(row).tolist() == [3, 4]
     _, (row,) = ActionLayout(_TOKENS, 1).unpack(
         pack_actions(0, 0, completion_row(_TOKENS, (), MOST_SEED)[None])
     )
-    assert read_completion(row) == (None, MOST_SEED)
-    ids, seed = read_completion(completion_row(_TOKENS, [4], next_seed=0))
-    assert ids is not None and (ids.tolist(), seed) == ([4], 0)
+    assert row.tolist() == [MOST_SEED + 1, 0, 0, 0]
+    assert completion_row(_TOKENS, [4], next_seed=0).tolist() == [1, 1, 4, 0]
 
 
 @pytest.mark.parametrize("row", [[0, 3, 0, 0], [0, 1, 5, 0], [-1, 0, 0, 0], [0, 1, -1, 0]])

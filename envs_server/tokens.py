@@ -6,18 +6,9 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
 
-from seedrl.specs import FIRST_HELD_OUT_SEED, MOST_SEED, TokensSpec
+from seedrl.specs import FIRST_HELD_OUT_SEED, MOST_SEED
 from seedrl.token_env import TokenEnv
 from seedrl.turns import turn_ids, turn_row
-
-
-class CompletionSpace(MultiDiscrete):
-    """Rows of `seedrl.turns`: a seed or none, a length, ids."""
-
-    def __init__(self, tokens: TokensSpec) -> None:
-        int32: Any = np.int32  # gymnasium's types know int64 only
-        super().__init__(tokens.largest.astype(np.int64) + 1, dtype=int32)
-        self.tokens = tokens
 
 
 class TokenGym(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -26,10 +17,12 @@ class TokenGym(gymnasium.Env[np.ndarray, np.ndarray]):
     def __init__(self, env: TokenEnv) -> None:
         """Raises ValueError for sizes out of range."""
         self.env, self.tokens = env, env.spec
-        self.observation_space = Box(
-            0, int(self.tokens.turn.high[0]), self.tokens.turn.shape, np.int32
-        )
-        self.action_space = CompletionSpace(self.tokens)
+        turn = self.tokens.turn
+        self.observation_space = Box(0, int(turn.high[0]), turn.shape, np.int32)
+        int32: Any = np.int32  # gymnasium's types know int64 only
+        space: Any = MultiDiscrete(self.tokens.largest.astype(np.int64) + 1, dtype=int32)
+        space.tokens = self.tokens  # for `envs_server.spaces`; wrappers keep the space
+        self.action_space = space
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

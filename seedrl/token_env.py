@@ -1,16 +1,5 @@
 """Environments of token ids: a question, completions, a reward. Imports numpy only.
 
-    class Echo(seedrl.TokenEnv):
-        tokens = seedrl.bytes_vocabulary()
-        longest_turn, longest_completion = 8, 9
-
-        def reset(self, seed):
-            self.word = str(np.random.default_rng(seed).integers(1000))
-            return self.tokens.encode(self.word)
-
-        def step(self, ids):
-            return None, float(self.tokens.decode(ids) == self.word)
-
 Text stays here: an env server sends and receives ids, so nothing is ever tokenized twice.
 """
 
@@ -29,14 +18,10 @@ class Vocabulary(Protocol):
     """Text as ids. Any tokenizer with these four is one.
 
     One with `alphabet`, the character of each id from 0 on, is read on the dashboard.
-
-    Attributes:
-      size: number of ids.
-      end: the id that ends a completion.
     """
 
-    size: int
-    end: int
+    size: int  # number of ids
+    end: int  # the id that ends a completion
 
     # Ids of a text, `[n] int32`.
     def encode(self, text: str) -> np.ndarray: ...

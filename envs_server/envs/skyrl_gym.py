@@ -62,15 +62,17 @@ class SkyRLGym(TokenEnv):
         self.tokens = text_vocabulary(tokenizer, end)
         self.longest_turn, self.longest_completion = longest_turn, longest_completion
         self._name, self._question = env, question
+        self._env: Any = None
         self._config = SimpleNamespace(**env_config or {})
         self._template, self._answer = template, answer
         self._ask(0)  # what it refuses, it refuses before the run
 
     def _ask(self, seed: int) -> np.ndarray:
+        self.close()
         self._row = self._question(seed)
         try:
             extras = dict(self._row)
-            self._env: Any = skyrl_gym.make(self._name, env_config=self._config, extras=extras)
+            self._env = skyrl_gym.make(self._name, env_config=self._config, extras=extras)
             messages, _ = self._env.init(list(self._row["prompt"]))
             return self._turn(messages)
         except (AssertionError, AttributeError, KeyError, TypeError) as error:
@@ -88,11 +90,7 @@ class SkyRLGym(TokenEnv):
         return self.tokens.encode(text + self._answer or "\n")
 
     def reset(self, seed: int) -> np.ndarray:
-        def ask(seed: int) -> np.ndarray:
-            self._env.close()
-            return self._ask(seed)
-
-        return question_that_fits(ask, seed, self.longest_turn)
+        return question_that_fits(self._ask, seed, self.longest_turn)
 
     def step(self, ids: np.ndarray) -> tuple[np.ndarray | None, float]:
         found = self._env.step(self.tokens.decode(ids))
@@ -110,7 +108,8 @@ class SkyRLGym(TokenEnv):
         return np.append(self.tokens.encode(self._row["solution"]), np.int32(self.tokens.end))
 
     def close(self) -> None:
-        self._env.close()
+        if self._env is not None:
+            self._env.close()
 
 
 def make(*, env: str, data: str, **arguments: Any) -> SkyRLGym:

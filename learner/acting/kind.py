@@ -20,28 +20,18 @@ from seedrl.types import Page
 
 
 class ActingKind(NamedTuple):
-    """How a run acts.
+    """How a run acts."""
 
-    Attributes:
-      check: takes the numbers of devices that learn, of devices that act, and of hosts, and the
-        bytes of a device. Raises ConfigError for more than it can use, or too few.
-      page_steps: K, time steps of a page.
-      page: shapes and dtypes of a page, for an agent and the environment's spec.
-      page_rows: numbers of pages that may be sent at once, for a number of training slots.
-      rules: of the batches of training slots, and of evaluation slots.
-      at_rest: what balances when the session has stopped.
-      actor: for one inference device, as `build_actor`.
-      acting: with that actor; its other args are those of `Acting`.
-    """
-
+    # Of the numbers of devices that learn, of devices that act, and of hosts, and the bytes of a
+    # device. Raises ConfigError for more than it can use, or too few.
     check: Callable[[int, int, int, int], None]
-    page_steps: int
-    page: Callable[[Agent, EnvSpec], Page]
-    page_rows: Callable[[int], Sequence[int]]
-    rules: tuple[BatchRule, BatchRule]
-    at_rest: Sequence[Equation]
-    actor: Callable[..., Any]
-    acting: Callable[..., Acting]
+    page_steps: int  # K, time steps of a page
+    page: Callable[[Agent, EnvSpec], Page]  # shapes and dtypes
+    page_rows: Callable[[int], Sequence[int]]  # pages sent at once, for a number of training slots
+    rules: tuple[BatchRule, BatchRule]  # of training slots, and of evaluation slots
+    at_rest: Sequence[Equation]  # what balances when the session has stopped
+    actor: Callable[..., Any]  # for one inference device, as `build_actor`
+    acting: Callable[..., Acting]  # with that actor; its other args are those of `Acting`
 
 
 def on_steps(config: Config) -> ActingKind:

@@ -6,8 +6,7 @@ gets the next number, whichever env server it is of; a number that is lost with 
 to the next one that is ready. Groups are sent to learning in order.
 
 Learning takes groups in that order, so the update that will train a group is known when its
-question is asked: it is asked only if that update is within `max_lag_updates` of the parameters
-that act. Nothing is ever too old to be trained.
+question is asked; see `GroupQueueConfig`.
 """
 
 import hashlib

@@ -264,15 +264,8 @@ class TokensSpec:
     @functools.cached_property
     def largest(self) -> np.ndarray:
         """The largest number of each element of a completion, `[2 + longest_completion] int32`."""
-        return self._largest(self.longest_completion)
-
-    @functools.cached_property
-    def largest_turn(self) -> np.ndarray:
-        """The largest number of each element of a turn, `[2 + longest_turn] int32`."""
-        return self._largest(self.longest_turn)
-
-    def _largest(self, longest: int) -> np.ndarray:
-        return np.array([MOST_SEED + 1, longest, *[self.vocabulary - 1] * longest], np.int32)
+        ids = [self.vocabulary - 1] * self.longest_completion
+        return np.array([MOST_SEED + 1, self.longest_completion, *ids], np.int32)
 
 
 ActionSpec: TypeAlias = DiscreteSpec | MultiDiscreteSpec | BoxSpec | TokensSpec

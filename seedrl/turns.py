@@ -1,10 +1,7 @@
 """Turns and completions of token ids as rows of int32: see `Tokens` in the wire's .proto.
 
 A row is a seed plus 1, or 0 for none; the number of ids; the ids; zeros. A turn is `[2 +
-longest_turn] int32`, a completion `[2 + longest_completion] int32`. A completion with a seed and no
-ids is no answer: it asks for the question of that seed, and the turn with that question has the
-same seed. One with a seed and ids is an answer that also asks, in case it ends the episode.
-Imports numpy only.
+longest_turn] int32`, a completion `[2 + longest_completion] int32`. Imports numpy only.
 """
 
 from collections.abc import Sequence
@@ -12,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from seedrl.specs import TokensSpec
+from seedrl.specs import MOST_SEED, TokensSpec
 
 
 def checked_ids(
@@ -64,5 +61,7 @@ def _row(longest: int, seed: int | None, ids: Sequence[int] | np.ndarray) -> np.
 def illegal_turns(spec: TokensSpec, rows: np.ndarray) -> np.ndarray:
     """`[E] bool`: which of the rows `[E, 2 + longest_turn] int32` are no turns."""
     # As unsigned numbers, negative ones are large. What follows the ids is zero: all are looked at.
-    is_illegal: np.ndarray = rows.view(np.uint32) > spec.largest_turn.view(np.uint32)
-    return np.any(is_illegal, axis=1)
+    numbers = rows.view(np.uint32)
+    is_illegal: np.ndarray = np.any(numbers[:, 2:] >= spec.vocabulary, axis=1)
+    is_illegal |= numbers[:, 0] > MOST_SEED + 1
+    return is_illegal | (numbers[:, 1] > spec.longest_turn)

@@ -197,7 +197,7 @@ class TokenActing(Acting):
 
     def _poll(self, now: float) -> None:
         super()._poll(now)
-        self._accounts = self.token_accounts()
+        self._accounts = self._token_accounts()
 
     def _end_streams(self, ended: Sequence[int]) -> None:
         for stream in ended:
@@ -270,9 +270,7 @@ class TokenActing(Acting):
 
     def _ask_ready(self, is_complete: bool) -> None:
         training = self._ready["training"]
-        while training and not is_complete:
-            if (number := self._take_number()) is None:
-                break
+        while training and not is_complete and (number := self._take_number()) is not None:
             self._give(training.popleft(), "training", number)
         self._look_at_round()
         while self.evaluator.is_running and self._ready["evaluation"]:
@@ -304,9 +302,8 @@ class TokenActing(Acting):
     def _next_seed(self, slot: int) -> int | None:
         # Of the question that this training slot is asked if its episode ends with the answer that
         # it is given now. It is asked from now on, as far as `max_lag_updates` is concerned.
-        if self._ready["training"] or self._asked[slot].group.lease.minor < NEXT_MINOR:
-            return None
-        if (number := self._take_number()) is None:
+        is_later = self._ready["training"] or self._asked[slot].group.lease.minor < NEXT_MINOR
+        if is_later or (number := self._take_number()) is None:
             return None
         self._numbers[slot].append(number)
         return self._seed_of("training", number)
@@ -410,12 +407,13 @@ class TokenActing(Acting):
     # The ledger of tokens.
 
     def accounts(self, *, at_rest: bool) -> dict[str, int]:
-        """See `token_accounts`; of a moment ago if the thread runs."""
-        return self.token_accounts() if at_rest else self._accounts
+        """Tokens sampled on training slots in this session, by what became of them.
 
-    def token_accounts(self) -> dict[str, int]:
-        """Tokens sampled on training slots in this session, by what became of them."""
-        # For the acting thread, or after it has ended.
+        Of a moment ago if the thread runs.
+        """
+        return self._token_accounts() if at_rest else self._accounts
+
+    def _token_accounts(self) -> dict[str, int]:
         while self._num_taken < self._count_taken() and self._sent:
             self._num_trained += self._sent.popleft()
             self._num_taken += 1

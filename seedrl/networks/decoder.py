@@ -98,12 +98,13 @@ class KVCache(NamedTuple):
 def init(config: DecoderConfig, key: Array) -> Tree:
     """Parameters, float32: nested dicts; those of blocks are stacked, `[layers, ...]`."""
     ids = jnp.zeros((1, 1), jnp.int32)
-    return _Decoder(config).init(key, ids, ids, value=True)["params"]
+    return _Decoder(config).init(key, ids, ids, empty_cache(config, 1, 0), value=True)["params"]
 
 
-def empty_cache(config: DecoderConfig, slots: int) -> KVCache:
-    """A cache without tokens."""
-    shape = (config.layers, slots, config.context, config.kv_heads, config.head_dim)
+def empty_cache(config: DecoderConfig, slots: int, context: int | None = None) -> KVCache:
+    """A cache without tokens; `context` in place of the config's."""
+    context = config.context if context is None else context
+    shape = (config.layers, slots, context, config.kv_heads, config.head_dim)
     keys, values = (jnp.zeros(shape, config.dtype) for _ in range(2))
     return KVCache(keys, values, jnp.zeros(slots, jnp.int32))
 
@@ -166,7 +167,8 @@ def unroll(config: DecoderConfig, params: Tree, ids: Array, value: bool = False)
     """
     chex.assert_rank(ids, 2)
     positions = jnp.broadcast_to(jnp.arange(ids.shape[1], dtype=jnp.int32), ids.shape)
-    return _Decoder(config).apply({"params": params}, ids, positions, value=value)[0]
+    past = empty_cache(config, len(ids), 0)
+    return _Decoder(config).apply({"params": params}, ids, positions, past, value=value)[0]
 
 
 def is_trained(config: DecoderConfig, params: Tree) -> Tree:
@@ -218,7 +220,7 @@ class _Block(nn.Module):
 
     @nn.compact
     def __call__(
-        self, hidden: Array, cached: tuple[Array, Array] | None, angles: Array, is_past: Array
+        self, hidden: Array, cached: tuple[Array, Array], angles: Array, is_past: Array
     ) -> tuple[Array, tuple[Array, Array]]:
         """`hidden [B, T, W]`; the keys and values of these tokens too, `[B, T, K, D]`."""
         config = self.config
@@ -249,7 +251,7 @@ class _Decoder(nn.Module):
         self,
         ids: Array,
         positions: Array,
-        cache: KVCache | None = None,
+        cache: KVCache,
         last: Array | None = None,
         value: bool = False,
     ) -> tuple[Any, tuple[Array, Array]]:
@@ -261,11 +263,8 @@ class _Decoder(nn.Module):
         shape = (config.vocabulary, config.width)
         embedding = self.param("embedding", nn.initializers.normal(0.02), shape, jnp.float32)
         hidden = embedding[ids]
-        cached, is_past = None, jnp.zeros((1, 0), bool)
-        if cache is not None:
-            cached = (cache.keys, cache.values)
-            places = jnp.arange(config.context, dtype=jnp.int32)
-            is_past = places[None] < cache.lengths[:, None]
+        places = jnp.arange(cache.keys.shape[2], dtype=jnp.int32)
+        is_past = places[None] < cache.lengths[:, None]
         blocks = nn.scan(
             # In a scan nothing can be merged with the second computation.
             nn.remat(_Block, prevent_cse=False) if config.remat else _Block,
@@ -275,6 +274,7 @@ class _Decoder(nn.Module):
             length=config.layers,
         )
         layers = blocks(config, name="layers")
+        cached = (cache.keys, cache.values)
         hidden, added = layers(hidden, cached, _angles(config, positions), is_past)
         if last is not None:
             # Before the largest matrix of a small model, not after it.
@@ -310,7 +310,7 @@ def _attention(
     query: Array,
     key: Array,
     value: Array,
-    cached: tuple[Array, Array] | None,
+    cached: tuple[Array, Array],
     is_past: Array,
 ) -> Array:
     # `[B, T, H, D]`: of the tokens in the cache, where `is_past [B, C]`, and of these up to itself.
@@ -327,8 +327,6 @@ def _attention(
 
     causal = jnp.tril(jnp.ones((num_tokens, num_tokens), bool))
     scores = scores_of(key, causal[None, None, None])
-    if cached is None:
-        return mixed(jax.nn.softmax(scores), value)
     keys, values = cached
     # The new tokens beside the cache, not in it: nothing of it is copied.
     past = scores_of(keys, is_past[:, None, None, None])

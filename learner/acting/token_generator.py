@@ -33,18 +33,7 @@ _READERS = 8
 _TICKS = 8
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def _read_chunks(
-    network: DecoderConfig, cache: KVCache, params: Tree, lengths: Array, ints: Array
-) -> KVCache:
-    """Reads chunks of turns. Consumes the cache.
-
-    Args:
-      lengths: `[S] int32`, tokens of each row that the cache has.
-      ints: `[2 + C, R] int32`: each column is a row, how many of C ids it reads, and these.
-    """
-    cache = cache._replace(lengths=lengths)
-    return decoder.prefill(network, params, cache, ints[2:].T, ints[1], rows=ints[0])[0]
+_prefill = jax.jit(decoder.prefill, static_argnums=0, donate_argnums=2)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=2)
@@ -208,9 +197,9 @@ class TokenGenerator:
         self.version = version
         if self._has_chunks:
             owed = np.where(self.is_live, self._lengths - self._fed, 0)
-            readers = np.flatnonzero(owed > _CHUNK // 2)
+            readers = np.flatnonzero(owed > _CHUNK // 2).astype(np.int32)
             for start in range(0, len(readers), _READERS):
-                self._prefill(params, readers[start : start + _READERS])
+                self._read_chunks(params, readers[start : start + _READERS])
         self._decode(params, _TICKS if self.is_live.all() else 1)
         self._in_flight = self.is_live.copy()
 
@@ -242,17 +231,16 @@ class TokenGenerator:
             ended += self._append(own, ids[own], bits[own].view(np.float32))
         return ended
 
-    def _prefill(self, params: Tree, rows: np.ndarray) -> None:
+    def _read_chunks(self, params: Tree, rows: np.ndarray) -> None:
         starts = self._fed[rows]
         # The last token of a turn is left to `decode`, which samples the next one.
         counts = np.minimum(self._lengths[rows] - 1 - starts, _CHUNK)
-        ints = np.zeros((2 + _CHUNK, _READERS), np.int32)  # others read nothing
         places = starts[:, None] + np.arange(_CHUNK)
-        own = ints[:, : len(rows)]
-        own[:2] = rows, counts
-        own[2:] = self._ids[rows[:, None], np.minimum(places, self._context - 1)].T
-        lengths = self._fed.copy()  # the device may read it later
-        self._cache = _read_chunks(self._network, self._cache, params, lengths, ints)
+        ids = self._ids[rows[:, None], np.minimum(places, self._context - 1)]
+        unused = (0, _READERS - len(rows))  # others read nothing
+        chunks = np.pad(ids, (unused, (0, 0))), np.pad(counts, unused), np.pad(rows, unused)
+        cache = self._cache._replace(lengths=self._fed.copy())  # the device may read it later
+        self._cache, _ = _prefill(self._network, params, cache, *chunks)
         self._read(rows[:, None], places, np.arange(_CHUNK) < counts[:, None])
         self._fed[rows] += counts
 
@@ -280,5 +268,5 @@ class TokenGenerator:
     def warm_up(self, params: Tree) -> None:
         """Compiles every program, by running it on padding."""
         if self._has_chunks:
-            self._prefill(params, np.zeros(0, np.intp))
+            self._read_chunks(params, np.zeros(0, np.int32))
         self._decode(params, 1)

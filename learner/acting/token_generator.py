@@ -167,8 +167,7 @@ class TokenGenerator:
 
     def reward(self, row: int, reward: float) -> None:
         """Adds what the last completion has earned."""
-        if self._lengths[row]:
-            self._rewards[row, self._lengths[row] - 1] += reward
+        self._rewards[row, self._lengths[row] - 1] += reward
 
     def completion(self, row: int) -> np.ndarray:
         """The ids of the last answer, `[n] int32`: a view."""

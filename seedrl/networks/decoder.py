@@ -173,10 +173,11 @@ def unroll(config: DecoderConfig, params: Tree, ids: Array, value: bool = False)
 
 def is_trained(config: DecoderConfig, params: Tree) -> Tree:
     """A tree like `params` of bool: with LoRA only its leaves and the value head are trained."""
-    trains_all = not config.lora_rank
-    return jax.tree.map_with_path(
-        lambda path, _: trains_all or path[-1].key[:4] == "lora" or path[0].key == "value", params
-    )
+
+    def trains(path: tuple[Any, ...], _: Array) -> bool:
+        return not config.lora_rank or path[-1].key.startswith("lora") or path[0].key == "value"
+
+    return jax.tree.map_with_path(trains, params)
 
 
 def with_frozen(config: DecoderConfig, params: Tree) -> Tree:

@@ -284,7 +284,12 @@ class _Decoder(nn.Module):
         head = embedding
         if not config.tied:
             head = self.param("head", nn.initializers.normal(0.02), shape, jnp.float32)
-        logits = _product(config, hidden, head.T)
+        logits = jnp.einsum(
+            "...w,vw->...v",
+            hidden.astype(config.dtype),
+            head.astype(config.dtype),
+            **config.products,
+        )
         if not value:
             return logits, added
         precision, zeros = jax.lax.Precision.HIGHEST, nn.initializers.zeros

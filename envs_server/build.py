@@ -142,8 +142,8 @@ def _environment(env: Any, source: str) -> gymnasium.Env[Any, Any]:
     # A factory may return anything.
     if isinstance(env, gymnasium.Env):
         return env
-    kind = f"the class {env.__name__}" if isinstance(env, type) else f"a {type(env).__name__}"
-    raise BuildError(f"expected a gymnasium.Env or a seedrl.TokenEnv from {source}, got {kind}")
+    got = f"the class {env.__name__}" if isinstance(env, type) else f"{env!r:.80}"
+    raise BuildError(f"expected a gymnasium.Env or a seedrl.TokenEnv from {source}, got {got}")
 
 
 @contextmanager

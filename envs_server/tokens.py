@@ -39,7 +39,10 @@ class TokenGym(gymnasium.Env[np.ndarray, np.ndarray]):
         """Takes a completion, or asks the question of a seed instead."""
         if action[0] and not action[1]:
             return self._asked(action), 0.0, False, False, {}
-        turn, reward = self.env.step(turn_ids(action))
+        result = self.env.step(turn_ids(action))
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise TypeError(f"expected step to return (turn or None, reward), got {result!r:.80}")
+        turn, reward = result
         is_over = turn is None
         row = turn_row(self.tokens, () if turn is None else turn)
         return row, reward, is_over, False, dict(self.env.info) if is_over else {}

@@ -167,6 +167,9 @@ class TokenEnv(abc.ABC):
     @property
     def spec(self) -> TokensSpec:
         """Sizes and vocabulary. Raises ValueError for a size out of range."""
+        names = ("tokens", "longest_turn", "longest_completion")
+        if missing := [name for name in names if not hasattr(self, name)]:
+            raise ValueError(f"expected a TokenEnv with {', '.join(names)}, got no {missing[0]}")
         sizes = (self.longest_turn, self.longest_completion)
         alphabet = getattr(self.tokens, "alphabet", "")
         return TokensSpec(self.tokens.size, *sizes, self.tokens.end, alphabet)

@@ -18,7 +18,7 @@ def checked_ids(
     """Raises ValueError for other than a list of ids, for too many, or for one out of range."""
     array, longest = np.asarray(ids), getattr(spec, f"longest_{kind}")
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(f"{kind}: expected a list of ids, got {array.dtype}{list(array.shape)}")
+        raise ValueError(f"{kind}: expected a list of ids, got {ids!r:.80}")
     if len(array) > longest:
         raise ValueError(f"{kind}: expected at most {longest} ids, got {len(array)}")
     is_legal = (array >= 0) & (array < spec.vocabulary)

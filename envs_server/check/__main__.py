@@ -102,8 +102,9 @@ def _summary(options: Options, back_end: str, play: "Play") -> Iterator[str]:
     if episodes := play.episodes():
         lengths, scores, are_terminated = zip(*episodes, strict=True)
         ended = (
-            f"{len(episodes)} ended, {sum(are_terminated)} terminated and "
-            f"{are_terminated.count(False)} truncated; length {min(lengths)} to {max(lengths)}, "
+            f"{len(episodes):,} ended, {sum(are_terminated):,} terminated and "
+            f"{are_terminated.count(False):,} truncated; length {min(lengths):,} to "
+            f"{max(lengths):,}, "
             f"return {min(scores):g} to {max(scores):g} (mean {sum(scores) / len(scores):.4g})"
         )
     yield f"  episodes     {ended}"

@@ -32,8 +32,7 @@ from seedrl.wire.payload import ValueFaultError
 # Rules, and how to fix what breaks them.
 REMEDIES = {
     "spaces": "declare supported spaces, or add a wrapper that converts them",
-    "raises": "reset(*, seed=None, options=None) and step(action) must not raise for any action "
-    "that the space and the mask allow",
+    "raises": "reset and step must not raise for any action that the space and the mask allow",
     "values": "return finite 32-bit numbers with the declared shapes and dtypes",
     "close-raises": "make close() work after any reset or step",
     "observation": "clip and cast it to the declared space, or change observation_space",
@@ -155,8 +154,9 @@ def check(
         findings.add("endless", f"no episode ended within {num_steps:,} steps")
     if first is not None and not findings.errors:
         _play_again(first, findings, lambda *other: play(recipe, *other), seeds, is_single)
-    # Its own checker knows of no mask.
-    if (is_single or recipe.factory is not None) and not (first and first.mask):
+    # Its own checker repeats the errors, and knows of no mask.
+    is_masked = first is not None and first.mask
+    if (is_single or recipe.factory is not None) and not (findings.errors or is_masked):
         _check_by_gymnasium(recipe, findings)
     return findings, first
 
@@ -218,7 +218,7 @@ def _play_again(
     # From the other end, so that no seed is in both.
     others = [_LARGEST_SEED - seed for seed in seeds]
     if _difference(first, play(others, actions[:_SHORT_PLAY_STEPS])) == "":
-        findings.add("seed-ignored", f"seeds {list(seeds)} and {others} gave the same rows")
+        findings.add("seed-ignored", f"seeds {list(seeds)} and {others} gave the same time steps")
     # A vector implementation has one seed for all, so that none of it can be alone.
     alone = play(seeds[:1], actions[:_SHORT_PLAY_STEPS, :1]) if is_single else None
     if row := _difference(first, alone):
@@ -349,7 +349,7 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, **arguments: Any) -> Any:
         observation, info = returned("reset", self.env.reset(**arguments))
         self._length = 0
-        self._look(f"reset after step {self._num_steps}", observation)
+        self._look(f"reset after {self._num_steps:,} steps", observation)
         self._look_for_mask(observation, info)
         return observation, info
 
@@ -375,7 +375,7 @@ class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
             if isinstance(part, np.ndarray | np.generic):
                 got = f"{part.dtype}{list(part.shape)}"
                 if part.size and part.dtype.kind in "biuf":  # others have no smallest number
-                    got += f" from {np.min(part)} to {np.max(part)}"
+                    got += f" from {float(np.min(part)):.6g} to {float(np.max(part)):.6g}"
             elif isinstance(part, dict):
                 got = f"the keys {', '.join(map(str, part))}"[:100]
             name = f"{path}: " if path else ""

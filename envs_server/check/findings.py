@@ -46,7 +46,7 @@ class Findings:
         lines = []
         for severity, findings in (("error ", self.errors), ("note  ", self.notes)):
             for each in findings:
-                times = f" ({each.times} times)" if each.times > 1 else ""
+                times = f" ({each.times:,} times)" if each.times > 1 else ""
                 lines.append(f"{severity} {each.rule}: {each.text}{times}; {each.remedy}")
         count = len(self.errors)
         verdict = f"breaks {'a rule' if count == 1 else f'{count} rules'}" if count else "passes"

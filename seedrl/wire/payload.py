@@ -107,7 +107,8 @@ def check_rewards(reward: np.ndarray, most: float = 0.0) -> None:
         return
     row = int(np.argmin(is_legal))
     raise ValueFaultError(
-        f"expected a finite reward of {-bound:g} to {bound:g} (environment.max_abs_reward), got "
+        f"expected a finite reward of {-bound:,.10g} to {bound:,.10g} "
+        f"(environment.max_abs_reward), got "
         f"{reward[row]:g} at [{row}]",
         row,
         is_absurd=bool(abs(reward[row]) <= _LARGEST),

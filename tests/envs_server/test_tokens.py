@@ -160,6 +160,28 @@ def test_a_turn_that_is_too_long_is_a_failure_of_its_environment() -> None:
         environments.step(completion_row(Counting().spec, [0, 256])[None])
 
 
+class OnlyReward(Counting):
+    """Its step forgets the next turn."""
+
+    def step(self, ids: np.ndarray) -> float:  # type: ignore[override]
+        return super().step(ids)[1]
+
+
+class NoVocabulary(Counting):
+    """It has no tokens."""
+
+    tokens = property()  # type: ignore[assignment]
+
+
+def test_what_a_token_environment_lacks_is_named() -> None:
+    env = TokenGym(OnlyReward())
+    env.reset(seed=3)
+    with pytest.raises(TypeError, match="turn or None, reward"):
+        env.step(completion_row(env.tokens, [2, 256]))
+    with pytest.raises(ValueError, match="got no tokens"):
+        TokenGym(NoVocabulary())
+
+
 def test_sizes_out_of_range_are_refused_before_the_run() -> None:
     class Endless(Counting):
         longest_completion = 0

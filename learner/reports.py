@@ -490,7 +490,7 @@ class Reports:
         if isinstance(network, NetworkConfig):
             text = describe(system.spec, network.torso, getattr(network, "frame_stack", 1))
             self.events.report("learning", text)
-        size = f"{system.replay_bytes / 2**20:.0f} MiB"
+        size = f"{system.replay_bytes / 2**20:,.1f} MiB"
         text = f"replay: {size} on each device; compiling acting, then learning"
         self.events.report("learning", text, replay_bytes=system.replay_bytes)
 

@@ -161,6 +161,8 @@ def _read_saved(path: Path) -> Config:
         return from_json(run_files.read_regular(path).decode())
     except OSError as error:
         text = f"expected the config of a run: {in_one_line(error)}"
+        if isinstance(error, FileNotFoundError) and path.name == run_files.CONFIG:
+            text = f"expected the directory of a run, got {path.parent}, which has no {path.name}"
         raise ConfigError(text) from error
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from error

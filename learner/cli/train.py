@@ -174,7 +174,9 @@ def resume(argv: Sequence[str]) -> int:
     # Also by its config.json, which a shell completes.
     run = Path(argv[0].removesuffix(f"/{run_files.CONFIG}"))
     if not (run / run_files.CONFIG).is_file():
-        raise ConfigError(f"expected the directory of a run, got {run}")
+        raise ConfigError(
+            f"expected the directory of a run, got {run}, which has no {run_files.CONFIG}"
+        )
     with stop_on_signals(shlex.join([*RESUME_PROG.split(), *argv])) as stop:
         words = [str(run / run_files.CONFIG), *argv[1:]]
         options, config = parse(ResumeOptions, words, prog=RESUME_PROG)

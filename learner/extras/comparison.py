@@ -361,9 +361,18 @@ def _rows(each: Numbers) -> Iterator[tuple[str, str]]:
     origins = ", ".join(sorted({run.final_origin for run in each.runs}))
     yield "final score", f"{_spread_text(each.final)}   ({origins})"
     if each.threshold is not None:
-        steps, seconds = _whole(median(each.steps)), _whole(median(each.seconds))
-        of_runs = " ".join(map(_whole, each.steps))
-        yield f"to {each.threshold:g}", f"median {steps} steps, {seconds} s: {of_runs} steps"
+        yield f"to {each.threshold:g}", _reached_text(each)
+
+
+def _reached_text(each: Numbers) -> str:
+    number = sum(map(math.isfinite, each.steps))
+    text = f"reached by {number} of {len(each.steps)} runs"
+    if not number:
+        return text
+    steps, seconds = _whole(median(each.steps)), _whole(median(each.seconds))
+    # Of fewer than half there is none.
+    of_half = "" if steps == "never" else f"median {steps} steps and {seconds} s; "
+    return f"{text}: {of_half}steps {' '.join(map(_whole, each.steps))}"
 
 
 def _spread_text(found: Spread) -> str:

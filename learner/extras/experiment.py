@@ -87,9 +87,10 @@ def _checked(grid: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
                 f"{key}: expected lists `configs` and `seeds`, tables `options` and `vary`, got "
                 f"{value!r}"
             )
-    for key, kind in (("configs", str), ("seeds", int)):
+    for key, kind, items in (("configs", str, "names"), ("seeds", int, "whole numbers")):
         if not grid.get(key) or not all(type(value) is kind for value in grid[key]):
-            raise ConfigError(f"{key}: expected a list of {kind.__name__}, got {grid.get(key)!r}")
+            got = f"{grid[key]!r:.80}" if key in grid else "nothing"
+            raise ConfigError(f"{key}: expected a list of {items}, got {got}")
     fixed, varied = (dict(leaves_of(grid.get(table, {}))) for table in ("options", "vary"))
     for name in (*fixed, *varied):
         if name in _ITS_OWN:

@@ -12,6 +12,7 @@ from learner.extras.comparison import (
     group,
     interquartile_mean,
     interval,
+    lines,
     measure,
     numbers,
     probability_of_improvement,
@@ -60,6 +61,22 @@ def test_a_group_is_summed_up(tmp_path: Path) -> None:
     assert found.final.interval is not None and found.final.interval[0] >= 1.0
     assert found.steps == [math.inf, math.inf, 200.0, 100.0]
     assert numbers(runs_of(tmp_path, 5.0, ratio=2.0), None).final == (5.0, 5.0, None, [5.0])
+
+
+@pytest.mark.parametrize(
+    ("threshold", "expected"),
+    [
+        (11.0, "reached by 0 of 4 runs"),
+        (2.5, "reached by 2 of 4 runs: steps never never 200 100"),
+        (1.5, "reached by 3 of 4 runs: median 150 steps and 3 s; steps never 200 100 100"),
+    ],
+)
+def test_a_line_tells_how_many_runs_reached_a_return(
+    tmp_path: Path, threshold: float, expected: str
+) -> None:
+    found = compare([runs_of(tmp_path, 1.0, 2.0, 3.0, 10.0)], [], threshold)
+    row = next(line for line in lines(found) if line.split()[0] == "to")
+    assert row.split(maxsplit=2)[2] == expected
 
 
 def test_groups_are_compared_on_their_own_task(tmp_path: Path) -> None:

@@ -345,8 +345,9 @@ class Reports:
         status = self.now()
         if self.address and not self.reason:
             now = time.monotonic()
-            # That compiling or the last round takes long is no news.
-            if status.state == "compiling" or status.env_steps >= status.total_steps:
+            # That the start, compiling or the last round takes long is no news.
+            is_busy = status.state in ("starting", "compiling")
+            if is_busy or status.env_steps >= status.total_steps:
                 self._steps = StandStill(self.events, status.env_steps, now)
             else:
                 self._steps.look(status.env_steps, now, status.waiting_for)
@@ -451,8 +452,9 @@ class Reports:
             return "starting"
         if not self._env_servers.training.live and not self._env_servers.evaluation.live:
             return "waiting"
-        # The main thread may compile before there is a ProgressReporter.
-        if progress is None or progress.is_compiling:
+        if progress is None:  # the main thread builds the system
+            return "starting"
+        if progress.is_compiling:
             return "compiling"
         session = progress.session
         is_complete = session.acting.training_steps >= self._config.learning.total_steps

@@ -113,8 +113,8 @@ def measure(folder: Path) -> MeasuredRun:
         raise ConfigError(f"{folder}: may not be read ({error.strerror})") from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ConfigError(
-            f"expected the directory of a run with its {run_files.CONFIG}, got {folder}, whose run "
-            "has not trained yet; leave it out"
+            f"expected a run that has started to train, got {folder}, which has no readable "
+            f"{run_files.CONFIG}"
         ) from None
     rounds, kept = played_rounds(folder / run_files.METRICS), read_final_score(folder)
     # Fresh episodes come first: the last round may have been chosen for its score.

@@ -207,7 +207,8 @@ class Progress:
             self._live.update(panel(status), refresh=True)
         elif status.metrics != self._shown:
             self._shown = status.metrics
-            self.log(f"{duration(status.metrics.get('elapsed_seconds', 0.0))}  {line(status)}")
+            # Not the end of the interval: events since then have been shown.
+            self.log(f"{duration(status.elapsed_seconds)}  {line(status)}")
 
     def show(self, event: Event) -> None:
         is_refusal = event.kind == "server_refused" and self._own_host

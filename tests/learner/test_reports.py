@@ -87,7 +87,7 @@ def test_states_follow_one_another_and_each_has_its_reason_to_wait(reported: Rep
     assert found == [
         ("starting", "starting"),
         ("waiting", "no env server is connected"),
-        ("compiling", "compiling"),
+        ("starting", "starting"),
         ("compiling", "compiling"),
         ("training", ratio),
         ("evaluating", ratio),

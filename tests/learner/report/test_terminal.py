@@ -94,7 +94,7 @@ def test_updates_and_events_are_lines_without_a_terminal() -> None:
     progress.look(dataclasses.replace(STATUS, metrics={}))
     assert text(out) == ""
     for _ in range(2):  # one line for each interval of metrics
-        progress.look(dataclasses.replace(STATUS, metrics={**METRICS, "elapsed_seconds": 3661.5}))
+        progress.look(dataclasses.replace(STATUS, metrics={**METRICS, "elapsed_seconds": 9.5}))
     about: dict[str, Any] = {"time_seconds": 0.0, "env_steps": 1, "kind": "ended"}
     text_of_event = "the run [bold]ends"
     progress.show(Event(elapsed_seconds=62.0, is_problem=True, text=text_of_event, **about))

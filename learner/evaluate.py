@@ -1,5 +1,6 @@
 """Playing a checkpoint through the service, with learning off."""
 
+import functools
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from learner.serving.server import Service
 from seedrl import stored_arrays
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
-from seedrl.checkpoints import Checkpoint, saved_spec, updates_of_params
+from seedrl.checkpoints import Checkpoint, read, saved_spec, updates_of_params
 from seedrl.config import MOST_EPISODE_STEPS, Actions, Config
 from seedrl.specs import ActionSpec, EnvSpec, TokensSpec
 from seedrl.timing import POLL_SECONDS
@@ -51,29 +52,9 @@ class Evaluation(NamedTuple):
     slots_leased_again: int = 0
 
 
-class Restored(NamedTuple):
-    """A checkpoint's policy, as it acts."""
-
-    agent: Agent
-    spec: EnvSpec
-    params: VersionedParams
-    step: int  # updates of the checkpoint
-
-
-def restored(config: Config, checkpoint: Checkpoint) -> Restored:
-    """Reads the policy of a checkpoint. Raises CheckpointError if it does not fit the config."""
-    spec = saved_spec(checkpoint.meta["env_spec"])
-    agent = build_agent(config.agent, spec)
-    shapes = {"params": jax.eval_shape(agent.init, jax.random.PRNGKey(0))}
-    read = stored_arrays.read_tree(checkpoint.path, shapes)
-    actor_params = jax.device_put(agent.actor_params(read["params"]), jax.local_devices()[0])
-    params = VersionedParams(actor_params, updates_of_params(checkpoint))
-    return Restored(agent, spec, params, checkpoint.step)
-
-
 def evaluate(
     config: Config,
-    policy: Restored,
+    find: Callable[[], Checkpoint],
     *,
     episodes: int,
     seed: int | None = None,
@@ -81,7 +62,7 @@ def evaluate(
     max_episode_steps: int = MOST_EPISODE_STEPS,
     raise_failure: Callable[[], None] = lambda: None,
 ) -> Evaluation:
-    """Serves until env servers have played `episodes` of a policy; blocks.
+    """Serves until env servers have played `episodes` of a checkpoint; blocks.
 
     All slots play in lock step, once all are leased but those of disabled environments. So the
     result follows from the seed for any number of env servers, if each environment has a seed of
@@ -89,7 +70,7 @@ def evaluate(
 
     Args:
       config: of the run; its `serving.bind` is served on.
-      policy: what is played.
+      find: chooses the checkpoint; called again if its run replaces that while it is read.
       episodes: how many to play, shared out evenly over the slots.
       seed: of environments and random actions; by default the run's.
       actions: see `EvaluationConfig.actions`; by default the run's.
@@ -103,7 +84,7 @@ def evaluate(
     seed = config.seed if seed is None else seed
     slots = SlotTable(training=0, evaluation=num_slots, seed=session_seed(seed, "evaluation"))
     serving = Serving(slots, page_steps=1, rule=lock_step())
-    agent, spec = policy.agent, policy.spec
+    agent, spec, frozen, step = read(find, functools.partial(_restored, config))
     hub = Hub(serving, config.environment, spec=spec)
     with Deaths() as deaths, Service(hub, config.serving) as service:
         exploration = evaluation_exploration(
@@ -115,7 +96,7 @@ def evaluate(
             raise_failure()
             deaths.raise_first()
 
-        player = _Player(hub, actor, policy.params, check, max_episode_steps, action=spec.action)
+        player = _Player(hub, actor, frozen, check, max_episode_steps, action=spec.action)
         score = player.play(episodes)
         # A slot's second lease gives other seeds.
         leased_again = int(np.count_nonzero(slots.epochs > 1))
@@ -129,7 +110,7 @@ def evaluate(
         maximum=float(returns.max()),
         episodes=len(returns),
         updates=score.frozen.version,
-        step=policy.step,
+        step=step,
         returns=score.returns,
         lengths=lengths,
         mean_length=score.mean_length,
@@ -138,6 +119,18 @@ def evaluate(
         cut=sum(each.is_cut for each in score.episodes),
         slots_leased_again=leased_again,
     )
+
+
+def _restored(
+    config: Config, checkpoint: Checkpoint
+) -> tuple[Agent, EnvSpec, VersionedParams, int]:
+    spec = saved_spec(checkpoint.meta["env_spec"])
+    agent = build_agent(config.agent, spec)
+    shapes = {"params": jax.eval_shape(agent.init, jax.random.PRNGKey(0))}
+    saved = stored_arrays.read_tree(checkpoint.path, shapes)["params"]
+    actor_params = jax.device_put(agent.actor_params(saved), jax.local_devices()[0])
+    params = VersionedParams(actor_params, updates_of_params(checkpoint))
+    return agent, spec, params, checkpoint.step
 
 
 def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, seed: int) -> Actor:

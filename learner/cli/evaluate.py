@@ -157,7 +157,7 @@ def logs_of(workdir: Path) -> Path:
 def _play(words: Sequence[str], config: Config, options: EvaluateOptions) -> "Evaluation":
     # First, so that they import and build while this process imports jax.
     with env_servers.EnvServers(words) as started:
-        from learner.evaluate import evaluate, restored
+        from learner.evaluate import evaluate
         from seedrl import checkpoints
 
         # Only what is played is read and verified: a saved replay may be large.
@@ -170,7 +170,7 @@ def _play(words: Sequence[str], config: Config, options: EvaluateOptions) -> "Ev
         )
         return evaluate(
             config,
-            checkpoints.read(chosen, functools.partial(restored, config)),
+            chosen,
             episodes=options.episodes,
             seed=options.seed,
             actions=options.actions,

@@ -43,10 +43,6 @@ _RENDERED_FPS = 30.0  # of an environment whose metadata have no render_fps
 _ENCODING = "-an -pix_fmt yuv420p -crf 10 -vf scale=ceil(iw/2)*2:ceil(ih/2)*2 -f mp4"
 
 
-class VideoError(Exception):
-    """A video cannot be written."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions(PlayOptions):
     """Record videos of a run's policy, one for each episode.
@@ -106,7 +102,7 @@ def run(argv: Sequence[str]) -> int:
             for path, score, how in _episodes(stage, policy, options, videos, seed):
                 number += 1
                 print(f"{path}: return {score:g}{how}", flush=True)
-    except (VideoError, EnvironmentFailedError) as error:
+    except (OSError, EnvironmentFailedError) as error:
         print(f"{PROG}: {number} of {options.episodes} videos: {error}", file=sys.stderr)
         return ExitCode.FAULTS
     return ExitCode.OK
@@ -243,13 +239,13 @@ def _video(
     )
     stdin: Any = process.stdin
 
-    def failure() -> VideoError:
-        return VideoError(f"cannot write {path.name}: ffmpeg ended with {process.wait()}")
+    def failure() -> OSError:
+        return OSError(f"cannot write {path.name}: ffmpeg ended with {process.wait()}")
 
     def add(frame: np.ndarray) -> None:
         if frame.shape != shape:
             size = f"expected pictures of one size, got {list(frame.shape[:2])}"
-            raise VideoError(f"{size} after {list(shape[:2])}")
+            raise OSError(f"{size} after {list(shape[:2])}")
         try:
             stdin.write(frame.data)
         except OSError as error:

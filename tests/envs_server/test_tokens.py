@@ -176,10 +176,12 @@ class NoVocabulary(Counting):
 def test_what_a_token_environment_lacks_is_named() -> None:
     env = TokenGym(OnlyReward())
     env.reset(seed=3)
-    with pytest.raises(TypeError, match="turn or None, reward"):
+    with pytest.raises(TypeError) as forgotten:
         env.step(completion_row(env.tokens, [2, 256]))
-    with pytest.raises(ValueError, match="got no tokens"):
+    assert "(turn or None, reward)" in str(forgotten.value)
+    with pytest.raises(ValueError) as missing:
         TokenGym(NoVocabulary())
+    assert "tokens" in str(missing.value)
 
 
 def test_sizes_out_of_range_are_refused_before_the_run() -> None:

@@ -142,7 +142,8 @@ def _environment(env: Any, source: str) -> gymnasium.Env[Any, Any]:
     # A factory may return anything.
     if isinstance(env, gymnasium.Env):
         return env
-    got = f"the class {env.__name__}" if isinstance(env, type) else f"{env!r:.80}"
+    is_class = isinstance(env, type)
+    got = f"the class {env.__name__}" if is_class else f"an object of type {type(env).__name__}"
     raise BuildError(f"expected a gymnasium.Env or a seedrl.TokenEnv from {source}, got {got}")
 
 

@@ -251,7 +251,7 @@ USAGE: dict[str, str] = {
     "check-env my-env:Base": "did you mean my_env:Base",
     "check-env env.py:Base": "name the module, not its file: env:",
     "check-env math:sqrt": "cannot build math:sqrt: TypeError: ",
-    "check-env collections:Counter": "from collections:Counter, got a Counter",
+    "check-env collections:Counter": "from collections:Counter, got an object of type Counter",
     "check-env CartPole-v1 --arguments '{'": "environment.arguments",
     "check-env mine:make --environment.arguments {}": "did you mean --arguments?",
     "check-env CartPole-v1 --steps many": "--steps",

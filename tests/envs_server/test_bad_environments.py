@@ -89,7 +89,7 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
 }
 # What the learner asks for.
 ASKED: dict[str, tuple[dict[str, Any], str]] = {
-    "None": ({"id": f"{HERE}:no_environment"}, "got a NoneType"),
+    "None": ({"id": f"{HERE}:no_environment"}, "of type NoneType"),
     "no callable": ({"id": f"{HERE}:number"}, f"number in {HERE}"),
     "another type": ({"id": f"{HERE}:make", "arguments": '{"gravity": null}'}, ":make: TypeError"),
     "unknown argument": ({"id": f"{HERE}:make", "arguments": '{"gravty": 1}'}, "gravty"),

@@ -69,6 +69,8 @@ def run(argv: Sequence[str]) -> int:
     require_extra("video")
     config = config_of(options)
     require_jax()
+    # Pictures need no screen; without one pygame would print an error.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     videos = (options.output or options.workdir / VIDEOS).absolute()
     try:
         make_folder(videos)

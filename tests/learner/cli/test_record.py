@@ -106,6 +106,25 @@ def test_an_episode_is_a_video_with_a_picture_for_each_step(
     assert set(Pictured.actions) == {(6,)}  # its actions begin with 5
 
 
+def test_pygame_prints_no_error_where_there_is_no_screen(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    pygame = pytest.importorskip("pygame")
+    for name in ("XDG_RUNTIME_DIR", "SDL_VIDEODRIVER"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(Pictured, "steps", 1)
+
+    def picture(_: int) -> Any:
+        pygame.display.quit()
+        pygame.display.init()
+        return np.zeros((2, 2, 3), np.uint8)
+
+    monkeypatch.setattr(Pictured, "picture", staticmethod(picture))
+    assert _record(run_folder, "--episodes", "1") == ExitCode.OK
+    assert capfd.readouterr().err == ""
+
+
 def test_an_episode_without_an_end_is_cut_short(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

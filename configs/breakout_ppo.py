@@ -2,7 +2,11 @@
 
 The paper's settings for Atari, and two that the usual programs add: FIRE is pressed at the start of
 each further life, and values are learned in stds of returns (`normalize_rewards`), which grow
-tenfold during a run. docs/learning.md has what was tried beside them.
+tenfold during a run.
+
+Seed 0: games in training return 116 at the end of 3,748,977 steps, over which the learning rate
+falls to 0 (Sample Factory's APPO in the same time: 62); 110 minutes on one core of an EPYC;
+2026-11-29, commit 5be66f77. With the synchronous schedule it learns the same from as many steps.
 """
 
 from seedrl.agents.ppo import PpoConfig

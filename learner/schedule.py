@@ -129,11 +129,11 @@ class Asynchronous:
             steps = self._own_steps - self._first_step
             # As if what was sent had been inserted: so the limiter holds acting back for it, too.
             limiter.holds(self._learning.sequences_of_shards(steps))
-            limiter.abstain()
+            limiter.vote_unable()
         elif not _is_over(self._update):
             # Pages leave the queue meanwhile, or acting would soon wait for room in it.
             self._learning.run_without_update()
-            limiter.abstain()
+            limiter.vote_unable()
         elif self._system.channel.is_complete:
             self._learning.settle()
         else:

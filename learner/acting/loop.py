@@ -28,7 +28,10 @@ _MOST_RETURNS = 10_000
 
 
 class Totals:
-    """Counts of all acting threads together: each adds to its own, any thread reads."""
+    """Counts of all acting threads together: each adds to its own, any thread reads.
+
+    With several hosts, learning adds the steps of the others.
+    """
 
     # Lists, one entry for each inference device: so no batch waits for a lock.
 

@@ -236,11 +236,11 @@ class Learning:
         if self._in_flight is None:
             return
         (numbers, copies), self._in_flight = self._in_flight, None
-        self._observe(fetched(numbers))
+        is_applied = self._observe(fetched(numbers))
         self.laps.lap("learning_learn")
         self._channel.learned_version = self._newest
-        # A skipped update brings the count back to where nothing is to be published.
-        if self._newest % self._publish_every == 0:
+        # The parameters of a skipped update are those of the update before.
+        if is_applied:
             for params in copies:
                 self._lagging.append(self._versioned(params))
                 self._channel.params = self._lagging[0]
@@ -260,7 +260,8 @@ class Learning:
             self._channel.last = last
         self.answer_requests()
 
-    def _observe(self, numbers: Mapping[str, float]) -> None:
+    def _observe(self, numbers: Mapping[str, float]) -> bool:
+        """Counts an update that has ended. True if it was applied."""
         skipped = int(numbers["skipped_updates"])
         self._tally.counted["skipped_updates"] += skipped
         self._tally.counted["updates"] += 1 - skipped
@@ -269,12 +270,13 @@ class Learning:
             # one that is not finite would hide all others of the interval.
             self._newest -= 1
             self.num_skipped += 1
-            return
+            return False
         self.num_applied += 1
         self._limiter.applied()
         for name, number in numbers.items():
             if name != "skipped_updates" and not math.isnan(number):  # else it was not measured
                 self._tally.measured[name].append(number)
+        return True
 
     def request_snapshot(self, *, with_replay: bool) -> Future[Snapshot]:
         """Asks the thread that owns this object for a snapshot; it never comes if that ends."""

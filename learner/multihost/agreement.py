@@ -181,7 +181,7 @@ class AgreedLimiter(RateLimiter):
                 and self._limiter.may_learn()
             )
 
-    def abstain(self) -> None:
+    def vote_unable(self) -> None:
         if not self._hosts.end:
             self._vote(is_able=False)
 

@@ -153,8 +153,8 @@ class RateLimiter:
         # There is one learning thread, which calls `took` before it asks again.
         return self._wait(lambda: self._limiter.may_learn(), timeout_seconds)
 
-    def abstain(self) -> None:
-        """No update can be taken yet. Here there is no other host to tell."""
+    def vote_unable(self) -> None:
+        """With several hosts, votes that this one cannot update yet. Here there are no others."""
 
     def close(self) -> None:
         """Ends all waiting, for good."""
@@ -192,7 +192,9 @@ class ActorLearnerChannel:
     learned_version: int = field(init=False)  # number of updates taken, published or not
     count_steps: Callable[[], int] = lambda: 0  # training environment steps of the run by now
     on_published: Callable[[], object] = lambda: None  # called when `params` are newer
-    is_complete: bool = False  # all steps are taken: learning learns no more, and sets `last`
+    # All steps are taken: learning finishes its update and, with the synchronous schedule, those
+    # that are owed; then it sets `last`.
+    is_complete: bool = False
     # The parameters that no update follows; apart from `params`, so that one look gives both them
     # and that they are the last.
     last: Sequence[VersionedParams] = ()

@@ -141,6 +141,17 @@ def test_acting_lags_by_so_many_updates_but_for_the_last_parameters() -> None:
     assert channel.last[0].version == 12
 
 
+def test_a_skipped_update_does_not_shorten_the_lag() -> None:
+    skips = [0.0, 0.0, 1.0, 0.0]
+    learning, channel, _ = _learning(skips, lag_updates=2)
+    acted_with = []
+    for _ in skips:
+        learning.run_once()
+        learning.finish_update()
+        acted_with.append(channel.params[0].version)
+    assert acted_with == [7, 7, 7, 8]
+
+
 def test_a_restored_replay_lets_what_is_acted_first_count() -> None:
     learning, *_ = _learning([], is_ready=False)
     learning._limiter.acted(30)

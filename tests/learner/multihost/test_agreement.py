@@ -78,7 +78,7 @@ def test_a_host_without_env_servers_keeps_nobody_from_learning_but_one_that_comp
         limiters[1].holds([0])
         assert voted(limiters) == [False, False]
         limiters[0].acted(100)
-        found = at_once([lambda: limiters[0].wait_to_learn(0.0), limiters[1].abstain])
+        found = at_once([lambda: limiters[0].wait_to_learn(0.0), limiters[1].vote_unable])
         assert found == [False, None]
         assert voted(limiters) == [True, True]
 
@@ -147,7 +147,7 @@ def test_after_the_end_nobody_learns_or_waits_for_votes() -> None:
         assert voted(limiters) == [False, False]
         assert [each.end for each in hosts] == [["stopped", "by SIGTERM"]] * 2
         assert not limiters[0].wait_to_learn(0.0)
-        limiters[0].abstain()
+        limiters[0].vote_unable()
 
 
 @pytest.mark.parametrize("slow", [0, 1, 2])

@@ -89,15 +89,15 @@ for command in sys.argv[1:]:
     except SystemExit as end:
         code = end.code or 0
     heavy = sorted({"jax", "numpy", "grpc"} & sys.modules.keys())
-    print(f"after {command}: {code} {heavy}")
+    print(f"@after {command}: {code} {heavy}")
 """
 
 
 def test_help_and_mistakes_import_neither_jax_nor_numpy() -> None:
     done, out, error = run("-c", IMPORTED, *HELP_AND_MISTAKES)
     assert done == 0, error
-    found = [line for line in out.splitlines() if line.startswith("after ")]
-    assert found == [f"after {command}: {code} []" for command, code in HELP_AND_MISTAKES.items()]
+    found = [line for line in out.splitlines() if line.startswith("@after ")]
+    assert found == [f"@after {command}: {code} []" for command, code in HELP_AND_MISTAKES.items()]
 
 
 @pytest.mark.parametrize(

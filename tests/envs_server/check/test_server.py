@@ -18,6 +18,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.wire.seedrl_pb2 import Failure, FromEnvServer, FromLearner, Group, Hello
 from tests.envs_server.check.example_server import LAST, MID, ExampleServer, OwnDefectError, Walk
 from tests.patience import SECONDS
+from tests.system.processes import wait_until_gone
 
 
 @pytest.fixture(autouse=True)
@@ -206,5 +207,4 @@ def test_sigterm_ends_the_env_server_too() -> None:
     checker.send_signal(signal.SIGTERM)
     assert checker.wait(SECONDS) == ExitCode.KILLED
     checker.stderr.close()
-    with pytest.raises(ProcessLookupError):
-        os.kill(child, 0)
+    wait_until_gone({child})

@@ -6,7 +6,7 @@ tenfold during a run.
 
 Seed 0: games in training return 116 at the end of 3,748,977 steps, over which the learning rate
 falls to 0 (Sample Factory's APPO in the same time: 62); 110 minutes on one core of an EPYC;
-2026-11-29, commit 5be66f77. With the synchronous schedule it learns the same from as many steps.
+2026-11-29, commit 5be66f77. With the synchronous schedule the first 300,000 steps are the same.
 """
 
 from seedrl.agents.ppo import PpoConfig

@@ -216,9 +216,8 @@ class TokenActing(Acting):
         slots, streams = batch.slots.tolist(), batch.streams.tolist()
         for place in np.flatnonzero(kinds != _FIRST).tolist():
             generator, row = self._rows[slots[place]]
-            if not generator.num_open(
-                row
-            ):  # a wrapper, say, has ended an episode without an answer
+            if not generator.num_open(row):
+                # A wrapper, say, has ended an episode without an answer.
                 kinds[place] = _FIRST
                 continue
             generator.reward(row, rewards[place])

@@ -230,6 +230,8 @@ def _video(
     # threads.
     import imageio_ffmpeg
 
+    from envs_server.failures import EnvironmentFailedError
+
     partial = path.with_name(f"{path.name}.partial")
     source = f"-f rawvideo -pix_fmt rgb24 -s {shape[1]}x{shape[0]} -r {fps:g} -i -"
     words = [imageio_ffmpeg.get_ffmpeg_exe(), "-y", "-v", "error"]
@@ -247,7 +249,7 @@ def _video(
     def add(frame: np.ndarray) -> None:
         if frame.shape != shape:
             size = f"expected pictures of one size, got {list(frame.shape[:2])}"
-            raise OSError(f"{size} after {list(shape[:2])}")
+            raise EnvironmentFailedError(f"{size} after {list(shape[:2])}")
         try:
             stdin.write(frame.data)
         except OSError as error:

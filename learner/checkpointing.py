@@ -109,7 +109,7 @@ class Checkpointer:
     def is_due(self) -> bool:
         """True once an interval, and soon after the first update. Of several hosts on the first."""
         now = self._clock()
-        # Nothing learned, nothing to resume: until then there is no first save.
+        # Until something is learned only the interval counts.
         if not self._has_learned and self._session.learning.num_applied > 0:
             self._has_learned = True
             self._next_save = min(self._next_save, now + _FIRST_SAVE_SECONDS)

@@ -124,13 +124,13 @@ class Asynchronous:
     def _learn_once(self) -> None:
         """Does what of learning's work is compiled. Raises what compiling it has raised."""
         limiter = self._system.channel.limiter
-        if not _is_over(self._insertion):
+        if not _is_compiled(self._insertion):
             self._learning.answer_requests()
             steps = self._own_steps - self._first_step
-            # As if what was sent had been inserted: so the limiter holds acting back for it, too.
+            # As if all that was acted had been inserted: the limiter holds acting back for it, too.
             limiter.holds(self._learning.sequences_of_shards(steps))
             limiter.vote_unable()
-        elif not _is_over(self._update):
+        elif not _is_compiled(self._update):
             # Pages leave the queue meanwhile, or acting would soon wait for room in it.
             self._learning.run_without_update()
             limiter.vote_unable()
@@ -146,7 +146,8 @@ def _compile_update(system: System) -> None:
     require_update_memory(compiled, system.scale, system.acting_bytes)
 
 
-def _is_over(compilation: Future[None]) -> bool:
+def _is_compiled(compilation: Future[None]) -> bool:
+    # Waits for a moment. Raises what compiling has raised.
     if not compilation.done() or compilation.cancelled():
         wait([compilation], POLL_SECONDS)
         return False
@@ -157,12 +158,13 @@ def _is_over(compilation: Future[None]) -> bool:
 class Alternating:
     """Acting and learning by turns in one thread: `synchronous` and `deterministic`.
 
-    Each turn acts on one batch of all training slots and then learns what is owed then.
+    Each turn acts on the next batch, of training or evaluation, if there is one, and then learns
+    what is owed. A batch of training has all slots that are played.
 
     `synchronous`: an update is owed once every slot has filled a page, and acting goes on with what
-    was learned. Serving starts the pages of all slots together, and again when an env server was
-    lost, so nothing is open between two rounds: every time step was acted by the parameters that
-    its round began with.
+    was learned. Serving starts the pages of all slots together, and again when slots that were
+    cut are played again, so nothing is open between two rounds: every time step was acted by the
+    parameters that its round began with.
 
     `deterministic`: the number of a batch decides its random numbers, and nothing depends on time,
     threads, or which env server has which slot. So seed and environments decide every bit.
@@ -295,8 +297,8 @@ class Session:
     def stop(self) -> None:
         """Ends the threads after their present piece of work, as long as that may take.
 
-        The watchdog ends the process if one of them hangs: no other limit, or a long update would
-        cost the last save. After a failure there is none, and they are waited for a moment only.
+        The watchdog ends the process if one of them hangs; a limit of its own could cost the last
+        save after a long update. After a failure there is no last save, and the wait is short.
         """
         # All are asked before one is waited for: none starts another piece of work meanwhile.
         for worker in self._workers:

@@ -115,9 +115,10 @@ def seconds_owed(steps: Iterable[Pending]) -> tuple[list[float], list[float]]:
 class Acting:
     """Brings batches to the actor, and actions, pages and numbers on. Owned by its thread.
 
-    There is one for each inference device, with a thread of its own: it waits for its device, and
-    the others must not. `run_once` is the body of the thread's loop. With `poll_seconds` 0 it never
-    waits: then its caller decides when time passes.
+    There is one for each inference device, with a thread of its own if the schedule is
+    asynchronous: it waits for its device, and the others must not. `run_once` is the body of the
+    thread's loop. With `poll_seconds` 0 it never waits for a batch: then its caller decides when
+    time passes.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class Acting:
         self.page_rows = actor.page_rows  # numbers of pages that it may send at once
         self.totals = totals or Totals()  # of all inference devices
         self.best_score: Score | None = None  # of this session, the first of equal ones
-        # Of evaluation that have ended; the main thread takes them out.
+        # Rounds of evaluation that have ended; the main thread takes them out.
         self.rounds: collections.deque[EvaluationStatus] = collections.deque()
 
     @property

@@ -92,8 +92,9 @@ def _bytes_of(item: FilledPages) -> int:
 class RateLimiter:
     """Makes the side that is ahead wait: a lock around a `Limiter`, the value that decides.
 
-    Acting calls `acted` and `wait_to_act`, learning all else: also `acted`, of restored pages and,
-    by `dropped`, of stale ones. `AgreedLimiter` takes its place if a run has several hosts.
+    Acting calls `acted` and `wait_to_act`, main `close` and, before the threads start, `restore`;
+    learning all else: also `acted`, of restored pages and, by `dropped`, of stale ones.
+    `AgreedLimiter` takes its place if a run has several hosts.
     """
 
     def __init__(self, limiter: Limiter):
@@ -189,11 +190,12 @@ class ActorLearnerChannel:
     clock: Callable[[], float] = time.monotonic
     # From acting to learning: full pages, and streams that have ended.
     pages: PageQueue = field(default_factory=PageQueue)
-    learned_version: int = field(init=False)  # number of updates taken, published or not
+    # Applied updates and the one under way, published or not.
+    learned_version: int = field(init=False)
     count_steps: Callable[[], int] = lambda: 0  # training environment steps of the run by now
     on_published: Callable[[], object] = lambda: None  # called when `params` are newer
     # All steps are taken: learning finishes its update and, with the synchronous schedule, those
-    # that are owed; then it sets `last`.
+    # that are owed; then it sets `last`. Needs evaluation slots, so it is never deterministic.
     is_complete: bool = False
     # The parameters that no update follows; apart from `params`, so that one look gives both them
     # and that they are the last.

@@ -1,10 +1,12 @@
-"""The learning curves of docs/agents: extracts them from run directories, and draws them.
+"""The learning curves of docs: extracts them from run directories, and draws them.
 
     python -m tests.tools.curves extract cartpole_ppo runs/a runs/b --commit abc --machine "..."
     python -m tests.tools.curves draw ppo cartpole_ppo lunarlander_ppo
+    python -m tests.tools.curves race docs/results/peers_pong.json docs/results/learning/pong.png
 
 `extract` writes docs/results/learning/curves/NAME.json, the runs of one configuration over seeds;
-`draw` makes docs/images/curves/PICTURE.png from such files, a panel for each.
+`draw` makes docs/images/curves/PICTURE.png from such files, a panel for each; `race` draws what
+`python -m tests.benchmarks.peers pong` or `breakout` has measured.
 """
 
 import argparse
@@ -80,6 +82,26 @@ def draw(picture: str, names: list[str]) -> None:
     figure.savefig(PICTURES / f"{picture}.png", dpi=110)
 
 
+def race(record: Path, picture: Path) -> None:
+    """Draws seed 0 of both sides, over minutes and over environment steps."""
+    row = json.loads(record.read_text())["rows"][0]
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2), sharey=True, layout="constrained")
+    for side, label in (("ours", "seedrl"), ("theirs", row["limit_name"])):
+        values = {tuple(key.split(", ")): value for key, value in row["details"].items()}
+        times = [key[2] for key in values if key[:2] == (side, "seed 0") and key[3] == "return"]
+        returns = [values[side, "seed 0", time, "return"] for time in times]
+        steps = [values[side, "seed 0", time, "steps"] / 1e6 for time in times]
+        axes[0].plot([float(time.split()[0]) for time in times], returns, label=label)
+        axes[1].plot(steps, returns, label=label)
+    axes[0].set_xlabel("minutes")
+    axes[1].set_xlabel("million environment steps")
+    axes[0].set_ylabel("mean return of 100 games")
+    axes[0].legend(fontsize=9)
+    for axis in axes:
+        axis.grid(alpha=0.3)
+    figure.savefig(picture, dpi=110)
+
+
 def main() -> None:
     """Reads the command."""
     parser = argparse.ArgumentParser(
@@ -96,11 +118,16 @@ def main() -> None:
     drawing = commands.add_parser("draw")
     drawing.add_argument("picture")
     drawing.add_argument("names", nargs="+")
+    racing = commands.add_parser("race")
+    racing.add_argument("record", type=Path)
+    racing.add_argument("picture", type=Path)
     flags = parser.parse_args()
     if flags.command == "extract":
         extract(flags.name, flags.folders, commit=flags.commit, machine=flags.machine)
-    else:
+    elif flags.command == "draw":
         draw(flags.picture, flags.names)
+    else:
+        race(flags.record, flags.picture)
 
 
 if __name__ == "__main__":

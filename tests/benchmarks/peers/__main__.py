@@ -21,7 +21,7 @@ from seedrl.programs.flags import POSITIONAL
 from tests.benchmarks.peers import virtual_environment
 
 # Each is a module here with `run(pace, venvs) -> Iterator[Result]`.
-PEERS = ("sb3", "sample_factory", "breakout", "flashbax", "torchrl", "pufferlib", "trl")
+PEERS = ("sb3", "sample_factory", "breakout", "pong", "flashbax", "torchrl", "pufferlib", "trl")
 
 
 @dataclass(frozen=True, kw_only=True)

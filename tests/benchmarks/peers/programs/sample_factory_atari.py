@@ -1,9 +1,10 @@
-"""Breakout as Sample Factory's asynchronous PPO learns it: `FILE FLAGS`.
+"""A game as Sample Factory's asynchronous PPO learns it: `FILE FLAGS`.
 
 Trains with these flags of Sample Factory until it is killed, and writes a line every ten seconds:
 seconds since the start, environment steps that went through learning, and the mean return
 of the last 100 whole games. Frames are of 44 x 44 pixels; all else is what Sample Factory's own
-example of Atari does: an episode is a life, FIRE is pressed at its start, and rewards are clipped.
+example of Atari does: an episode is a life, if the game has lives, FIRE is pressed at its start,
+and rewards are clipped.
 """
 
 import functools
@@ -33,8 +34,8 @@ gymnasium.wrappers.ResizeObservation = lambda env, shape: _resize(env, (44, 44))
 
 def main() -> int:
     path, *flags = sys.argv[1:]
-    register_env("atari_breakout", atari_utils.make_atari_env)
     parser, partial = parse_sf_args(flags)
+    register_env(partial.env, atari_utils.make_atari_env)
     atari_override_defaults(partial.env, parser)
     _, runner = make_runner(parse_full_cfg(parser, flags))
     runner.init()

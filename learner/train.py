@@ -58,7 +58,7 @@ from seedrl.exit_codes import ExitCode
 from seedrl.specs import EnvSpec
 from seedrl.timing import POLL_SECONDS
 
-# For the end of a run, after the piece of work that a thread is at.
+# Limit for the end of a run; `stuck_seconds` is added for the work under way.
 _STOP_SECONDS = 120.0
 
 
@@ -331,7 +331,7 @@ class TrainLoop:
                 self.checkpointer.save_what_is_due()
 
     def end(self) -> None:
-        """Stops the threads, saves, and lets the env servers go: for good if training is over.
+        """Stops the threads, starts the last save, lets the env servers go, waits for the save.
 
         The last report follows the start of the save, which nothing that is only shown may prevent.
         Raises what has gone wrong in the run; RuntimeError for a defect of ours.

@@ -117,8 +117,7 @@ class Acting:
 
     There is one for each inference device, with a thread of its own if the schedule is
     asynchronous: it waits for its device, and the others must not. `run_once` is the body of the
-    thread's loop. With `poll_seconds` 0 it never waits for a batch: then its caller decides when
-    time passes.
+    thread's loop; it waits for `poll_seconds` at most. Tests pass 0, and decide when time passes.
     """
 
     def __init__(
@@ -187,7 +186,7 @@ class Acting:
             self._poll(now)
         # Not one step more, however long it takes the main thread to notice the end of the run.
         is_complete = sum(self.totals.steps) >= self.totals.total_steps
-        is_training_allowed = not is_complete and self._channel.limiter.wait_to_act(0.0)
+        is_training_allowed = not is_complete and self._channel.limiter.may_act()
         roles: list[Role] = ["training"] if is_training_allowed else []
         roles += ["evaluation"] if self.evaluator.is_running else []
         self.laps.lap("acting_other")

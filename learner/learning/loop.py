@@ -42,7 +42,8 @@ class Snapshot(NamedTuple):
 class Learning:
     """Owns the learner state and the replay on the devices. `run_once` is the thread's loop body.
 
-    Every program consumes those arrays and gives new ones: the thread holds the only references.
+    Insertion and update consume those arrays and give new ones: the thread holds the only
+    references.
     Others read counters and request snapshots. With `poll_seconds` 0 it never waits for acting.
     """
 

@@ -155,10 +155,11 @@ class AgreedLimiter(RateLimiter):
             self._sequences = list(num_sequences)
             return self._limiter.is_ready
 
-    def wait_to_act(self, timeout_seconds: float) -> bool:
+    def may_act(self) -> bool:
         # With this host's latest steps, of which the others do not know yet: so it is never further
         # ahead than a host alone would be, but for what others act within a round of votes.
-        return self._wait(lambda: self._limiter.acted(self._steps).may_act(), timeout_seconds)
+        with self._changed:
+            return not self._is_closed and self._limiter.acted(self._steps).may_act()
 
     def wait_to_learn(self, timeout_seconds: float) -> bool:
         """Votes with the other hosts; whether all of them take an update now.
@@ -197,7 +198,6 @@ class AgreedLimiter(RateLimiter):
             # Of what was acted since, the others will know after the next vote.
             self._steps -= steps
             self._limiter = self._limiter.acted(decision.steps).holds(decision.sequences)
-            self._changed.notify_all()
         # Schedules decay by this count, which is the same on all hosts at each update.
         self.agreed_steps += decision.steps
         self.on_others(decision.steps - steps)

@@ -23,7 +23,7 @@ MOST_BYTES = 256 * 2**20
 
 
 class FilledPages(NamedTuple):
-    """Pages on their way to replay."""
+    """Full pages on their way to replay, or streams that were cut; never both in one item."""
 
     # [I, ...], on the device that acted, of tokens on the host; rows beyond `streams` are padding.
     pages: Page | tuple[()]
@@ -90,11 +90,12 @@ def _bytes_of(item: FilledPages) -> int:
 
 
 class RateLimiter:
-    """Makes the side that is ahead wait: a lock around a `Limiter`, the value that decides.
+    """Which side is ahead and has to wait: a lock around a `Limiter`, the value that decides.
 
-    Acting calls `acted` and `wait_to_act`, main `close` and, before the threads start, `restore`;
-    learning all else: also `acted`, of restored pages and, by `dropped`, of stale ones.
-    `AgreedLimiter` takes its place if a run has several hosts.
+    Learning waits here. Acting asks by `may_act` and waits in `Hub.next_batch`, which learning ends
+    by `ActorLearnerChannel.wake_acting`. Acting also calls `acted`, main `close` and, before the
+    threads start, `restore`; learning all else: also `acted`, of restored pages and, by `dropped`,
+    of stale ones. `AgreedLimiter` takes its place if a run has several hosts.
     """
 
     def __init__(self, limiter: Limiter):
@@ -112,8 +113,8 @@ class RateLimiter:
         """Counts training environment steps, and the pages that they filled."""
         with self._changed:
             self._limiter = self._limiter.acted(steps, pages)
-            # Only learning waits for this. Woken in vain, it would take the interpreter from acting
-            # at every batch.
+            # Learning waits for this. Woken in vain, it would take the interpreter from acting at
+            # every batch.
             if self._limiter.may_learn():
                 self._changed.notify_all()
 
@@ -126,53 +127,45 @@ class RateLimiter:
         """Takes the number of sequences in each shard; True if learning may start."""
         with self._changed:
             self._limiter = self._limiter.holds(num_sequences)
-            self._changed.notify_all()
             return self._limiter.is_ready
 
     def took(self) -> None:
         """Counts an update that was taken, applied or not: its debt is paid."""
         with self._changed:
             self._limiter = self._limiter.took()
-            self._changed.notify_all()
 
     def applied(self) -> None:
         """Counts an update, taken before, that was applied."""
         with self._changed:
-            self._limiter = self._limiter.applied()  # no thread waits for this
+            self._limiter = self._limiter.applied()
 
     def restore(self, counts: Mapping[str, float]) -> None:
         """Continues from the counts of a checkpoint."""
         with self._changed:
             self._limiter = self._limiter.restored(counts)
 
-    def wait_to_act(self, timeout_seconds: float) -> bool:
-        """True once training slots may act; False at the deadline or once closed."""
-        return self._wait(lambda: self._limiter.may_act(), timeout_seconds)
+    def may_act(self) -> bool:
+        """Whether training slots may act; never once closed."""
+        with self._changed:
+            return not self._is_closed and self._limiter.may_act()
 
     def wait_to_learn(self, timeout_seconds: float) -> bool:
         """True once an update may be taken; False at the deadline or once closed."""
         # There is one learning thread, which calls `took` before it asks again.
-        return self._wait(lambda: self._limiter.may_learn(), timeout_seconds)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._is_closed or self._limiter.may_learn(), timeout_seconds
+            )
+            return not self._is_closed and self._limiter.may_learn()
 
     def vote_unable(self) -> None:
         """With several hosts, votes that this one cannot update yet. Here there are no others."""
 
     def close(self) -> None:
-        """Ends all waiting, for good."""
+        """Ends learning's wait, and forbids both sides all further work."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-
-    def _wait(self, is_allowed: Callable[[], bool], timeout_seconds: float) -> bool:
-        # Not `wait_for`: acting asks at every batch, and nearly always may act at once.
-        deadline = time.monotonic() + timeout_seconds
-        with self._changed:
-            while not self._is_closed and not is_allowed():
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
-                    return False
-                self._changed.wait(remaining)
-            return not self._is_closed
 
 
 @dataclass(eq=False)
@@ -185,7 +178,7 @@ class ActorLearnerChannel:
     """
 
     limiter: RateLimiter  # holds the replay ratio between the two
-    params: Sequence[VersionedParams]  # the newest on each inference device
+    params: Sequence[VersionedParams]  # what each inference device acts with
     wake_acting: Callable[[], None]  # makes acting look again at what the limiter allows
     clock: Callable[[], float] = time.monotonic
     # From acting to learning: full pages, and streams that have ended.

@@ -62,6 +62,8 @@ class Rollouts:
         self._parts, self._channel = parts, parts.channel
         self._is_open, self._is_over = threading.Event(), False
         self._lock = threading.Lock()  # of the counts: each actor has a thread here
+        self._learned = threading.Condition()  # on which actors wait that are ahead
+        self._channel.wake_acting = self._wake
         self._newest, self._num_bytes = (0, b""), np.zeros(2)
         shapes = jax.tree.map(lambda x: np.empty((NUM_ENVS, *x.shape), x.dtype), parts.page)
         self._request = np.zeros(2, np.int64), shapes
@@ -99,6 +101,10 @@ class Rollouts:
         version = np.array([newest.version])
         self._newest = newest.version, packed(newest.params, version)
 
+    def _wake(self) -> None:
+        with self._learned:
+            self._learned.notify_all()
+
     def _exchange(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         self._is_open.wait()
         if self._is_over:
@@ -111,8 +117,9 @@ class Rollouts:
         item = FilledPages(pages, slots, slots, (), [int(version)] * NUM_ENVS)
         while not self._channel.pages.put(item, POLL_SECONDS):
             pass
-        while not self._channel.limiter.wait_to_act(POLL_SECONDS) and not self._is_over:
-            pass
+        with self._learned:
+            while not self._channel.limiter.may_act() and not self._is_over:
+                self._learned.wait(POLL_SECONDS)
         newest, params = self._newest
         answer = params if newest > version else b""
         with self._lock:

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -48,7 +49,8 @@ def batch_seconds(system: System, workload: Workload, rows: int, seconds: float)
     actor = BareActor(workload, workload.config.serving)
     # Several, because messages that have just arrived are in no cache.
     batches = itertools.cycle([make_batch(workload, rows) for _ in range(_NUM_BATCHES)])
-    channel, steps = system.parts.channel, ROWS * PAGE_STEPS
+    channel, steps, woken = system.parts.channel, ROWS * PAGE_STEPS, threading.Event()
+    channel.wake_acting = woken.set
 
     def act() -> None:
         for batch in itertools.islice(batches, steps // rows):
@@ -57,7 +59,10 @@ def batch_seconds(system: System, workload: Workload, rows: int, seconds: float)
         channel.limiter.acted(steps, ROWS)
         pages = FilledPages(actor.pages(), range(ROWS), range(ROWS), (), [0] * ROWS)
         channel.pages.put(pages, WARNING_SECONDS)
-        channel.limiter.wait_to_act(WARNING_SECONDS)
+        woken.clear()
+        while not channel.limiter.may_act():
+            woken.wait(WARNING_SECONDS)
+            woken.clear()
 
     bodies = {"acting": act, "learning": system.bodies["learning"]}
     interval = system.run(seconds, by_updates=True, bodies=bodies)

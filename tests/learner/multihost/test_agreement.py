@@ -55,7 +55,7 @@ def test_random_hosts_always_decide_alike_and_keep_the_ratio(count: int) -> None
         voted(limiters)
         for _ in range(60):
             for each in limiters:
-                if rng.random() < 0.5 and each.wait_to_act(0.0):
+                if rng.random() < 0.5 and each.may_act():
                     steps = rng.randrange(8)
                     each.acted(steps)
                     acted += steps
@@ -90,9 +90,9 @@ def test_acting_waits_for_what_it_has_acted_itself_before_the_others_know() -> N
             each.holds([5])
         voted(limiters)
         limiters[0].acted(int(TOLERANCE * BATCH_STEPS / RATIO))
-        assert [each.wait_to_act(0.0) for each in limiters] == [False, True]
+        assert [each.may_act() for each in limiters] == [False, True]
         voted(limiters)
-        assert [each.wait_to_act(0.0) for each in limiters] == [True, True]
+        assert [each.may_act() for each in limiters] == [True, True]
 
 
 def test_the_steps_of_other_hosts_are_counted_once() -> None:
@@ -117,11 +117,11 @@ def test_a_queue_holds_back_its_own_host_and_learning_waits_for_all() -> None:
         limiters[0].acted(10, 4)
         limiters[0].holds([4])
         assert voted(limiters) == [False, False]
-        assert [each.wait_to_act(0.0) for each in limiters] == [False, True]
+        assert [each.may_act() for each in limiters] == [False, True]
         limiters[1].acted(10, 2)
         limiters[1].holds([2])
         assert voted(limiters) == [True, True]
-        assert [each.wait_to_act(0.0) for each in limiters] == [True, True]
+        assert [each.may_act() for each in limiters] == [True, True]
 
 
 def test_all_take_a_snapshot_in_the_same_round() -> None:

@@ -17,6 +17,7 @@ from learner.acting.evaluator import Evaluator, evaluation_exploration
 from learner.acting.kind import ActingKind, on_steps
 from learner.acting.loop import Acting, Totals
 from learner.checkpoints.restoring import (
+    Initial,
     fitting_params,
     naming_fields,
     other_experience,
@@ -202,7 +203,7 @@ class StartFrom(NamedTuple):
     """What a session starts from; nothing for a new run."""
 
     checkpoint: Checkpoint | None = None  # the run's own, which it resumes from
-    initial: Checkpoint | None = None  # another run's, whose parameters a new run takes over
+    initial: Initial | None = None  # another run's parameters
     is_partial: bool = False  # only those that fit
 
 

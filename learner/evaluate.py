@@ -3,6 +3,7 @@
 import functools
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -19,11 +20,10 @@ from learner.serving.core import Batch, Serving
 from learner.serving.hub import Hub
 from learner.serving.leases import Role, SlotRange, SlotTable, session_seed
 from learner.serving.server import Service
-from seedrl import stored_arrays
 from seedrl.agents.agent import Agent
-from seedrl.agents.check import build_agent
-from seedrl.checkpoints import Checkpoint, read, saved_spec, updates_of_params
+from seedrl.checkpoints import PARAMS, Checkpoint, read, updates_of_params
 from seedrl.config import MOST_EPISODE_STEPS, Actions, Config
+from seedrl.policy import restored
 from seedrl.specs import ActionSpec, EnvSpec, TokensSpec
 from seedrl.timing import POLL_SECONDS
 from seedrl.types import StepType
@@ -54,8 +54,10 @@ class Evaluation(NamedTuple):
 
 def evaluate(
     config: Config,
-    find: Callable[[], Checkpoint],
+    workdir: Path,
     *,
+    update: int | None = None,
+    is_best: bool = False,
     episodes: int,
     seed: int | None = None,
     actions: Actions | None = None,
@@ -70,7 +72,7 @@ def evaluate(
 
     Args:
       config: of the run; its `serving.bind` is served on.
-      find: chooses the checkpoint; called again if its run replaces that while it is read.
+      workdir, update, is_best: which checkpoint; see `seedrl.checkpoints.choose`.
       episodes: how many to play, shared out evenly over the slots.
       seed: of environments and random actions; by default the run's.
       actions: see `EvaluationConfig.actions`; by default the run's.
@@ -84,7 +86,13 @@ def evaluate(
     seed = config.seed if seed is None else seed
     slots = SlotTable(training=0, evaluation=num_slots, seed=session_seed(seed, "evaluation"))
     serving = Serving(slots, page_steps=1, rule=lock_step())
-    agent, spec, frozen, step = read(find, functools.partial(_restored, config))
+    agent, spec, frozen, step = read(
+        workdir,
+        functools.partial(_restored, config),
+        step=update,
+        is_best=is_best,
+        parts=PARAMS,  # a saved replay may be large
+    )
     hub = Hub(serving, config.environment, spec=spec)
     with Deaths() as deaths, Service(hub, config.serving) as service:
         exploration = evaluation_exploration(
@@ -124,13 +132,10 @@ def evaluate(
 def _restored(
     config: Config, checkpoint: Checkpoint
 ) -> tuple[Agent, EnvSpec, VersionedParams, int]:
-    spec = saved_spec(checkpoint.meta["env_spec"])
-    agent = build_agent(config.agent, spec)
-    shapes = {"params": jax.eval_shape(agent.init, jax.random.PRNGKey(0))}
-    saved = stored_arrays.read_tree(checkpoint.path, shapes)["params"]
-    actor_params = jax.device_put(agent.actor_params(saved), jax.local_devices()[0])
-    params = VersionedParams(actor_params, updates_of_params(checkpoint))
-    return agent, spec, params, checkpoint.step
+    agent, params, spec = restored(config, checkpoint)
+    actor_params = jax.device_put(agent.actor_params(params), jax.local_devices()[0])
+    frozen = VersionedParams(actor_params, updates_of_params(checkpoint))
+    return agent, spec, frozen, checkpoint.step
 
 
 def _actor(agent: Agent, spec: EnvSpec, num_slots: int, *, exploration: float, seed: int) -> Actor:

@@ -16,7 +16,7 @@ from pathlib import Path
 from learner.balancing import Balancer, Setting
 from learner.build import StartFrom, build, build_hub, plan_geometry
 from learner.checkpointing import Checkpointer
-from learner.checkpoints.restoring import initial_checkpoint, require_fit
+from learner.checkpoints.restoring import initial_of, require_fit
 from learner.checkpoints.run_folder import Resume, RunFolder
 from learner.checkpoints.run_records import played_rounds
 from learner.end_of_run import (
@@ -161,6 +161,7 @@ def train(
                 start=start,
                 hosts=hosts,
             )
+        del start  # parameters that were taken over need memory only once
         session = Session(config, system, hub, reports.metrics)
         # Only now: a config that this environment refuses must not replace one that works.
         folder.record_config(config)
@@ -231,7 +232,7 @@ def _start_from(
         code = ended_earlier(checkpoint, config, rounds, is_alone=hosts.is_alone)
         if code is not None:
             return code
-    initial = initial_checkpoint(init_from) if init_from and checkpoint is None else None
+    initial = initial_of(init_from) if init_from and checkpoint is None else None
     return StartFrom(checkpoint, initial, is_partial)
 
 

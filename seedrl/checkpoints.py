@@ -23,6 +23,7 @@ with two kept a SIGKILL at that moment leaves one. A checkpoint is nevertheless 
 `CheckpointManager` of orbax can restore.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -37,7 +38,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 from google.protobuf import json_format
 
 from seedrl import stored_arrays
-from seedrl.errors import CheckpointError, in_one_line
+from seedrl.errors import CheckpointError, UserError, in_one_line
 from seedrl.run_files import open_regular, read_object
 from seedrl.specs import EnvSpec
 from seedrl.types import Tree
@@ -277,27 +278,35 @@ def _sync(path: Path) -> None:
 # Choosing
 
 
-def read(find: Callable[[], Checkpoint], use: Callable[[Checkpoint], _Found]) -> _Found:
-    """`use` of a checkpoint that `find` chooses; of another one if its run replaces it meanwhile.
+def read(
+    workdir: Path,
+    use: Callable[[Checkpoint], _Found],
+    *,
+    step: int | None = None,
+    is_best: bool = False,
+    parts: Collection[str] = (),
+) -> _Found:
+    """`use` of the checkpoint that `choose` takes; of another if its run replaces it meanwhile.
 
     Raises what they raise.
     """
     while True:
-        found = find()
-        inode = _inode(found.path)
+        before = _entries(workdir)
         try:
-            return use(found)
-        except CheckpointError:
+            return use(choose(workdir, step=step, is_best=is_best, parts=parts))
+        except (UserError, OSError):
             # A running learner deletes old ones, and the best one when there is a better one.
-            if inode is not None and _inode(found.path) == inode:
+            if _entries(workdir) == before:
                 raise
 
 
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except FileNotFoundError:
-        return None
+def _entries(workdir: Path) -> set[tuple[str, int]]:
+    # What is there, by names and inodes: a checkpoint may be replaced under its name.
+    found: set[tuple[str, int]] = set()
+    for directory in (workdir / "checkpoints", best_directory(workdir)):
+        with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+            found |= {(entry.path, entry.inode()) for entry in entries}
+    return found
 
 
 def choose(
@@ -305,28 +314,23 @@ def choose(
     *,
     step: int | None = None,
     is_best: bool = False,
-    or_best: bool = False,
     parts: Collection[str] = (),
 ) -> Checkpoint:
-    """The newest intact checkpoint of a run, that of `step`, or the best one (`is_best`).
+    """The newest intact checkpoint of a run, or that of `step`; if there is none, the best one.
 
-    `or_best` takes the best one if no other is saved; `parts`: see `latest`. Raises CheckpointError
-    if there is none.
+    `is_best` takes only the best one; `parts`: see `latest`. Raises CheckpointError if there is
+    none, or if the run deletes one while it is read.
     """
-    directory = workdir / "checkpoints"
-    found = None if is_best else latest(directory, parts, step=step)
-    best = latest(best_directory(workdir), parts) if found is None else None
-    if best is not None and (is_best or or_best or best.step == step):
-        return best
-    if found is None:
-        wanted = "the best checkpoint" if is_best else "a checkpoint"
-        of_step = "" if step is None else f" of update {step}"
-        others = [f"update {number}" for number, _ in listed(directory)]
-        if best is not None:
-            others.append(f"the best one, of update {best.step} (--best, or best=True)")
-        there = ", ".join(others) or "none: train first"
-        raise CheckpointError(f"expected {wanted}{of_step} in {directory}, found {there}")
-    return found
+    best = best_directory(workdir)
+    for directory in (best,) if is_best else (best.parent, best):
+        if (found := latest(directory, parts, step=step)) is not None:
+            return found
+    wanted = "the best checkpoint" if is_best else "a checkpoint"
+    of_step = "" if step is None else f" of update {step}"
+    others = [f"update {number}" for number, _ in listed(best.parent)]
+    others += [f"the best one, of update {number}" for number, _ in listed(best)]
+    there = ", ".join(others) or "none: train first"
+    raise CheckpointError(f"expected {wanted}{of_step} in {best.parent}, found {there}")
 
 
 def latest(
@@ -342,30 +346,26 @@ def latest(
     as errors, one line each; `sets_aside` renames them to `damaged-*`, for the process that resumes
     and saves: they must not count as kept, or an older intact one would be deleted.
 
-    Raises CheckpointError if there are checkpoints but none is intact, or one has another format;
-    PermissionError if one may not be read: that is no damage.
+    Raises CheckpointError if there are checkpoints but none is intact, one has another format, or
+    the run deletes one meanwhile; PermissionError if one may not be read: that is no damage.
     """
     problems: list[tuple[Path, str]] = []
     for number, path in reversed(listed(directory)):
         if step not in (None, number):
             continue
-        try:
-            problem = damage(path, parts)
-            found = None if problem else opened(path)
-        except CheckpointError:
-            if path.is_dir():
-                raise
-            found, problem = None, ""
-        # A learner that is running may have deleted it since it was listed, for a newer one.
-        if not path.is_dir():
-            return latest(directory, parts, step=step, sets_aside=sets_aside)
-        if found is not None:
-            for damaged, line in problems:
-                _logger.error("damaged checkpoint, taking an older one: %s", line)
-                if sets_aside:
-                    _logger.error("%s is now %s", damaged, _set_aside(damaged, "damaged"))
-            return found
-        problems.append((path, problem or ""))
+        problem = damage(path, parts)
+        # No older one then: there is a newer one.
+        if problem and not path.is_dir():
+            raise CheckpointError(f"{path}: deleted while it was read")
+        if problem:
+            problems.append((path, problem))
+            continue
+        found = opened(path)
+        for damaged, line in problems:
+            _logger.error("damaged checkpoint, taking an older one: %s", line)
+            if sets_aside:
+                _logger.error("%s is now %s", damaged, _set_aside(damaged, "damaged"))
+        return found
     if problems:
         raise CheckpointError(
             f"expected an intact checkpoint in {directory}, got {len(problems)} damaged; "

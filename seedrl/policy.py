@@ -16,6 +16,7 @@ from seedrl import checkpoints, config_io, stored_arrays
 from seedrl.agents.agent import Agent
 from seedrl.agents.check import build_agent
 from seedrl.agents.normalization import NormalizedExtras
+from seedrl.config import Config
 from seedrl.errors import ConfigError
 from seedrl.run_files import CONFIG
 from seedrl.specs import ACTION_MASK, BoxSpec, DiscreteSpec, EnvSpec, has_mask
@@ -289,6 +290,8 @@ def load(
 ) -> Policy:
     """The policy of a run's newest checkpoint with intact parameters. Reads nothing else of it.
 
+    If there is none, that of the best one.
+
     Args:
       workdir: the run's directory.
       seed: of its random actions, if there are any.
@@ -310,24 +313,27 @@ def load(
     config = config_io.load(folder / CONFIG)
 
     def policy_of(found: checkpoints.Checkpoint) -> Policy:
-        spec = checkpoints.saved_spec(found.meta["env_spec"])
-        agent = build_agent(config.agent, spec)
-        # Shapes alone: what is computed here would be thrown away.
-        abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}
         return Policy(
-            agent,
-            stored_arrays.read_tree(found.path, abstract)["params"],
-            spec,
+            *restored(config, found),
             step=checkpoints.updates_of_params(found),
             seed=seed,
             epsilon=epsilon,
             max_abs_reward=config.environment.max_abs_reward,
         )
 
-    chosen = functools.partial(
-        checkpoints.choose, folder, step=step, is_best=best, parts=checkpoints.PARAMS
-    )
-    return checkpoints.read(chosen, policy_of)
+    return checkpoints.read(folder, policy_of, step=step, is_best=best, parts=checkpoints.PARAMS)
+
+
+def restored(config: Config, found: checkpoints.Checkpoint) -> tuple[Agent, Tree, EnvSpec]:
+    """A checkpoint's agent, its parameters, and the spec of its environment.
+
+    Raises CheckpointError if they do not fit each other.
+    """
+    spec = checkpoints.saved_spec(found.meta["env_spec"])
+    agent = build_agent(config.agent, spec)
+    # Shapes alone: what is computed here would be thrown away.
+    abstract = {"params": jax.eval_shape(agent.init, jax.random.key(0))}
+    return agent, stored_arrays.read_tree(found.path, abstract)["params"], spec
 
 
 def _own_action(spec: EnvSpec, action: Array) -> Array:

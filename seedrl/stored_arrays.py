@@ -32,7 +32,7 @@ from seedrl.types import Tree
 
 # The folder of a tree of that name; all others share `state`.
 _FOLDERS = {"params": "params", "replay": "extra"}
-_ITEMS = ("params", "state", "extra")
+ITEMS = ("params", "state", "extra")
 _NAMES = "names.json"
 # Learned parameters hardly compress; an optimizer's zeros before the first update do. What has no
 # data on disk would be read as zeros, however large its metadata claim it is.
@@ -47,7 +47,7 @@ def write_tree(root: Path, tree: Mapping[str, Tree]) -> None:
     import orbax.checkpoint as ocp
 
     arrays = {name: np.asarray(leaf) for name, leaf in named(tree).items()}
-    for item in _ITEMS:
+    for item in ITEMS:
         path = root / item
         # Orbax refuses arrays without elements; the reader's shapes are enough to restore them.
         filled = {n: array for n, array in arrays.items() if _item_of(n) == item and array.size}
@@ -80,53 +80,51 @@ def read_tree(root: Path, abstract: Mapping[str, Tree]) -> dict[str, Any]:
     return restored
 
 
-def read_all(root: Path) -> dict[str, np.ndarray]:
-    """All arrays of the trees in `root`, by their paths. Raises CheckpointError."""
-    stored = _stored(root, _ITEMS)
+def read_all(root: Path, items: Sequence[str] = ITEMS) -> dict[str, np.ndarray]:
+    """All arrays in these folders of `root`, by their paths. Raises CheckpointError."""
+    stored = _stored(root, items)
     wanted = sum(math.prod(a.shape) * np.dtype(a.dtype).itemsize for a in stored.values())
-    files = (path for item in _ITEMS for path in (root / item).rglob("*") if path.is_file())
+    files = (path for item in items for path in (root / item).rglob("*") if path.is_file())
     on_disk = sum(path.stat().st_size for path in files)
     if wanted > _FREE_BYTES + _MOST_INFLATION * on_disk:
         raise CheckpointError(f"cannot read {root}: {wanted:,} bytes in files of {on_disk:,}")
     return _read(root, stored)
 
 
-def read_fitting(
-    root: Path, tree: Mapping[str, Tree]
+def fitting(
+    arrays: Mapping[str, np.ndarray], tree: Mapping[str, Tree]
 ) -> tuple[dict[str, Any], list[str], list[str]]:
-    """`tree`, arrays, with those of `root` that fit in place of its own; their paths; the others'.
+    """`tree` with those of `arrays` that fit in place of its own; their paths; the others'.
 
     An array fits if its path, shape and dtype are the same, and so are those of all arrays beside
-    it: a layer's bias without its kernel, or a mean without its count, would mean nothing. Raises
-    CheckpointError.
+    it: a layer's bias without its kernel, or a mean without its count, would mean nothing.
     """
     own = named(tree)
     wanted = {name: _type_of(a) for name, a in own.items() if math.prod(a.shape)}
-    on_disk = _stored(root, sorted({_item_of(name) for name in own}))
-    stored = {name: _type_of(a) for name, a in on_disk.items()}
+    stored = {name: _type_of(a) for name, a in arrays.items()}
     parents = {name: name.rpartition("/")[0] for name in wanted | stored}
     changed = {parents[name] for name in parents if wanted.get(name) != stored.get(name)}
     taken = [name for name in wanted if parents[name] not in changed]
-    arrays = own | _read(root, {name: own[name] for name in taken})
-    leaves = [arrays[name] for name in own]
+    leaves = [arrays[name] if name in taken else leaf for name, leaf in own.items()]
     fitted: dict[str, Any] = jax.tree.unflatten(jax.tree.structure(dict(tree)), leaves)
     return fitted, taken, [name for name in own if name not in taken]
 
 
 def require_fit(root: Path, abstract: Mapping[str, Tree]) -> None:
     """Raises the CheckpointError with which `read_tree` would refuse."""
-    if differences := tree_difference(root, abstract):
+    on_disk = _stored(root, sorted({_item_of(name) for name in abstract}))
+    stored = {name: array for name, array in on_disk.items() if tree_of(name) in abstract}
+    if differences := tree_difference(stored, abstract):
         raise CheckpointError(
             f"{root} does not fit: {'; '.join(differences)}; start a new run or restore the config"
         )
 
 
-def tree_difference(root: Path, abstract: Mapping[str, Tree]) -> list[str]:
-    """One line per path that keeps `read_tree` from reading; empty if nothing does."""
+def tree_difference(arrays: Mapping[str, Any], abstract: Mapping[str, Tree]) -> list[str]:
+    """One line per path whose presence, shape or dtype in `arrays` differs."""
     # Arrays without elements are not on disk.
     wanted = {name: _type_of(a) for name, a in named(abstract).items() if math.prod(a.shape)}
-    on_disk = _stored(root, sorted({_item_of(name) for name in abstract}))
-    stored = {name: _type_of(a) for name, a in on_disk.items() if tree_of(name) in abstract}
+    stored = {name: _type_of(a) for name, a in arrays.items()}
     return [
         f"{name}: expected {wanted.get(name, 'nothing')}, "
         f"checkpoint has {stored.get(name, 'nothing')}"
@@ -231,7 +229,7 @@ def _read(root: Path, wanted: Mapping[str, Any]) -> dict[str, np.ndarray]:
         for name, leaf in wanted.items()
         if not math.prod(leaf.shape)
     }
-    for item in _ITEMS:
+    for item in ITEMS:
         names = [name for name in wanted if _item_of(name) == item and name not in arrays]
         if not names:
             continue

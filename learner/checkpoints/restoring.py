@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,10 +18,10 @@ import numpy as np
 from learner.learning.learn_step import LearnerState, initial_state
 from seedrl import checkpoints, stored_arrays
 from seedrl.agents.check import build_agent
-from seedrl.checkpoints import best_directory, choose, saved_spec
+from seedrl.checkpoints import best_directory, saved_spec
 from seedrl.config import OWN_SERVING, Config
 from seedrl.config_io import changes, difference, to_json
-from seedrl.errors import CheckpointError, ConfigError, UserError
+from seedrl.errors import CheckpointError, ConfigError
 from seedrl.observations import spec_difference
 from seedrl.specs import BoxSpec, EnvSpec
 from seedrl.types import Tree
@@ -38,14 +38,26 @@ _EXPERIENCE = (
 PARTS = ("params", "target", "optimizer", "extras", "updates", "key", "replay")
 
 
-def initial_checkpoint(workdir: Path) -> checkpoints.Checkpoint:
-    """What another run starts from: newest, or best if it is alone. Raises ConfigError."""
+class Initial(NamedTuple):
+    """What a new run takes over from another."""
+
+    checkpoint: checkpoints.Checkpoint
+    params: Mapping[str, np.ndarray]  # by path; read at once, as the other run may replace them
+
+
+def initial_of(workdir: Path) -> Initial:
+    """Of another run's newest checkpoint, or its best if it is alone. Raises ConfigError."""
     # `workdir`: the run's directory, or that of its best checkpoint, which is then meant.
+    run = workdir.absolute().parent.parent
+    is_best = workdir.absolute() == best_directory(run)
+
+    def initial(found: checkpoints.Checkpoint) -> Initial:
+        return Initial(found, stored_arrays.read_all(found.path, ["params"]))
+
     try:
-        run = workdir.absolute().parent.parent
-        is_best = workdir.absolute() == best_directory(run)
-        folder = run if is_best else workdir
-        return choose(folder, is_best=is_best, or_best=True, parts=checkpoints.PARAMS)
+        return checkpoints.read(
+            run if is_best else workdir, initial, is_best=is_best, parts=checkpoints.PARAMS
+        )
     except CheckpointError as error:
         raise ConfigError(f"--init-from: {error}") from error
 
@@ -103,47 +115,43 @@ def changed_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[d
     ]
 
 
-def fitting_params(
-    checkpoint: checkpoints.Checkpoint, params: Tree, spec: EnvSpec
-) -> tuple[Tree, str]:
+def fitting_params(initial: Initial, params: Tree, spec: EnvSpec) -> tuple[Tree, str]:
     """Fresh parameters with those of another run that fit in their place; and a line about both.
 
     Raises ConfigError if none fits.
     """
-    fitted, taken, fresh = stored_arrays.read_fitting(checkpoint.path, {"params": params})
+    fitted, taken, fresh = stored_arrays.fitting(initial.params, {"params": params})
     if not taken:
-        differences = stored_arrays.tree_difference(checkpoint.path, {"params": params})
+        differences = stored_arrays.tree_difference(initial.params, {"params": params})
         raise ConfigError(
-            f"--init-from-partial: none of the parameters of {checkpoint.path} fits this run: "
-            f"{'; '.join(differences[:_MOST_DIFFERENCES])}"
+            f"--init-from-partial: none of the parameters of {initial.checkpoint.path} fits this "
+            f"run: {'; '.join(differences[:_MOST_DIFFERENCES])}"
         )
     text = f"parameters taken: {', '.join(taken)}; fresh: {', '.join(fresh) or 'none'}"
-    return fitted["params"], "; ".join([text, *_other_meanings(checkpoint, spec)])
+    return fitted["params"], "; ".join([text, *_other_meanings(initial.checkpoint, spec)])
 
 
-def restore_params(
-    checkpoint: checkpoints.Checkpoint, abstract: Tree, config: Config, spec: EnvSpec
-) -> Tree:
-    """The parameters that another run starts from. Raises ConfigError if they do not fit.
+def restore_params(initial: Initial, params: Tree, config: Config, spec: EnvSpec) -> Tree:
+    """The parameters of another run in place of `params`. Raises ConfigError if they do not fit.
 
     Nor may observations or actions have had another meaning: the same arrays, scaled by other
     bounds, or one action of 6 where there are now two, of 2 and of 4.
     """
     differences = [
-        *stored_arrays.tree_difference(checkpoint.path, {"params": abstract}),
-        *_other_meanings(checkpoint, spec),
+        *stored_arrays.tree_difference(initial.params, {"params": params}),
+        *_other_meanings(initial.checkpoint, spec),
     ]
     if differences:
         # What else differs in the agent, such as a learning rate, is no obstacle. This run's fields
         # are expected, the other way round than for a resume.
-        changed = difference(to_json(config), checkpoint.meta["config"])
+        changed = difference(to_json(config), initial.checkpoint.meta["config"])
         fields = [line for line in changed if line.startswith("agent.network.")]
         raise ConfigError(
-            f"--init-from: the parameters of {checkpoint.path} do not fit the network of this run: "
-            f"{'; '.join([*fields, *differences[:_MOST_DIFFERENCES]])}. hint: --init-from-partial "
-            "takes those that fit"
+            f"--init-from: the parameters of {initial.checkpoint.path} do not fit the network of "
+            f"this run: {'; '.join([*fields, *differences[:_MOST_DIFFERENCES]])}. hint: "
+            "--init-from-partial takes those that fit"
         )
-    return stored_arrays.read_tree(checkpoint.path, {"params": abstract})["params"]
+    return stored_arrays.fitting(initial.params, {"params": params})[0]["params"]
 
 
 def _other_meanings(checkpoint: checkpoints.Checkpoint, spec: EnvSpec) -> list[str]:
@@ -178,14 +186,11 @@ def naming_fields(
 
 
 def _misfit(checkpoint: checkpoints.Checkpoint, config: Config, fields: list[str]) -> ConfigError:
-    run, with_params = checkpoint.path.parent.parent, ""
-    with contextlib.suppress(UserError):  # of an agent that does not take this environment
-        params = {"params": _abstract_state(checkpoint, config).params}
-        if not stored_arrays.tree_difference(checkpoint.path, params):
-            with_params = f", with `--init-from {run}` from its parameters"
+    run = checkpoint.path.parent.parent
     return ConfigError(
         f"{checkpoint.path} does not fit this config: {'; '.join(fields)}; `seedrl resume {run}` "
-        f"takes the run's own, a new --workdir starts another run{with_params}"
+        f"takes the run's own, a new --workdir starts another run, with `--init-from {run} "
+        "--init-from-partial` from those of its parameters that fit"
     )
 
 

@@ -1,6 +1,5 @@
 """`seedrl evaluate WORKDIR`: plays a checkpoint of a run through the same service."""
 
-import functools
 import json
 import math
 import sys
@@ -158,19 +157,12 @@ def _play(words: Sequence[str], config: Config, options: EvaluateOptions) -> "Ev
     # First, so that they import and build while this process imports jax.
     with env_servers.EnvServers(words) as started:
         from learner.evaluate import evaluate
-        from seedrl import checkpoints
 
-        # Only what is played is read and verified: a saved replay may be large.
-        chosen = functools.partial(
-            checkpoints.choose,
-            options.workdir,
-            step=options.update,
-            is_best=options.best,
-            parts=checkpoints.PARAMS,
-        )
         return evaluate(
             config,
-            chosen,
+            options.workdir,
+            update=options.update,
+            is_best=options.best,
             episodes=options.episodes,
             seed=options.seed,
             actions=options.actions,

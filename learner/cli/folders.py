@@ -167,8 +167,7 @@ def digest(argv: Sequence[str]) -> int:
     from seedrl.stored_arrays import read_all
 
     path, arrays = checkpoints.read(
-        lambda: checkpoints.choose(options.workdir),
-        lambda found: (found.path, read_all(found.path)),
+        options.workdir, lambda found: (found.path, read_all(found.path))
     )
     print(path)  # which of them, because the newest one may be damaged
     for part, value in digests(arrays).items():

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ from learner.build import (
     resumed_key,
     scale,
 )
-from learner.checkpoints.restoring import fitting_params, initial_checkpoint
+from learner.checkpoints.restoring import Initial, fitting_params, initial_of
 from learner.learning import learn_step
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import Snapshot
@@ -134,7 +135,7 @@ def test_a_saved_replay_of_another_geometry_is_refused_by_field(
     assert field in str(caught.value)
 
 
-def _fresh_state(config: Config, initial: Checkpoint | None) -> LearnerState:
+def _fresh_state(config: Config, initial: Initial | None) -> LearnerState:
     geometry, agent = plan_geometry(config), config.agent.build(SPEC)
     programs: Any = SimpleNamespace(init=functools.partial(learn_step.initial_state, agent))
     start, sizes = StartFrom(initial=initial), scale(config, geometry)
@@ -150,7 +151,8 @@ def test_a_run_begins_with_the_parameters_of_another_and_nothing_else_of_it(
     meta = {"config": to_json(CONFIG), "env_spec": encode_spec(SPEC)}
     saved = fresh._replace(params=params, updates=np.int32(9), key=fresh.key + 1)
     checkpoints.save(tmp_path / "checkpoints", 9, saved._asdict(), meta, keep=2)
-    initial = initial_checkpoint(tmp_path)
+    initial = initial_of(tmp_path)
+    shutil.rmtree(tmp_path)  # its run may replace it long before an env server has joined
     found = _fresh_state(CONFIG, initial)
     expected = fresh._replace(params=params, target=params)
     jax.tree.map(np.testing.assert_array_equal, found, expected)
@@ -208,7 +210,7 @@ def test_only_layers_that_fit_are_taken_of_another_network(tmp_path: Path) -> No
     before = random_parameters(agent.build(SPEC).init, seed=5)
     checkpoints.save(tmp_path / "checkpoints", 9, {"params": before}, meta, keep=2)
     fresh = random_parameters(agent.build(spec).init)
-    found, text = fitting_params(initial_checkpoint(tmp_path), fresh, spec)
+    found, text = fitting_params(initial_of(tmp_path), fresh, spec)
     changed, same = text.partition("; action")[0].partition("fresh: ")[2].split(", "), []
     for (path, leaf), other, old in zip(
         jax.tree_util.tree_leaves_with_path(found),
@@ -224,7 +226,7 @@ def test_only_layers_that_fit_are_taken_of_another_network(tmp_path: Path) -> No
 
     nothing = {"w": np.zeros(3, np.float32)}
     with pytest.raises(ConfigError) as caught:
-        fitting_params(initial_checkpoint(tmp_path), nothing, spec)
+        fitting_params(initial_of(tmp_path), nothing, spec)
     assert "--init-from-partial" in str(caught.value)
 
 
@@ -233,15 +235,15 @@ def test_a_run_begins_with_the_best_parameters_where_they_are_meant_or_alone(
 ) -> None:
     meta = {"config": to_json(CONFIG), "evaluation": {"mean_return": 7.5, "episodes": 20}}
     best = checkpoints.save(best_directory(tmp_path), 3, {}, meta, keep=1)
-    assert initial_checkpoint(tmp_path).path == best
+    assert initial_of(tmp_path).checkpoint.path == best
     newest = checkpoints.save(tmp_path / "checkpoints", 9, {}, meta, keep=2)
-    assert initial_checkpoint(tmp_path).path == newest
-    assert initial_checkpoint(tmp_path / "checkpoints" / "best").path == best
+    assert initial_of(tmp_path).checkpoint.path == newest
+    assert initial_of(tmp_path / "checkpoints" / "best").checkpoint.path == best
 
 
 def test_a_run_without_a_checkpoint_is_nothing_to_begin_with(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        initial_checkpoint(tmp_path)
+        initial_of(tmp_path)
     assert "--init-from" in str(caught.value)
 
 

@@ -254,18 +254,19 @@ def _rewrite(path: Path, **changes: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("is_best", [True, False])
 @pytest.mark.parametrize("at", ["damage", "opened", "_stored", "_read"])
-def test_a_best_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, is_best: bool
 ) -> None:
-    """A better score comes at any moment of a read: before this step of it, and after it."""
-    best = best_directory(tmp_path)
+    """A save comes at any moment of a read: before this step of it, and after it."""
+    directory = best_directory(tmp_path) if is_best else tmp_path / "checkpoints"
     module: Any = checkpoints if at in ("damage", "opened") else stored_arrays
     original, steps = getattr(module, at), [3, 2, 1]
 
     def save() -> None:
         step = steps.pop()
-        checkpoints.save(best, step, {"params": {"x": np.full(3, step)}}, {}, keep=1)
+        checkpoints.save(directory, step, {"params": {"x": np.full(3, step)}}, {}, keep=1)
 
     def replacing(*args: Any) -> Any:
         if steps:
@@ -279,8 +280,10 @@ def test_a_best_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
     monkeypatch.setattr(module, at, replacing)
     abstract = {"params": {"x": np.zeros(3, int)}}
     found = checkpoints.read(
-        lambda: choose(tmp_path, is_best=True, parts=checkpoints.PARAMS),
+        tmp_path,
         lambda found: (found.step, stored_arrays.read_tree(found.path, abstract)["params"]["x"]),
+        is_best=is_best,
+        parts=checkpoints.PARAMS,
     )
     np.testing.assert_array_equal(found[1], np.full(3, found[0]))
     assert not steps and found[0] == 3

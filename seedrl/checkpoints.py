@@ -7,7 +7,7 @@
                            sums.json   written last: {"format": 3, "step": 12000, "files":
                                        {name: [bytes, SHA-256]}, "sha256": of these themselves}
     directory/best/000000009000/       the best evaluated parameters, kept apart from the others
-    directory/damaged-*, superseded-*  set aside: never read, never deleted
+    directory/superseded-*             not resumed from: never read, never deleted
     directory/.saving, .deleted        being written or deleted; never read
 
 A save becomes visible through one rename, after everything in it is on disk, and older checkpoints
@@ -55,7 +55,7 @@ _MOST_META_BYTES = 2**28
 SAVING, DELETED = ".saving", ".deleted"
 PARAMS = ("params", META)  # the parts of a checkpoint that a policy needs
 # A step that is saved again is first moved aside under the second name, and remains a checkpoint.
-_NAME = re.compile(r"(\d{12,})(\.replaced)?")
+_NAME = re.compile(r"\d{12,}(\.replaced)?")
 
 
 _Found = TypeVar("_Found")
@@ -100,8 +100,7 @@ def save(
     assert step >= 0 and keep >= 1
     target, folder = directory / f"{step:012d}", directory / SAVING
     try:
-        if (link := _link_of(directory)) is not None:
-            raise CheckpointError(link)
+        _require_no_link(directory)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # There is one writer: these are left from a process that was killed.
         for name in (SAVING, DELETED):
@@ -115,10 +114,10 @@ def save(
         supersede(directory, after=step)
         for _, path in listed(directory)[:-keep]:
             _delete(path)
+    except CheckpointError:
+        raise
     # Tensorstore reports a full disk as a ValueError or a RuntimeError, depending on where it hits.
     except (OSError, ValueError, RuntimeError) as error:
-        if isinstance(error, CheckpointError):
-            raise
         raise CheckpointError(f"cannot save checkpoint {target}: {in_one_line(error)}") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # not there if it was published
@@ -160,19 +159,11 @@ def supersede(directory: Path, *, after: int = -1) -> None:
 
     Raises CheckpointError if the directory is a link: they could be another run's.
     """
-    if (link := _link_of(directory)) is not None:
-        raise CheckpointError(link)
-    for path in [path for step, path in listed(directory) if step > after]:
-        _logger.warning(
-            "checkpoint %s is of another attempt: %s", path, _set_aside(path, "superseded")
-        )
-
-
-def _set_aside(path: Path, why: str) -> Path:
-    # Its name no longer matches _NAME, so that it does not count. It is not deleted: it may be all
-    # that is left of a run.
-    prefix = f"{why}-{int(path.name.split('.')[0])}-"
-    return path.rename(tempfile.mkdtemp(prefix=prefix, dir=path.parent))
+    # They are not deleted: they may be all that is left of a run.
+    for step, path in listed(directory):
+        if step > after:
+            aside = tempfile.mkdtemp(prefix=f"superseded-{step}-", dir=directory)
+            _logger.warning("checkpoint %s is superseded: %s", path, path.rename(aside))
 
 
 def _delete(path: Path) -> None:
@@ -187,37 +178,35 @@ def _delete(path: Path) -> None:
 # Sums
 
 
-def damage(path: Path, parts: Collection[str] = ()) -> str | None:
-    """One line about the first damaged file of a checkpoint; None if it is intact.
+class DamagedError(CheckpointError):
+    """A checkpoint that is not as it was written."""
+
+
+def verified(path: Path, parts: Collection[str] = ()) -> Checkpoint:
+    """The checkpoint in `path`, after its files were compared with their sums.
 
     Verifies only `parts`, some of its files and folders; by default all of them. Raises
-    PermissionError if it may not be read, CheckpointError if it has another format.
+    DamagedError about the first file that differs, CheckpointError if it has another format,
+    PermissionError if it may not be read: that is no damage, and an older one would lose training.
     """
-    if (link := _link_of(path.parent, path)) is not None:
-        return link
+    file = path / SUMS
     try:
-        return _damage(path, parts)
-    # A file that may not be read is not damaged: an older checkpoint would lose training.
+        _verify(path, read_object(file), parts)
+        file = path / META
+        meta = read_object(file, most_bytes=_MOST_META_BYTES)
+        _require_sound(meta)
     except (CheckpointError, PermissionError):
         raise
-    # The sums may hold anything: deeply nested JSON exceeds the parser's stack.
+    # The files may hold anything: deeply nested JSON exceeds the parser's stack.
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         kind = type(error).__name__
-        return f"{path / SUMS}: expected sums of all files, got {kind}: {in_one_line(error)}"
+        raise DamagedError(
+            f"{file}: expected what was saved, got {kind}: {in_one_line(error)}"
+        ) from error
+    return Checkpoint(_step_of(path), path, _Meta(file, meta))
 
 
-def _link_of(directory: Path, *folders: Path) -> str | None:
-    # One line about the first of them that is a link: what is read or written could be any folder.
-    # The run's own folder is the user's to name.
-    above = [directory.parent] if directory.name == "best" else []
-    for folder in (*above, directory, *folders):
-        if folder.is_symlink():
-            return f"{folder}: expected a directory, got a link"
-    return None
-
-
-def _damage(path: Path, parts: Collection[str]) -> str | None:
-    content = read_object(path / SUMS)
+def _verify(path: Path, content: Mapping[str, Any], parts: Collection[str]) -> None:
     # Before anything else: damage to the sums must not be reported as damage to a listed file.
     if content["sha256"] != (actual := _sum_of(content)):
         raise ValueError(f"SHA-256 {actual} of themselves, {content['sha256']!r:.80} is listed")
@@ -226,7 +215,7 @@ def _damage(path: Path, parts: Collection[str]) -> str | None:
             f"expected checkpoint format {FORMAT} in {path}, got {content['format']}; use the "
             "version of seedrl that wrote it, or start a new run"
         )
-    if content["step"] != int(path.name.split(".")[0]):
+    if content["step"] != _step_of(path):
         raise ValueError(f"those of step {content['step']!r:.80}")
     files, on_disk = content["files"], set(_files(path))
     # Both ways: a listed file may be gone, an unlisted one may have been added.
@@ -236,8 +225,7 @@ def _damage(path: Path, parts: Collection[str]) -> str | None:
         # A listed name may lead anywhere: only files of this folder are opened.
         found = _entry(path / name) if name in on_disk else None
         if found != (listed := files.get(name)):
-            return f"{path / name}: expected bytes and SHA-256 {listed}, got {found}"
-    return None
+            raise DamagedError(f"{path / name}: expected bytes and SHA-256 {listed}, got {found}")
 
 
 def _files(root: Path) -> list[str]:
@@ -334,42 +322,33 @@ def choose(
 
 
 def latest(
-    directory: Path,
-    parts: Collection[str] = (),
-    *,
-    step: int | None = None,
-    sets_aside: bool = False,
+    directory: Path, parts: Collection[str] = (), *, step: int | None = None
 ) -> Checkpoint | None:
     """The newest intact checkpoint (of `step`, if it is given), or None if there are none.
 
     Verifies only `parts` of it, such as `PARAMS`; by default all. Skipped damaged ones are logged
-    as errors, one line each; `sets_aside` renames them to `damaged-*`, for the process that resumes
-    and saves: they must not count as kept, or an older intact one would be deleted.
-
-    Raises CheckpointError if there are checkpoints but none is intact, one has another format, or
-    the run deletes one meanwhile; PermissionError if one may not be read: that is no damage.
+    as errors, one line each. Raises what `verified` raises; CheckpointError also if there are
+    checkpoints but none is intact, or the run deletes one meanwhile.
     """
-    problems: list[tuple[Path, str]] = []
+    problems: list[DamagedError] = []
     for number, path in reversed(listed(directory)):
         if step not in (None, number):
             continue
-        problem = damage(path, parts)
-        # No older one then: there is a newer one.
-        if problem and not path.is_dir():
-            raise CheckpointError(f"{path}: deleted while it was read")
-        if problem:
-            problems.append((path, problem))
+        try:
+            found = verified(path, parts)
+        except DamagedError as error:
+            # If its run has deleted it there is a newer one, and no older one is wanted.
+            if not path.is_dir():
+                raise
+            problems.append(error)
             continue
-        found = opened(path)
-        for damaged, line in problems:
-            _logger.error("damaged checkpoint, taking an older one: %s", line)
-            if sets_aside:
-                _logger.error("%s is now %s", damaged, _set_aside(damaged, "damaged"))
+        for problem in problems:
+            _logger.error("damaged checkpoint, taking an older one: %s", problem)
         return found
     if problems:
         raise CheckpointError(
             f"expected an intact checkpoint in {directory}, got {len(problems)} damaged; "
-            f"the newest: {problems[0][1]}; restore them from a copy or start a new run"
+            f"the newest: {problems[0]}; restore them from a copy or start a new run"
         )
     return None
 
@@ -389,15 +368,30 @@ def updates_of_params(checkpoint: Checkpoint) -> int:
 
 
 def listed(directory: Path) -> list[tuple[int, Path]]:
-    """Steps and paths of all checkpoints, damaged ones too, oldest first."""
-    # A replaced one is before its successor.
+    """Steps and paths of all checkpoints, damaged ones too, oldest first.
+
+    Raises CheckpointError if the directory is a link.
+    """
+    _require_no_link(directory)
     try:
         paths = list(directory.iterdir())
     except FileNotFoundError:
         return []
-    matches = [(_NAME.fullmatch(path.name), path) for path in paths if path.is_dir()]
-    found = sorted((int(m[1]), m[2] is None, path) for m, path in matches if m)
-    return [(step, path) for step, _, path in found]
+    found = [p for p in paths if _NAME.fullmatch(p.name) and p.is_dir() and not p.is_symlink()]
+    # A replaced one is before its successor.
+    found.sort(key=lambda path: (_step_of(path), not path.suffix))
+    return [(_step_of(path), path) for path in found]
+
+
+def _require_no_link(directory: Path) -> None:
+    # What is read or written there could be any folder. The run's own folder is the user's to name.
+    for folder in (directory.parent, directory) if directory.name == "best" else (directory,):
+        if folder.is_symlink():
+            raise CheckpointError(f"{folder}: expected a directory, got a link")
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name.split(".")[0])
 
 
 # Records by the types of their values: a reader relies on them. bool is no number here.
@@ -437,20 +431,6 @@ class _Meta(dict[str, Any]):
 
     def __missing__(self, key: str) -> NoReturn:
         raise CheckpointError(f"{self._path}: expected `{key}`, which is missing")
-
-
-def opened(path: Path) -> Checkpoint:
-    """A checkpoint whose files were verified; they may be anybody's. Raises CheckpointError."""
-    file = path / META
-    try:
-        content = read_object(file, most_bytes=_MOST_META_BYTES)
-        _require_sound(content)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{file}: expected the records of a checkpoint, got {type(error).__name__}: "
-            f"{in_one_line(error)}"
-        ) from error
-    return Checkpoint(int(path.name.split(".")[0]), path, _Meta(file, content))
 
 
 # The spec of the environment, among the records

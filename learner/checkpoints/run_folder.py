@@ -36,8 +36,7 @@ class RunFolder:
     def checkpoint(self, resume: Resume) -> Checkpoint | None:
         """What to resume from. Raises CheckpointError if it must be there, or is unsound."""
         self.is_begun_anew = resume == "never"
-        # A damaged one is renamed: no later start reads it again, and a person can look at it.
-        found = None if self.is_begun_anew else latest(self.checkpoints, sets_aside=True)
+        found = None if self.is_begun_anew else latest(self.checkpoints)
         if found is None and resume == "must":
             config = shlex.quote(str(self.path / run_files.CONFIG))
             raise CheckpointError(
@@ -45,6 +44,9 @@ class RunFolder:
                 "the directory, or start the run again by --resume auto: seedrl train "
                 f"{config} --workdir {shlex.quote(str(self.path))}"
             )
+        if found is not None:
+            # Damaged ones: counted as kept, they would have an older intact one deleted.
+            supersede(self.checkpoints, after=found.step)
         return found
 
     def best(self) -> Checkpoint | None:

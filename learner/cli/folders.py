@@ -143,18 +143,17 @@ def checkpoints(argv: Sequence[str]) -> int:
     # As they are on disk: `latest` would leave out damaged ones, which are what is looked for.
     best = checkpoints.best_directory(options.workdir)
     for step, path in [*checkpoints.listed(best), *checkpoints.listed(directory)]:
-        problem = checkpoints.damage(path)
-        if not path.is_dir():  # a learner that is running has deleted it
-            continue
+        state, steps = "intact", ""
+        try:
+            taken = checkpoints.verified(path).meta.get("env_steps")
+            steps = "" if taken is None else f"{taken:,} environment steps, "
+        except checkpoints.DamagedError as error:
+            if not path.is_dir():  # a learner that is running has deleted it
+                continue
+            state, code = str(error), ExitCode.UNREADABLE_CHECKPOINT
         kind = "best" if path.parent == best else "checkpoint"
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) / 2**20
-        steps = ""
-        if problem:  # records of a damaged one say nothing
-            code = ExitCode.UNREADABLE_CHECKPOINT
-        elif (taken := checkpoints.opened(path).meta.get("env_steps")) is not None:
-            steps = f"{taken:,} environment steps, "
-        state = f"{size:.1f} MiB, {path}: {problem or 'intact'}"
-        print(f"{kind:<10}  update {step:,}, {steps}{state}")
+        print(f"{kind:<10}  update {step:,}, {steps}{size:.1f} MiB, {path}: {state}")
     return code
 
 

@@ -49,8 +49,11 @@ def seconds_until_all_are_back(workdir: Path, session: int) -> float | None:
 def newest_durable(workdir: Path) -> int:
     """The step of the newest checkpoint whose files are all as they were written; -1 without."""
     folder = workdir / "checkpoints"
-    found = [path for path in folder.glob("0*") if path.is_dir() and not checkpoints.damage(path)]
-    return max((int(path.name.partition(".")[0]) for path in found), default=-1)
+    found = [-1]
+    for path in folder.glob("0*"):
+        with contextlib.suppress(checkpoints.DamagedError):
+            found.append(checkpoints.verified(path).step)
+    return max(found)
 
 
 def is_saving(workdir: Path) -> bool:

@@ -21,7 +21,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from seedrl import checkpoints, stored_arrays
-from seedrl.checkpoints import best_directory, choose
+from seedrl.checkpoints import DamagedError, best_directory, choose
 from seedrl.errors import CheckpointError
 from tests.learner.report.event_files import files_of_at_most
 
@@ -255,23 +255,23 @@ def _rewrite(path: Path, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("is_best", [True, False])
-@pytest.mark.parametrize("at", ["damage", "opened", "_stored", "_read"])
+@pytest.mark.parametrize("at", ["latest", "verified", "_stored", "_read"])
 def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str, is_best: bool
 ) -> None:
     """A save comes at any moment of a read: before this step of it, and after it."""
     directory = best_directory(tmp_path) if is_best else tmp_path / "checkpoints"
-    module: Any = checkpoints if at in ("damage", "opened") else stored_arrays
+    module: Any = checkpoints if at in ("latest", "verified") else stored_arrays
     original, steps = getattr(module, at), [3, 2, 1]
 
     def save() -> None:
         step = steps.pop()
         checkpoints.save(directory, step, {"params": {"x": np.full(3, step)}}, {}, keep=1)
 
-    def replacing(*args: Any) -> Any:
+    def replacing(*args: Any, **kwargs: Any) -> Any:
         if steps:
             save()
-        result = original(*args)
+        result = original(*args, **kwargs)
         if steps:
             save()
         return result
@@ -300,20 +300,25 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
 def test_sums_that_were_changed_are_damage(tmp_path: Path, changes: dict[str, Any]) -> None:
     path = _save(tmp_path, 1)
     _rewrite(path, **changes)
-    assert checkpoints.damage(path) is not None
+    with pytest.raises(DamagedError):
+        checkpoints.verified(path)
 
 
 @pytest.mark.parametrize("data", ["[" * 200_000, "null", "[]", "{}", "", '{"sha256": "0"}'])
 def test_what_are_no_sums_is_damage_whatever_it_is(tmp_path: Path, data: str) -> None:
     path = _save(tmp_path, 1)
     (path / checkpoints.SUMS).write_text(data)
-    assert str(checkpoints.damage(path)).startswith(f"{path / checkpoints.SUMS}: ")
+    with pytest.raises(DamagedError) as caught:
+        checkpoints.verified(path)
+    assert str(caught.value).startswith(f"{path / checkpoints.SUMS}: ")
 
 
 def test_a_file_that_the_sums_do_not_list_is_damage(tmp_path: Path) -> None:
     path = _save(tmp_path, 1)
     (path / "state" / "more.npy").write_bytes(b"")
-    assert "state/more.npy: " in str(checkpoints.damage(path))
+    with pytest.raises(DamagedError) as caught:
+        checkpoints.verified(path)
+    assert "state/more.npy: " in str(caught.value)
 
 
 @pytest.mark.parametrize("move", [shutil.copytree, shutil.move])
@@ -331,11 +336,9 @@ def test_a_checkpoint_under_the_number_of_another_step_is_not_believed(
 def test_it_is_an_error_if_no_checkpoint_is_intact(tmp_path: Path) -> None:
     for step in (1, 2):
         (_save(tmp_path, step) / checkpoints.SUMS).unlink()
-    for sets_aside in (False, True):
-        with pytest.raises(CheckpointError) as caught:
-            checkpoints.latest(tmp_path, sets_aside=sets_aside)
-        assert f"{2:012d}" in str(caught.value)
-    assert _names(tmp_path) == ["000000000001", "000000000002"]  # and nothing is set aside
+    with pytest.raises(CheckpointError) as caught:
+        checkpoints.latest(tmp_path)
+    assert f"{2:012d}" in str(caught.value)
 
 
 def test_a_checkpoint_of_another_format_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -343,7 +346,7 @@ def test_a_checkpoint_of_another_format_is_refused_and_left_alone(tmp_path: Path
     path = _save(tmp_path, 2)
     _rewrite(path, format=99)
     with pytest.raises(CheckpointError) as caught:
-        checkpoints.latest(tmp_path, sets_aside=True)
+        checkpoints.latest(tmp_path)
     assert "99" in str(caught.value)
     assert _names(tmp_path) == ["000000000001", "000000000002"]
 
@@ -365,8 +368,7 @@ def test_what_may_not_be_read_or_listed_is_not_called_damaged(
     monkeypatch.setattr(os, "scandir", refusing(os.scandir))
     monkeypatch.setattr(checkpoints, "open_regular", refusing(checkpoints.open_regular))
     with pytest.raises(PermissionError):
-        checkpoints.latest(tmp_path, sets_aside=True)
-    assert path.exists()
+        checkpoints.latest(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "checkpoints/best"])
@@ -396,28 +398,6 @@ def test_records_are_as_long_as_a_large_replay_needs(
         checkpoints.save(tmp_path, 2, {}, {"pages": "1"}, keep=2)
     assert checkpoints.META in str(caught.value)
     assert _names(tmp_path) == [f"{1:012d}"]
-
-
-def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    _save(tmp_path, 1)
-    damaged = _save(tmp_path, 2)
-    (damaged / "meta.json").write_text("short")
-    assert _value(tmp_path) == 1  # who only reads leaves it where it is
-    caplog.clear()
-    found = checkpoints.latest(tmp_path, sets_aside=True)
-    assert found is not None and found.step == 1
-    first, second = [record.getMessage() for record in caplog.records]
-    _save(tmp_path, 3)
-    # Two intact ones, the older of which is there if the newer is damaged too; and the damaged one.
-    *intact, aside = _names(tmp_path)
-    assert intact == ["000000000001", "000000000003"]
-    assert aside.startswith("damaged-2-")
-    assert f"{damaged}/meta.json" in first and str(tmp_path / aside) in second
-    for step in (4, 5):
-        _save(tmp_path, step)
-    assert _names(tmp_path) == ["000000000004", "000000000005", aside]
 
 
 # Made up by somebody
@@ -556,7 +536,6 @@ def test_death_before_any_change_of_files_leaves_a_checkpoint(tmp_path: Path) ->
                 save(step)
             assert saved_step() in (newest, step)
             newest = saved_step()
-            assert checkpoints.latest(tmp_path, sets_aside=True) is not None
             if not killer.is_dead:
                 break
         assert calls > 10

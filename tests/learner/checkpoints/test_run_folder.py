@@ -63,6 +63,35 @@ def test_resuming_takes_the_newest_intact_checkpoint_unless_told_never(tmp_path:
     assert not path.exists()  # set aside by the run that goes on
     (older.path / "meta.json").unlink()
     assert folder.checkpoint("never") is None
+    with pytest.raises(CheckpointError):
+        folder.checkpoint("auto")
+    assert older.path.exists()  # nothing is set aside if none is intact
+    folder.close()
+
+
+def test_a_damaged_checkpoint_is_not_one_of_those_kept_when_a_run_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = RunFolder(tmp_path)
+
+    def names() -> list[str]:
+        return sorted(path.name for path in folder.checkpoints.iterdir())
+
+    _save(folder, 1)
+    damaged = _save(folder, 2)
+    (damaged / "meta.json").write_text("short")
+    found = folder.checkpoint("auto")
+    assert found is not None and found.step == 1
+    first, second = [record.getMessage() for record in caplog.records]
+    _save(folder, 3)
+    # Two intact ones, the older of which is there if the newer is damaged too; and the damaged one.
+    *intact, aside = names()
+    assert intact == ["000000000001", "000000000003"]
+    assert aside.startswith("superseded-2-")
+    assert f"{damaged}/meta.json" in first and aside in second
+    for step in (4, 5):
+        _save(folder, step)
+    assert names() == ["000000000004", "000000000005", aside]
     folder.close()
 
 

@@ -48,18 +48,18 @@ def test_checkpoints_are_listed_and_verified(
 def test_checkpoints_that_a_learner_replaces_meanwhile_are_no_damage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    best, damage = checkpoints.best_directory(tmp_path), checkpoints.damage
+    best, verified = checkpoints.best_directory(tmp_path), checkpoints.verified
 
-    def replaced_before(path: Path, parts: Collection[str] = ()) -> str | None:
+    def replaced_before(path: Path, parts: Collection[str] = ()) -> checkpoints.Checkpoint:
         if path.name < "000000000003":  # the next one deletes it
             checkpoints.save(best, int(path.name) + 1, {}, {}, keep=1)
-        return damage(path, parts)
+        return verified(path, parts)
 
     checkpoints.save(best, 1, {}, {}, keep=1)
-    monkeypatch.setattr(checkpoints, "damage", replaced_before)
+    monkeypatch.setattr(checkpoints, "verified", replaced_before)
     assert main(["checkpoints", str(tmp_path)]) == 0
     assert capsys.readouterr().out == ""
-    assert checkpoints.choose(tmp_path, is_best=True).step == 3
+    assert checkpoints.read(tmp_path, lambda found: found.step, is_best=True) == 3
 
 
 def test_a_checkpoint_is_digested_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

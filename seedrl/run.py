@@ -215,10 +215,9 @@ def start(
     absolute = Path(workdir).absolute()
     folder = tempfile.TemporaryDirectory(prefix="seedrl-")
     if text is not None:
-        # The command calls the run by the name of this file. Under the name of a run's own file it
-        # would be read as anybody's, for whom no port is opened.
-        name = f"{absolute.name}.json"
-        config = Path(folder.name) / (name if name != run_files.CONFIG else "run.json")
+        # Under the name of a run's own file it would be read as anybody's, for whom no port is
+        # opened.
+        config = Path(folder.name) / "saved.json"
         config.write_text(text)
         options = {"allow": config_io.to_allow(text), **options}
     flags = [word for item in leaves_of(options) for word in words_of(*item)]

@@ -159,6 +159,8 @@ def run(argv: Sequence[str]) -> int:
         # UTC: names sort by time wherever runs were started.
         now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         workdir = options.workdir or Path("runs") / f"{name}__{config.seed}__{now}"
+        # A saved configuration may be that of any run.
+        name = workdir.name if options.workdir and argv[0].endswith(".json") else name
         return _run_with_env_servers(options, config, stop, workdir=workdir, name=name)
 
 

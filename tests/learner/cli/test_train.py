@@ -143,6 +143,7 @@ def test_a_new_run_by_the_config_of_another_shares_nothing_of_its_session(
     assert main(["train", "cartpole_r2d2", "--workdir", "w"]) == 0
     (folder / "config.json").write_text(to_json(stage.calls[0].config))
     assert main(["train", "w/config.json", "--workdir", "v"]) == 0
+    assert [call.arguments["name"] for call in stage.calls] == ["cartpole_r2d2", "v"]
     first, second = (call.config.serving.bind for call in stage.calls)
     assert first != second  # one socket for both would end the second run, or both
     serving = {"serving.bind": "127.0.0.1:8686", "serving.token_file": "/gone"}

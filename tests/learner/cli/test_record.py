@@ -1,6 +1,7 @@
 """`seedrl record`: real videos of an environment that renders in many ways."""
 
 import dataclasses
+import signal
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from learner.cli import record
 from learner.cli.main import main
 from learner.cli.record import rgb
 from seedrl import config_io, policy
@@ -192,3 +194,21 @@ def test_an_environment_that_does_not_render_is_one_line(
     assert _record(run_folder) == ExitCode.USAGE
     error = capsys.readouterr().err
     assert "render_mode" in error and error.count("\n") == 1
+
+
+def test_only_a_video_that_is_not_written_counts_as_missing(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(Pictured, "picture", lambda n: _flat(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", lambda: "false")
+        assert _record(run_folder) == ExitCode.FAULTS
+    assert "0 of 3 videos" in capsys.readouterr().err
+
+    def lost(*_: Any, file: Any = None, **__: Any) -> None:
+        if file is None:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(record, "print", lost, raising=False)
+    assert _record(run_folder) == 128 + signal.SIGPIPE
+    assert capsys.readouterr().err == ""

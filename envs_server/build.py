@@ -52,12 +52,13 @@ def read_recipe(environment: Environment, allowed: Sequence[str]) -> Recipe:
 
 
 def _read_arguments(text: str) -> dict[str, Any]:
+    expected = """environment.arguments: expected a JSON object such as '{"size": 8}'"""
     try:
         arguments = json.loads(text or "{}")
     except (ValueError, RecursionError) as error:
-        raise BuildError(f"expected a JSON object in environment.arguments: {error}") from error
+        raise BuildError(f"{expected}, got {text[:100]!r} ({error})") from error
     if not isinstance(arguments, dict):
-        raise BuildError(f"expected a JSON object in environment.arguments, got {text[:100]!r}")
+        raise BuildError(f"{expected}, got {text[:100]!r}")
     return arguments
 
 

@@ -86,7 +86,7 @@ def test_arguments_are_a_factorys_own_whatever_their_names(back_end: str) -> Non
     ("environment", "named"),
     [
         (Environment(id="CartPole-v1", arguments="[1]"), "[1]"),
-        (Environment(id="CartPole-v1", arguments="{"), "arguments"),
+        (Environment(id="CartPole-v1", arguments="{x"), "got '{x'"),
         (Environment(id="CartPole-v1", arguments="[" * 10**5), "arguments"),
         (Environment(id="CartPole-v1", wrappers=["os:system"]), "os:system"),
         (Environment(id="os:CartPole-v1"), "os:CartPole-v1"),

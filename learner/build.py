@@ -234,8 +234,7 @@ def build_hub(
         rule=rule,
         evaluation_rule=evaluation_rule,
     )
-    has_spec = checkpoint is not None and "env_spec" in checkpoint.meta
-    spec = saved_spec(checkpoint.meta["env_spec"]) if checkpoint and has_spec else None
+    spec = None if checkpoint is None else saved_spec(checkpoint.meta["env_spec"])
     registry = EnvServerRegistry(
         events,
         training_slots=geometry.training_slots,

@@ -50,13 +50,10 @@ _logger = logging.getLogger(__name__)
 
 META, SUMS = "meta.json", "sums.json"
 FORMAT = 3
-# Of META, which lists each sampleable page of a replay.
-_MOST_META_BYTES = 2**28
+_MOST_META_BYTES = 2**28  # it lists each sampleable page of a replay
 SAVING, DELETED = ".saving", ".deleted"
 PARAMS = ("params", META)  # the parts of a checkpoint that a policy needs
-# A step that is saved again is first moved aside under the second name, and remains a checkpoint.
-_NAME = re.compile(r"\d{12,}(\.replaced)?")
-
+_NAME = re.compile(r"\d{12,}")
 
 _Found = TypeVar("_Found")
 
@@ -126,11 +123,7 @@ def save(
 
 def _seal(folder: Path, step: int, meta: Mapping[str, Any]) -> None:
     # Writes the records and sums, and makes everything durable.
-    text = json.dumps(dict(meta), indent=1, allow_nan=False)
-    if len(text) > _MOST_META_BYTES:
-        most = f"{_MOST_META_BYTES:,}"
-        raise ValueError(f"{META}: expected at most {most} bytes, got {len(text):,}")
-    (folder / META).write_text(text)
+    (folder / META).write_text(json.dumps(dict(meta), indent=1, allow_nan=False))
     files = {}
     for name in _files(folder):
         files[name] = _entry(folder / name)
@@ -143,15 +136,14 @@ def _seal(folder: Path, step: int, meta: Mapping[str, Any]) -> None:
 
 
 def _publish(folder: Path, target: Path) -> None:
-    # Killed between the two renames, the one moved aside still counts as a checkpoint.
-    aside = target.with_name(f"{target.name}.replaced")
+    # Killed between the two renames, a run has the one before it.
+    replaced = target.with_name(DELETED)
     if target.exists():
-        _delete(aside)
-        target.rename(aside)
+        target.rename(replaced)
     folder.rename(target)
     # Else a power failure could undo the rename, after the older ones were deleted.
     _sync(target.parent)
-    _delete(aside)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def supersede(directory: Path, *, after: int = -1) -> None:
@@ -167,12 +159,9 @@ def supersede(directory: Path, *, after: int = -1) -> None:
 
 
 def _delete(path: Path) -> None:
-    if path.exists():
-        # Renamed first: no reader and no kill ever sees a part of a checkpoint.
-        doomed = path.with_name(DELETED)
-        shutil.rmtree(doomed, ignore_errors=True)
-        path.rename(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+    # Renamed first: no reader and no kill ever sees a part of a checkpoint.
+    doomed = path.rename(path.with_name(DELETED))
+    shutil.rmtree(doomed, ignore_errors=True)
 
 
 # Sums
@@ -203,7 +192,7 @@ def verified(path: Path, parts: Collection[str] = ()) -> Checkpoint:
         raise DamagedError(
             f"{file}: expected what was saved, got {kind}: {in_one_line(error)}"
         ) from error
-    return Checkpoint(_step_of(path), path, _Meta(file, meta))
+    return Checkpoint(int(path.name), path, _Meta(file, meta))
 
 
 def _verify(path: Path, content: Mapping[str, Any], parts: Collection[str]) -> None:
@@ -215,7 +204,7 @@ def _verify(path: Path, content: Mapping[str, Any], parts: Collection[str]) -> N
             f"expected checkpoint format {FORMAT} in {path}, got {content['format']}; use the "
             "version of seedrl that wrote it, or start a new run"
         )
-    if content["step"] != _step_of(path):
+    if content["step"] != int(path.name):
         raise ValueError(f"those of step {content['step']!r:.80}")
     files, on_disk = content["files"], set(_files(path))
     # Both ways: a listed file may be gone, an unlisted one may have been added.
@@ -378,9 +367,7 @@ def listed(directory: Path) -> list[tuple[int, Path]]:
     except FileNotFoundError:
         return []
     found = [p for p in paths if _NAME.fullmatch(p.name) and p.is_dir() and not p.is_symlink()]
-    # A replaced one is before its successor.
-    found.sort(key=lambda path: (_step_of(path), not path.suffix))
-    return [(_step_of(path), path) for path in found]
+    return sorted((int(path.name), path) for path in found)
 
 
 def _require_no_link(directory: Path) -> None:
@@ -388,10 +375,6 @@ def _require_no_link(directory: Path) -> None:
     for folder in (directory.parent, directory) if directory.name == "best" else (directory,):
         if folder.is_symlink():
             raise CheckpointError(f"{folder}: expected a directory, got a link")
-
-
-def _step_of(path: Path) -> int:
-    return int(path.name.split(".")[0])
 
 
 # Records by the types of their values: a reader relies on them. bool is no number here.
@@ -407,16 +390,15 @@ _STEPS_UNDER_WAY = 1_000_000
 
 
 def _require_sound(content: Mapping[str, Any]) -> None:
-    for name, kind in _TYPES.items():
-        value = content.get(name)
-        if name in content and type(value) is not kind:
-            raise ValueError(f"{name}: expected {kind.__name__}, got {type(value).__name__}")
-        if isinstance(value, int) and not 0 <= value < _LARGEST:
-            raise ValueError(f"{name}: expected 0 to {_LARGEST:,}, got another number")
+    for name in content.keys() & _TYPES.keys():
+        if type(content[name]) is not _TYPES[name]:
+            raise ValueError(f"{name}: expected {_TYPES[name].__name__}, got {content[name]!r:.80}")
     limiter, taken = content.get("limiter", {}), content.get("env_steps", 0)
-    for name, value in {**limiter, **content.get("totals", {})}.items():
-        if type(value) not in (int, float) or value < 0:
-            raise ValueError(f"{name}: expected a number of at least 0, got {value!r:.80}")
+    counts = {**limiter, **content.get("totals", {}), "env_steps of the run": taken}
+    counts["params_updates"] = content.get("params_updates", 0)
+    for name, value in counts.items():
+        if type(value) not in (int, float) or not 0 <= value < _LARGEST:
+            raise ValueError(f"{name}: expected 0 to {_LARGEST:,}, got {value!r:.80}")
     # Acting would wait for ever.
     if (counted := limiter.get("env_steps", 0)) > taken + _STEPS_UNDER_WAY:
         raise ValueError(f"the limiter has counted {counted:,} steps of {taken:,}")

@@ -8,8 +8,8 @@
           000.npy ...
 
 Trees are stored flat, by path: saved and wanted arrays are compared name by name, and the structure
-(NamedTuples of an optimizer, for instance) is the reader's. A checkpoint may come from anybody:
-shapes are compared with the metadata of its files before an array is read.
+(NamedTuples of an optimizer, for instance) is the reader's. A checkpoint may come from anybody: the
+sizes that its metadata claim are compared with its files before an array is read.
 """
 
 import contextlib
@@ -61,22 +61,18 @@ def write_tree(root: Path, tree: Mapping[str, Tree]) -> None:
                 checkpointer.save(path.absolute(), args=ocp.args.PyTreeSave(filled))
 
 
-def has(root: Path, name: str) -> bool:
-    """True if `root` has files of the tree of that name, or of others that are stored with it."""
-    return (root / _item_of(name)).is_dir()
-
-
 def read_tree(root: Path, abstract: Mapping[str, Tree]) -> dict[str, Any]:
     """The trees in `root` as numpy arrays in the structure of `abstract`.
 
     `abstract`: arrays or `jax.ShapeDtypeStruct`; saved trees of other names are not read. Raises
     CheckpointError that names each path whose presence, shape or dtype differs.
     """
-    require_fit(root, abstract)
-    wanted = named(abstract)
-    arrays = _read(root, wanted)
-    structure = jax.tree.structure(dict(abstract))
-    restored: dict[str, Any] = jax.tree.unflatten(structure, [arrays[name] for name in wanted])
+    arrays = read_all(root, _items_of(abstract))
+    _require_fit(root, arrays, abstract)
+    # Arrays without elements are not on disk.
+    wanted = named(abstract).items()
+    leaves = [arrays[n] if math.prod(a.shape) else np.zeros(a.shape, a.dtype) for n, a in wanted]
+    restored: dict[str, Any] = jax.tree.unflatten(jax.tree.structure(dict(abstract)), leaves)
     return restored
 
 
@@ -88,7 +84,14 @@ def read_all(root: Path, items: Sequence[str] = ITEMS) -> dict[str, np.ndarray]:
     on_disk = sum(path.stat().st_size for path in files)
     if wanted > _FREE_BYTES + _MOST_INFLATION * on_disk:
         raise CheckpointError(f"cannot read {root}: {wanted:,} bytes in files of {on_disk:,}")
-    return _read(root, stored)
+    arrays: dict[str, np.ndarray] = {}
+    for path in (root / item for item in items if (root / item).is_dir()):
+        with _reading(path):
+            if (path / _NAMES).exists():
+                arrays |= {name: np.array(a) for name, a in _mapped(path).items() if a.size}
+            else:
+                arrays |= _restored(path)
+    return arrays
 
 
 def fitting(
@@ -112,19 +115,21 @@ def fitting(
 
 def require_fit(root: Path, abstract: Mapping[str, Tree]) -> None:
     """Raises the CheckpointError with which `read_tree` would refuse."""
-    on_disk = _stored(root, sorted({_item_of(name) for name in abstract}))
-    stored = {name: array for name, array in on_disk.items() if tree_of(name) in abstract}
-    if differences := tree_difference(stored, abstract):
+    _require_fit(root, _stored(root, _items_of(abstract)), abstract)
+
+
+def _require_fit(root: Path, arrays: Mapping[str, Any], abstract: Mapping[str, Tree]) -> None:
+    if differences := tree_difference(arrays, abstract):
         raise CheckpointError(
             f"{root} does not fit: {'; '.join(differences)}; start a new run or restore the config"
         )
 
 
 def tree_difference(arrays: Mapping[str, Any], abstract: Mapping[str, Tree]) -> list[str]:
-    """One line per path whose presence, shape or dtype in `arrays` differs."""
+    """One line per path of these trees whose presence, shape or dtype in `arrays` differs."""
     # Arrays without elements are not on disk.
     wanted = {name: _type_of(a) for name, a in named(abstract).items() if math.prod(a.shape)}
-    stored = {name: _type_of(a) for name, a in arrays.items()}
+    stored = {name: _type_of(a) for name, a in arrays.items() if tree_of(name) in abstract}
     return [
         f"{name}: expected {wanted.get(name, 'nothing')}, "
         f"checkpoint has {stored.get(name, 'nothing')}"
@@ -156,6 +161,10 @@ def tree_of(name: str) -> str:
 
 def _item_of(name: str) -> str:
     return _FOLDERS.get(tree_of(name), "state")
+
+
+def _items_of(trees: Mapping[str, Tree]) -> list[str]:
+    return sorted({_item_of(name) for name in trees})
 
 
 def _write_files(root: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -220,28 +229,13 @@ def _stored(root: Path, items: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _read(root: Path, wanted: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def _restored(path: Path) -> dict[str, np.ndarray]:
     import orbax.checkpoint as ocp
 
-    # Whoever calls this has compared `wanted` with `_stored`. Empty arrays are not on disk.
-    arrays = {
-        name: np.zeros(leaf.shape, leaf.dtype)
-        for name, leaf in wanted.items()
-        if not math.prod(leaf.shape)
-    }
-    for item in ITEMS:
-        names = [name for name in wanted if _item_of(name) == item and name not in arrays]
-        if not names:
-            continue
-        path = root / item
-        with _reading(path):
-            if (path / _NAMES).exists():
-                mapped = _mapped(path)
-                arrays |= {name: np.array(mapped[name]) for name in names}
-                continue
-            as_numpy = dict.fromkeys(names, ocp.RestoreArgs(restore_type=np.ndarray))
-            arguments = ocp.args.PyTreeRestore(
-                item=dict.fromkeys(names, 0), restore_args=as_numpy, partial_restore=True
-            )
-            arrays |= _handler().restore(path.absolute(), args=arguments)
-    return arrays
+    handler = _handler()
+    as_numpy = ocp.RestoreArgs(restore_type=np.ndarray)
+    arguments = jax.tree.map(lambda _: as_numpy, dict(handler.metadata(path.absolute()).tree))
+    restored: dict[str, np.ndarray] = handler.restore(
+        path.absolute(), args=ocp.args.PyTreeRestore(restore_args=arguments)
+    )
+    return restored

@@ -69,8 +69,7 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
     fewer steps than the run has taken. Raises ConfigError for another configuration,
     CheckpointError for a checkpoint that does not fit its own.
     """
-    parts = [name for name in ("params", "optimizer") if stored_arrays.has(checkpoint.path, name)]
-    if parts == ["params"]:
+    if not (checkpoint.path / "state").is_dir():
         run = checkpoint.path.parent.parent
         raise CheckpointError(
             f"expected a checkpoint with the optimizer's state, to resume training, got only "

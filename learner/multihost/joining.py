@@ -26,7 +26,7 @@ from seedrl import checkpoints, run_files
 from seedrl.checkpoints import Checkpoint, encode_spec, saved_spec
 from seedrl.config import OWN_SERVING, Config
 from seedrl.config_io import to_json
-from seedrl.errors import CheckpointError, ConfigError, UserError
+from seedrl.errors import ConfigError, UserError
 from seedrl.exit_codes import ExitCode
 from seedrl.observations import spec_difference
 from seedrl.programs.help import describe
@@ -148,10 +148,7 @@ def common_checkpoint(
     if hosts.peers.topology.is_first or step is None:
         return found
     # Verified on each host: what it reads came over its own way to the disk.
-    own = checkpoints.latest(workdir / "checkpoints", step=step)
-    if own is None:
-        raise CheckpointError(f"expected host 0's checkpoint of step {step} in {workdir}, got none")
-    return own
+    return checkpoints.choose(workdir, step=step)
 
 
 def common_spec(

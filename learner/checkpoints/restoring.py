@@ -88,17 +88,11 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
             f"run in {checkpoint.path.parent.parent} has taken, got {steps:,}"
         )
     # A checkpoint holds the spec of its environment, from which the shapes follow.
-    state = _abstract_state(checkpoint, config)
-    with naming_fields(checkpoint, config, "agent"):
-        stored_arrays.require_fit(checkpoint.path, state._asdict())
-
-
-def _abstract_state(checkpoint: checkpoints.Checkpoint, config: Config) -> LearnerState:
-    # Shapes and dtypes only: of this configuration's agent in the checkpoint's environment.
     agent = build_agent(config.agent, saved_spec(checkpoint.meta["env_spec"]))
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     state: LearnerState = jax.eval_shape(functools.partial(initial_state, agent), key)
-    return state
+    with naming_fields(checkpoint, config, "agent"):
+        stored_arrays.require_fit(checkpoint.path, state._asdict())
 
 
 def changed_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[dict[str, Any]]:

@@ -137,12 +137,7 @@ def _staged(config: EnvironmentConfig) -> "Iterator[Stage]":
 
         arguments = {**recipe.arguments, "render_mode": "rgb_array"}
         recipe = recipe._replace(arguments=arguments, wrappers=(*recipe.wrappers, keep))
-        try:
-            environment = build(recipe, "sync", 1, max_abs_reward=config.max_abs_reward)
-        except BuildError as error:
-            if "render_mode" not in str(error):
-                raise
-            built = [None]
+        environment = build(recipe, "sync", 1, max_abs_reward=config.max_abs_reward)
         # Some take the argument and ignore it.
         if getattr(built[0], "render_mode", None) != "rgb_array":
             raise ConfigError(

@@ -206,29 +206,24 @@ class Checkpointer:
 
     def _run(self, saves: list[Callable[[], None]]) -> None:
         self._heartbeat.beat()
-        failures = [self._failure_of(save) for save in saves]
-        # The state is the last one, and comes first.
-        self.failure = failures[-1] or failures[0]
+        failure = None
+        for save in saves:  # the state comes last, and its failure counts more
+            # Training continues: the disk may be freed. The end of the run raises what is missing,
+            # and a defect of ours too: this thread must not die unnoticed.
+            try:
+                save()
+            except Exception as error:
+                failure, reason = error, str(error)
+                if not isinstance(error, CheckpointError):
+                    _logger.exception("saving failed")
+                    kind = type(error).__name__
+                    reason = f"cannot save: {kind}: {error}; this is a defect, see the log"
+                self._listener.report("save_failed", reason, reason=reason)
+        self.failure = failure
         # Not where what an update frees is kept for the next one, on purpose.
         if not self._config.learning.keep_freed_memory:
             return_freed_memory()
         self._heartbeat.rest()
-
-    def _failure_of(self, save: Callable[[], None]) -> Exception | None:
-        # Training continues: the disk may be freed. The end of the run raises what is missing, and
-        # a defect of ours too: this thread must not die unnoticed.
-        try:
-            save()
-        except Exception as error:
-            reason = str(error)
-            if not isinstance(error, CheckpointError):
-                _logger.exception("saving failed")
-                reason = (
-                    f"cannot save: {type(error).__name__}: {error}; this is a defect, see the log"
-                )
-            self._listener.report("save_failed", reason, reason=reason)
-            return error
-        return None
 
     def _save(self, snapshot: Snapshot, meta: dict[str, Any]) -> None:
         step, start = int(snapshot.state.updates), time.monotonic()

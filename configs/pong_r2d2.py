@@ -3,10 +3,9 @@
 Found by short runs of `seedrl experiment` (docs/performance_notebook.md has the other choices).
 Pixels are normalized, as in `pong_ppo`: else the ball is hardly visible.
 
-In 42 x 42, of which the network then did not see its own paddle (docs/learning.md), seeds 0 to 2:
-20.13, 20.10 and 19.56 over 100 episodes, by the parameters of 800,189, 1,680,801 and
-600,032 environment steps; confirmed after 19, 37 and 18 minutes. Two cores of a Xeon at 2.5 GHz;
-2026-11-27.
+Seeds 0 to 2: 18.82, 19.14 and 19.95 over 100 episodes, by the parameters of 400,094, 400,106 and
+500,092 environment steps; confirmed after 15, 33 and 14 minutes. Two cores of an EPYC, of which
+other programs took a quarter; 2026-11-29, commit fb477994.
 """
 
 from seedrl.agents.r2d2 import R2D2Config

@@ -53,8 +53,8 @@ class Hosts:
     The main thread wants, the learning thread votes.
     """
 
-    # Without a lock: each attribute has one writer, and a save that is wanted while one is being
-    # agreed on is one save.
+    # Without a lock: attributes are replaced as a whole. The learning thread clears `wants_save`; a
+    # save that is wanted while one is being agreed on is one save.
 
     def __init__(self, peers: Peers | None = None) -> None:
         """`peers`: the other hosts; by default there are none."""

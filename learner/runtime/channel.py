@@ -94,8 +94,8 @@ class RateLimiter:
 
     Learning waits here. Acting asks by `may_act` and waits in `Hub.next_batch`, which learning ends
     by `ActorLearnerChannel.wake_acting`. Acting also calls `acted`, main `close` and, before the
-    threads start, `restore`; learning all else: also `acted`, of restored pages and, by `dropped`,
-    of stale ones. `AgreedLimiter` takes its place if a run has several hosts.
+    threads start, `restore`, any thread `now`; learning all else: also `acted`, of restored pages
+    and, by `dropped`, of stale ones. `AgreedLimiter` takes its place if a run has several hosts.
     """
 
     def __init__(self, limiter: Limiter):

@@ -53,7 +53,8 @@ FORMAT = 3
 _MOST_META_BYTES = 2**28  # it lists each sampleable page of a replay
 SAVING, DELETED = ".saving", ".deleted"
 PARAMS = ("params", META)  # the parts of a checkpoint that a policy needs
-_NAME = re.compile(r"\d{12,}")
+# A step that is saved again is first moved aside under the second name, and remains a checkpoint.
+_NAME = re.compile(r"\d{12,}(\.replaced)?")
 
 _Found = TypeVar("_Found")
 
@@ -136,14 +137,17 @@ def _seal(folder: Path, step: int, meta: Mapping[str, Any]) -> None:
 
 
 def _publish(folder: Path, target: Path) -> None:
-    # Killed between the two renames, a run has the one before it.
-    replaced = target.with_name(DELETED)
+    # Killed between the two renames, the one moved aside still counts as a checkpoint.
+    aside = target.with_name(f"{target.name}.replaced")
     if target.exists():
-        target.rename(replaced)
+        if aside.exists():
+            _delete(aside)
+        target.rename(aside)
     folder.rename(target)
     # Else a power failure could undo the rename, after the older ones were deleted.
     _sync(target.parent)
-    shutil.rmtree(replaced, ignore_errors=True)
+    if aside.exists():
+        _delete(aside)
 
 
 def supersede(directory: Path, *, after: int = -1) -> None:
@@ -192,7 +196,7 @@ def verified(path: Path, parts: Collection[str] = ()) -> Checkpoint:
         raise DamagedError(
             f"{file}: expected what was saved, got {kind}: {in_one_line(error)}"
         ) from error
-    return Checkpoint(int(path.name), path, _Meta(file, meta))
+    return Checkpoint(_step_of(path), path, _Meta(file, meta))
 
 
 def _verify(path: Path, content: Mapping[str, Any], parts: Collection[str]) -> None:
@@ -204,7 +208,7 @@ def _verify(path: Path, content: Mapping[str, Any], parts: Collection[str]) -> N
             f"expected checkpoint format {FORMAT} in {path}, got {content['format']}; use the "
             "version of seedrl that wrote it, or start a new run"
         )
-    if content["step"] != int(path.name):
+    if content["step"] != _step_of(path):
         raise ValueError(f"those of step {content['step']!r:.80}")
     files, on_disk = content["files"], set(_files(path))
     # Both ways: a listed file may be gone, an unlisted one may have been added.
@@ -367,7 +371,13 @@ def listed(directory: Path) -> list[tuple[int, Path]]:
     except FileNotFoundError:
         return []
     found = [p for p in paths if _NAME.fullmatch(p.name) and p.is_dir() and not p.is_symlink()]
-    return sorted((int(path.name), path) for path in found)
+    # A replaced one is before its successor, by its longer name.
+    found.sort(key=lambda path: (_step_of(path), -len(path.name)))
+    return [(_step_of(path), path) for path in found]
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name.split(".")[0])
 
 
 def _require_no_link(directory: Path) -> None:

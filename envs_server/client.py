@@ -148,8 +148,7 @@ class Client:
             # That nothing has ever worked is wrong usage; before Ready others may still do.
             is_over = lease.is_serving or not self._failures.live
             if is_over and not self._failures.has_worked:
-                advice = "`seedrl check-env` says more of the environment"
-                return f"{error}; {advice}", ExitCode.USAGE
+                return f"{error}. hint: run `seedrl check-env`", ExitCode.USAGE
             if not self._failures.live:
                 return str(error), ExitCode.TEMPORARY
             return "an environment failed", None

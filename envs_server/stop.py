@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -81,6 +82,7 @@ class HangLimit:
 
     def __init__(self) -> None:
         self._until = math.inf  # written by the thread that steps, read by the one that looks
+        self._thread = 0  # that steps
         self._seconds = 0.0  # of the work that was begun last
         self._pid = os.getpid()
         _start("hang limit", self._watch)
@@ -89,7 +91,7 @@ class HangLimit:
     def limit(self, seconds: float) -> Iterator[None]:
         """Inside, the calling thread works for so long at most; 0 for ever."""
         if seconds:
-            self._until = time.monotonic() + seconds
+            self._until, self._thread = time.monotonic() + seconds, threading.get_ident()
             if seconds != self._seconds:  # it may let no thread look, from now on
                 self._seconds = seconds
                 self._look()
@@ -112,7 +114,13 @@ class HangLimit:
             return
         left = self._until - time.monotonic()
         if left < 0:
-            _log.error("an environment hangs (serving.step_deadline_seconds); the stacks:")
+            from seedrl.hints import innermost_own_place  # only once something fails
+
+            # The thread may have ended its work, and itself, since.
+            frame = sys._current_frames().get(self._thread)
+            place = innermost_own_place(traceback.walk_stack(frame)) if frame else ""
+            where = f" ({place})" if place else ""
+            _log.error("an environment takes over %g s%s; the stacks:", self._seconds, where)
             faulthandler.dump_traceback_later(0.001, exit=True)
         else:
             # Work of that length may begin right after this look, and must end before the timer.

@@ -142,7 +142,9 @@ def _tend(child: _Child, serve: Callable[[Path], int], *, is_ending: bool) -> bo
         child.pause = 0.0
     child.due = now + child.pause
     reason = " (killed, as the kernel does if memory is short)" if is_killed else ""
-    _print(f"env server {pid} ended with {code}{reason} and is restarted in {child.pause:g} s")
+    log = f"; its log: {child.output}" if child.output else ""
+    pause = f"{child.pause:g} s"
+    _print(f"env server {pid} ended with {code}{reason} and is restarted in {pause}{log}")
     return False
 
 

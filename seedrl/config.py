@@ -387,9 +387,8 @@ def _rules_between(config: Config) -> Iterator[tuple[object, str, str]]:
     yield (
         is_private or (serving.token_file and (has_tls or is_local(bind))),
         "serving.bind",
-        "serving.token_file with it, because others reach it and, if it can be reached from other "
-        "machines, serving.certificate and serving.private_key, which `seedrl certificates` makes; "
-        "or serving.insecure",
+        "serving.token_file with it, and beyond this machine also serving.certificate and "
+        "serving.private_key (made by `seedrl certificates`); or serving.insecure",
     )
     yield (
         not learning.num_devices or learning.batch_sequences % learning.num_devices == 0,

@@ -20,8 +20,8 @@ class ExitCode(enum.IntEnum):
         save (`reason` then starts with `stopped by`).
       TARGET_MISSED: the learner used up its steps, time or `evaluation.patience_rounds` without a
         confirmed `evaluation.target_return`; the run is saved. Without a target such an end is 0.
-        An env server: an environment hangs; all stacks are printed. `seedrl launch`: Ray ends it a
-        minute after the cluster has lost its head node.
+        An env server, `seedrl check-env`: an environment hangs; all stacks are printed. `seedrl
+        launch`: Ray ends it a minute after the cluster has lost its head node.
       USAGE: a wrong configuration or command line, a checkpoint of another configuration, an
         environment that is refused or cannot be built, or an environment variable with which jax
         cannot start. Or `learning.max_skipped_updates` updates in a row were not finite; the run is

@@ -9,7 +9,8 @@ import difflib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from types import FrameType
 
 from seedrl.errors import ConfigError, UserError
 
@@ -35,12 +36,16 @@ _LIBRARIES = frozenset(
 
 def own_place(error: BaseException) -> str:
     """The innermost line of a user's own code that led to an error; empty if there is none."""
-    place = ""
-    for frame, line in traceback.walk_tb(error.__traceback__):
+    return innermost_own_place(reversed(list(traceback.walk_tb(error.__traceback__))))
+
+
+def innermost_own_place(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """The first line of a user's own code among `frames`, which start at the innermost, or ""."""
+    for frame, line in frames:
         module, file = str(frame.f_globals.get("__name__")), frame.f_code.co_filename
         if module.partition(".")[0] not in _LIBRARIES | sys.stdlib_module_names and file[0] != "<":
-            place = f"{file}:{line}"
-    return place
+            return f"{file}:{line}"
+    return ""
 
 
 @contextlib.contextmanager

@@ -26,8 +26,8 @@ class Options:
 
     Example: seedrl check-env CartPole-v1 --num-envs 8
 
-    Exit codes: 0 no errors, maybe notes; 2 wrong arguments, or the environment cannot be built
-    here; 3 the environment breaks a rule.
+    Exit codes: 0 no errors, maybe notes; 1 the environment hangs; 2 wrong arguments, or the
+    environment cannot be built here; 3 the environment breaks a rule.
 
     Attributes:
       environment: registered gymnasium id, or package.module:factory.
@@ -69,6 +69,7 @@ def _check(options: Options) -> ExitCode:
     # Imported here: a missing gymnasium is then reported in one line.
     from envs_server.build import choose, read_recipe
     from envs_server.check.environment import check, own_stdout
+    from envs_server.stop import HangLimit
     from seedrl.wire.seedrl_pb2 import Environment
 
     name, wrappers = options.environment, options.wrappers
@@ -84,6 +85,7 @@ def _check(options: Options) -> ExitCode:
             num_steps=options.steps,
             seed=options.seed,
             max_abs_reward=options.max_abs_reward,
+            hang=HangLimit(),
         )
         print(*findings.lines(name), sep="\n", file=stdout)
         if play is not None and not findings.errors:

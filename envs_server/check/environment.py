@@ -23,6 +23,7 @@ from envs_server.build import Recipe, build, build_one
 from envs_server.check.findings import Findings
 from envs_server.failures import BuildError, EnvironmentFailedError, one_line, returned
 from envs_server.groups import EnvGroup
+from envs_server.stop import HangLimit
 from seedrl.specs import ACTION_MASK, ActionSpec, BoxSpec, EnvSpec, TokensSpec, has_mask
 from seedrl.types import StepType, TimeStep, Tree
 from seedrl.wire.framing import FramedStep, receive_from_env_server
@@ -44,12 +45,15 @@ REMEDIES = {
     "not in the class, the module or a global generator",
     "both-flags": "it counts as terminated; set only truncated if the episode could have continued",
     "endless": "only ended episodes are scored; check more --steps, or add a TimeLimit",
-    "seed-ignored": "all environments will play the same; draw random numbers from self.np_random",
+    "seed-ignored": "all environments will play the same; use the seed, as by self.np_random",
     "mask-name": f"if it is an action mask, return it as info[{ACTION_MASK!r}] or as the key "
     f"{ACTION_MASK!r} of a Dict observation; under any other name it is ignored",
     "gymnasium": "see the documentation of gymnasium.Env",
 }
 NOTES = ("both-flags", "endless", "seed-ignored", "mask-name", "gymnasium")
+# As the defaults of `serving.ready_deadline_seconds` and `serving.step_deadline_seconds`.
+_BUILD_SECONDS, _STEP_SECONDS = 120.0, 60.0
+_Limit = Callable[[float], contextlib.AbstractContextManager[object]]
 # Enough to see whether two plays part.
 _SHORT_PLAY_STEPS = 200
 _LARGEST_SEED = 2**31 - 1
@@ -116,26 +120,30 @@ def check(
     num_steps: int,
     seed: int,
     max_abs_reward: float,
+    hang: HangLimit | None = None,
 ) -> tuple[Findings, Play | None]:
     """Plays environments together, once more, from other seeds, and one of them alone.
 
-    `seed` is the first environment's and the actions', the others count on from it. Returns what
+    `seed` is the first environment's and the actions', the others count on from it. `hang` ends
+    the process if building or a step takes longer than training allows by default. Returns what
     was found, and the first play; None if that could not be finished. Raises BuildError if an
     environment cannot be built.
     """
     findings = Findings(REMEDIES, NOTES)
     is_single = back_end == "sync"
     seeds = range(seed, seed + num_envs)
+    limit: _Limit = hang.limit if hang else contextlib.nullcontext
 
     def play(what: Recipe, seeds: Sequence[int], actions: np.ndarray | None = None) -> Play | None:
         # A new one for each play, as at each connection: nothing may be left of the one before.
-        environments = build(what, back_end, len(seeds), max_abs_reward=max_abs_reward)
+        with limit(_BUILD_SECONDS):
+            environments = build(what, back_end, len(seeds), max_abs_reward=max_abs_reward)
         with _faults(environments.close, findings):
             group = EnvGroup(0, environments, seeds)
             has_own_mask = group.spec.has_mask  # that of `info` is found at the first reset
             if actions is None:
                 actions = random_actions(group.spec.action, num_steps, num_envs, seed)
-            found = _play(group, actions)
+            found = _play(group, actions, limit)
             if found.spec.has_mask:
                 source = "observation" if has_own_mask else "info"
                 (size,) = found.spec.observation[ACTION_MASK].shape
@@ -284,8 +292,9 @@ def legal(actions: np.ndarray, observation: Tree) -> np.ndarray:
     return np.where(is_legal, actions, others)
 
 
-def _play(group: EnvGroup, actions: np.ndarray) -> Play:
-    message, actions = group.first(), actions.copy()
+def _play(group: EnvGroup, actions: np.ndarray, limit: _Limit) -> Play:
+    with limit(_STEP_SECONDS):
+        message, actions = group.first(), actions.copy()
     layout = StepReader(group.spec, actions.shape[1])
     timestep = _timestep(message, layout)
     rows, seconds = [_row(timestep, group.spec)], 0.0
@@ -294,7 +303,8 @@ def _play(group: EnvGroup, actions: np.ndarray) -> Play:
         payload = memoryview(pack_actions(0, number, actions[number]))
         # The clock runs for what an env server does too, not for looking at its messages.
         start = time.perf_counter()
-        message = group.step(payload)
+        with limit(_STEP_SECONDS):
+            message = group.step(payload)
         seconds += time.perf_counter() - start
         timestep = _timestep(message, layout)
         rows.append(_row(timestep, group.spec))

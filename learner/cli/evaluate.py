@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from learner.cli.arguments import require_at_least
+from learner.cli.arguments import require_at_least, require_file
 from learner.processes import env_servers
 from learner.processes.tuning import require_jax
 from learner.report.json_lines import plain
@@ -22,7 +22,7 @@ from seedrl.fields import with_fields
 from seedrl.hints import require_extra
 from seedrl.programs.command_line import read
 from seedrl.programs.flags import RUN
-from seedrl.run_files import CONFIG, EVALUATION_LOGS, make_folder
+from seedrl.run_files import CONFIG, EVALUATION_LOGS, FINAL_SCORE, make_folder
 
 if TYPE_CHECKING:  # imports jax
     from learner.evaluate import Evaluation
@@ -118,6 +118,8 @@ def run(argv: Sequence[str]) -> int:
     options = read(EvaluateOptions, argv, prog=PROG)
     require_extra("learner")
     config = config_of(options)
+    if options.save:
+        require_file("--save", options.workdir / FINAL_SCORE, force=True)
     require_jax()
     with env_servers.socket_address() as address:
         # Whatever the number of env servers, the slots are those of the run.

@@ -253,7 +253,7 @@ class EnvServerRegistry:
         if hung:
             text = (
                 f"hangs: group {', '.join(map(str, hung))} sent no step for {seconds:.0f} s "
-                "(serving.step_deadline_seconds); its slots stay taken"
+                "(serving.step_deadline_seconds); its log shows where"
             )
         self._listener.report(
             "waiting",

@@ -289,11 +289,8 @@ def _updates(summary: Summary) -> str:
     updates, metrics = summary.status.updates, summary.status.metrics
     if not updates:
         # Untrained parameters may have reached the target.
-        hint = (
-            ". hint: the run ended while it was compiling, or before it had enough time steps; run "
-            "it longer"
-        )
-        return f"none{hint * (summary.confirmed_updates is None)}"
+        why = "; the run ended before it had compiled and stored enough time steps"
+        return f"none{why * (summary.confirmed_updates is None)}"
     lag = f"{metrics.get('policy_lag_updates', 0.0):.1f} updates of policy lag"
     ratio = metrics.get("replay_ratio", 0.0)  # an on-policy queue has none
     return f"{updates:,}, {f'replay ratio {ratio:.2f}, ' * (ratio > 0)}{lag}"

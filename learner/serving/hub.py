@@ -175,8 +175,8 @@ class Hub:
                 # At once: a later step of this message may end the lease.
                 for slot in restarted:
                     reason = (
-                        f"that of slot {slot} was rebuilt within an episode; the reason is in the "
-                        "env server's log (logs/ of the run's directory, or its terminal)"
+                        f"slot {slot} was rebuilt within an episode; the env server's log has the "
+                        "reason (logs/ in the run's directory, or its terminal)"
                     )
                     self._registry.failed(
                         step.group.lease.number, reason, self.clock(), leaves=False

@@ -149,4 +149,4 @@ def test_an_environment_with_a_defect_is_one_line_and_code_2(
     assert said.startswith("ends: ") and named in said and "\n" not in said
     # The learner learns of it before it trains, or why the stream ends.
     assert len(refusals) + len(reported) == 1 and named in (refusals + reported)[0]
-    assert bool(refusals) != said.endswith("`seedrl check-env` says more of the environment")
+    assert bool(refusals) != said.endswith("hint: run `seedrl check-env`")

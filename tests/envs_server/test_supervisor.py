@@ -119,6 +119,13 @@ def test_a_flood_of_output_is_cut(tmp_path: Path) -> None:
         assert len(log) < 2**23 and log.endswith(b"the last line\n")
 
 
+def test_the_log_of_one_that_dies_is_named(tmp_path: Path) -> None:
+    settings = f"{_QUICK}; words = ['--logs', {str(tmp_path)!r}]"
+    died = "if number == 1 and start == 1: os._exit(4)"
+    _, stderr = _run(tmp_path, died, "wait_for(1, 2)", "over()", settings=settings)
+    assert f"{tmp_path}/env_server_1.log" in stderr
+
+
 def test_a_process_in_a_session_of_its_own_ends_with_the_run(tmp_path: Path) -> None:
     code, _ = _run(
         tmp_path,

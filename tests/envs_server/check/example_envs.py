@@ -103,6 +103,13 @@ class OddInfo(Walk):
         return {**odd, "huge": 10**30, "nested": {"score": 0.5, 7: 1}, "won": self.is_over()}
 
 
+class Stuck(Walk):
+    """A step that never returns."""
+
+    def step(self, action: Any) -> Any:
+        time.sleep(1e6)
+
+
 class Chatty(Walk):
     """Sound, but prints, past Python too, and leaves a thread behind, which never ends."""
 

@@ -124,3 +124,22 @@ def test_stepping_by_itself_ends_and_keeps_its_stdout() -> None:
     ready, answer = map(json.loads, done.stdout.splitlines())
     assert (done.returncode, ready) == (0, {}) and answer["steps"] > 0
     assert "by C" in done.stderr
+
+
+_HANGS = """
+from envs_server.check import __main__, environment
+environment._STEP_SECONDS = 0.3
+__main__.main(["example_envs:Stuck"])
+"""
+
+
+def test_a_step_that_never_returns_ends_the_check_and_is_named() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _HANGS],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"{example_envs.__file__}:" in done.stderr.splitlines()[0]

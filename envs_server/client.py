@@ -145,11 +145,13 @@ class Client:
             finished = connection.await_end(GRACE_SECONDS) if lease.is_serving else None
             if finished is not None:
                 return _finished(finished)
-            # That nothing has ever worked is wrong usage; before Ready others may still do.
-            is_over = lease.is_serving or not self._failures.live
-            if is_over and not self._failures.has_worked:
+            # Wrong usage, if nothing has ever worked, or all have failed and none ended an episode.
+            # Before Ready the others may still work.
+            failures = self._failures
+            has_worked = failures.has_worked or not lease.is_serving
+            if not (has_worked if failures.live else failures.has_ended):
                 return f"{error}. hint: run `seedrl check-env`", ExitCode.USAGE
-            if not self._failures.live:
+            if not failures.live:
                 return str(error), ExitCode.TEMPORARY
             return "an environment failed", None
         except UnusableLinkError as error:

@@ -5,7 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from seedrl.errors import UserError
+from seedrl.types import StepType
 from seedrl.wire.payload import ValueFaultError
 
 _log = logging.getLogger("envs_server")
@@ -66,6 +69,7 @@ class Failures:
       has_built: whether an environment was ever built: until then a failure is wrong usage.
       has_reset: whether one has ever started an episode.
       has_worked: whether one has ever taken a step.
+      has_ended: whether one has ever ended an episode.
       reason: why the newest of those that are left out is, in one line; "" if none is.
     """
 
@@ -78,7 +82,7 @@ class Failures:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.most_per_hour = most_per_hour
-        self.has_built = self.has_reset = self.has_worked = has_worked
+        self.has_built = self.has_reset = self.has_worked = self.has_ended = has_worked
         self.reason = ""
         self.live = list(range(num_envs))
         self.slots = dict(enumerate(self.live))
@@ -86,6 +90,11 @@ class Failures:
         # Of failures within an hour, by position. They outlive a lease, or one that fails each time
         # that it is built would start with a new budget each time.
         self._times: dict[int | None, list[float]] = {}
+
+    def stepped(self, step_type: np.ndarray) -> None:
+        """Notes what the rows of a step show. To be called until `has_ended`."""
+        self.has_worked = self.has_worked or bool((step_type != StepType.FIRST).any())
+        self.has_ended = bool((step_type >= StepType.LAST).any())
 
     def failed(self, position: int | None, where: str, error: BaseException) -> str:
         """Counts and logs a failure.

@@ -118,8 +118,8 @@ class Loop:
                 where = "reset" if is_over[row] else "step"
                 self._restart(row, where, _explained(error, result))
         self._settle("step")
-        if not self._failures.has_worked:  # FIRST rows are of resets
-            self._failures.has_worked = bool((self._step_type != _FIRST).any())
+        if not self._failures.has_ended:
+            self._failures.stepped(self._step_type)
         reward = self._reward.astype(np.float32)
         timestep = TimeStep(self._step_type, reward, self._discount, self._observation)
         return VectorStep(timestep, self._infos.__getitem__)

@@ -23,9 +23,9 @@ class ExitCode(enum.IntEnum):
         An env server, `seedrl check-env`: an environment hangs; all stacks are printed. `seedrl
         launch`: Ray ends it a minute after the cluster has lost its head node.
       USAGE: a wrong configuration or command line, a checkpoint of another configuration, an
-        environment that is refused or cannot be built, or an environment variable with which jax
-        cannot start. Or `learning.max_skipped_updates` updates in a row were not finite; the run is
-        saved.
+        environment that is refused, cannot be built or always fails, or an environment variable
+        with which jax cannot start. Or `learning.max_skipped_updates` updates in a row were not
+        finite; the run is saved.
       FAULTS: `seedrl check-env` or `check-env-server`: a rule is broken; `seedrl experiment`: some
         of its runs have failed, the others are done; `seedrl record`: fewer videos than requested
         were written.

@@ -65,6 +65,7 @@ class FailingVector(VectorEnv[Any, Any, Any]):
     single_observation_space = gymnasium.spaces.Box(0, 1, (1,))
     single_action_space = gymnasium.spaces.Discrete(2)
     left = 3
+    is_over = False  # every episode at its first step
 
     def reset(self, *, seed: Any = None, options: Any = None) -> Any:
         return np.zeros((2, 1), np.float32), {}
@@ -73,7 +74,8 @@ class FailingVector(VectorEnv[Any, Any, Any]):
         self.left -= 1
         if not self.left:
             raise RuntimeError("the emulator\nhas crashed")
-        return np.zeros((2, 1), np.float32), np.zeros(2), np.zeros(2, bool), np.zeros(2, bool), {}
+        over = np.full(2, self.is_over and self.left == 2)
+        return np.zeros((2, 1), np.float32), np.zeros(2), over, np.zeros(2, bool), {}
 
 
 class Moody(gymnasium.Env[np.ndarray, int]):
@@ -143,10 +145,13 @@ def test_one_of_three_that_always_fails_is_left_out_and_the_others_go_on(
     assert learner.seen[-1].timestep.observation.tolist() == [[0], [2]]
 
 
+# That no episode ever ended is the environment's fault: another process would do no better.
 @pytest.mark.parametrize("learner", ["stream"], indirect=True)
+@pytest.mark.parametrize("has_ended", [False, True])
 def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
-    learner: Any, monkeypatch: pytest.MonkeyPatch
+    learner: Any, has_ended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(FailingVector, "is_over", has_ended)
     spec = EnvSpec("Vectors-v0", vector_entry_point=lambda num_envs: FailingVector())
     monkeypatch.setitem(gymnasium.registry, spec.id, spec)
     monkeypatch.setattr(random, "uniform", lambda low, high: 0.0)
@@ -161,7 +166,7 @@ def test_a_failure_of_a_vector_implementation_ends_the_stream_and_is_reported(
 
     learner.serve(*[play] * 9)
     client = Client(Options(learner=learner.address, num_envs=2, groups=1), Stop())
-    assert client.run() is ExitCode.TEMPORARY
+    assert client.run() is (ExitCode.TEMPORARY if has_ended else ExitCode.USAGE)
     reason = "step of environments 0 to 1: RuntimeError: the emulator has crashed"
     assert len(reasons) == 4 and all(reason in each for each in reasons)
     assert [step.sequence for step in learner.seen] == [0, 1, 2] * 4

@@ -5,12 +5,13 @@ import contextlib
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -58,17 +59,12 @@ class Run:
       workdir: directory of the run.
     """
 
-    def __init__(
-        self, words: Sequence[str], workdir: Path, folder: "tempfile.TemporaryDirectory[str]"
-    ) -> None:
+    def __init__(self, words: Sequence[str], workdir: Path, folder: Path) -> None:
         """Starts `seedrl train` with these words. Owns `folder`, for the command's output."""
         self.workdir = workdir
-        self._folder = folder
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._output = folder / "output.txt"
         self._is_stopped = False
-        # Any thread may wait for the run or stop it: the first of them collects how it has ended.
-        self._lock = threading.Lock()
-        self._error: RunError | None = None
-        self._has_result = False
         # What this program can import the run can import too, after the current folder.
         folders = dict.fromkeys([*(folder or os.getcwd() for folder in sys.path), os.getcwd()])
         with self._output.open("wb") as output:
@@ -168,25 +164,15 @@ class Run:
                 lines.append(json.loads(line))
         return lines, position + len(data)
 
-    @property
-    def _output(self) -> Path:
-        return Path(self._folder.name) / "output.txt"
-
     def _result(self) -> ExitCode:
         code = self._process.returncode
         # A signal before the command has handlers for it: nothing had begun.
         if self._is_stopped and code == -signal.SIGTERM:
             code = ExitCode.KILLED
+        atexit.unregister(self.stop)
         is_well = code in (ExitCode.OK, ExitCode.TARGET_MISSED)
-        with self._lock:
-            if not self._has_result:
-                if not is_well and not (self._is_stopped and code == ExitCode.KILLED):
-                    self._error = _error(self._output.read_text(errors="replace"), code)
-                self._has_result = True
-                self._folder.cleanup()
-                atexit.unregister(self.stop)
-        if self._error is not None:
-            raise self._error
+        if not is_well and not (self._is_stopped and code == ExitCode.KILLED):
+            raise _error(self._output.read_text(errors="replace"), code)
         return ExitCode(code)
 
 
@@ -213,11 +199,11 @@ def start(
         now = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         workdir = Path("runs") / f"{name}__{now}-{secrets.token_hex(3)}"
     absolute = Path(workdir).absolute()
-    folder = tempfile.TemporaryDirectory(prefix="seedrl-")
+    folder = Path(tempfile.mkdtemp(prefix="seedrl-"))
     if text is not None:
         # Under the name of a run's own file it would be read as anybody's, for whom no port is
         # opened.
-        config = Path(folder.name) / "saved.json"
+        config = folder / "saved.json"
         config.write_text(text)
         options = {"allow": config_io.to_allow(text), **options}
     flags = [word for item in leaves_of(options) for word in words_of(*item)]

@@ -4,10 +4,10 @@ One is followed and played in tests/system/test_small_run.py.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -89,9 +89,9 @@ def test_a_config_object_is_the_run_s(tmp_path: Path, monkeypatch: pytest.Monkey
     config = with_fields(loaded, {"serving.insecure": True, "serving.token_file": "later"})
     started: list[Config] = []
 
-    def start(words: list[str], _: Path, folder: Any) -> None:
+    def start(words: list[str], _: Path, folder: Path) -> None:
         started.append(read(words)[1])
-        folder.cleanup()
+        shutil.rmtree(folder)
 
     monkeypatch.setattr(seedrl.run, "Run", start)
     seedrl.train(config, workdir=tmp_path)

@@ -18,10 +18,9 @@ from learner.acting.kind import ActingKind, on_steps
 from learner.acting.loop import Acting, Totals
 from learner.checkpoints.restoring import (
     Initial,
-    fitting_params,
     naming_fields,
     other_experience,
-    restore_params,
+    take_over,
 )
 from learner.learning.device_mapping import (
     map_programs,
@@ -397,10 +396,9 @@ def _learner_state(
     state: LearnerState = init.compile()(key)
     if start.initial is None:
         return state, ""
-    if start.is_partial:
-        params, taken = fitting_params(start.initial, state.params, spec)
-    else:
-        params, taken = restore_params(start.initial, state.params, config, spec), ""
+    params, taken = take_over(
+        start.initial, state.params, config, spec, is_partial=start.is_partial
+    )
     # Optimizer and target network begin with these parameters.
     return LearnerState.of(jax.jit(agent.init_state)(params), state.key), taken
 

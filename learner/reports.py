@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
 from learner.build import StartFrom
-from learner.checkpoints.restoring import changed_fields, other_experience
+from learner.checkpoints.restoring import other_experience
 from learner.checkpoints.run_folder import RunFolder
 from learner.checkpoints.run_records import rounds_since_best
 from learner.processes.stop import ENV_SERVERS_FAILED
@@ -51,8 +51,8 @@ from learner.schedule import Session
 from learner.serving.hub import Hub
 from learner.serving.leases import Role
 from seedrl.checkpoints import Checkpoint, best_return
-from seedrl.config import Config, acts_on_tokens
-from seedrl.config_io import to_allow, to_json
+from seedrl.config import OWN_SERVING, Config, acts_on_tokens
+from seedrl.config_io import changes, to_allow, to_json
 from seedrl.errors import UserError
 from seedrl.fields import fields_of
 from seedrl.networks.config import NetworkConfig
@@ -576,9 +576,12 @@ def report_start(
         which = f"{best_return(found):.4g}, update {found.step:,}"
         text = f"starting with the best parameters ({which}) in {found.path}"
     events.report("resumed", text, **about)
-    for changed in changed_fields(start.checkpoint, config) if start.checkpoint else ():
-        text = "{field}: {before} until now, {now} from here on".format(**changed)
-        events.report("changed", text, **changed)
+    if start.checkpoint is not None:
+        own = {f"serving.{name}" for name in OWN_SERVING}  # addresses and keys of each session
+        for field, (before, now) in changes(found.meta["config"], to_json(config)).items():
+            if field not in own:
+                text = f"{field}: {before} until now, {now} from here on"
+                events.report("changed", text, field=field, before=before, now=now)
 
 
 def _guarded(work: Callable[[], None]) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ from learner.learning.learn_step import LearnerState, initial_state
 from seedrl import checkpoints, stored_arrays
 from seedrl.agents.check import build_agent
 from seedrl.checkpoints import best_directory, saved_spec
-from seedrl.config import OWN_SERVING, Config
+from seedrl.config import Config
 from seedrl.config_io import changes, difference, to_json
 from seedrl.errors import CheckpointError, ConfigError
 from seedrl.observations import spec_difference
@@ -95,45 +95,21 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
         stored_arrays.require_fit(checkpoint.path, state._asdict())
 
 
-def changed_fields(checkpoint: checkpoints.Checkpoint, config: Config) -> list[dict[str, Any]]:
-    """What a resumed run has otherwise than when it was saved: `field`, `before` and `now` each.
+def take_over(
+    initial: Initial, params: Tree, config: Config, spec: EnvSpec, *, is_partial: bool
+) -> tuple[Tree, str]:
+    """Fresh `params` with those of another run in their place; if `is_partial` those that fit.
 
-    Without the addresses and keys of this session.
-    """
-    own = {f"serving.{name}" for name in OWN_SERVING}
-    return [
-        {"field": path, "before": before, "now": now}
-        for path, (before, now) in changes(checkpoint.meta["config"], to_json(config)).items()
-        if path not in own
-    ]
-
-
-def fitting_params(initial: Initial, params: Tree, spec: EnvSpec) -> tuple[Tree, str]:
-    """Fresh parameters with those of another run that fit in their place; and a line about both.
-
-    Raises ConfigError if none fits.
+    Returns a line about both with them. Raises ConfigError if not all fit, or none. Nor may
+    observations or actions have had another meaning, which the line names if `is_partial`: the same
+    arrays, scaled by other bounds, or one action of 6 where there are now two, of 2 and of 4.
     """
     fitted, taken, fresh = stored_arrays.fitting(initial.params, {"params": params})
-    if not taken:
-        differences = stored_arrays.tree_difference(initial.params, {"params": params})
-        raise ConfigError(
-            f"--init-from-partial: none of the parameters of {initial.checkpoint.path} fits this "
-            f"run: {'; '.join(differences[:_MOST_DIFFERENCES])}"
-        )
-    text = f"parameters taken: {', '.join(taken)}; fresh: {', '.join(fresh) or 'none'}"
-    return fitted["params"], "; ".join([text, *_other_meanings(initial.checkpoint, spec)])
-
-
-def restore_params(initial: Initial, params: Tree, config: Config, spec: EnvSpec) -> Tree:
-    """The parameters of another run in place of `params`. Raises ConfigError if they do not fit.
-
-    Nor may observations or actions have had another meaning: the same arrays, scaled by other
-    bounds, or one action of 6 where there are now two, of 2 and of 4.
-    """
-    differences = [
-        *stored_arrays.tree_difference(initial.params, {"params": params}),
-        *_other_meanings(initial.checkpoint, spec),
-    ]
+    meanings = _other_meanings(initial.checkpoint, spec)
+    if is_partial and taken:
+        text = f"parameters taken: {', '.join(taken)}; fresh: {', '.join(fresh) or 'none'}"
+        return fitted["params"], "; ".join([text, *meanings])
+    differences = stored_arrays.tree_difference(initial.params, {"params": params}) + meanings
     if differences:
         # What else differs in the agent, such as a learning rate, is no obstacle. This run's fields
         # are expected, the other way round than for a resume.
@@ -142,9 +118,9 @@ def restore_params(initial: Initial, params: Tree, config: Config, spec: EnvSpec
         raise ConfigError(
             f"--init-from: the parameters of {initial.checkpoint.path} do not fit the network of "
             f"this run: {'; '.join([*fields, *differences[:_MOST_DIFFERENCES]])}. hint: "
-            "--init-from-partial takes those that fit"
+            "--init-from-partial takes those that fit, if any"
         )
-    return stored_arrays.fitting(initial.params, {"params": params})[0]["params"]
+    return fitted["params"], ""
 
 
 def _other_meanings(checkpoint: checkpoints.Checkpoint, spec: EnvSpec) -> list[str]:

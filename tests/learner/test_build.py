@@ -24,7 +24,7 @@ from learner.build import (
     resumed_key,
     scale,
 )
-from learner.checkpoints.restoring import Initial, fitting_params, initial_of
+from learner.checkpoints.restoring import Initial, initial_of, take_over
 from learner.learning import learn_step
 from learner.learning.learn_step import LearnerState
 from learner.learning.loop import Snapshot
@@ -210,7 +210,7 @@ def test_only_layers_that_fit_are_taken_of_another_network(tmp_path: Path) -> No
     before = random_parameters(agent.build(SPEC).init, seed=5)
     checkpoints.save(tmp_path / "checkpoints", 9, {"params": before}, meta, keep=2)
     fresh = random_parameters(agent.build(spec).init)
-    found, text = fitting_params(initial_of(tmp_path), fresh, spec)
+    found, text = take_over(initial_of(tmp_path), fresh, CONFIG, spec, is_partial=True)
     changed, same = text.partition("; action")[0].partition("fresh: ")[2].split(", "), []
     for (path, leaf), other, old in zip(
         jax.tree_util.tree_leaves_with_path(found),
@@ -226,7 +226,7 @@ def test_only_layers_that_fit_are_taken_of_another_network(tmp_path: Path) -> No
 
     nothing = {"w": np.zeros(3, np.float32)}
     with pytest.raises(ConfigError) as caught:
-        fitting_params(initial_of(tmp_path), nothing, spec)
+        take_over(initial_of(tmp_path), nothing, CONFIG, spec, is_partial=True)
     assert "--init-from-partial" in str(caught.value)
 
 

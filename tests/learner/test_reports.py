@@ -146,10 +146,12 @@ def test_a_session_reports_what_it_starts_from(tmp_path: Path) -> None:
     environment = dataclasses.replace(config.environment, arguments='{"a": 1}')
     report_start(heard, StartFrom(saved), dataclasses.replace(config, environment=environment))
     assert "its replay is dropped" in heard.take()[0].text
-    report_start(heard, StartFrom(saved), dataclasses.replace(config, seed=7))
-    _, changed = heard.take()
-    assert changed.kind == "changed" and not changed.is_problem
-    assert changed.fields == {"field": "seed", "before": "0", "now": "7"}
+    serving = dataclasses.replace(config.serving, bind="unix:/here", token_file="t")
+    changed = dataclasses.replace(config, seed=7, serving=serving)
+    report_start(heard, StartFrom(saved), changed)
+    _, event = heard.take()  # not of what is each session's own
+    assert event.kind == "changed" and not event.is_problem
+    assert event.fields == {"field": "seed", "before": "0", "now": "7"}
 
 
 def test_a_status_that_cannot_be_made_does_not_end_the_run(

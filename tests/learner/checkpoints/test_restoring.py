@@ -13,12 +13,10 @@ import pytest
 
 from learner.checkpoints.restoring import (
     Initial,
-    changed_fields,
     digests,
-    fitting_params,
     other_experience,
     require_fit,
-    restore_params,
+    take_over,
 )
 from learner.learning.learn_step import LearnerState, initial_state
 from learner.learning.loop import Snapshot
@@ -121,14 +119,14 @@ def test_another_network_is_refused_before_an_env_server_has_joined(tmp_path: Pa
     wide = jax.eval_shape(functools.partial(initial_state, _small(16).agent.build(SPEC)), key)
     params = jax.eval_shape(init, key).params
     initial = Initial(found, stored_arrays.read_all(found.path, ["params"]))
-    assert restore_params(initial, params, config, SPEC)
+    assert take_over(initial, params, config, SPEC, is_partial=False)
     # Of integers the same arrays mean something else, which is scaled by their bounds.
     array = ArraySpec((4,), "uint8", (0.0,), (9.0,))
     with pytest.raises(ConfigError) as scaled:
-        restore_params(initial, params, config, EnvSpec(array, DiscreteSpec(2)))
+        take_over(initial, params, config, EnvSpec(array, DiscreteSpec(2)), is_partial=False)
     assert "observation: expected uint8[4] of 0 to 9" in str(scaled.value)
     with pytest.raises(ConfigError) as other:
-        restore_params(initial, wide.params, _small(16), SPEC)
+        take_over(initial, wide.params, _small(16), SPEC, is_partial=False)
     assert "core_size: expected 16, got 8" in str(other.value)
 
 
@@ -168,9 +166,9 @@ def test_another_class_of_agent_is_refused_by_its_field(tmp_path: Path) -> None:
         (DiscreteSpec(6), DiscreteSpec(3), False),  # with an action mask, see below
     ],
 )
-@pytest.mark.parametrize("read", [restore_params, fitting_params])
+@pytest.mark.parametrize("is_partial", [False, True])
 def test_parameters_of_actions_of_another_meaning_are_refused_or_named(
-    tmp_path: Path, read: Any, before: Any, now: Any, is_same: bool
+    tmp_path: Path, is_partial: bool, before: Any, now: Any, is_same: bool
 ) -> None:
     """The same arrays: a network of logits does not say which of them belong together."""
     array = ArraySpec((4,), "float32")
@@ -182,15 +180,13 @@ def test_parameters_of_actions_of_another_meaning_are_refused_or_named(
     found = checkpoints.Checkpoint(5, tmp_path, meta)
     params = {"kernel": np.ones(3, np.float32)}
     initial = Initial(found, stored_arrays.named({"params": params}))
-    if read is fitting_params:
-        taken, text = fitting_params(initial, params, mine)
+    if is_same or is_partial:
+        taken, text = take_over(initial, params, CONFIG, mine, is_partial=is_partial)
         np.testing.assert_array_equal(taken["kernel"], params["kernel"])
         assert ("action" in text) == (not is_same)
-    elif is_same:
-        assert restore_params(initial, params, CONFIG, mine)
     else:
         with pytest.raises(ConfigError, match="action"):
-            restore_params(initial, params, CONFIG, mine)
+            take_over(initial, params, CONFIG, mine, is_partial=False)
 
 
 def _with_steps(total_steps: int) -> Config:
@@ -206,19 +202,6 @@ def test_fewer_steps_than_were_taken_are_refused_unless_the_run_had_no_more(tmp_
         with pytest.raises(ConfigError) as caught:
             require_fit(found, _with_steps(total_steps))
         assert "learning.total_steps" in str(caught.value) and "120" in str(caught.value)
-
-
-def test_a_resumed_run_names_each_field_that_it_has_otherwise() -> None:
-    found = checkpoints.Checkpoint(5, Path("runs/1"), META)
-    agent = dataclasses.replace(CONFIG.agent, learning_rate=0.5)
-    serving = dataclasses.replace(CONFIG.serving, bind="unix:/here", token_file="t")
-    assert changed_fields(found, dataclasses.replace(CONFIG, serving=serving)) == []
-    changed = dataclasses.replace(CONFIG, agent=agent, seed=4)
-    before = str(CONFIG.agent.learning_rate)
-    assert changed_fields(found, changed) == [
-        {"field": "agent.learning_rate", "before": before, "now": "0.5"},
-        {"field": "seed", "before": "0", "now": "4"},
-    ]
 
 
 ARRAYS = {

@@ -69,7 +69,7 @@ def require_fit(checkpoint: checkpoints.Checkpoint, config: Config) -> None:
     fewer steps than the run has taken. Raises ConfigError for another configuration,
     CheckpointError for a checkpoint that does not fit its own.
     """
-    if not (checkpoint.path / "state").is_dir():
+    if [item for item in stored_arrays.ITEMS if (checkpoint.path / item).is_dir()] == ["params"]:
         run = checkpoint.path.parent.parent
         raise CheckpointError(
             f"expected a checkpoint with the optimizer's state, to resume training, got only "

@@ -193,7 +193,7 @@ class ActorLearnerChannel:
     # The parameters that no update follows; apart from `params`, so that one look gives both them
     # and that they are the last.
     last: Sequence[VersionedParams] = ()
-    is_closed: bool = False  # no more pages are to be sent
+    is_closed: bool = False  # no more pages are to be sent; set by the asynchronous schedule only
 
     def __post_init__(self) -> None:
         self.learned_version = self.params[0].version

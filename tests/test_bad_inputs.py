@@ -266,7 +266,7 @@ OTHERS: dict[str, tuple[int, str]] = {
     "seedrl watch untrained --port TAKEN": (75, "port "),
     "seedrl evaluate untrained": (74, "untrained/checkpoints"),
     "seedrl evaluate untrained --best": (74, "untrained/checkpoints"),
-    "seedrl checkpoints folder.py": (74, "folder.py/checkpoints"),
+    "seedrl checkpoints folder.py": (74, "folder.py, which"),
     "seedrl digest folder.py": (74, "folder.py/checkpoints"),
 }
 CASES = [*((command, 2, name) for command, name in USAGE.items())]

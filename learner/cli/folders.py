@@ -138,7 +138,9 @@ def checkpoints(argv: Sequence[str]) -> int:
 
     directory = options.workdir / "checkpoints"
     if not directory.is_dir():
-        raise CheckpointError(f"expected checkpoints in {directory}, which does not exist")
+        raise CheckpointError(
+            f"expected the directory of a run, got {options.workdir}, which has no checkpoints"
+        )
     code = ExitCode.OK
     # As they are on disk: `latest` would leave out damaged ones, which are what is looked for.
     best = checkpoints.best_directory(options.workdir)

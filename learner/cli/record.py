@@ -104,14 +104,10 @@ def run(argv: Sequence[str]) -> int:
             for path, score, how in _episodes(stage, policy, options, videos, seed):
                 number += 1
                 print(f"{path}: return {score:g}{how}", flush=True)
-    except (EncodingError, EnvironmentFailedError) as error:
+    except (subprocess.CalledProcessError, EnvironmentFailedError) as error:
         print(f"{PROG}: {number} of {options.episodes} videos: {error}", file=sys.stderr)
         return ExitCode.FAULTS
     return ExitCode.OK
-
-
-class EncodingError(RuntimeError):
-    """A video that ffmpeg has not written."""
 
 
 @contextlib.contextmanager
@@ -242,8 +238,8 @@ def _video(
     )
     stdin: Any = process.stdin
 
-    def failure() -> EncodingError:
-        return EncodingError(f"cannot write {path.name}: ffmpeg ended with {process.wait()}")
+    def failure() -> subprocess.CalledProcessError:
+        return subprocess.CalledProcessError(process.wait(), f"ffmpeg ... {path.name}")
 
     def add(frame: np.ndarray) -> None:
         if frame.shape != shape:

@@ -4,14 +4,13 @@ The ball is a fraction of a pixel, which `normalize_images` brings out. The rest
 Atari, but for a learning rate twice as high. `value_cost` weighs half of a squared error, so that 2
 is the paper's 1.
 
-Seed 0: a mean training return of 0 after 471,728 steps (388 s), 15 after 582,346 (490 s); stopped
-after 632,856 at 17.7. Two slow cores of an EPYC; 2026-11-29, commit 38f942cd.
+Seed 0: a mean training return of 0 after 475,778 steps (715 s), 15 after 602,791 (897 s), 18 after
+966,424 (1,368 s); 18.4 over 16 episodes by the parameters of 401,162. One core of an EPYC;
+2026-11-29, commit e52b0216.
 
-In 42 x 42, of which the network then did not see its own paddle (docs/learning.md), seed 0 had a
-mean training return of 0 after 581,000 steps (241 s), 18 after 759,000 (311 s), 20.00 over 100
-fresh episodes after 54 minutes. Two cores of an EPYC; 2026-11-24, commit 4e99177. Without
-`normalize_images` it was -13 after 4,900,000 steps; with `value_cost` 0.5 it took 1.6 times as
-long, with chunk_steps 0 2.1 times.
+Chosen in frames of 42 x 42, of which the network then did not see its own paddle
+(docs/learning.md). There it was -13 after 4,900,000 steps without `normalize_images`; with
+`value_cost` 0.5 it took 1.6 times as long, with chunk_steps 0 2.1 times.
 """
 
 from seedrl.agents.ppo import PpoConfig
